@@ -1,9 +1,7 @@
 """Rows from files: JSONL, JSON, CSV and Parquet; each row knows the place that it came from."""
 
-import csv
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 from ragmetrics_core.data import PARTIAL, USUAL_NAMES, Sample, extra, json_lines, open_text, plain_name, read_text, told
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
+from ragmetrics_core.datasets.csv_rows import csv_rows
 from ragmetrics_core.engine.tables import refuse_columns_of_no_row, samples_of_row
 
 Located = tuple[str, Any]
@@ -19,8 +18,6 @@ Located = tuple[str, Any]
 _LISTS = ("data", "samples", "rows", "examples", "records", "results", "testCases", "test_cases")
 _KNOWN = {plain_name(name): field for field, names in USUAL_NAMES.items() for name in names}
 _LEFT = re.compile(rf"{re.escape(PARTIAL)}(\.\d+)?$")
-_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>"))  # as numpy, pandas and databases write it
-_SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
 
 
 def read_samples(
@@ -144,38 +141,6 @@ def _is_sample(data: Mapping[str, Any]) -> bool:
     return sample.question is not None and sample.answer is not None
 
 
-def _csv(path: Path) -> Iterator[Located]:
-    csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
-    with open_text(path, newline="") as file:
-        header = file.readline()
-        told = _SEPARATOR.fullmatch(header.strip())  # Excel's own line, e.g. sep=;
-        if told is None:
-            file.seek(0)
-        reader = csv.DictReader(file, restval="", delimiter=told[1] if told else _separator(path, header))
-        try:
-            doubled = [name for name, count in Counter(reader.fieldnames or ()).items() if name and count > 1]
-            if doubled:
-                raise InputError(f"{path}: several columns are named {', '.join(doubled)}; rename all but one")
-            for number, row in enumerate(reader, start=1):
-                place = f"{path}, row {number}"
-                if None in row:
-                    yield place, RowError("more cells than the header has columns")
-                else:
-                    yield place, {name: None if cell.strip() in _MISSING else cell for name, cell in row.items()}
-        except csv.Error as error:
-            raise InputError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
-
-
-def _separator(path: Path, header: str) -> str:
-    """The separator that makes most known columns of the header, then most columns; of equals the first."""
-
-    def columns(separator: str) -> tuple[int, int]:
-        names = next(csv.reader([header], delimiter=separator), [])
-        return sum(plain_name(name) in _KNOWN for name in names), len(names)
-
-    return "\t" if _suffix(path) == ".tsv" else max(",;\t|", key=columns)
-
-
 def _parquet(path: Path) -> Iterator[Located]:
     pa, parquet = (extra(name, "parquet", "Reading Parquet") for name in ("pyarrow", "pyarrow.parquet"))
     try:
@@ -187,4 +152,11 @@ def _parquet(path: Path) -> Iterator[Located]:
         raise InputError(f"{path}: not Parquet ({str(error).splitlines()[0]})") from None
 
 
-READERS = {".jsonl": _jsonl, ".ndjson": _jsonl, ".json": _json, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}
+READERS = {
+    ".jsonl": _jsonl,
+    ".ndjson": _jsonl,
+    ".json": _json,
+    ".csv": csv_rows,
+    ".tsv": csv_rows,
+    ".parquet": _parquet,
+}

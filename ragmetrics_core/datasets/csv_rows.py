@@ -1,0 +1,191 @@
+"""Rows of CSV and TSV, read strictly: a quotation mark that is not closed must not swallow the rows behind it.
+
+Three things are held against each record. Its quoting is that of RFC 4180. It has as many cells as the header has
+columns. Where it goes on over several lines, these do not look like rows of their own. Each line of a record that
+cannot be used is a bad row, so that a gate counts what was swallowed.
+"""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name
+from ragmetrics_core.data.errors import InputError, RowError
+
+_KNOWN_COLUMNS = {plain_name(name) for names in USUAL_NAMES.values() for name in names}
+_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>"))  # as numpy, pandas and databases write it
+_SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
+_ENOUGH = 3  # separators in the right number, beyond which lines of a cell look like rows
+
+
+class Record(NamedTuple):
+    """The cells of one record, and the lines of the file that it was read from."""
+
+    cells: list[str]
+    lines: list[str]
+    first_line: int
+
+    @property
+    def last_line(self) -> int:
+        """The number of its last line in the file."""
+        return self.first_line + len(self.lines) - 1
+
+
+def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
+    """Rows of a CSV or TSV file with their places; a row that cannot be used comes as its error.
+
+    The separator is a tab in ``.tsv``, else what a line ``sep=;`` says or what makes most known columns.
+
+    Raises:
+        InputError: If a quotation mark is not closed, two columns have one name, or the file cannot be read.
+    """
+    csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
+    with open_text(path, newline="") as file:
+        first_line = file.readline()
+        said = _SEPARATOR_LINE.fullmatch(first_line.strip())  # Excel's own line, e.g. sep=;
+        if said is None:
+            file.seek(0)
+        separator = said[1] if said is not None else _likely_separator(path, first_line)
+        records = _records(file, separator, path, first_line=1 if said is None else 2)
+        header = next(records, None)
+        if header is None:
+            return
+        _check_header(header, separator, path)
+        yield from _rows(records, header.cells, separator, path)
+
+
+def _records(file: TextIO, separator: str, path: Path, *, first_line: int) -> Iterator[Record]:
+    """The records of a file, blank lines left out; ``InputError`` where the quoting makes the rest unreadable."""
+    lines: list[str] = []
+
+    def remembered() -> Iterator[str]:
+        for line in file:
+            lines.append(line)
+            yield line
+
+    reader = csv.reader(remembered(), delimiter=separator, strict=True)
+    while True:
+        lines.clear()
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise InputError(_unreadable(path, first_line, first_line + len(lines) - 1, error)) from None
+        if cells is None:
+            return
+        if len(cells) > 1 or any(line.strip() for line in lines):
+            yield Record(cells, list(lines), first_line)
+        first_line += len(lines)
+
+
+def _unreadable(path: Path, first: int, last: int, error: csv.Error) -> str:
+    lines = f"line {first}" if first == last else f"lines {first} to {last}"
+    return (
+        f"{path}, {lines}: not CSV ({error}): a cell that begins with a quotation mark must end with one, and marks "
+        "in it must be doubled; mend it, or give the rows as JSONL"
+    )
+
+
+def _likely_separator(path: Path, header: str) -> str:
+    """The separator that makes most known columns of the header, then most columns; of equals the first."""
+
+    def columns(separator: str) -> tuple[int, int]:
+        names = next(csv.reader([header], delimiter=separator), [])
+        return sum(plain_name(name) in _KNOWN_COLUMNS for name in names), len(names)
+
+    return "\t" if path.suffix.casefold() == ".tsv" else max(",;\t|", key=columns)
+
+
+def _check_header(header: Record, separator: str, path: Path) -> None:
+    columns = len(_cells_of_line(header.lines[0], separator))
+    if _has_swallowed(header, columns, separator):
+        raise InputError(
+            f"{path}, lines {header.first_line} to {header.last_line}: the header goes on over lines that look like "
+            "rows; close its quotation mark"
+        )
+    doubled = [name for name, count in Counter(header.cells).items() if name and count > 1]
+    if doubled:
+        raise InputError(f"{path}: several columns are named {', '.join(doubled)}; rename all but one")
+
+
+def _rows(
+    records: Iterator[Record], columns: Sequence[str], separator: str, path: Path
+) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
+    number = 0
+    quotes_cells = False
+    for record in records:
+        quotes_cells = quotes_cells or _has_quoted_cell(record, separator)
+        problem = _problem(record, columns, separator, quotes_cells=quotes_cells)
+        if problem is None:
+            number += 1
+            cells = (None if cell.strip() in _MISSING else cell for cell in record.cells)
+            yield f"{path}, row {number}", dict(zip(columns, cells, strict=True))
+            continue
+        for _ in record.lines:
+            number += 1
+            yield f"{path}, row {number}", RowError(problem)
+
+
+def _problem(record: Record, columns: Sequence[str], separator: str, *, quotes_cells: bool) -> str | None:
+    """Why a record is no row; None if it is one."""
+    text = "".join(record.lines)
+    if "\0" in text:
+        return "holds a NUL character, which no text has: the file is damaged, or in another encoding"
+    if quotes_cells and '"' in text and not _quoting(separator).fullmatch(text):
+        return "a quotation mark inside a cell that is not in quotes; put the cell in quotes, and double marks in it"
+    if _has_swallowed(record, len(columns), separator):
+        return (
+            f"a quotation mark that is not closed: a cell goes on from line {record.first_line} to line "
+            f"{record.last_line}, over lines that look like rows; close it, or, if that text is meant, give the rows "
+            "as JSONL"
+        )
+    if len(record.cells) > len(columns):
+        return "more cells than the header has columns"
+    if len(record.cells) < len(columns):
+        return "fewer cells than the header has columns"
+    return None
+
+
+@lru_cache
+def _quoting(separator: str) -> re.Pattern[str]:
+    """A whole record as RFC 4180 has it: cells in quotes with doubled marks, or cells without any."""
+    cell = rf'(?:"(?:[^"]++|"")*+"|[^"{re.escape(separator)}\r\n]*+)'
+    return re.compile(rf"{cell}(?:{re.escape(separator)}{cell})*+(?:\r\n|\n|\r)?")
+
+
+@lru_cache
+def _cell(separator: str) -> re.Pattern[str]:
+    """A cell of a line: in quotes that are closed, or all up to the next separator."""
+    mark = re.escape(separator)
+    return re.compile(rf'(?:^|{mark})("(?:[^"]++|"")*+"(?={mark}|$)|[^{mark}]*+)')
+
+
+def _cells_of_line(line: str, separator: str) -> list[str]:
+    """The cells of one line by itself; a quotation mark that is not closed in it is a character like others."""
+    return _cell(separator).findall(line.rstrip("\r\n"))
+
+
+def _has_quoted_cell(record: Record, separator: str) -> bool:
+    return any(cell.startswith('"') for cell in _cells_of_line(record.lines[0], separator))
+
+
+def _has_swallowed(record: Record, columns: int, separator: str) -> bool:
+    """Whether a record of several lines is rather that many rows, of which the first has an unclosed quotation mark.
+
+    Its first line and most others then have the right number of cells, each by itself. Prose has so many separators in
+    few lines only; there a blank follows them.
+    """
+    first, *others = record.lines
+    if not others or not _looks_like_row(first, columns, separator):
+        return False
+    alike = sum(_looks_like_row(line, columns, separator) for line in others)
+    return 2 * alike >= len(others) and alike * (columns - 1) >= _ENOUGH
+
+
+def _looks_like_row(line: str, columns: int, separator: str) -> bool:
+    cells = _cells_of_line(line, separator)
+    is_prose = any(cell.startswith(" ") for cell in cells[1:])
+    return len(cells) == columns and any(cell.strip() for cell in cells) and not is_prose

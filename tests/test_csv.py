@@ -1,0 +1,186 @@
+"""CSV and TSV are read strictly: what a writer wrote comes back, and no mistake in quoting loses a row unseen."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.datasets.csv_rows import csv_rows
+
+SEPARATORS = st.sampled_from([(".csv", ","), (".tsv", "\t")])
+Rows = list[list[str]]
+
+
+def rows_of(content: str, suffix: str = ".csv") -> list[dict[str, Any] | RowError]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"a{suffix}"
+        path.write_bytes(content.encode())
+        return [row for _, row in csv_rows(path)]
+
+
+def written(header: Sequence[str], rows: Rows, separator: str, quoting: Any) -> str:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=separator, quoting=quoting)
+            writer.writerows([header, *rows])
+        return path.read_bytes().decode()
+
+
+HEADER = ("question", "answer", "contexts")
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+prose = texts | st.sampled_from(["", '5" pipe', 'say "hi"', "a, b; c", "two\nlines", "x\ty", '"', '""', "\r", ',"'])
+rows_of_texts = st.lists(st.lists(prose, min_size=3, max_size=3), max_size=6)
+QUOTINGS = st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+
+
+@given(rows_of_texts, SEPARATORS, QUOTINGS)
+def test_what_was_written_comes_back(rows: Rows, kind: tuple[str, str], quoting: Any) -> None:
+    suffix, separator = kind
+    found = rows_of(written(HEADER, rows, separator, quoting), suffix)
+    missing = ("nan", "NaN", "NULL", "null", "<NA>")
+    expected = [[None if cell.strip() in missing else cell for cell in row] for row in rows]
+    assert [list(row.values()) if isinstance(row, dict) else row for row in found] == expected
+
+
+single_lines = st.sampled_from(["a", "Who lit it?", "", "a, b", 'say "hi"', ',"x"', "\t", "'", 'it is 5"', "4"])
+tables = st.lists(st.lists(single_lines, min_size=3, max_size=3), min_size=1, max_size=6)
+
+
+@given(tables, SEPARATORS, QUOTINGS, st.data())
+def test_one_quotation_mark_too_many_or_too_few_loses_no_row(
+    rows: Rows, kind: tuple[str, str], quoting: Any, data: st.DataObject
+) -> None:
+    suffix, separator = kind
+    content = written(HEADER, rows, separator, quoting)
+    body = content.index("\n") + 1
+    if data.draw(st.booleans()) and '"' in content[body:]:
+        marks = [at for at in range(body, len(content)) if content[at] == '"']
+        at = data.draw(st.sampled_from(marks))
+        damaged = content[:at] + content[at + 1 :]
+    else:
+        at = data.draw(st.integers(body, len(content)))
+        damaged = content[:at] + '"' + content[at:]
+    try:
+        found = rows_of(damaged, suffix)
+    except InputError:
+        return
+    whole = [row for row in found if isinstance(row, dict)]
+    assert len(found) >= len(rows)
+    assert len(whole) == len(found) or len(whole) < len(rows)
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t"), (".csv", ";")])
+@pytest.mark.parametrize("columns", [2, 3, 5])
+@pytest.mark.parametrize("place", ["first cell", "last cell"])
+def test_a_cell_that_swallows_rows_makes_each_of_them_a_bad_row(
+    suffix: str, separator: str, columns: int, place: str
+) -> None:
+    header = ["id", "question", "answer", "contexts", "reference"][5 - columns :]
+    lines = [separator.join(f"text {n}" for _ in range(columns)) for n in range(60)]
+    opened = lines[3].split(separator)
+    opened[0 if place == "first cell" else -1] = '"an answer that begins with a mark'
+    lines[3] = separator.join(opened)
+    lines[52] += '"'
+    found = rows_of("\n".join([separator.join(header), *lines]), suffix)
+    assert [at for at, row in enumerate(found) if isinstance(row, RowError)] == list(range(3, 53))
+    assert "goes on from line 5 to line 54, over lines that look like rows" in str(found[3])
+    assert len(found) == 60
+
+
+HEAD = "question,answer,contexts\n"
+DAMAGED: dict[str, tuple[str, str]] = {
+    "not closed at the end": ('q,a,c\nq,"a,c\nq,a,c\n', "lines 3 to 4: not CSV (unexpected end of data)"),
+    "text behind a closed cell": ('q,"a" b,c\n', "line 2: not CSV (',' expected after '\"')"),
+    "closed by a later cell": ('q,"a,c\nq,"b",c\n', "lines 2 to 3: not CSV"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_quoting_after_which_nothing_is_sure_is_refused_with_its_lines(name: str) -> None:
+    content, said = DAMAGED[name]
+    with pytest.raises(InputError) as refused:
+        rows_of(HEAD + content)
+    assert said in str(refused.value)
+
+
+BAD: dict[str, tuple[str, list[str]]] = {
+    "a mark in a cell without quotes": ('q,"a",c\nq,5" pipe,c\n', ["", "a quotation mark inside a cell"]),
+    "a cell that swallowed a line": ('"q",a,"\nb,",c"\nq,a,c\n', ["a quotation mark inside", "a quotation mark", ""]),
+    "fewer cells": ("q,a\nq,a,c\n", ["fewer cells than the header has columns", ""]),
+    "more cells": ("q,a,c,d\nq,a,c\n", ["more cells than the header has columns", ""]),
+    "a broken line": ("q,first line\nsecond line,c\n", ["fewer cells", "fewer cells"]),
+    "NUL": ("q,a\0,c\nq,a,c\n", ["holds a NUL character", ""]),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_record_that_cannot_be_used_is_a_named_bad_row(name: str) -> None:
+    content, said = BAD[name]
+    found = rows_of(HEAD + content)
+    assert len(found) == len(said)
+    for row, words in zip(found, said, strict=True):
+        assert isinstance(row, RowError) is bool(words)
+        assert words in str(row)
+
+
+GOOD: dict[str, str] = {
+    "lines of prose": 'q,a,"Paris, Rome, London.\nBerlin, Bonn, Cologne.\nOslo, Bergen, Tromsø."\n',
+    "a table in the middle": 'q,"year,gdp,pop\n2001,3,4\n2002,3,4",c\n',
+    "marks in a file without quoted cells": 'q,5" pipe,7" pipe"\n',
+    "blank lines": "\n\nq,a,c\n  \n\n",
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_text_that_is_no_mistake_is_taken_as_it_is(name: str) -> None:
+    (row,) = rows_of(HEAD + GOOD[name])
+    assert isinstance(row, dict)
+
+
+def test_a_header_that_swallows_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="lines 1 to 4: the header goes on over lines that look like rows"):
+        rows_of('question,answer,"contexts\nq,a,c\nq,a,c\nq,a,c"\nq,a,c\n')
+
+
+def test_json_in_tsv_needs_no_quotes() -> None:
+    (row,) = rows_of('question\tcontexts\tanswer\nq\t["one", "two"]\ta "b" c\n', ".tsv")
+    assert isinstance(row, dict)
+    assert json.loads(row["contexts"]) == ["one", "two"]
+
+
+TEXT = "Anna lit the lamp in 1856"
+SWALLOWING = "question,contexts,answer\n" + "".join(
+    f"Who lit it?,{TEXT},{answer}\n"
+    for answer in [*[TEXT] * 50, f'"{TEXT}', *["Bert sank ships"] * 49, 'Bert sank ships"', *[TEXT] * 50]
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "code", "said"),
+    [
+        (SWALLOWING, [], 3, "51 bad rows"),
+        (SWALLOWING, ["--gate", "point"], 3, "51 bad rows"),
+        (SWALLOWING, ["--strict"], 2, "from line 52 to line 102"),
+        (SWALLOWING.replace('ships"', "ships"), [], 2, "lines 52 to 152: not CSV"),
+    ],
+)
+def test_a_gate_counts_the_rows_that_a_mark_swallowed(
+    content: str, options: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(content, "utf-8")
+    command = ["evaluate", str(path), "--judge", "lexical", "--quiet", "--fail-under", "adherence=0.5"]
+    assert main([*command, *options]) == code
+    output = capsys.readouterr()
+    assert said in output.out + output.err
