@@ -1,0 +1,89 @@
+"""The mutation command on a module of a few lines."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "mutation.py"
+
+SOURCE = '''\
+"""A module of which one function is tested well, one badly and one not at all."""
+
+LIMIT = 10
+
+
+def tested(number):
+    """Whether a number is over the limit."""
+    return number > LIMIT
+
+
+def badly_tested(number):
+    """Whether a number is over a hundred; no test asks at a hundred."""
+    return number > 100
+
+
+def untested(number):
+    """One more."""
+    return number + 1
+
+
+def ends(number):
+    """Counts down."""
+    while number > 0:
+        number -= 1
+    return number
+'''
+TESTS = """\
+from tiny.module import badly_tested, ends, tested
+
+
+def test_tested():
+    assert [tested(number) for number in (9, 10, 11)] == [False, False, True]
+
+
+def test_badly_tested():
+    assert [badly_tested(number) for number in (0, 200)] == [False, True]
+
+
+def test_ends():
+    assert ends(3) == 0
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("project")
+    for name, text in {"tiny/module.py": SOURCE, "tests/test_tiny.py": TESTS, "pytest.ini": "[pytest]\n"}.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    command = [sys.executable, str(SCRIPT), "tiny/module.py", "--mutants", "99", "--survivors", "survivors.txt"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (root / "tiny" / "module.py").read_text() == SOURCE
+    return (root / "survivors.txt").read_text() + done.stdout.partition("\n\n")[0]
+
+
+def test_a_mutant_that_a_test_catches_is_killed(printed: str) -> None:
+    assert "number >= LIMIT" not in printed
+    assert "number < LIMIT" not in printed
+    assert "LIMIT = (11)" not in printed  # what only an import runs is tried with all tests of the file
+
+
+def test_a_mutant_that_no_test_catches_survives_with_its_place(printed: str) -> None:
+    expected = "survived [boundary] tiny/module.py:13\n-    return number > 100\n+    return number >= 100"
+    assert expected in printed
+
+
+def test_a_mutant_that_no_test_runs_is_uncovered(printed: str) -> None:
+    assert "uncovered [arithmetic] tiny/module.py:18\n-    return number + 1\n+    return number - 1" in printed
+
+
+def test_a_mutant_that_does_not_end_counts_as_caught(printed: str) -> None:
+    assert "number += 1" not in printed
+    mutants, killed, timeouts, survived, uncovered = map(int, printed.splitlines()[-1].split()[1:6])
+    assert timeouts >= 1
+    assert mutants == killed + timeouts + survived + uncovered
