@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from loopback import Fault, LoopbackServer
+from plausible import plausible_reply
 
-from ragmetrics_core import ContextUtilization, LLMJudge, OpenAICompatibleModel, evaluate
+from ragmetrics_core import ContextUtilization, Limits, LLMJudge, OpenAICompatibleModel, evaluate
 from ragmetrics_core.data.results import SampleResult
 
 SHARES: Mapping[str, float] = {"429": 0.10, "500": 0.05, "reset": 0.03, "malformed": 0.02, "hang": 0.01}
@@ -83,9 +84,41 @@ def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
     assert (outcome.status, outcome.error.type) == ("failed", kind)
     first = len(server.requests)
     if kind == "CutOffReply":
-        assert [request.body["max_tokens"] for request in server.requests] == [1024, 4096]
+        assert [request.body["max_tokens"] for request in server.requests] == [1024, 4096, 4096]
     server.reply = lambda body: '{"useful": 1, "reason": "r"}'
     assert run().status == "scored"
     assert len(server.requests) == first + 1
     assert run().usage.stored == 1
     assert len(server.requests) == first + 1
+
+
+# Every request that left is counted.
+
+COUNTED: list[tuple[str, dict[str, Any]]] = [
+    ("refused parameters", {"n": "reject", "logprobs": "reject", "json_schema": "reject", "temperature": "reject"}),
+    ("ignored parameters", {"n": "ignore", "logprobs": "ignore"}),
+    ("nothing but refusals", {"faults": lambda number: Fault(400, code="invalid_request")}),
+    ("a key that is revoked", {"faults": lambda number: Fault(401) if number > 3 else None}),
+    ("texts that are refused", {"faults": lambda number: Fault(403) if number % 4 == 3 else None}),
+    ("an outage", {"faults": lambda number: Fault(503) if number > 5 else None}),
+    ("slow replies", {"faults": lambda number: Fault(hang=True) if number % 5 == 2 else None}),
+    ("every third fails", {"faults": lambda number: Fault(500) if number % 3 else None}),
+    ("replies that cannot be used", {"reply": lambda body: "no JSON"}),
+    ("replies that are cut off", {"reply": lambda body: {"message": {"content": "{"}, "finish_reason": "length"}}),
+]
+
+
+@pytest.mark.parametrize("limits", [None, Limits(max_calls=9), Limits(deadline=0.6)], ids=["all", "calls", "deadline"])
+@pytest.mark.parametrize("server", [case[1] for case in COUNTED], ids=[case[0] for case in COUNTED])
+def test_the_usage_counts_every_request_that_left(
+    server: dict[str, Any], limits: Limits | None, loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    endpoint = loopback_server(**{"reply": plausible_reply, **server})
+    rows = [
+        {"question": f"Who lit lamp {n}?", "contexts": [f"Anna lit lamp {n}."], "answer": "Anna.", "reference": "Anna."}
+        for n in range(8)
+    ]
+    judge = LLMJudge(OpenAICompatibleModel(endpoint.base_url, "test", timeout=0.3), attempts=2)
+    report = evaluate(rows, judge=judge, limits=limits, concurrency=4, progress=False)
+    assert len(endpoint.requests) > 2
+    assert report.usage.calls == len(endpoint.requests)

@@ -288,11 +288,11 @@ def test_polls_are_one_request_where_the_model_can() -> None:
 
 
 def test_an_unusable_poll_is_repaired_on_its_own() -> None:
-    model = Toy(YES, "hm", NO, "hm", YES, YES, "still no")
+    model = Toy(YES, "hm", NO, "hm", YES, YES, "still no", "no again")
     polls, usage = polls_of(model)
     assert [poll.verdict for poll in polls.replies] == ["yes", "yes", "no", "yes"]
     assert [type(failure) for failure in polls.failures] == [MalformedReply]
-    assert (usage.calls, usage.repairs) == (3, 2)
+    assert (usage.calls, usage.repairs) == (4, 3)
 
 
 def test_polls_that_all_fail_are_no_answer() -> None:
@@ -318,10 +318,10 @@ def test_a_repaired_reply() -> None:
 @pytest.mark.parametrize(
     ("replies", "kind", "raw"),
     [
-        (("what?", "why?"), MalformedReply, "why?"),
-        (('{"useful": 1} {"useful": 0}',) * 2, ConflictingVerdicts, '{"useful": 1} {"useful": 0}'),
-        ((Choice('{"useful', "length"),) * 2, CutOffReply, '{"useful'),
-        (("", " "), EmptyReply, " "),
+        (("what?", "who?", "why?"), MalformedReply, "why?"),
+        (('{"useful": 1} {"useful": 0}',) * 3, ConflictingVerdicts, '{"useful": 1} {"useful": 0}'),
+        ((Choice('{"useful', "length"),) * 3, CutOffReply, '{"useful'),
+        (("", " ", "  "), EmptyReply, "  "),
         ((Choice("I cannot", "refused"),), ContentRefused, "I cannot"),
         (("what?", JudgeServerError("x")), JudgeServerError, None),
     ],
@@ -360,9 +360,13 @@ def test_a_list_with_wrong_labels_is_repaired(graded: bool) -> None:
     assert result.usage.repairs == 1
 
 
-def test_an_unavailable_judge_raises() -> None:
-    with pytest.raises(AuthenticationFailed):
-        answer(Toy(AuthenticationFailed("no key")), useful())
+def test_an_unavailable_judge_says_so_and_what_was_paid_before() -> None:
+    assert isinstance(error(Toy(AuthenticationFailed("no key")), useful()), AuthenticationFailed)
+    single = Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
+    paid = answer(Toy(YES, AuthenticationFailed("no key"), NO, capabilities=single), adherent(polls=3))
+    assert isinstance(paid.reply, NotAnswered)
+    assert isinstance(paid.reply.error, AuthenticationFailed)
+    assert paid.usage.calls == 3
 
 
 def session(model: ChatModel, store: MemoryStore | None = None) -> Judge:
@@ -391,7 +395,7 @@ def test_a_repaired_reply_is_stored_an_unusable_one_is_not() -> None:
         again = await session(model, store).answer(useful())
         assert again.reply.reply.useful
         assert again.usage.calls == 0
-        other = Toy("what?", "what?", '{"useful": 0}')
+        other = Toy("what?", "what?", "what?", '{"useful": 0}')
         fresh = MemoryStore()
         assert isinstance((await session(other, fresh).answer(useful())).reply, NotAnswered)
         assert not (await session(other, fresh).answer(useful())).reply.reply.useful

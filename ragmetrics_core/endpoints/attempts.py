@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypeVar, get_args
 
-from ragmetrics_core.data import Usage, errors, safe
+from ragmetrics_core.data import errors, safe
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, TokenAlternatives
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, foreign, too_large
 from ragmetrics_core.endpoints.limits import Budget, Limiter
@@ -23,6 +23,7 @@ _LONGEST_WAIT = 60.0  # seconds between two attempts, unless the endpoint asks f
 _GIVEN_UP = 600.0  # seconds from which on a request is not repeated
 _CONNECTING = 10.0  # the same, while no connection can be made
 _OUTAGE = 30.0  # seconds for which an endpoint that refuses everything is left alone
+_ALONE = 2.0  # seconds for which all others wait for a call that is sent alone
 _REFUSALS = 32  # in a row, from which on an endpoint that has answered is taken to refuse everything
 
 
@@ -32,6 +33,7 @@ class Availability:
     def __init__(self) -> None:
         self.open = False  # a first call got through: others need not wait for it
         self.alone = asyncio.Lock()  # held by a call that is sent alone
+        self._alone_since = 0.0
         self.answers = 0
         self._refusals = 0
         self._outage: tuple[float, errors.JudgeUnavailable] | None = None
@@ -40,6 +42,30 @@ class Availability:
         """Raise what the endpoint refuses everything with, as long as it is left alone."""
         if self._outage is not None and time.monotonic() < self._outage[0] + _OUTAGE:
             raise self._outage[1].with_traceback(None)
+
+    async def is_first(self) -> bool:
+        """Wait until a call got through; for one that is sent alone and takes long, two seconds at most.
+
+        Returns:
+            True if the caller's own call is the one to be sent alone: it releases ``alone`` when that has ended.
+        """
+        while not self.open:
+            left = None
+            if self.alone.locked():
+                left = self._alone_since + _ALONE - time.monotonic()
+                if left <= 0:
+                    return False
+            try:
+                async with asyncio.timeout(left):
+                    await self.alone.acquire()
+            except TimeoutError:
+                continue  # by now it may be another call that is sent alone
+            if self.open:
+                self.alone.release()
+                return False
+            self._alone_since = time.monotonic()
+            return True
+        return False
 
     def observe(self, ticket: None, outcome: ChatReply | errors.JudgeError | None) -> None:
         """Learn from a call; of an endpoint that has answered, one that it refuses tells little."""
@@ -78,27 +104,28 @@ class Attempts:
     async def send(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply, an error that will not pass, or no attempt left; failures are values.
 
-        Only ``JudgeUnavailable`` is raised: no call will succeed.
+        The usage counts every call that left, whether or not it was answered.
         """
         sent: list[float] = []  # when each call left
         try:
             async with asyncio.timeout(self.budget.remaining) as deadline:
-                return await self._attempted(request, sent)
+                reply = await self._attempted(request, sent)
         except TimeoutError:
             if not deadline.expired():
                 raise
-        return ChatReply((), Usage(calls=len(sent)), (self.budget.expire(),) * request.n)
+            reply = _failed(request, self.budget.expire())
+        if len(sent) == reply.usage.calls <= 1:
+            return reply  # nothing to correct
+        return replace(reply, usage=replace(reply.usage, calls=len(sent), faults=max(len(sent) - 1, 0)))
 
     async def _attempted(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         counted = 0
         while True:
             answers = self.endpoint.answers
             try:
-                reply = await self._in_turn(request, sent)
-            except errors.LimitReached as reached:
-                return ChatReply((), Usage(calls=len(sent)), (reached,) * request.n)
-            except errors.JudgeUnavailable:
-                raise
+                return await self._in_turn(request, sent)
+            except errors.JudgeUnavailable as error:
+                return _failed(request, error)
             except errors.JudgeError as error:
                 # told to slow down while others are answered: it takes its turn again, as often as it needs
                 counted += not (isinstance(error, errors.RateLimited) and self.endpoint.answers > answers)
@@ -107,22 +134,20 @@ class Attempts:
                     await self.budget.pause(wait)
                     continue
                 if isinstance(error, errors.ConnectionFailed) and not self.endpoint.answers:
-                    raise self.endpoint.refuse(errors.JudgeUnavailable(str(error))) from None
-                reply = ChatReply((), failures=(error,) * request.n)
-            if len(sent) == reply.usage.calls == 1:
-                return reply  # nothing to correct
-            return replace(reply, usage=replace(reply.usage, calls=len(sent), faults=len(sent) - 1))
+                    return _failed(request, self.endpoint.refuse(errors.JudgeUnavailable(str(error))))
+                return _failed(request, error)
 
     # Slots, rate, budget, and the call.
 
     async def _in_turn(self, request: ChatRequest, sent: list[float]) -> ChatReply:
-        """Call as soon as the limits allow it; alone, as long as no call got through."""
-        if not self.endpoint.open:
-            async with self.endpoint.alone:
-                if not self.endpoint.open:
-                    return await self._limited(request, sent)
-        async with self.slots:
-            return await self._limited(request, sent)
+        """Call as soon as the limits allow it; as long as no call got through, alone."""
+        alone = await self.endpoint.is_first()
+        try:
+            async with self.slots:
+                return await self._limited(request, sent)
+        finally:
+            if alone:
+                self.endpoint.alone.release()
 
     async def _limited(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         tokens = sum(len(message.content) for message in request.messages) / 4
@@ -157,6 +182,11 @@ class Attempts:
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         return checked(self.model, await self.model.complete(request))
+
+
+def _failed(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
+    """A reply without a choice, which says of each why."""
+    return ChatReply((), failures=(error,) * request.n)
 
 
 def pause(

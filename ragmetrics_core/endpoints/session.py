@@ -1,11 +1,12 @@
 """Everything around a call to a chat model, in the order in which a request meets it.
 
 Stored replies, and one call for equal requests in flight → what the endpoint can do (``fitting``) → attempts with
-backoff, slots, rate and budget (``attempts``, ``limits``) → the call. A reply that cannot be used is repaired once.
+backoff, slots, rate and budget (``attempts``, ``limits``) → the call. A reply that cannot be used is repaired twice.
 
 A session belongs to a judge. All its runs share the calls in flight, what was learned about the endpoint, the slots,
-and the first call, which is sent alone: a wrong key costs one. Each run brings its store, its limits and its
-concurrency. What is shared lives on one event loop; pickle and fork leave it behind.
+and the first call, which is sent alone, so that a wrong key costs one; after two seconds the others go on beside it.
+Each run brings its store, its limits and its concurrency. What is shared lives on one event loop; pickle and fork
+leave it behind.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ Outcome = Choice | errors.JudgeError
 
 _STRAYS, _OFTEN = 3, 0.05  # replies of another form than the one described, from which on the schema is always sent
 _LONGER = 4  # times as many tokens for a reply that was cut off
+_REPAIRS = 2  # of one reply
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -124,7 +126,7 @@ class Session:
         polls: int = 1,
         first_poll: int = 0,
     ) -> Answers[T]:
-        """Ask for several replies; an unusable one is repaired once, on its own.
+        """Ask for several replies; an unusable one is repaired on its own, twice at most.
 
         Args:
             request: The request.
@@ -134,8 +136,9 @@ class Session:
             polls: How many replies.
             first_poll: Index of the first of them.
 
-        Raises:
-            JudgeUnavailable: If no call will succeed.
+        Returns:
+            An outcome per reply; that of a call which cannot succeed is ``JudgeUnavailable``. The usage counts every
+            call that left.
         """
         await self.prepare()
         assert self._here is not None  # noqa: S101  # prepared
@@ -158,19 +161,27 @@ class Session:
     async def _repaired(
         self, request: ChatRequest, key: str, reply: Choice, problem: errors.UnusableReply, read: Callable[[Choice], T]
     ) -> tuple[T | errors.JudgeError, Usage]:
-        """Ask again for a reply that cannot be used, once, and keep the new one in its place."""
+        """Ask again for a reply that cannot be used, and keep a usable one in its place."""
         if (kept := self._kept.get(key)) is not None and kept != reply:  # somebody else's repair was faster
             return _read(kept, read), Usage()
         if isinstance(problem, errors.ContentRefused):
             self._kept.reject(key)
             return problem, Usage()
-        (again,), usage = await self._replies(_repair(request, problem), [f"{key}|repair"], keep=False)
-        answer = _read(again, read)
-        if isinstance(answer, errors.UnusableReply):
-            self._kept.reject(key)
-        elif isinstance(again, Choice) and usage.calls:  # else whoever asked has kept it
-            self._kept.put({key: again})
-        return answer, replace(usage, repairs=usage.calls)
+        usage = Usage()
+        for repair in range(1, _REPAIRS + 1):
+            repair_key = f"{key}|repair {repair}"
+            (again,), spent = await self._replies(_repair(request, problem), [repair_key], keep=False)
+            usage += replace(spent, repairs=spent.calls)
+            answer = _read(again, read)
+            if not isinstance(answer, errors.UnusableReply):
+                if isinstance(again, Choice) and spent.calls:  # else whoever asked has kept it
+                    self._kept.put({key: again})
+                return answer, usage
+            problem = answer
+            if not isinstance(again, Choice) or isinstance(problem, errors.ContentRefused):
+                break
+        self._kept.reject(key)
+        return problem, usage
 
     def _keys(self, request: ChatRequest, schema: Mapping[str, Any] | None, polls: int, first_poll: int) -> list[str]:
         """One key per reply: everything that changes it, in the order in which it is sent."""

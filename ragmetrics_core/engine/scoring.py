@@ -154,6 +154,10 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
     usage.append(answer.usage)
     if not isinstance(answer.reply, NotAnswered):
         judge.answered += 1
+        return answer
+    error = answer.reply.error
+    if isinstance(error, errors.JudgeUnavailable) and not isinstance(error, errors.LimitReached):
+        raise error.with_traceback(None)
     return answer
 
 

@@ -6,7 +6,17 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, QuestionNotSupported, R, SettingError, Usage
+from ragmetrics_core.data import (
+    Answer,
+    Asked,
+    JudgeUnavailable,
+    NotAnswered,
+    Question,
+    QuestionNotSupported,
+    R,
+    SettingError,
+    Usage,
+)
 from ragmetrics_core.judging.judge import Judge
 
 
@@ -64,10 +74,11 @@ class CascadeJudge(Judge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer by the cheap judge, and where that is unsure by the strong one.
 
-        Raises:
-            JudgeUnavailable: If a judge that is asked will answer no question.
+        The reply's error is ``JudgeUnavailable`` if a judge that is asked will answer no question.
         """
         first = await self.cheap.answer(question)
+        if isinstance(first.reply, NotAnswered) and isinstance(first.reply.error, JudgeUnavailable):
+            return first
         found = first.reply if isinstance(first.reply, Asked) else Asked(())
         pairs = zip(found.replies, found.weights, strict=False)  # a reply may hold several verdicts, and then no other
         torn = any(getattr(it, "verdict", "") == ("no" if weight.p >= 0.5 else "yes") for it, weight in pairs)

@@ -43,10 +43,11 @@ class Judge(ABC):
 
         Returns:
             The reply, or ``NotAnswered`` with a typed error, and what it cost. Never raises for a reply that
-            is missing or unusable.
+            is missing or unusable. An error of type ``JudgeUnavailable`` says that no question will be answered: the
+            run ends with that sentence.
 
         Raises:
-            JudgeUnavailable: If no question will be answered; the run ends with that sentence.
+            JudgeUnavailable: In the same case, if nothing was paid.
         """
 
     def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> Judge:

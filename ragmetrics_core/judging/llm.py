@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, R, Usage, Weigh, Weight, shares
-from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, JudgeUnavailable, LimitReached, TooFewPolls
+from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, JudgeUnavailable, TooFewPolls
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, check_model
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.limits import Budget
@@ -71,10 +71,11 @@ class LLMJudge(Judge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question; about a text that is too long for the model, window by window where that can be.
 
-        A run of many questions shares a ``session``.
+        A run of many questions shares a ``session``. If no question will be answered, the reply's error is
+        ``JudgeUnavailable``, and the usage says what was paid before.
 
         Raises:
-            JudgeUnavailable: If no question will be answered.
+            JudgeUnavailable: If the model cannot be prepared; nothing was sent.
             SettingError: If the template shows a part that the question does not have.
         """
         if self._run is None:
@@ -91,9 +92,7 @@ class LLMJudge(Judge):
         try:
             reply = await (asking.polled() if question.weigh is None else asking.weighed(question.weigh))
         except JudgeError as error:
-            if isinstance(error, JudgeUnavailable) and not isinstance(error, LimitReached):
-                raise
-            reply = NotAnswered(error)
+            reply = NotAnswered(error.with_traceback(None))
         return Answer(reply, asking.usage)
 
 
@@ -164,14 +163,14 @@ class _Asking:
         """What was read, and what was not.
 
         Raises:
-            LimitReached: If a poll was not asked for a limit of the run: a score from the polls before it would be
-                another one than the next run gives.
+            JudgeUnavailable: If a poll was refused, or not asked for a limit of the run: a score from the polls before
+                it would be another one than the next run gives.
         """
         reader = partial(read, question=self._question)
         answers = await self._session.ask(request, reader, schema=self._schema, polls=polls, first_poll=first)
         self.usage += answers.usage
         errors = [outcome for outcome in answers.outcomes if isinstance(outcome, JudgeError)]
         for error in errors:
-            if isinstance(error, LimitReached):
+            if isinstance(error, JudgeUnavailable):
                 raise error
         return [outcome for outcome in answers.outcomes if not isinstance(outcome, JudgeError)], errors
