@@ -24,6 +24,9 @@ class BatchService(LoopbackServer):
         share: Of its requests, how many a batch executes that expires or is cancelled.
         wrong: From a request's body to a status and an error code, where it is to fail.
         steps: Looks at a batch before it ends.
+        silent: From a request's body to whether it is never answered, in neither file.
+        answers: From the lines of a batch's answers to those that are told.
+        described: What is said of each batch in place of what is so.
         most: Most requests of a batch.
         key: The one that is taken; "" for any.
         around: Told of each call before and after it is carried out: its name, the key, ``before`` or ``after``.
@@ -45,6 +48,9 @@ class BatchService(LoopbackServer):
         share: float = 0.5,
         wrong: Callable[[Body], tuple[int, str] | None] = lambda _: None,
         steps: int = 3,
+        silent: Callable[[Body], bool] = lambda _: False,
+        answers: Callable[[list[Body]], list[Body]] = lambda lines: lines,
+        described: Body | None = None,
         most: int = 50_000,
         key: str = "",
         around: Callable[[str, str, str], None] = lambda *_: None,
@@ -53,6 +59,7 @@ class BatchService(LoopbackServer):
         super().__init__(reply, **settings)
         self.ends, self.share, self.wrong, self.steps, self.most = ends, share, wrong, steps, most
         self.key, self.around = key, around
+        self.silent, self.answers, self.described = silent, answers, described or {}
         self.unreadable: list[Handled] = []
         self.refused: list[int] = []
         self.busy: list[int] = []
@@ -150,7 +157,7 @@ class BatchService(LoopbackServer):
                 batch["status"] = _STEPS[min(step, len(_STEPS) - 1)]
         elif batch["status"] == "cancelling":
             batch.update(self._end(self.batches.index(batch), batch["input_file_id"], "cancelled"))
-        return 200, batch
+        return 200, {**batch, **self.described}
 
     async def _cancel(self, request: web.Request) -> Handled:
         batch = self._named(request)
@@ -179,7 +186,7 @@ class BatchService(LoopbackServer):
         counts = {"total": len(lines), "completed": len(good), "failed": len(lines) - len(good)}
         bad += [self._line(it["custom_id"], None, {"code": code, "message": "too late"}) for it in lines[reached:]]
         found: Body = {"status": status, "request_counts": counts}
-        for name, listed in (("output_file_id", good), ("error_file_id", bad)):
+        for name, listed in (("output_file_id", self.answers(good)), ("error_file_id", bad)):
             random.Random(number).shuffle(listed)
             text = b"".join(json.dumps(line).encode() + b"\n" for line in listed)
             found[name] = self._new_file(text, "batch_output")["id"] if listed else None
@@ -200,6 +207,8 @@ class BatchService(LoopbackServer):
         for line in lines:
             body, name = line["body"], line["custom_id"]
             self.executed[name] += 1
+            if self.silent(body):
+                continue
             if found := self.wrong(body):
                 done.append(self._line(name, (found[0], {"error": {"code": found[1], "message": "It failed."}})))
             elif parameter := self.rejection(body):

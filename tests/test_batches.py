@@ -147,18 +147,41 @@ def test_answers_that_cannot_be_read_yet_are_not_paid_again(
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
 
 
+@pytest.mark.parametrize("gone", [1, 2, 3])
 def test_answers_that_are_gone_are_an_error_and_only_the_next_run_pays_again(
-    store: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, gone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "_SETTLED", 0.0)
     with BatchService(plausible_reply) as service:
-        service.unreadable = [(404, {})] * 2
-        for number in (1, 2):
-            with pytest.raises(BatchFailed, match="completed, 0 requests answered, 6 to be asked again by"):
-                evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
-            assert len(service.batches) == number
+        service.unreadable = [(404, {})] * gone
+        with pytest.raises(BatchFailed, match="completed, 0 requests answered, 6 to be asked again by"):
+            evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        assert len(service.batches) == 1
         report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
-    assert outcomes(report) == outcomes(live(metrics=["recall"]))
+    assert len(service.batches) == min(gone + 1, 3)
+    if gone < 3:
+        assert outcomes(report) == outcomes(live(metrics=["recall"]))
+    else:
+        assert {row.results["context_recall"].status for row in report.results} == {"failed"}
+
+
+@pytest.mark.parametrize("silent", ["lamp 3", "lamp"])
+@pytest.mark.parametrize("metrics", [["adherence"], ["retrieval_accuracy"]])
+def test_what_three_batches_do_not_answer_has_failed_and_all_else_is_scored(
+    store: Path, silent: str, metrics: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a request that is never answered nor a service that answers none holds up the other results."""
+    monkeypatch.setattr(batches, "_SETTLED", 0.0)
+    with BatchService(plausible_reply, silent=lambda body: silent in str(body), steps=0) as service:
+        for _ in range(9):
+            with suppress(BatchFailed):  # once where a whole batch is without an answer
+                report = evaluate(ROWS, metrics, judge=model(service), store=store, batch=True, progress=False)
+                if not report.run.stopped:
+                    break
+    found = [next(iter(row.results.values())) for row in report.results]
+    assert [one.status == "failed" for one in found] == [silent in row["question"] for row in ROWS]
+    assert all("no_result" in one.reason for one in found if one.status == "failed")
+    assert max(service.executed.values()) == 3
 
 
 def test_batches_that_expire_without_an_answer_end(store: Path) -> None:
@@ -211,6 +234,67 @@ def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
         report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
     assert (len(service.batches), set(service.executed.values())) == (1, {1})
     assert not report.run.stopped
+
+
+# What a service may say.
+
+ODD: list[Any] = [None, "5", 5, ["completed"], {"completed": "6"}, {"completed": [6]}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+@pytest.mark.parametrize("field", ["request_counts", "metadata", "errors", "id"])
+def test_what_a_service_says_of_a_batch_may_be_of_any_type(
+    store: Path, field: str, odd: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
+    with BatchService(plausible_reply, described={field: odd}) as service:
+        evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        assert main(["batch", "status", "--store", str(store)]) == 0
+        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+    assert outcomes(report) == outcomes(live(metrics=["recall"]))
+    assert len(service.batches) == 1
+
+
+def test_answers_to_one_request_that_contradict_each_other_are_a_failure(store: Path) -> None:
+    def twice(lines: list[Body]) -> list[Body]:
+        told = [*lines]
+        for line in lines:
+            other = json.loads(json.dumps(line))
+            other["response"]["body"]["id"] = "another"  # the same answer, told twice
+            for choice in other["response"]["body"]["choices"]:
+                if line["custom_id"] in contradicted:
+                    choice["message"]["content"] = '{"reason": "", "verdict": "no"}'
+            told.append(other)
+        return told
+
+    contradicted: set[str] = set()
+
+    def reply(body: Body) -> str:
+        if "lamp 3" in str(body) and not contradicted:
+            files = (line for file in service.files.values() for line in file.splitlines() if b"lamp 3" in line)
+            contradicted.add(json.loads(next(files))["custom_id"])
+        return '{"reason": "", "verdict": "yes"}'
+
+    with BatchService(reply, answers=twice) as service:
+        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+        service.answers = lambda lines: lines
+        again = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+    found = [row.results["context_adherence"] for row in report.results]
+    assert [one.status for one in found] == ["scored"] * 3 + ["failed"] + ["scored"] * 2
+    assert found[3].error.type == "ConflictingVerdicts"
+    assert sorted(service.executed.values()) == [1] * 5 + [2]  # the next run asks again
+    assert {row.results["context_adherence"].status for row in again.results} == {"scored"}
+
+
+def test_a_deadline_bounds_the_wait_for_batches(store: Path) -> None:
+    with BatchService(plausible_reply, steps=10**9) as service:
+        given: Any = {"judge": model(service), "store": store, "progress": False}
+        report = evaluate(ROWS, ["recall"], batch="wait", limits=Limits(deadline=0.5), **given)
+        assert "6 requests wait for batches (1)" in report.run.stopped
+        service.steps = 1
+        report = evaluate(ROWS, ["recall"], batch="wait", limits=Limits(deadline=60), **given)
+    assert outcomes(report) == outcomes(live(metrics=["recall"]))
+    assert len(service.batches) == 1
 
 
 # A round that is small, asked live on request.
@@ -432,8 +516,8 @@ def test_only_our_own_client_and_a_file_take_batches(tmp_path: Path, store: Path
     for place in (None, f"{tmp_path}/folder/"):
         with pytest.raises(SettingError, match="file of replies"):
             evaluate(ROWS, judge=LLMJudge(one), store=place, batch=True)
-    with pytest.raises(SettingError, match="deadline"):
-        evaluate(ROWS, judge=LLMJudge(one), store=store, batch=True, limits=Limits(deadline=5))
+    with pytest.raises(SettingError, match="limits per minute"):
+        evaluate(ROWS, judge=LLMJudge(one), store=store, batch=True, limits=Limits(requests_per_minute=5))
     with pytest.raises(SettingError, match="list"):
         evaluate(iter(ROWS), judge=LLMJudge(one), store=store, batch=True)
 

@@ -64,7 +64,7 @@ def _batch(options: argparse.Namespace) -> int:
     if path.exists():
         parking = ParkingStore(SqliteStore(path), _services(options))
         for found in run(parking.look(options.action == "collect", options.action == "cancel")).values():
-            counts = ", ".join(f"{count} {name}" for name, count in (found["request_counts"] or {}).items())
+            counts = ", ".join(f"{count} {name}" for name, count in found["request_counts"].items())
             lines.append(f"{found['id'] or 'a batch'}: {found['status']} {counts}".rstrip())
         told = "which is not asked: name it with --api-base, and its key with --api-key-env"
         lines += [f"a batch: at {address}, {told}" for address in parking.elsewhere.values()]

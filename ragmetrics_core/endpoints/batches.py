@@ -56,6 +56,9 @@ WHERE result IS NOT NULL AND tries < excluded.tries"""  # nobody else has asked 
 _ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
 _AGAIN = """SELECT count(*) FROM parked WHERE token = ? AND tries < ?
 AND (substr(result, 2, 3) IN ('401', '402', '403', '404', '408', '429', 'nul') OR result LIKE '[5%')"""
+_LOST_AT_ONCE = "SELECT count(*) FROM parked WHERE token = ? AND result IS NULL AND tries = 1"
+_RESULT = "SELECT result FROM parked WHERE id = ? AND token = ? AND result IS NOT NULL"
+_CONTRADICT = "UPDATE parked SET result = ? WHERE id = ? AND token = ?"
 _LEFT = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
 _NAMED = "UPDATE batches SET id = ? WHERE token = ?"
 _SINCE = "UPDATE batches SET since = ? WHERE token = ?"
@@ -65,7 +68,9 @@ _MARK, _URL = "ragmetrics", "/v1/chat/completions"
 _REQUESTS, _BYTES = 50_000, 16 * 2**20  # of one batch; services take as many requests, and 200 MB
 _PASSING = (errors.TransientJudgeError, errors.JudgeUnavailable)
 _TRIES = 3  # of a request that fails for a passing reason
-_KNOWN = {"id": "", "status": "", **dict.fromkeys(("metadata", "request_counts", "data", "has_more"))}
+_CONTRADICTORY = json.dumps([409, {"error": {"code": "contradictory_answers"}}])
+# What is read of a service's objects, and where it is of another type what is taken in its place.
+_FIELDS: dict[str, Any] = {"id": "", "status": "", "metadata": {}, "request_counts": {}, "data": []}
 _LOOK_SECONDS, _SETTLED = 10.0, 600.0  # between looks; from which on a batch that is not listed was never made
 _REPLY_TOKENS = 200  # the most that is usual
 _OPENAI, _SAID = "https://api.openai.com/", 300  # most characters of its words
@@ -220,6 +225,7 @@ class ParkingStore(SqliteStore):
             self._say_of_key(model, token, variable)
             name = name and quote(str(name), safe="")
             found = await (_sent(model, "GET", f"batches/{name}") if name else _listed(model, token))
+            found["id"] = found["id"] or name or ""  # whatever is said of it, it is the one that was asked about
             if not found["id"]:
                 found["status"] = "not confirmed yet" if time.time() < since + _SETTLED else "expired"
             elif not name:
@@ -245,13 +251,23 @@ class ParkingStore(SqliteStore):
         logger.info("a batch of this store was made with the key of another variable than it is asked with now")
 
     async def wait(self) -> bool:
-        """Wait until the batches of this pass have ended, and collect them; False if there are none."""
+        """Wait until the batches of this pass have ended, and collect them.
+
+        False if there are none, or if the deadline of the run comes first: its batches go on then.
+        """
         going = self.waiting
-        while going:
-            with suppress(errors.TransientJudgeError):  # it was told with each try
-                going = {token for token, found in (await self.look()).items() if found["status"] not in _ENDED}
-            going = going & self.waiting
-            await asyncio.sleep(_LOOK_SECONDS if going else 0)
+        try:
+            async with asyncio.timeout(self._budget.remaining) as deadline:
+                while going:
+                    with suppress(errors.TransientJudgeError):  # it was told with each try
+                        states = await self.look()
+                        going = {token for token, found in states.items() if found["status"] not in _ENDED}
+                    going = going & self.waiting
+                    await asyncio.sleep(_LOOK_SECONDS if going else 0)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return False
         return bool(self.waiting)
 
     async def _collect(self, model: OpenAICompatibleModel, token: str, found: dict[str, Any], since: float) -> None:
@@ -262,21 +278,27 @@ class ParkingStore(SqliteStore):
                 content = await _sent(model, "GET", f"files/{quote(str(found[name]))}/content")
                 answered += await self._done(partial(_keep, token, BytesIO(content)))
                 lines += len(content.splitlines()) if name == "output_file_id" else 0
-        paid = (found["request_counts"] or {}).get("completed", status == "completed")
-        if lines < (paid or 0):
+        paid = found["request_counts"].get("completed", int(status == "completed"))
+        if lines < paid:
             if since > 0:  # the first look that could not read them, told from an entry's time by its sign
                 await self._done(methodcaller("execute", _SINCE, (since := -time.time(), token)))
             if time.time() + since < _SETTLED:
                 found["status"] = f"{status}, but its answers cannot be read yet"
                 return
-        lost = status == "completed" and not answered  # to ask at once again would pay again
-        again = await self._done(lambda connection: connection.execute(_AGAIN, (token, _TRIES)).fetchone()[0])
-        left = await self._done(partial(_free, token, None if lost else _NO_ANSWER.get(status)))
-        told = f"{found['id'] or 'a batch not made'}: {status}, {answered - again} requests answered, "
-        told += f"{left + again} to be asked again"
-        if status in ("failed", "cancelled") or (lost and left):
+        # Whole batches without an answer: to ask at once again would pay again, without a word.
+        lost = bool(status == "completed" and not answered and await self._counted(_LOST_AT_ONCE, token))
+        failed = await self._counted(_AGAIN, token, _TRIES)  # for a passing reason
+        code = _NO_ANSWER.get(status)
+        left = await self._done(partial(_free, token, code))
+        again = left + failed if code is None else await self._counted(_AGAIN, token, _TRIES)
+        told = f"{found['id'] or 'a batch not made'}: {status}, {answered - failed} requests answered, "
+        told += f"{again} to be asked again"
+        if status in ("failed", "cancelled") or lost:
             raise errors.BatchFailed(f"{told} by the next run {_why(model, found)}".rstrip())
-        logger.log(logging.WARNING if left + again else logging.INFO, "%s", told)
+        logger.log(logging.WARNING if left + failed else logging.INFO, "%s", told)
+
+    async def _counted(self, query: str, *values: object) -> int:
+        return await self._done(lambda connection: int(connection.execute(query, values).fetchone()[0]))
 
     async def _done(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """What a change of the file gives, once it is committed."""
@@ -296,9 +318,27 @@ def _keep(token: str, lines: Iterable[bytes], connection: sqlite3.Connection) ->
             row = json.loads(line)
             response, error = row.get("response"), row.get("error") or {}
             result = json.dumps([response["status_code"], response["body"]] if response else [None, {"error": error}])
-            if error.get("code") not in ("batch_expired", "batch_cancelled"):
-                kept += connection.execute(_ANSWER, (result, str(row["custom_id"]), token)).rowcount
+            if error.get("code") in ("batch_expired", "batch_cancelled"):
+                continue
+            name = str(row["custom_id"])
+            if connection.execute(_ANSWER, (result, name, token)).rowcount:
+                kept += 1
+            else:
+                _hold_against(result, name, token, connection)
     return kept
+
+
+def _hold_against(result: str, name: str, token: str, connection: sqlite3.Connection) -> None:
+    """Compare a further answer to a request with the one that was entered: if they differ, neither counts."""
+    entered = connection.execute(_RESULT, (name, token)).fetchone()
+    if entered is not None and _essence(entered[0]) != _essence(result):
+        connection.execute(_CONTRADICT, (_CONTRADICTORY, name, token))
+
+
+def _essence(result: str) -> object:
+    """What of a result decides: the replies, else the status and the error."""
+    status, body = json.loads(result)
+    return body["choices"] if isinstance(body, dict) and "choices" in body else (status, body)
 
 
 def _free(token: str, code: str | None, connection: sqlite3.Connection) -> int:
@@ -312,6 +352,9 @@ def _free(token: str, code: str | None, connection: sqlite3.Connection) -> int:
 def _answer(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
     """A result as a reply, at the price of a batch, or with its failure."""
     status, body = json.loads(result)
+    if result.decode() == _CONTRADICTORY:
+        told = f"{model.name} gave several answers to one request, which contradict each other: the next run asks again"
+        return ChatReply((), failures=(errors.ConflictingVerdicts(told),))
     try:
         if status == 200:
             return checked(model, chat_reply(model.name, body, model.batch_prices))
@@ -326,7 +369,7 @@ def _answer(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
 def _why(model: OpenAICompatibleModel, found: dict[str, Any]) -> str:
     """What a service says of a batch that it did not answer."""
     listed = found["errors"].get("data") if isinstance(found.get("errors"), dict) else None
-    first = listed[0] if listed and isinstance(listed[0], dict) else {}
+    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
     symbols = Fault.from_reply(None, json.dumps({"error": first}), None).symbols
     # OpenAI speaks of a file in set sentences, of lines, models and limits; other services may quote what stands there.
     words = str(first.get("message") or "").split() if model.base_url.startswith(_OPENAI) else ()
@@ -343,12 +386,12 @@ async def _listed(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:
     after, more = "", True
     while more:
         page = await _sent(model, "GET", f"batches?limit=100{after}")
-        batches = [{**_KNOWN, **one} for one in page["data"] or () if isinstance(one, dict)]
-        if found := next((one for one in batches if (one["metadata"] or {}).get(_MARK) == token), None):
+        batches = [_object(one) for one in page["data"] if isinstance(one, dict)]
+        if found := next((one for one in batches if one["metadata"].get(_MARK) == token), None):
             return found
-        after = f"&after={quote(str(batches[-1]['id']))}" if batches else ""
-        more = bool(after and page["has_more"])
-    return dict(_KNOWN)
+        before, after = after, f"&after={quote(batches[-1]['id'])}" if batches else ""
+        more = bool(after and after != before and page.get("has_more"))
+    return _object({})
 
 
 async def _sent(model: OpenAICompatibleModel, method: str, path: str, data: Any = None) -> Any:
@@ -370,4 +413,14 @@ async def _sent(model: OpenAICompatibleModel, method: str, path: str, data: Any 
         await asyncio.sleep(wait)
     if not isinstance(found, (dict, bytes)):
         raise errors.JudgeServerError(f"{model.name} sent no object; check that its endpoint takes batches")
-    return {**_KNOWN, **found} if isinstance(found, dict) else found
+    return _object(found) if isinstance(found, dict) else found
+
+
+def _object(found: dict[str, Any]) -> dict[str, Any]:
+    """What a service says of one of its objects, with each field that is read of the type that it should have."""
+    typed = dict(_FIELDS)
+    for name, usual in _FIELDS.items():
+        if isinstance(found.get(name), type(usual)):
+            typed[name] = found[name]
+    counts = {name: count for name, count in typed["request_counts"].items() if type(count) is int}
+    return {**found, **typed, "request_counts": counts}

@@ -73,8 +73,8 @@ class Run:
         self.judges = list(judges.values())
         self._chat_models = [model for own in self.judges for model in own.models]
         if batch:
-            if until is not None or self._budget.limits.deadline or self._budget.limits.per_minute:
-                raise SettingError("batches know neither until=, a deadline nor limits per minute: leave them out")
+            if until is not None or self._budget.limits.per_minute:
+                raise SettingError("batches know neither until= nor limits per minute: leave them out")
             self.store = self.parking = ParkingStore(self.store, self._chat_models, self._budget)
         asked = {
             model: RunJudge(own.session(concurrency=concurrency, store=self.store, budget=self._budget), self._slots)
