@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core.capturing.forms import stream
-from ragmetrics_core.capturing.locating import Located, locate
+from ragmetrics_core.capturing.locating import locate
+from ragmetrics_core.capturing.places import Located
 
 PORTO = (
     'Porto lies on the "Douro"; its <b>old</b> bridges\nare of iron & stone.\tA ride costs 4 € – or 5 at night. '
@@ -164,6 +165,36 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         ["Storks nest on towers here"], [f"{OVAR} Storks nest on towers here. Go."], [], ["whole"], [0]),
     "short, touches a letter": (["storks nest on the towers", OVAR], [f"{OVAR} Xstorks nest on the towers."], [],
                                 ["unknown", "whole"], [1]),
+    "short, joined without a separator": (
+        ["The bridge is of iron", "The ferry leaves at ten", "A bakery sells bread"],
+        ["The ferry leaves at tenThe bridge is of ironA bakery sells bread"],
+        [],
+        ["whole", "whole", "whole"],
+        [1, 0, 2],
+    ),
+    "short, joined without a separator to a word that is nobody's": (
+        ["The bridge is of iron", "The ferry leaves at ten"],
+        ["The bridge is of ironThe ferry leaves at tenfold"],
+        [],
+        ["unknown", "unknown"],
+        [],
+    ),
+    "a cleaner took out short words": (
+        [SENTENCES[2], SENTENCES[5], LONG[:120]],
+        [f"{LONG[:120]}\nbakery behind market sells bread made maize"],
+        [],
+        ["unknown", "not shown", "whole"],
+        [2],
+    ),
+    "its words stand far from each other": (
+        [SENTENCES[2], OVAR],
+        ["bakery behind" + " noise" * 30 + " market sells" + " noise" * 30 + f" bread made maize\n{OVAR}"],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "its words stand before and behind a located text": (
+        [SENTENCES[2], OVAR], [f"A bakery behind\n{OVAR}\nmarket sells bread"], [], ["not shown", "whole"], [1]),
     "very short, inside a sentence": (
         ["Porto", OVAR], [f"{OVAR} I flew to Porto by night."], [], ["unknown", "whole"], [1]),
     "very short, inside a word": (["port", OVAR], [f"{OVAR} The airport is shut."], [], ["not shown", "whole"], [1]),

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ragmetrics_core.capturing.locating import OWN, Place, locate
+from ragmetrics_core.capturing.locating import OWN, locate
+from ragmetrics_core.capturing.places import Place
 from ragmetrics_core.capturing.reading import ANSWER_KEYS, one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import Document, Node, Tree
 

@@ -89,15 +89,28 @@ class Text:
         begins = accumulate((size for size, _, _ in pieces), initial=0)
         return [(at, start, end) for at, (size, start, end) in zip(begins, pieces, strict=False) if size]
 
+    @cached_property
+    def _begins(self) -> list[int]:
+        """Where each piece begins in the stream."""
+        return [at for at, _, _ in self._pieces]
+
+    @cached_property
+    def _ends_by_piece(self) -> dict[int, list[int]]:
+        """Of pieces that were looked into: behind each of their characters, how far the stream has come."""
+        return {}
+
     def _letter(self, index: int) -> tuple[int, int]:
         """Offsets in the text of the letter that holds a byte of the stream; of the whole escape where it is one."""
-        at, start, end = self._pieces[bisect_right(self._pieces, index, key=lambda piece: piece[0]) - 1]
-        if self.raw[start] not in "\\&":
-            for offset in range(start, end):
-                at += len(_folded(self.raw[offset]).encode())
-                if at > index:
-                    return offset, offset + 1
-        return start, end
+        number = bisect_right(self._begins, index) - 1
+        at, start, end = self._pieces[number]
+        if self.raw[start] in "\\&":
+            return start, end
+        ends = self._ends_by_piece.get(number)
+        if ends is None:
+            sizes = (len(_folded(char).encode()) for char in self.raw[start:end])
+            ends = self._ends_by_piece[number] = list(accumulate(sizes, initial=at))[1:]
+        offset = start + bisect_right(ends, index)
+        return offset, offset + 1
 
 
 class Prompt:

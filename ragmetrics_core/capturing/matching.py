@@ -1,4 +1,12 @@
-"""Where texts run along in a prompt: anchors of the streams, looked up in one pass, extended both ways.
+"""Where texts run along in a prompt: anchors of the streams, looked up in one pass.
+
+Three steps, each a class or a few functions below:
+
+1. ``Complete`` finds the texts that stand whole and unbroken at a place. Nothing that another text has in common with
+   them can hide them.
+2. ``Search`` looks the anchors up. Where one stands without its whole text, the match is followed both ways, over small
+   steps: a line number, a mark, a word left out.
+3. ``_chains`` joins what was followed into showings, and leaves out what is no trace.
 
 Texts too short for an anchor are looked for one by one.
 """
@@ -6,47 +14,33 @@ Texts too short for an anchor are looked for one by one.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ragmetrics_core.capturing.forms import Prompt, Text, stream
+from ragmetrics_core.capturing.spans import STEP, Span, runs_of, size_of, within
 
 ANCHOR = 16  # bytes of an anchor; candidates are tiled with them
 COMMON = 8  # an anchor of more candidates is boilerplate and proves nothing
-STEP = 24  # up to so many bytes put in or left out are stepped over
 RESUMED = 12  # after a step at least so many bytes must agree; fewer do by chance
-WORD = 4  # so many are enough where they are the end of the text, or stand between two marks
+WORD = 4  # so many are enough where they end the text, follow a line's number, or stand between two marks
 APART = 96  # parts of one text at most so far apart are one showing
 EDGE, MIDDLE = 32, 48  # the least part at an edge of a text, and elsewhere; less is no trace
 TRIES = 64  # extensions for a text; more for duplicates
 OCCURRENCES = 500  # of a short text so many are looked at in one message
 LONG = 100_000  # in a longer prompt every third place is looked at
-FAR = 1 << 40  # behind the end of any prompt or text
+_COMPARED = 32  # for each byte of a prompt at most so many bytes are compared with complete texts
 _MARKS = re.compile(r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);""")
 _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
-_OFFSET = 40  # bits of a place that are the offset in the text
+_LINE_NUMBER = re.compile(rb"\d{1,4}")
+_OFFSET_BITS = 40  # of the number that is a place of an anchor, these are the offset in the text
+_NOBODY = -1  # the place of an anchor that only says that a text may begin here
+_NESTED = 4  # of texts that begin with each other and stand at one place so many count, the longest
 _INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCII
-
-
-class Span(NamedTuple):
-    """Bytes that agree: their place in the prompt, their place in the text, how many."""
-
-    at: int
-    of: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        """Behind them in the prompt."""
-        return self.at + self.size
-
-    @property
-    def last(self) -> int:
-        """Behind them in the text."""
-        return self.of + self.size
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +55,11 @@ class Group:
     why: tuple[Literal["not shown", "unknown"], str] | None = None  # where more is to say than that it was not found
 
     @property
+    def size(self) -> int:
+        """How many bytes the stream has."""
+        return len(self.text.stream)
+
+    @property
     def explains(self) -> bool:
         """Whether a known text has no occurrence yet."""
         return len(self.shown) < self.known
@@ -73,6 +72,7 @@ class Showing:
     group: Group
     spans: list[Span]
     literal: tuple[int, int] | None = None
+    unbroken: bool = False  # the whole text stands there, with nothing put in but the numbers of lines
 
     @property
     def place(self) -> tuple[int, int]:
@@ -85,127 +85,300 @@ class Showing:
         return size_of(self.spans)
 
     @property
-    def complete(self) -> bool:
-        """Whether nothing of the text is missing."""
-        return self.size == len(self.group.text.stream)
+    def share(self) -> float:
+        """How much of the text agrees, 0 to 1."""
+        return self.size / self.group.size
 
     @property
     def whole(self) -> bool:
         """In one place 98 % of the text, or first to last with 85 % and no gap that is not stepped over."""
-        total, pairs = len(self.group.text.stream), list(pairwise(self.spans))
-        if any(after.at - before.end > APART + STEP or after.of < before.last for before, after in pairs):
+        steps = list(pairwise(self.spans))
+        if any(after.at - before.end > APART + STEP or after.of < before.last for before, after in steps):
             return False
-        ends = self.spans[0].of == 0 and self.spans[-1].last == total
-        stepped = all(after.of - before.last <= STEP for before, after in pairs)
-        return self.size >= (0.85 if ends and stepped else 0.98) * total
+        from_first_to_last = self.spans[0].of == 0 and self.spans[-1].last == self.group.size
+        no_gap = all(after.of - before.last <= STEP for before, after in steps)
+        least = 0.85 if from_first_to_last and no_gap else 0.98
+        return self.size >= least * self.group.size
 
 
-def size_of(spans: Iterable[Span]) -> int:
-    """How many bytes agree."""
-    return sum(span.size for span in spans)
+class Complete:
+    """The texts that stand whole and unbroken where one of their beginnings stands.
+
+    Texts of one beginning are kept sorted. At a place, the one that is found by bisection is either there, or no text
+    is but those that it begins with itself.
+    """
+
+    def __init__(self, prompt: bytes, streams: Sequence[bytes]) -> None:
+        self._prompt = prompt
+        self._budget = _COMPARED * len(prompt)
+        buckets: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
+        for number, text in enumerate(streams):
+            if len(text) >= ANCHOR:
+                buckets[text[:ANCHOR]].append((text, number))
+        self._buckets = {beginning: _Bucket(texts) for beginning, texts in buckets.items()}
+
+    def at(self, start: int) -> Sequence[tuple[int, int]]:
+        """Numbers and sizes of the texts that stand at a place, the longest first."""
+        bucket = self._bucket_at(start)
+        if bucket is None:
+            return ()
+        standing = bucket.beginnings_of(self._prompt[start : start + bucket.longest])
+        if standing:
+            bucket.stood_at = start
+        return standing
+
+    def likest(self, start: int) -> Sequence[int]:
+        """Numbers of the texts that run along farthest from a place on, where so many begin alike that none is told."""
+        bucket = self._bucket_at(start)
+        if bucket is None or bucket.size <= COMMON:
+            return ()
+        self._budget -= COMMON * bucket.longest
+        return bucket.likest(self._prompt[start : start + bucket.longest])
+
+    def _bucket_at(self, start: int) -> _Bucket | None:
+        bucket = self._buckets.get(self._prompt[start : start + ANCHOR]) if start >= 0 else None
+        if (
+            bucket is None or self._budget <= 0 or abs(start - bucket.stood_at) < ANCHOR
+        ):  # a beginning that repeats itself
+            return None
+        self._budget -= bucket.longest
+        return bucket
 
 
-def within(spans: Iterable[Span], start: int = 0, end: int = FAR, first: int = 0, last: int = FAR) -> list[Span]:
-    """What of spans stands between two places of the prompt, and between two of the text."""
-    kept = []
-    for at, of, size in spans:
-        cut, upto = max(start - at, first - of, 0), min(size, end - at, last - of)
-        if cut < upto:
-            kept.append(Span(at + cut, of + cut, upto - cut))
-    return kept
+class _Bucket:
+    """Texts of one beginning."""
+
+    def __init__(self, texts: list[tuple[bytes, int]]) -> None:
+        texts.sort()
+        self._texts = [text for text, _ in texts]
+        self._numbers = [number for _, number in texts]
+        self._shorter = list(_longest_beginnings(self._texts))
+        self.longest = max(map(len, self._texts))
+        self.stood_at = -ANCHOR  # where one of them was found last
+
+    def beginnings_of(self, words: bytes) -> list[tuple[int, int]]:
+        """Numbers and sizes of the texts that some words begin with, the longest first."""
+        standing: list[tuple[int, int]] = []
+        index: int | None = bisect_right(self._texts, words) - 1
+        while index is not None and index >= 0 and len(standing) < _NESTED:
+            if standing or words.startswith(self._texts[index]):  # what a standing text begins with stands, too
+                standing.append((self._numbers[index], len(self._texts[index])))
+            index = self._shorter[index]
+        return standing
+
+    @property
+    def size(self) -> int:
+        """How many texts these are."""
+        return len(self._texts)
+
+    def likest(self, words: bytes) -> list[int]:
+        """Numbers of some of the texts that have most of their first letters in common with some words.
+
+        A line's number where they differ is left out of the words.
+        """
+        most, likest = self._likest(words)
+        number = _LINE_NUMBER.match(words, most)
+        if number is not None:
+            _, likest = self._likest(words[:most] + words[number.end() :])
+        return [self._numbers[index] for index in likest][:COMMON]
+
+    def _likest(self, words: bytes) -> tuple[int, list[int]]:
+        index = bisect_right(self._texts, words)
+        around = range(max(index - COMMON, 0), min(index + COMMON, self.size))
+        common = {near: _same(words, 0, self._texts[near], 0) for near in around}
+        most = max(common.values())
+        return most, [near for near in around if common[near] == most]
 
 
-def runs_of(spans: Iterable[Span]) -> list[list[Span]]:
-    """Spans in the order of the text, those together between which there are but small steps."""
-    runs: list[list[Span]] = []
-    for span in sorted(spans, key=lambda span: span.of):
-        before = runs[-1][-1] if runs else None
-        if before and 0 <= span.at - before.end <= STEP and span.of - before.last <= STEP:
-            runs[-1].append(span)
-        else:
-            runs.append([span])
-    return runs
+def _longest_beginnings(texts: Sequence[bytes]) -> Iterator[int | None]:
+    """For each of some sorted texts the place of the longest other one that it begins with."""
+    nested: list[int] = []
+    for index, text in enumerate(texts):
+        while nested and not text.startswith(texts[nested[-1]]):
+            nested.pop()
+        yield nested[-1] if nested else None
+        nested.append(index)
 
 
 class Search:
     """One pass over a prompt.
 
     A place of an anchor is one number, of the text and of the byte in it: small objects would take longer than the
-    search. Each anchor's first place is in ``first``; all of those that have several are in ``more``.
+    search. Each anchor's first place is in ``_first``; all of those that have several are in ``_more``.
     """
 
     def __init__(self, prompt: Prompt, groups: Sequence[Group]) -> None:
-        self.prompt, self.groups, self.every = prompt, groups, 3 if len(prompt.stream) > LONG else 1
-        self.backwards, self.first = prompt.stream[::-1], dict[bytes, int]()
-        self.more: dict[bytes, list[int]] = {}
-        self.runs: dict[int, list[list[Span]]] = defaultdict(list)
-        for number, group in enumerate(groups):
-            end = len(group.text.stream) - ANCHOR
-            if end + ANCHOR >= EDGE:
-                edges = [end] if self.every == 1 else [1, 2, end - 2, end - 1, end]  # in every phase
-                self._add(number, [*range(0, end + 1, ANCHOR), *edges])
+        self.prompt, self.groups = prompt, groups
+        self._every = 3 if len(prompt.stream) > LONG else 1
+        self._streams = [group.text.stream for group in groups]
+        self._backwards = prompt.stream[::-1]
+        self._first: dict[bytes, int] = {}
+        self._more: dict[bytes, list[int]] = {}
+        self._runs: dict[int, list[list[Span]]] = defaultdict(list)
+        self._unbroken: dict[int, list[int]] = defaultdict(list)  # where each text stands whole and in one piece
+        self._complete = Complete(prompt.stream, self._streams)
+        self._add_anchors()
         self._drop_common()
+        self._add_beginnings()
+
+    @property
+    def shortest(self) -> int:
+        """Bytes of the shortest texts that the pass finds; shorter ones are looked for one by one."""
+        return ANCHOR + self._every - 1
+
+    # Anchors
+
+    def _add_anchors(self) -> None:
+        """Tile each text that may be shown in parts; its end, and in long prompts its edges, in every phase."""
+        for number, text in enumerate(self._streams):
+            end = len(text) - ANCHOR
+            if len(text) >= EDGE:
+                edges = [end] if self._every == 1 else [1, 2, end - 2, end - 1, end]
+                self._add(number, [*range(0, end + 1, ANCHOR), *edges])
 
     def _add(self, number: int, offsets: Iterable[int]) -> None:
-        stream, first = self.groups[number].text.stream, self.first
+        text, first = self._streams[number], self._first
         for of in offsets:
-            anchor, place = stream[of : of + ANCHOR], number << _OFFSET | of
+            anchor, place = text[of : of + ANCHOR], number << _OFFSET_BITS | of
             if first.setdefault(anchor, place) != place:
-                again = self.more.setdefault(anchor, [first[anchor]])
-                if len(again) < 2 or again[-2] >> _OFFSET != number:  # two of one text are enough
+                again = self._more.setdefault(anchor, [first[anchor]])
+                if len(again) < 2 or again[-2] >> _OFFSET_BITS != number:  # two of one text are enough
                     again.append(place)
 
     def _drop_common(self) -> None:
         """Drop boilerplate where a text has anything rarer, which is then to be found in every phase."""
         dropped: dict[int, list[int]] = defaultdict(list)
-        for anchor, places in list(self.more.items()):
-            if len({place >> _OFFSET for place in places}) > COMMON:
-                del self.more[anchor], self.first[anchor]
+        for anchor, places in list(self._more.items()):
+            if len({place >> _OFFSET_BITS for place in places}) > COMMON:
+                del self._more[anchor], self._first[anchor]
                 for place in places:
-                    dropped[place >> _OFFSET].append(place & (1 << _OFFSET) - 1)
-        for number, common in list(dropped.items()):
-            stream = self.groups[number].text.stream
-            end = len(stream) - ANCHOR
-            rare = [of for of in range(0, end + 1, ANCHOR) if stream[of : of + ANCHOR] in self.first]
-            shifted = (of + shift for of in rare for shift in (-2, -1, 1, 2))
-            few = len({of % self.every for of in rare}) < self.every
-            dropped[number] = [of for of in shifted if few and 0 <= of <= end] if rare else common
-        for number, offsets in dropped.items():
-            self._add(number, offsets)
+                    dropped[place >> _OFFSET_BITS].append(_offset(place))
+        offsets = {number: self._instead_of(common, number) for number, common in dropped.items()}
+        for number, rarer in offsets.items():
+            self._add(number, rarer)
+
+    def _instead_of(self, common: list[int], number: int) -> list[int]:
+        """Where a text's anchors begin that stand for its common ones; the common ones where it has no others."""
+        text = self._streams[number]
+        end = len(text) - ANCHOR
+        rare = [of for of in range(0, end + 1, ANCHOR) if text[of : of + ANCHOR] in self._first]
+        if not rare:
+            return common
+        phases = {of % self._every for of in rare}
+        if len(phases) == self._every:
+            return []
+        shifted = [of + shift for of in rare for shift in (-2, -1, 1, 2)]
+        return [of for of in shifted if 0 <= of <= end]
+
+    def _add_beginnings(self) -> None:
+        """Stop at each beginning of a text, whatever else it is the beginning of."""
+        for text in self._streams:
+            for shift in range(self._every):
+                if len(text) >= self.shortest:
+                    self._first.setdefault(text[shift : shift + ANCHOR], _NOBODY)
+
+    # The pass
 
     def showings(self) -> Iterator[Showing]:
-        """Find the showings of all texts."""
-        stream, every, known = self.prompt.stream, self.every, self.first
-        at, behind = 0, len(stream) - ANCHOR + 1
-        while at < behind:
-            at = next((near for near in range(at, behind, every) if stream[near : near + ANCHOR] in known), behind)
-            window = min(at + every * ANCHOR, behind)
-            ends = [end for near in range(at, window, every) for end in self._extended(near)]  # several texts may fit
-            at = max(window, min(ends, default=0) - ANCHOR + 1)
-        for number, runs in self.runs.items():
-            yield from _joined(self.groups[number], runs)
+        """Find the showings of all texts that are not too short."""
+        self._pass()
+        for number, group in enumerate(self.groups):
+            unbroken = [Span(start, 0, group.size) for start in self._unbroken.get(number, ())]
+            for span in unbroken:
+                yield Showing(group, [span], unbroken=True)
+            for showing in _chains(group, _apart_from(unbroken, self._runs.get(number, ()))):
+                showing.unbroken = self._is_unbroken(showing)
+                yield showing
 
-    def _extended(self, near: int) -> Iterator[int]:
-        """Extend the match of each text that holds the anchor at a place, if one stands there; yield where runs end."""
-        anchor, live = self.prompt.stream[near : near + ANCHOR], False
-        if anchor not in self.first:
+    def _is_unbroken(self, showing: Showing) -> bool:
+        """Whether a whole text stands there, and between its pieces but the numbers of lines."""
+        if showing.size < showing.group.size:
+            return False
+        between = (self.prompt.stream[before.end : after.at] for before, after in pairwise(showing.spans))
+        return all(_LINE_NUMBER.fullmatch(put_in) for put_in in between)
+
+    def _pass(self) -> None:
+        """Stop at each anchor; behind the first letters of a complete candidate go on at its end."""
+        prompt, every, anchors = self.prompt.stream, self._every, self._first
+        behind = len(prompt) - ANCHOR + 1
+        at = skip_from = skip_to = 0
+        while at < behind:
+            at = next((near for near in range(at, behind, every) if prompt[near : near + ANCHOR] in anchors), behind)
+            end = self._note_complete(at)
+            if at >= skip_to:
+                skip_from = at + every * ANCHOR  # several may fit here
+            skip_to = max(skip_to, end - self.shortest)
+            self._extend(at)
+            at += every
+            if skip_from <= at < skip_to:
+                at = skip_to
+
+    def _note_complete(self, at: int) -> int:
+        """Note the texts that begin at a place or up to two bytes before, and are complete; where a candidate ends."""
+        behind = 0
+        for start in range(at, at - self._every, -1):
+            standing = self._complete.at(start)
+            for number, size in standing:
+                starts = self._unbroken[number]
+                if not starts or starts[-1] + ANCHOR <= start:
+                    starts.append(start)
+                if self.groups[number].members:
+                    behind = max(behind, start + size)
+            for number in () if standing else self._complete.likest(start):
+                self._follow_from(number, start, 0)
+        return behind
+
+    def _extend(self, near: int) -> None:
+        """Follow the match of each text that holds the anchor at a place, if one stands there."""
+        anchor = self.prompt.stream[near : near + ANCHOR]
+        first = self._first.get(anchor, _NOBODY)
+        if first == _NOBODY:
             return
-        for place in self.more.get(anchor) or (self.first[anchor],):
-            number, of = place >> _OFFSET, place & (1 << _OFFSET) - 1
-            group, found = self.groups[number], self.runs[number]
-            live = live or group.tries > 0
-            same = found and any(one.at - one.of == near - of and one.at <= near < one.end for one in found[-1])
-            if group.tries > 0 and not same:
-                group.tries -= 1
-                _add(found, self._run(near, group.text.stream, of))
-            if found and found[-1][-1].end > near:
-                yield found[-1][-1].end
-        if not live:  # nobody is left who asks for it
-            del self.first[anchor]
+        somebody_left = False
+        for place in self._more.get(anchor) or (first,):
+            number = place >> _OFFSET_BITS
+            self._follow_from(number, near, _offset(place))
+            somebody_left = somebody_left or self.groups[number].tries > 0
+        if not somebody_left:
+            self._first[anchor] = _NOBODY
+
+    def _follow_from(self, number: int, near: int, of: int) -> None:
+        """Follow the match of a text both ways from one place."""
+        group = self.groups[number]
+        if group.size >= EDGE and group.tries > 0 and not self._is_found(number, near, of):
+            group.tries -= 1
+            _add_run(self._runs[number], self._run(near, self._streams[number], of))
+
+    def _is_found(self, number: int, near: int, of: int) -> bool:
+        """Whether a text is known to stand at a place: in one piece, or with this byte in its last run."""
+        starts, runs = self._unbroken.get(number), self._runs.get(number)
+        if starts and starts[-1] <= near < starts[-1] + len(self._streams[number]):
+            return True
+        return bool(runs) and any(
+            span.at - span.of == near - of and span.at <= near < span.end for span in (runs or [[]])[-1]
+        )
+
+    def _run(self, at: int, text: bytes, of: int) -> list[Span]:
+        """The run around a place where an anchor agrees."""
+        end, last = len(self.prompt.stream), len(text)
+        before: list[Span] = []
+        if of and at:
+            back = _follow(self._backwards, end - at, text[::-1], last - of)
+            before = [Span(end - span.end, last - span.last, span.size) for span in reversed(back)]
+            if before and before[-1].end == at:  # one span with what follows
+                at, of, _ = before.pop()
+        spans = before + _follow(self.prompt.stream, at, text, of)
+        if text.isascii():
+            return spans
+        letters = (_letters(text, span) for span in spans)
+        return [span for span in letters if span.size]
+
+    # Short texts
 
     def occurrences(self, group: Group) -> Iterator[tuple[Showing, int, int]]:
-        """Where a short text stands, and what it touches there on its left and its right."""
-        letters, literal, most = group.text.stream, group.text.raw.strip(), OCCURRENCES if group.text.stream else TRIES
+        """Where a text that is too short for the pass stands, and what it touches there on its left and its right."""
+        letters, literal = group.text.stream, group.text.raw.strip()
+        most = OCCURRENCES if letters else TRIES
         for message, begin in zip(self.prompt.messages, self.prompt.starts, strict=True):
             at = -1
             for _ in range(most):
@@ -219,36 +392,19 @@ class Search:
             else:
                 group.tries = 0
 
-    def _run(self, at: int, text: bytes, of: int) -> list[Span]:
-        """The run around a place where an anchor agrees."""
-        end, last, before = len(self.prompt.stream), len(text), list[Span]()
-        if of and at:
-            back = _follow(self.backwards, end - at, text[::-1], last - of)
-            before = [Span(end - one.end, last - one.last, one.size) for one in reversed(back)]
-            if before and before[-1].end == at:  # one span with what follows
-                at, of, _ = before.pop()
-        spans = before + _follow(self.prompt.stream, at, text, of)
-        return spans if text.isascii() else [kept for span in spans if (kept := _letters(text, span)).size]
+    def touching(self, span: Span) -> tuple[int, int]:
+        """What a text touches on its left and its right, as in ``occurrences``."""
+        number = self.prompt.message(span.at)
+        begin = self.prompt.starts[number]
+        return _touching(self.prompt.messages[number], span.at - begin, span.end - begin, None)
 
 
-def _add(found: list[list[Span]], run: list[Span]) -> None:
-    """Add a run behind those found before; ground that both claim goes to the longer one."""
-    while found and run and run[0].at < found[-1][-1].end:
-        if size_of(found[-1]) >= size_of(run):
-            run = within(run, start=found[-1][-1].end)
-            break
-        shorter = within(found.pop(), end=run[0].at)
-        if shorter:
-            found.append(shorter)
-    if run:
-        found.append(run)
+def _offset(place: int) -> int:
+    """The byte in its text of an anchor's place."""
+    return place & (1 << _OFFSET_BITS) - 1
 
 
-def _letters(text: bytes, span: Span) -> Span:
-    """A span without halves of letters at its ends."""
-    part = text[span.of : span.last].lstrip(_INSIDE)
-    cut = span.size - len(part)
-    return Span(span.at + cut, span.of + cut, len(part.decode("utf-8", "ignore").encode()))
+# Following a match
 
 
 def _follow(shown: bytes, at: int, text: bytes, of: int) -> list[Span]:
@@ -271,57 +427,126 @@ def _follow(shown: bytes, at: int, text: bytes, of: int) -> list[Span]:
 
 def _same(shown: bytes, at: int, text: bytes, of: int) -> int:
     """How many bytes agree from here on."""
-    most, done, size = min(len(shown) - at, len(text) - of), 0, 64
-    while done < most:
-        left, right = shown[at + done : at + min(done + size, most)], text[of + done : of + min(done + size, most)]
+    most = min(len(shown) - at, len(text) - of)
+    agreed, size = 0, 64
+    while agreed < most:
+        upto = min(agreed + size, most)
+        left, right = shown[at + agreed : at + upto], text[of + agreed : of + upto]
         if left != right:
             differing = int.from_bytes(left, "big") ^ int.from_bytes(right, "big")
-            return done + len(left) - (differing.bit_length() + 7) // 8
-        done, size = done + size, 2 * size
+            return agreed + len(left) - (differing.bit_length() + 7) // 8
+        agreed, size = upto, 2 * size
     return most
 
 
 def _step(shown: bytes, at: int, text: bytes, of: int) -> tuple[int, int] | None:
     """How many bytes to step over in the prompt and in the text, where both agree again."""
+    digits = _line_number(shown, at, text, of)
+    if digits:
+        return digits, 0
     rest = len(text) - of
-    size = min(rest, RESUMED)
-    if size >= WORD:
-        for left_out in range(min(STEP, rest - size) + 1):
-            put_in = shown.find(text[of + left_out : of + left_out + size], at, at + STEP + size) - at
-            if put_in >= 0:
-                return put_in, left_out
+    for left_out in range(min(STEP, rest - RESUMED) + 1):
+        resumed = text[of + left_out : of + left_out + RESUMED]
+        place = shown.find(resumed, at, at + STEP + RESUMED)
+        if place >= 0:
+            return place - at, left_out
     return None
 
 
-def _joined(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
+def _line_number(shown: bytes, at: int, text: bytes, of: int) -> int:
+    """How many digits stand in the prompt before the text goes on, with a word or to its end; 0 if it does not."""
+    digits = _LINE_NUMBER.match(shown, at)
+    following = text[of : of + WORD]
+    if digits is None or not following:
+        return 0
+    sizes = range(1, digits.end() - at + 1)
+    return next((size for size in sizes if shown.startswith(following, at + size)), 0)
+
+
+def _letters(text: bytes, span: Span) -> Span:
+    """A span without halves of letters at its ends."""
+    part = text[span.of : span.last].lstrip(_INSIDE)
+    cut = span.size - len(part)
+    return Span(span.at + cut, span.of + cut, len(part.decode("utf-8", "ignore").encode()))
+
+
+# From runs to showings
+
+
+def _add_run(runs: list[list[Span]], run: list[Span]) -> None:
+    """Add a run behind those found before; ground that both claim goes to the longer, then to the denser one."""
+    while runs and run and run[0].at < runs[-1][-1].end:
+        if _weight(runs[-1]) >= _weight(run):
+            run = within(run, start=runs[-1][-1].end)
+            break
+        shorter = within(runs.pop(), end=run[0].at)
+        if shorter:
+            runs.append(shorter)
+    if run:
+        runs.append(run)
+
+
+def _weight(run: list[Span]) -> tuple[int, int]:
+    """How many bytes agree, and how few lie between them."""
+    return size_of(run), run[0].at - run[-1].end
+
+
+def _apart_from(unbroken: Sequence[Span], runs: Iterable[list[Span]]) -> Iterator[list[Span]]:
+    """The runs that do not reach into ground where the same text stands in one piece."""
+    starts = [span.at for span in unbroken]
+    for run in runs:
+        before = bisect_left(starts, run[-1].end) - 1
+        if before < 0 or unbroken[before].end <= run[0].at:
+            yield run
+
+
+def _chains(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
     """Join runs that rise in both at most 96 apart; leave out what is no trace."""
     chains: list[list[Span]] = []
-    total = len(group.text.stream)
     for run in runs:
-        last = chains[-1][-1] if chains else None
-        near = last and run[0].at - last.end <= APART and run[0].of >= last.last - STEP
-        joined = within(run, first=last.last) if last and near else []
-        if joined:
-            chains[-1] += joined
+        continued = _continuing(chains[-1][-1], run) if chains else []
+        if continued:
+            chains[-1] += continued
         else:
             chains.append(run)
     for spans in chains:
         showing = Showing(group, spans)
         if not showing.whole:
-            least = [(run, EDGE if run[0].of == 0 or run[-1].last == total else MIDDLE) for run in runs_of(spans)]
-            showing.spans = [span for run, enough in least if size_of(run) >= enough for span in run]
+            showing.spans = [span for run in runs_of(spans) if _is_trace(run, group.size) for span in run]
         if showing.spans:
             yield showing
 
 
-def _touching(message: Text, start: int, end: int, literal: tuple[int, int] | None) -> list[int]:
+def _continuing(last: Span, run: list[Span]) -> list[Span]:
+    """What of a run goes on where another one ended; nothing of one that begins with the text's first letter."""
+    first = run[0]
+    if first.of == 0 or first.at - last.end > APART or first.of < last.last - STEP:
+        return []
+    return within(run, first=last.last)
+
+
+def _is_trace(run: list[Span], total: int) -> bool:
+    """Whether a run is more than what agrees by chance."""
+    at_edge = run[0].of == 0 or run[-1].last == total
+    return size_of(run) >= (EDGE if at_edge else MIDDLE)
+
+
+# What a short text touches
+
+
+def _touching(message: Text, start: int, end: int, literal: tuple[int, int] | None) -> tuple[int, int]:
     """What a short text touches on its left and its right: 0 another letter, 2 an end, a bullet, a quote or a tag."""
     (before, first), (last, after) = message.gap(start), message.gap(end)
     if literal:
         first, last = literal
-    item = _NUMBERED.search(message.raw[max(first - 20, 0) : first])
-    sides = (start == 0 or item, message.raw[before:first]), (end == len(message.stream), message.raw[last:after])
-    return [
-        2 if edge or (between not in ("'", "’") and _MARKS.search(between)) else int(bool(between or literal))
-        for edge, between in sides
-    ]
+    numbered = _NUMBERED.search(message.raw[max(first - 20, 0) : first]) is not None
+    left = _side(message.raw[before:first], start == 0 or numbered, literal is not None)
+    right = _side(message.raw[last:after], end == len(message.stream), literal is not None)
+    return left, right
+
+
+def _side(between: str, at_edge: bool, literal: bool) -> int:
+    apostrophe = between in ("'", "’")
+    if at_edge or (_MARKS.search(between) and not apostrophe):
+        return 2
+    return 1 if between or literal else 0
