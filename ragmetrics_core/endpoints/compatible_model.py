@@ -9,6 +9,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import wait
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
@@ -20,6 +21,7 @@ from ragmetrics_core.endpoints.cache_keys import endpoint_key
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, seconds, too_large
 from ragmetrics_core.endpoints.openai_form import chat_reply, listed, request_body
+from ragmetrics_core.endpoints.threads import computed
 
 if TYPE_CHECKING:
     import aiohttp
@@ -150,7 +152,8 @@ class OpenAICompatibleModel(ChatModel):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request; ``JudgeError`` as its status and code say, or as listed in ``EXCEPTIONS``."""
-        body = json.dumps(self.body(request)).encode()
+        length = sum(len(message.content) for message in request.messages)
+        body = await computed(lambda: json.dumps(self.body(request)).encode(), size=length)
         return chat_reply(self.name, await self.call("POST", "chat/completions", body), self._prices)
 
     async def call(self, method: str, path: str, data: Any = None) -> Any:
@@ -167,7 +170,9 @@ class OpenAICompatibleModel(ChatModel):
             wait = seconds(headers.get("Retry-After"))
             raise self._error(errors.JudgeServerError, Fault.from_reply(status, content.decode(errors="replace"), wait))
         try:
-            return content if path.endswith("/content") else json.loads(content)
+            if path.endswith("/content"):
+                return content
+            return await computed(partial(json.loads, content), size=len(content))
         except (ValueError, RecursionError):
             raise errors.JudgeServerError(f"{self.name} sent a body that is no JSON; check the endpoint") from None
 

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, repeat
 from typing import Any, Generic, Self, TypeVar
 
@@ -24,6 +24,7 @@ from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Ch
 from ragmetrics_core.endpoints.fitting import Fitting, gathered, lacking
 from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
+from ragmetrics_core.endpoints.threads import computed
 
 T = TypeVar("T")
 Outcome = Choice | errors.JudgeError
@@ -142,11 +143,13 @@ class Session:
         """
         await self.prepare()
         assert self._here is not None  # noqa: S101  # prepared
-        keys = self._keys(request, schema, polls, first_poll)  # however the form is asked for
+        length = sum(len(message.content) for message in request.messages)
+        # The keys are those of the request however the form is asked for.
+        keys = await computed(partial(self._keys, request, schema, polls, first_poll), size=length)
         bound, shared = request if request.schema else replace(request, schema=schema), self._here
         strays = shared.malformed >= _STRAYS and shared.malformed > shared.read * _OFTEN
         outcomes, usage = await self._replies(bound if strays else request, keys)
-        known = [_read(outcome, read) for outcome in outcomes]
+        known = await _all_read(outcomes, read)
         shared.read += len(known)
         shared.malformed += sum(isinstance(error, errors.MalformedReply) for error in known)
         repairs = {
@@ -163,7 +166,8 @@ class Session:
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, and keep a usable one in its place."""
         if (kept := self._kept.get(key)) is not None and kept != reply:  # somebody else's repair was faster
-            return _read(kept, read), Usage()
+            (known,) = await _all_read([kept], read)
+            return known, Usage()
         if isinstance(problem, errors.ContentRefused):
             self._kept.reject(key)
             return problem, Usage()
@@ -172,7 +176,7 @@ class Session:
             repair_key = f"{key}|repair {repair}"
             (again,), spent = await self._replies(_repair(request, problem), [repair_key], keep=False)
             usage += replace(spent, repairs=spent.calls)
-            answer = _read(again, read)
+            (answer,) = await _all_read([again], read)
             if not isinstance(answer, errors.UnusableReply):
                 if isinstance(again, Choice) and spent.calls:  # else whoever asked has kept it
                     self._kept.put({key: again})
@@ -258,6 +262,12 @@ class Session:
                 given = outcomes[key]
                 shared.flights.pop(key)[1].set_result(None if isinstance(given, errors.LimitReached) else given)
         return reply.usage
+
+
+async def _all_read(outcomes: Sequence[Outcome], read: Callable[[Choice], T]) -> list[T | errors.JudgeError]:
+    """What each reply says, or why it cannot be used; long replies are read beside the event loop."""
+    length = sum(len(outcome.text) for outcome in outcomes if isinstance(outcome, Choice))
+    return await computed(lambda: [_read(outcome, read) for outcome in outcomes], size=length)
 
 
 def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from ragmetrics_core.data import SettingError
+from ragmetrics_core.endpoints.threads import COMPUTING
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
 
     ``SettingError`` on the judges' loop itself, where waiting for the result would never end.
     """
-    if threading.current_thread().name == _THREAD:
+    if threading.current_thread().name in (_THREAD, COMPUTING):
         work.close()
         raise SettingError("a judge or metric cannot call the sync API; await ascore() or aevaluate() instead")
     future = asyncio.run_coroutine_threadsafe(work, _running())

@@ -12,7 +12,7 @@ from functools import cache
 from itertools import chain, islice
 from typing import Any
 
-from ragmetrics_core.data import LimitReached, RowError, Sample, SampleResult, SettingError, Usage
+from ragmetrics_core.data import JudgeUnavailable, LimitReached, RowError, Sample, SampleResult, SettingError, Usage
 from ragmetrics_core.endpoints.batches import ParkingStore
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
@@ -77,7 +77,9 @@ class Run:
                 raise SettingError("batches know neither until= nor limits per minute: leave them out")
             self.store = self.parking = ParkingStore(self.store, self._chat_models, self._budget)
         asked = {
-            model: RunJudge(own.session(concurrency=concurrency, store=self.store, budget=self._budget), self._slots)
+            model: RunJudge(
+                own.session(concurrency=concurrency, store=self.store, budget=self._budget), self._slots, self._budget
+            )
             for model, own in judges.items()
         }
         self._judges = {name: asked[model] for name, model in models.items()}
@@ -129,7 +131,7 @@ class Run:
         others = [item for _, item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(others) for metric in self.metrics]
         for index, item in chain(pool, items):
-            if self._budget.reached is not None or (self.decider is not None and self.decider.done):
+            if self._over or (self.decider is not None and self.decider.done):
                 break
             self._waiting.append(submit(self._judge(index, item, self.metrics)))
             if len(self._waiting) >= self.window:
@@ -137,16 +139,31 @@ class Run:
         while self._waiting:
             yield self._waiting[0]
 
+    @property
+    def _over(self) -> bool:
+        """True if no further row shall start: a cap is reached, or a judge has only ever refused."""
+        if self._budget.remaining == 0.0:
+            self._budget.expire()
+        return self._budget.reached is not None or self._refused is not None
+
+    @property
+    def _refused(self) -> JudgeUnavailable | None:
+        """Why a judge that never answered says that it never will; None if there is no such judge."""
+        for judge in self._judges.values():
+            if not judge.answered and judge.unavailable and not isinstance(judge.unavailable, LimitReached):
+                return judge.unavailable
+        return None
+
     def take(self, result: SampleResult) -> SampleResult:
         """Take a due result; a run whose judge has never answered and says that it never will ends here.
 
-        That is by ``JudgeUnavailable``, with the judge's own sentence.
+        That is by ``JudgeUnavailable``, with the judge's own sentence, unless other calls of the run were paid: then
+        the run ends with what is done.
         """
         self._waiting.popleft()
-        for judge in self._judges.values():
-            error = None if judge.answered else judge.unavailable
-            if error is not None and not isinstance(error, LimitReached):
-                raise error
+        paid = sum(judge.calls for judge in self._judges.values())
+        if self._refused is not None and not paid:
+            raise self._refused
         if self.decider is not None:
             self.decider.take(result)
         return result

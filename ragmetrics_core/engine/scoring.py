@@ -5,22 +5,28 @@ import logging
 import os
 import sysconfig
 import traceback
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ragmetrics_core.data import Answer, ErrorInfo, Failed, NotAnswered, Sample, Scored, Undefined, Usage, errors
 from ragmetrics_core.data.questions import Batch, Question, Replies
 from ragmetrics_core.endpoints.fitting import gathered
+from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.store import resolve_store
-from ragmetrics_core.endpoints.threads import in_thread
+from ragmetrics_core.endpoints.threads import computed, in_thread
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
+T = TypeVar("T")
+
+_OURS = "ragmetrics_core."  # modules whose metrics compute in proportion to the texts, and wait for nothing
+_SETTLING = 0.1  # seconds
 _NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))  # where no metric of a user's own stands
 
 _store = lru_cache(maxsize=8)(resolve_store)  # one for all calls while RAGMETRICS_STORE names the same file
@@ -33,7 +39,7 @@ async def score_one(
     metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: Judge | str | None
 ) -> Outcome:
     """Score one sample, on the judges' loop; see ``Metric.score``."""
-    sample = _one_sample(sample, fields)
+    sample = await computed(partial(_one_sample, sample, fields))
     if metric.needs_others:
         raise errors.SettingError(
             f"{metric.name} as set here takes contexts of other questions (controls=1), and score() sees one: "
@@ -41,7 +47,9 @@ async def score_one(
         )
     named = os.environ.get("RAGMETRICS_STORE")
     store = _store(named) if named else None
-    asked = RunJudge(resolve_judge(judge, metric_model=metric.model).session(concurrency=32, store=store))
+    if not isinstance(judge, Judge):  # a name may stand for a module that takes its time to load
+        judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
+    asked = RunJudge(judge.session(concurrency=32, store=store))
     try:
         outcome = await carry_out(metric, sample, asked)
     finally:
@@ -75,12 +83,39 @@ def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
 
 @dataclass
 class RunJudge:
-    """A judge's session in one run, and whether it ever answered."""
+    """A judge's session in one run, what the run may spend, and whether the judge ever answered."""
 
     session: Judge
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))  # for open questions
+    budget: Budget = field(default_factory=Budget)
     answered: int = 0  # questions
+    paid: bool = False  # whether any call of it was
     unavailable: errors.JudgeUnavailable | None = None  # why it answers none
+
+    def note(self, error: errors.JudgeError) -> None:
+        """Remember an error that says that the judge answers nothing; a cap of the run says it of no judge."""
+        if not isinstance(error, errors.JudgeUnavailable) or error.single:
+            return
+        if self.unavailable is None or not isinstance(error, errors.LimitReached):
+            self.unavailable = error
+
+    def check_time(self) -> None:
+        """Raise ``LimitReached`` once the deadline of the run has passed."""
+        if self.budget.remaining == 0.0:
+            raise self.budget.expire().with_traceback(None)
+
+    async def in_time(self, work: Awaitable[T], *, grace: float = 0.0) -> T:
+        """What some work brings, or ``LimitReached`` at the deadline, ``grace`` seconds later; the work is given up."""
+        remaining = self.budget.remaining
+        if remaining is None:
+            return await work
+        try:
+            async with asyncio.timeout(remaining + grace) as deadline:
+                return await work
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+        raise self.budget.expire().with_traceback(None)
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
@@ -92,8 +127,7 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     try:
         outcome = await _conclude(metric, sample, judge, usage)
     except errors.JudgeError as error:
-        if isinstance(error, errors.JudgeUnavailable) and not error.single:
-            judge.unavailable = error
+        judge.note(error)
         outcome = metric.failed(error)
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  # the rest of the run goes on
         outcome = _crashed(metric, error)
@@ -109,27 +143,52 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
 
 
 async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list[Usage]) -> Outcome:
+    """Carry out a plan step by step; each step ends, or is left to itself, at the deadline of the run.
+
+    Raises:
+        LimitReached: If the plan came to no end before the deadline.
+    """
+    judge.check_time()
     gap = metric.gap(sample)
     if gap is not None:
         return gap
     plan = metric.plan(sample)
     try:
-        if metric.in_thread:  # it computes or waits
-            first = partial(_step, plan, None)
-            begun = in_thread(first, context=copy_context(), name=f"ragmetrics {metric.name}")
-            step = await asyncio.wrap_future(begun)
-        else:
-            step = _step(plan, None)
+        step = await judge.in_time(_stepped(metric, sample, partial(_step, plan, None)))
         while not isinstance(step, StopIteration):
+            judge.check_time()
             answers = await gathered(_answer(judge, question, usage) for question in step)
-            step = _step(plan, tuple(answer.reply for answer in answers))
-        if not isinstance(step.value, (Scored, Undefined, Failed)):
-            raise TypeError(f"a plan must return Scored, Undefined or Failed, got {type(step.value).__name__}")
-        if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:  # copies are not validated
-            return metric.scored(step.value.value, step.value.reason, step.value.evidence)
-        return step.value
+            judge.check_time()
+            replies = tuple(answer.reply for answer in answers)
+            step = await judge.in_time(_stepped(metric, sample, partial(_step, plan, replies)))
     finally:
-        plan.close()
+        with suppress(ValueError):  # a thread that was left to itself is still at work in it
+            plan.close()
+    if not isinstance(step.value, (Scored, Undefined, Failed)):
+        raise TypeError(f"a plan must return Scored, Undefined or Failed, got {type(step.value).__name__}")
+    if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:  # copies are not validated
+        return metric.scored(step.value.value, step.value.reason, step.value.evidence)
+    return step.value
+
+
+async def _stepped(metric: Metric, sample: Sample, step: Callable[[], Batch | StopIteration]) -> Batch | StopIteration:
+    """Take a step of a plan where it holds up nobody.
+
+    Nobody knows how long the code of a user's metric computes or waits: each of its steps has a thread of its own.
+    """
+    if type(metric).__module__.startswith(_OURS) and not metric.in_thread:
+        return await computed(step, size=_length(sample))
+    begun = in_thread(step, context=copy_context(), name=f"ragmetrics {metric.name}")
+    return await asyncio.wrap_future(begun)
+
+
+def _length(sample: Sample) -> int:
+    """How many characters a plan goes through, nearly."""
+    calls = sample.ledger.calls if sample.ledger is not None else ()
+    brought = sum(len(item.text) for call in calls for item in call.items)
+    contexts = sum(len(context.text) for context in (*sample.contexts, *(sample.retrieved or ())))
+    references = sum(map(len, sample.reference)) + sum(len(fact.text) for fact in sample.facts or ())
+    return brought + contexts + references + len(sample.answer or "")
 
 
 def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
@@ -147,11 +206,14 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
     again; opening thousands ahead costs more time than asking them.
     """
     async with judge.slots:
+        judge.check_time()
         try:
-            answer = await judge.session.answer(question)
+            # A judge that keeps the deadline by itself then says what was spent until then.
+            answer = await judge.in_time(judge.session.answer(question), grace=_SETTLING)
         except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
             raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
     usage.append(answer.usage)
+    judge.paid = judge.paid or _paid(answer)
     if not isinstance(answer.reply, NotAnswered):
         judge.answered += 1
         return answer
@@ -159,6 +221,14 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
     if isinstance(error, errors.JudgeUnavailable) and not isinstance(error, errors.LimitReached):
         raise error.with_traceback(None)
     return answer
+
+
+def _paid(answer: Answer[Any]) -> bool:
+    """True if a call was paid; one that an endpoint refuses takes no tokens, but counts as a call."""
+    usage = answer.usage
+    if isinstance(answer.reply, NotAnswered) and isinstance(answer.reply.error, errors.JudgeUnavailable):
+        return bool(usage.prompt_tokens or usage.completion_tokens or usage.cost)
+    return usage.calls > 0
 
 
 def _crashed(metric: Metric, error: BaseException) -> Failed:

@@ -84,7 +84,10 @@ class CascadeJudge(Judge):
         torn = any(getattr(it, "verdict", "") == ("no" if weight.p >= 0.5 else "yes") for it, weight in pairs)
         if found.weights and not torn and not any(self.band[0] <= it.p <= self.band[1] for it in found.weights):
             return replace(first, usage=first.usage + Usage(spared=1))
-        second = await self.strong.answer(question)
+        try:
+            second = await self.strong.answer(question)
+        except JudgeUnavailable as error:  # what the cheap judge was paid is told all the same
+            second = Answer(NotAnswered(error))
         unknown = isinstance(second.reply, NotAnswered) and isinstance(second.reply.error, QuestionNotSupported)
         reply = first.reply if unknown and isinstance(first.reply, Asked) else second.reply
         return Answer(reply, first.usage + second.usage + Usage(passed=1))

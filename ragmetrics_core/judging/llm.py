@@ -17,6 +17,7 @@ from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.session import Session
 from ragmetrics_core.endpoints.store import ReplyStore
+from ragmetrics_core.endpoints.threads import computed
 from ragmetrics_core.judging import windows
 from ragmetrics_core.judging.forms import described, read, schema_of
 from ragmetrics_core.judging.judge import Judge
@@ -87,7 +88,9 @@ class LLMJudge(Judge):
 
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
         await session.prepare()
-        asking = _Asking(self, session, cast("Question[BaseModel]", question))
+        texts = (len(text) for part in question.parts.values() for text in part.texts)
+        rendered = partial(_Asking, self, session, cast("Question[BaseModel]", question))
+        asking = await computed(rendered, size=sum(texts))
         reply: Asked[R] | NotAnswered
         try:
             reply = await (asking.polled() if question.weigh is None else asking.weighed(question.weigh))

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any
 
 from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, QuestionNotSupported, R, Weight
+from ragmetrics_core.endpoints.threads import computed
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical.constants import ADHERENT, FACT, USEFUL, VETO, WITH_VECTORS, Features, Weights
@@ -69,7 +71,7 @@ class LexicalJudge(Judge):
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
         given = {"vectors": True} if self._vectors and answered is _adherent else {}
-        return Answer(answered(question, **given))
+        return Answer(await computed(partial(answered, question, **given)))
 
 
 def _question(question: Question[Any]) -> str | None:

@@ -1,0 +1,227 @@
+"""The deadline ends any judge and any metric, and what computes for long does so beside the loop of all judges."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import (
+    ContextUtilization,
+    LexicalJudge,
+    Limits,
+    LLMJudge,
+    Metric,
+    Question,
+    Report,
+    Sample,
+    ScriptedJudge,
+    ask,
+    evaluate,
+    metric,
+)
+from ragmetrics_core.data.replies import Answer, Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.threads import computed
+from ragmetrics_core.engine.scoring import RunJudge, carry_out
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.context_utilization import Useful
+
+SAYS_YES = ScriptedJudge({Useful: {"useful": True}})
+LONG = "Paris is the capital of France. " * 2_000
+VERDICT = '{"useful": 1, "reason": "r"}'
+
+
+def endless(**fields: Any) -> Iterator[dict[str, Any]]:
+    """Rows without end: only the deadline ends a run over them."""
+    for number in count():
+        yield {"question": "q", "contexts": ["Paris."], "answer": f"Paris {number}.", **fields}
+
+
+class Waiting(Judge):
+    """Never answers."""
+
+    name = "waiting"
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class Blocking(Judge):
+    """Keeps the loop for itself while it answers, as a judge of a user's own may."""
+
+    name = "blocking"
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        time.sleep(0.01)  # noqa: ASYNC251  # what it is about
+        return await SAYS_YES.answer(question)
+
+
+@metric
+def plain(sample: Sample) -> float:
+    threading.Event().wait()
+    return 1.0
+
+
+class Planned(Metric):
+    """Waits for ever between two questions."""
+
+    name: str = "planned"
+
+    def plan(self, sample: Sample) -> Any:
+        yield from ask([question("Paris.")])
+        threading.Event().wait()
+        return self.scored(1.0, "")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "judge"),
+    [
+        ("adherence", "lexical"),
+        ("utilization", Waiting()),
+        ("utilization", Blocking()),
+        ("utilization", SAYS_YES),
+        (plain, SAYS_YES),
+        (Planned(), SAYS_YES),
+        ("recall", SAYS_YES),  # undefined on every row
+    ],
+    ids=["embedded", "waits", "blocks", "quick", "function", "plan", "undefined"],
+)
+def test_the_deadline_ends_any_judge_and_any_metric(metrics: Any, judge: Any) -> None:
+    report = evaluate(endless(), metrics, judge=judge, limits=Limits(deadline=0.2), concurrency=2, progress=False)
+    assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
+    assert [row.index for row in report.results] == list(range(len(report.results)))
+    outcomes = [outcome for row in report.results for outcome in row.results.values()]
+    assert {outcome.status for outcome in outcomes} <= {"scored", "undefined"}
+    assert report.summary().not_judged >= (judge is not SAYS_YES or metrics in (plain,))
+
+
+def test_what_an_unfinished_worker_brings_is_dropped() -> None:
+    released, finished = threading.Event(), threading.Event()
+
+    @metric
+    def late(sample: Sample) -> float:
+        released.wait()
+        finished.set()
+        return 1.0
+
+    report = evaluate([{"answer": "a"}], [late], judge="lexical", limits=Limits(deadline=0.05), progress=False)
+    released.set()
+    assert finished.wait(20)
+    assert report.results[0].results == {}
+    assert report.summary().not_judged == 1
+
+
+def test_a_run_that_ends_before_its_deadline_says_nothing_of_it() -> None:
+    report = evaluate([{"answer": "a", "contexts": ["a"]}], "adherence", judge="lexical", limits=Limits(deadline=600))
+    assert (report.run.stopped, report.summary().judged) == ("", 1)
+
+
+# What computes for long
+
+
+class Replying(ChatModel):
+    """Gives one reply to every request, and counts them."""
+
+    name = "replying"
+
+    def __init__(self, text: str) -> None:
+        self.text, self.calls = text, 0
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        return ChatReply((Choice(self.text),), Usage(calls=1))
+
+
+def question(text: str) -> Useful:
+    sample = Sample(question="What is it?", contexts=["Paris."], answer=text)
+    return next(ContextUtilization().plan(sample))[0]
+
+
+def embedded() -> Awaitable[object]:
+    return LexicalJudge().answer(question("Paris."))
+
+
+def rendering() -> Awaitable[object]:
+    return LLMJudge(Replying(VERDICT)).answer(question(LONG))
+
+
+def reading() -> Awaitable[object]:
+    return LLMJudge(Replying(" " * 100_000 + VERDICT)).answer(question("Paris."))
+
+
+def planning() -> Awaitable[object]:
+    sample = Sample(question="q", contexts=[LONG], answer="Paris.")
+    return carry_out(ContextUtilization(), sample, RunJudge(SAYS_YES))
+
+
+@pytest.mark.parametrize("work", [embedded, rendering, reading, planning])
+def test_what_computes_for_long_does_so_beside_the_loop(work: Callable[[], Awaitable[object]]) -> None:
+    """While the thread that computes is busy, none of these ends, and the loop goes on."""
+
+    async def run() -> bool:
+        free = threading.Event()
+        busy = asyncio.ensure_future(computed(free.wait))
+        try:
+            working = asyncio.ensure_future(work())
+            for _ in range(200):
+                await asyncio.sleep(0)
+            waited = not working.done()
+        finally:
+            free.set()
+        await asyncio.gather(busy, working)
+        return waited
+
+    assert asyncio.run(run())
+
+
+def test_a_users_plan_has_a_thread_of_its_own() -> None:
+    """Nobody knows whether it computes or waits."""
+    threads: list[str] = []
+
+    class Own(Metric):
+        name: str = "own"
+
+        def plan(self, sample: Sample) -> Any:
+            threads.append(threading.current_thread().name)
+            yield from ask([question("Paris.")])
+            threads.append(threading.current_thread().name)
+            return self.scored(1.0, "")
+
+    assert Own().score(answer="a", judge=SAYS_YES).value == 1.0
+    assert threads == ["ragmetrics own"] * 2
+
+
+def test_what_is_given_up_before_its_turn_is_not_computed() -> None:
+    made: list[int] = []
+
+    async def run() -> None:
+        free = threading.Event()
+        busy = asyncio.ensure_future(computed(free.wait))
+        second = asyncio.ensure_future(computed(lambda: made.append(2)))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.sleep(0)
+        free.set()
+        await busy
+        await computed(lambda: made.append(3))
+
+    asyncio.run(run())
+    assert made == [3]
+
+
+def test_no_sync_call_waits_on_the_thread_that_computes() -> None:
+    async def run() -> Report:
+        return await computed(lambda: evaluate([{"answer": "a", "contexts": ["a"]}], judge="lexical"))
+
+    with pytest.raises(Exception, match="cannot call the sync API"):
+        asyncio.run(run())
