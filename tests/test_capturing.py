@@ -17,7 +17,7 @@ from adapter_contract import AdapterContract
 from golden_turns import GOLDEN_TURNS
 from said import covered, facts, poll, polls
 
-from ragmetrics_core import RetrievalAccuracy, Sample, ScriptedJudge
+from ragmetrics_core import RetrievalAccuracy, Sample, ScriptedJudge, metric
 from ragmetrics_core.capturing import Answer as FoundAnswer
 from ragmetrics_core.capturing import (
     BackgroundEvaluator,
@@ -44,6 +44,7 @@ from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.reporting.report import Sink
 
 YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
 
@@ -503,6 +504,59 @@ def test_sample_rate_draws_samples_because_runs_may_belong_together():
 def test_a_share_of_runs_lies_between_0_and_1(rate):
     with pytest.raises(SettingError, match="sample_rate"):
         evaluator(sample_rate=rate)
+
+
+WAITING = {
+    "report": lambda watching: watching.report(),
+    "samples": lambda watching: watching.samples,
+    "flush": lambda watching: watching.flush(),
+    "stop": lambda watching: watching.stop(),
+}
+
+
+@pytest.mark.parametrize("call", WAITING)
+@pytest.mark.parametrize("place", ["on_result", "redact", "sink", "metric", "judge"])
+def test_what_waits_for_the_judge_is_refused_where_the_judge_waits_for_it(call, place):
+    """It would wait for itself: watching stood still for ever."""
+    refused = []
+
+    def waiting(value):
+        with pytest.raises(SettingError, match="call them elsewhere") as error:
+            WAITING[call](background)
+        refused.append(error.value)
+        return value
+
+    class Waits(Sink):
+        def write(self, result):
+            waiting(result)
+
+    class Judging(Judge):
+        name = "judging"
+
+        async def answer(self, question):
+            waiting(question)
+            return Answer(polls((poll("yes"),)), Usage(calls=1))
+
+    @metric
+    def own(sample):
+        waiting(sample)
+        return 1.0
+
+    settings = {"on_result": {"on_result": waiting}, "redact": {"redact": waiting}, "sink": {"sinks": [Waits()]}}
+    metrics, judge = [own] if place == "metric" else ["adherence"], Judging() if place == "judge" else YES
+    background = BackgroundEvaluator(samples_from, metrics, judge, keep=True, **settings.get(place, {}))
+    background.record(run_of())
+    assert background.flush(30)
+    assert [row.results[name].value for row in background.report().results for name in row.results] == [1.0]
+    assert background.stop(30)
+    assert len(refused) == 1
+
+
+def test_a_problem_of_a_wrong_call_says_what_to_do():
+    background = evaluator(on_result=lambda result: background.flush())
+    background.record(run_of())
+    assert background.flush(30)
+    assert any("call them elsewhere" in problem for problem in background.problems.counts)
 
 
 def test_on_result_may_fail_and_broken_runs_are_counted():

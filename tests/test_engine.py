@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import threading
 
 import pytest
@@ -30,6 +31,7 @@ from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, 
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.polls import Adherent
@@ -221,6 +223,49 @@ def test_a_wrong_key_ends_the_run_with_one_sentence():
         asyncio.run(aevaluate(ROWS, "adherence", judge=Unavailable()))
     with pytest.raises(JudgeUnavailable):
         ContextAdherence().score(contexts=["c"], answer="a", judge=Unavailable())
+
+
+def test_a_judge_that_refuses_its_key_after_others_were_paid_leaves_what_was_paid():
+    paid = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
+    utilization = ContextUtilization(name="refused")
+
+    class Either(Judge):
+        """Two endpoints behind one name, of which one has a wrong key."""
+
+        name = "either"
+
+        async def answer(self, question: Question):
+            if isinstance(question, Useful):
+                raise AuthenticationFailed("the key was refused; set EXAMPLE_KEY")
+            return await paid.answer(question)
+
+    report = evaluate(ROWS, ["adherence", utilization], judge=Either(), progress=False, concurrency=1)
+    assert report.run.stopped == "the key was refused; set EXAMPLE_KEY"
+    assert report.results[0].results["context_adherence"].status == "scored"
+    assert report.results[0].results["refused"].error.type == "AuthenticationFailed"
+    assert report.usage.calls == len(paid.asked) > 0
+
+
+def test_two_judges_of_which_one_refuses_its_key_leave_what_the_other_was_paid(monkeypatch):
+    class Paid(SlowJudge):
+        name = "paid"
+
+    monkeypatch.setattr(sys.modules[__name__], "PAID", Paid(), raising=False)
+    monkeypatch.setattr(sys.modules[__name__], "REFUSING", Unavailable(), raising=False)
+    metrics = [ContextAdherence(name=name, model=f"{__name__}:{name.upper()}") for name in ("paid", "refusing")]
+    report = evaluate(ROWS, metrics, progress=False, concurrency=1)
+    assert "EXAMPLE_KEY" in report.run.stopped
+    assert 0 < len(report.results) < len(ROWS), "no further row starts once a judge has only ever refused"
+    assert {row.results["paid"].status for row in report.results} == {"scored"}
+    assert {row.results["refusing"].error.type for row in report.results} == {"AuthenticationFailed"}
+    assert report.usage.calls == len(report.results)
+
+
+def test_a_cascade_whose_strong_judge_refuses_its_key_tells_what_the_cheap_one_was_paid():
+    unsure = ScriptedJudge({Adherent: polls((poll("yes", "fine"),), p=0.5)}, name="cheap")
+    report = evaluate(ROWS[:9], "adherence", judge=CascadeJudge(unsure, Unavailable()), progress=False, concurrency=1)
+    assert "EXAMPLE_KEY" in report.run.stopped
+    assert report.usage.calls == len(unsure.asked) > 0
 
 
 def test_an_endpoint_that_cannot_be_reached_ends_the_run():
@@ -447,6 +492,15 @@ def test_progress_counts_every_sample():
         ROWS[:5], ["utilization", "adherence"], judge=judge, progress=lambda p: seen.append((p.done, p.calls, p.total))
     )
     assert seen == [(n, 3 * n, 5) for n in range(1, 6)]
+
+
+def test_progress_never_counts_more_than_there_are():
+    """A row may hold several samples."""
+    rows = [{"id": "x", "question": "q", "reference": "r", "answers": ["one", "two", "three"]}, {"question": "q"}]
+    told = []
+    report = evaluate(rows, "context_recall", judge="lexical", progress=lambda it: told.append((it.done, it.total)))
+    assert told[-1] == (len(report.results), len(report.results)) == (4, 4)
+    assert all(done <= total for done, total in told)
 
 
 def test_data_frames_and_datasets_are_rows():

@@ -16,7 +16,7 @@ from ragmetrics_core.capturing.captured import Redact, Redaction
 from ragmetrics_core.capturing.hooks import Problems, Run, guarded, renew_after_fork
 from ragmetrics_core.capturing.sinks import Outlet
 from ragmetrics_core.data import Sample, SampleResult, SettingError
-from ragmetrics_core.endpoints.framework_model import as_judge_work
+from ragmetrics_core.endpoints.framework_model import as_judge_work, is_judge_work
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
@@ -25,6 +25,10 @@ from ragmetrics_core.reporting.report import Report, Sink
 
 _EXIT_SECONDS = 2.0
 _FULL = "the judge is slower than the application: more than {} runs wait; further ones are dropped"
+_WAITS_FOR_ITSELF = (
+    "flush(), report(), samples and stop() wait until everything is judged, which on_result, redact, a sink, a metric "
+    "or a judge is itself part of: call them elsewhere, and there use the result, aggregates or pending"
+)
 _SINK_SECONDS = 10.0  # for a sink that hangs, where nobody said how long to wait
 
 
@@ -145,12 +149,16 @@ class BackgroundEvaluator(Generic[Run]):
 
     def stop(self, timeout: float | None = None) -> bool:
         """Accept no further runs, and wait as ``flush`` does; how many are unjudged at the timeout is a problem."""
+        if is_judge_work():
+            raise SettingError(_WAITS_FOR_ITSELF)
         self._ended()
         if not (done := self._wait(timeout, stop=True)):
             self.problems.note(f"{self.pending} runs were not judged when stop() gave up after {timeout:g} seconds")
         return done
 
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
+        if is_judge_work():
+            raise SettingError(_WAITS_FOR_ITSELF)
         with self._changed:
             if not self._stopped:
                 self._queue = deque((0.0, making) for _, making in self._queue)

@@ -16,6 +16,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakSet
 
+from ragmetrics_core.data import SettingError
 from ragmetrics_core.endpoints.framework_model import is_judge_work
 
 logger = logging.getLogger("ragmetrics_core")
@@ -95,7 +96,8 @@ class Problems:
         """Count an error of a hook; the first of its kind is logged, without any text of the application."""
         frames = traceback.extract_tb(error.__traceback__)
         place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-        key = f"{hook}: {type(error).__name__}"
+        advice = f" ({error})" if isinstance(error, SettingError) else ""  # ours holds no text, and says what to do
+        key = f"{hook}: {type(error).__name__}{advice}"
         self.note(key, f"ragmetrics could not record a run ({key}{place}); the application is not affected")
 
     def note(self, message: str, sentence: str = "") -> None:

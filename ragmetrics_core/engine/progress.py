@@ -72,6 +72,11 @@ class Display:
         elif self._line:
             sys.stderr.write(f"\r{'':79}\r")
 
+    def widen(self, more: int) -> None:
+        """Note that a row holds so many samples more than one."""
+        if self.progress.total is not None:
+            self.progress.total += more
+
     def add(self, result: SampleResult) -> SampleResult:
         """Count one sample, show it and hand it on."""
         self.progress.add(result)

@@ -123,9 +123,14 @@ class Run:
             decisions=self.decider.decisions if self.decider else (),
         )  # fmt: skip
 
-    def due(self, samples: Samples, columns: Mapping[str, Any]) -> Iterator[Future[SampleResult]]:
-        """Start as many samples as may be in flight, and give the first of them each time that it has to be taken."""
-        rows = warn_of_doubles(each_sample(samples, columns))
+    def due(
+        self, samples: Samples, columns: Mapping[str, Any], *, widened: Callable[[int], None]
+    ) -> Iterator[Future[SampleResult]]:
+        """Start as many samples as may be in flight, and give the first of them each time that it has to be taken.
+
+        ``widened`` is told of each row that holds several samples how many more than one.
+        """
+        rows = warn_of_doubles(each_sample(samples, columns, widened=widened))
         items = self.decider.drawn(rows, listed=isinstance(samples, Sized)) if self.decider else iter(enumerate(rows))
         pool = list(islice(items, POOL))
         others = [item for _, item in pool if isinstance(item, Sample)]
@@ -209,7 +214,7 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
         try:
             if run.parking is not None:
                 wait_for(run.parking.look())
-            for future in run.due(samples, columns):
+            for future in run.due(samples, columns, widened=display.widen):
                 yield display.add(run.take(future.result()))
             if run.parking is not None:
                 wait_for(run.parking.submit())
@@ -228,7 +233,7 @@ async def astream(
     """Yield the results of a run in input order, without blocking the caller's event loop."""
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
-            for future in run.due(samples, columns):
+            for future in run.due(samples, columns, widened=display.widen):
                 yield display.add(run.take(await asyncio.wrap_future(future)))
         finally:
             run.give_up()

@@ -2,7 +2,7 @@
 
 import logging
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -22,8 +22,12 @@ Samples = Iterable[Sample | Mapping[str, Any]] | Any
 """Samples, mappings, a pandas-like data frame, or a dataset that iterates over mappings."""
 
 
-def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample | RowError]:
+def each_sample(
+    samples: Samples, columns: Mapping[str, Any], *, widened: Callable[[int], None] = lambda _: None
+) -> Iterator[Sample | RowError]:
     """Iterate over samples, lazily; a row that is no sample comes as its error.
+
+    A row may hold several samples: ``widened`` is told how many more than one, before the first of them comes.
 
     They are samples, mappings, a report, a data frame (pandas, Polars), an Arrow table, any iterable; ``columns`` say
     per field of the sample where rows have it, which is found by itself if not given.
@@ -32,7 +36,16 @@ def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample
         SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated, columns share a
             name, or no row has a column that was named.
     """
-    yield from refuse_columns_of_no_row(item for row in _rows(samples) for item in samples_of_row(row, columns))
+    yield from refuse_columns_of_no_row(_of_all_rows(samples, columns, widened))
+
+
+def _of_all_rows(
+    samples: Samples, columns: Mapping[str, Any], widened: Callable[[int], None]
+) -> Iterator[Sample | RowError]:
+    for row in _rows(samples):
+        several = list(samples_of_row(row, columns))
+        widened(len(several) - 1)
+        yield from several
 
 
 def samples_of_row(row: Any, columns: Mapping[str, Any]) -> Iterator[Sample | RowError]:
