@@ -262,10 +262,17 @@ def test_two_judges_of_which_one_refuses_its_key_leave_what_the_other_was_paid(m
 
 
 def test_a_cascade_whose_strong_judge_refuses_its_key_tells_what_the_cheap_one_was_paid():
-    unsure = ScriptedJudge({Adherent: polls((poll("yes", "fine"),), p=0.5)}, name="cheap")
+    class Unsure(Judge):
+        name, count = "unsure", 0
+
+        async def answer(self, question: Question):
+            self.count += 1
+            return Answer(polls((poll("yes", "fine"),), p=0.5), Usage(calls=1, prompt_tokens=9))
+
+    unsure = Unsure()
     report = evaluate(ROWS[:9], "adherence", judge=CascadeJudge(unsure, Unavailable()), progress=False, concurrency=1)
     assert "EXAMPLE_KEY" in report.run.stopped
-    assert report.usage.calls == len(unsure.asked) > 0
+    assert report.usage.calls == unsure.count > 0
 
 
 def test_an_endpoint_that_cannot_be_reached_ends_the_run():

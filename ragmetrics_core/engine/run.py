@@ -166,8 +166,7 @@ class Run:
         the run ends with what is done.
         """
         self._waiting.popleft()
-        paid = sum(judge.calls for judge in self._judges.values())
-        if self._refused is not None and not paid:
+        if self._refused is not None and not any(judge.paid for judge in self._judges.values()):
             raise self._refused
         if self.decider is not None:
             self.decider.take(result)
