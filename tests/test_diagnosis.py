@@ -102,7 +102,8 @@ def test_rules(results: list[MetricResult], code: str | None) -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"answer": "a"}, "no_context"),
+        ({"answer": "a"}, None),  # contexts that were never recorded are not known
+        ({"answer": "a", "contexts": []}, "no_context"),
         ({"answer": "a", "contexts": [" "]}, "no_context"),
         ({"question": "q"}, None),
         ({"answer": "a", "error": "it broke"}, None),

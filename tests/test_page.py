@@ -333,7 +333,7 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
 
 @needs_chromium
 def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
-    sample = Sample(question="without", answer="An answer.")
+    sample = Sample(question="without", answer="An answer.", contexts=())
     rows = [row(0, 0.5, "with"), SampleResult(index=1, sample=sample, results={}), row(2, 0.7, "more")]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")

@@ -100,6 +100,96 @@ EXPORTS: dict[str, dict[str, Any]] = {
     | {"response": A, "target": R},
     "SQuAD with answers": {"question": Q, "context": list(C), "answers": {"text": [R], "answer_start": [0]}}
     | {"prediction": A},
+    "JSON reply in output": {"input": Q, "output": json.dumps({"answer": A, "context": list(C)}), "reference": R},
+    "JSON reply in response": {"query": Q, "response": json.dumps({"answer": A, "chunks": list(C)}), "reference": R},
+    "JSON request and response": {
+        "request": json.dumps({"question": Q}),
+        "response": json.dumps({"result": A, "source_documents": [{"page_content": text} for text in C]}),
+        "expected": json.dumps({"answer": R}),
+    },
+    "JSON in JSON": {
+        "inputs": json.dumps({"input": json.dumps({"query": Q})}),
+        "outputs": json.dumps({"output": {"answer": A}, "documents": list(C)}),
+        "reference_outputs": json.dumps({"output": {"answer": R}}),
+    },
+    "Python dicts": {
+        "input": str({"question": Q}),
+        "output": str({"answer": A, "contexts": list(C), "score": None}),
+        "expected_output": str({"answer": R}),
+    },
+    "OpenAI chat": {
+        "request": json.dumps(
+            {
+                "model": "m",
+                "messages": [
+                    {"role": "system", "content": "Answer."},
+                    {"role": "user", "content": "Earlier?"},
+                    {"role": "assistant", "content": "Yes."},
+                    {"role": "user", "content": [{"type": "text", "text": Q}]},
+                ],
+            }
+        ),
+        "response": json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": A}}]}),
+        "contexts": list(C),
+        "reference": R,
+    },
+    "OpenAI chat with citations": {
+        "input": {"messages": [{"role": "user", "content": Q}]},
+        "response": {
+            "choices": [
+                {"message": {"role": "assistant", "content": A, "context": {"citations": [{"content": t} for t in C]}}}
+            ]
+        },
+        "reference": R,
+    },
+    "OpenAI responses": {
+        "request": json.dumps({"input": Q}),
+        "response": json.dumps(
+            {
+                "output": [
+                    {"type": "file_search_call", "queries": ["?"]},
+                    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": A}]},
+                ]
+            }
+        ),
+        "documents": list(C),
+        "reference": R,
+    },
+    "OpenAI completions": {
+        "request": json.dumps({"prompt": Q}),
+        "response": json.dumps({"choices": [{"text": A, "finish_reason": "stop"}]}),
+        "docs": list(C),
+        "reference": R,
+    },
+    "Anthropic": {
+        "input": [{"role": "user", "content": Q}],
+        "output": {"type": "message", "role": "assistant", "content": [{"type": "text", "text": A}]},
+        "contexts": list(C),
+        "target": json.dumps([{"role": "assistant", "content": R}]),
+    },
+    "Gemini": {
+        "request": {"contents": [{"role": "user", "parts": [{"text": Q}]}]},
+        "response": {"candidates": [{"content": {"role": "model", "parts": [{"text": A}]}}]},
+        "contexts": list(C),
+        "reference": R,
+    },
+    "LangGraph": {
+        "inputs": {"messages": [{"type": "human", "content": Q}]},
+        "outputs": {
+            "messages": [
+                {"type": "human", "content": Q},
+                {"type": "tool", "content": "found"},
+                {"type": "ai", "content": A},
+            ],
+            "documents": [{"page_content": text} for text in C],
+        },
+        "reference": R,
+    },
+    "LangChain messages": {
+        "inputs": str([{"lc": 1, "id": ["langchain", "HumanMessage"], "kwargs": {"content": Q}}]),
+        "outputs": {"answer": A, "messages": [{"role": "assistant", "content": "no"}], "context": list(C)},
+        "reference": R,
+    },
     "spaces and capitals": {"Question": Q, "Retrieved Contexts": list(C), "Response": A, "Ground-Truth": R},
     "JSON in CSV": {"question": Q, "contexts": json.dumps(C), "answer": A, "ground_truths": json.dumps([R])},
     "Python in CSV": {"question": Q, "contexts": str(list(C)), "answer": A, "ground_truths": str([R])},
@@ -137,6 +227,37 @@ def test_every_usual_name_of_the_reference_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", USUAL_NAMES["contexts"])
 def test_every_usual_name_of_contexts_is_found(name: str) -> None:
     assert Sample.from_row({name: ["text"]}).contexts[0].text == "text"
+
+
+@pytest.mark.parametrize(
+    "holder", ["input", "inputs", "output", "outputs", "request", "response", "result", "prediction"]
+)
+@pytest.mark.parametrize("name", [name for name in USUAL_NAMES["contexts"] if "." not in name])
+@pytest.mark.parametrize("write", [json.dumps, str, dict])
+def test_contexts_in_any_usual_column_leave_no_json_in_the_answer(holder: str, name: str, write: Any) -> None:
+    held = {"answer": A, name: list(C)} if holder[0] in "or" and holder != "request" else {"question": Q, name: list(C)}
+    sample = Sample.from_row(
+        {"answer": A, "question": Q} | {holder: write({**held})}
+        if "question" in held
+        else {"question": Q, holder: write({**held})}
+    )
+    assert (sample.question, sample.answer) == (Q, A)
+    assert tuple(context.text for context in sample.contexts) == C
+
+
+def test_a_named_column_that_holds_json_gives_its_text_too() -> None:
+    row = {"mine": json.dumps({"question": Q}), "output": json.dumps({"answer": A, "context": list(C)})}
+    sample = Sample.from_row(row, question="mine", answer="output")
+    assert (sample.question, sample.answer, len(sample.contexts)) == (Q, A, 2)
+    row = {"answer": json.dumps({"answer": A})}
+    assert Sample.from_row(row, answer="answer").answer == row["answer"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"lamp": "Anna"}', '{"a": {"b": [1]}}', "{'lamp'}", "{", "[1, 2]", '["a", "b"]', '"a"']
+)
+def test_json_that_holds_no_known_text_is_the_answer_itself(text: str) -> None:
+    assert Sample.from_row({"output": text}).answer == text
 
 
 def test_an_exact_name_wins() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import JudgedChunk
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
-from ragmetrics_core.data.sample import EvidenceCall, Ledger, Sample
+from ragmetrics_core.data.sample import CaptureNotes, EvidenceCall, Ledger, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.reporting.matching import group_of, numbering
@@ -144,7 +146,7 @@ def test_answers_without_context_are_a_sign() -> None:
     silent = Sample(question="q")
     summary = summarise([*rows(undefined(), sample=blind), *rows(undefined(), sample=silent), *rows(scored(1))], ["m"])
     assert summary.without_context == 1
-    assert summary.all_signs[0] == "answers given without any context: 1 of 3."
+    assert summary.all_signs[0] == "answered without any context: 1 of 3 samples."
 
 
 def test_failed_runs_of_the_application_are_a_sign() -> None:
@@ -227,6 +229,60 @@ def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_call
 
 def test_rows_of_a_tool_are_no_answer_without_context() -> None:
     ledger = Ledger(calls=(EvidenceCall.model_validate({"kind": "tool", "items": ["412"]}),))
-    rows = [SampleResult(index=n, sample=Sample(answer="a", ledger=own)) for n, own in enumerate((None, ledger))]
+    samples = [Sample(answer="a", contexts=(), ledger=own) for own in (None, ledger)]
+    rows = [SampleResult(index=n, sample=sample) for n, sample in enumerate(samples)]
     assert Report(rows).summary().without_context == 1
     assert [found and found.code for found in map(diagnose, rows)] == ["no_context", None]
+
+
+LONG = "Anna Brandt lit the lamp of the old tower in the winter of 1856, after the keeper had fallen ill."
+CONTEXTS = [LONG, f'Second "text",\nof {LONG}']
+
+
+def noted(**fields: Any) -> dict[str, Any]:
+    return {"capture": CaptureNotes(**fields)}
+
+
+@pytest.mark.parametrize(
+    ("row", "holds"),
+    [
+        ({"answer": json.dumps({"answer": "Anna.", "context": CONTEXTS}), "contexts": CONTEXTS}, True),
+        ({"answer": str({"answer": "Anna.", "context": CONTEXTS}), "contexts": CONTEXTS}, True),
+        ({"answer": f"Anna.\n\nSources:\n{CONTEXTS[1]}  {CONTEXTS[0]}", "contexts": CONTEXTS}, True),
+        ({"answer": f"Anna, since {LONG}", "contexts": CONTEXTS}, False),  # one of two
+        ({"answer": "Anna lit it.", "contexts": ["Anna lit it."]}, False),  # as honest answers quote
+        ({"answer": "Anna.", "contexts": [" "]}, False),
+        ({"contexts": CONTEXTS}, False),
+    ],
+)
+def test_an_answer_that_holds_its_contexts_is_a_sign_through_every_door(row: dict[str, Any], holds: bool) -> None:
+    recorded = Sample(**row, **noted(grade="exact", evidence_from="prompt"))
+    for sample in (Sample.from_row(row), Sample(**row), recorded):
+        summary = Report(rows(scored(1), sample=sample)).summary()
+        assert summary.holding_contexts == holds
+        said = "answers that contain their own contexts whole: 1 of 1 samples"
+        assert any(sign.startswith(said) for sign in summary.all_signs) is holds
+
+
+@pytest.mark.parametrize(
+    ("sample", "known"),
+    [
+        (Sample.from_row({"question": "q", "answer": "a"}), False),  # a table without contexts
+        (Sample.from_row({"question": "q", "answer": "a", "contexts": []}), True),
+        (Sample.from_row({"question": "q", "answer": "a", "Retrieved Contexts": None}), True),
+        (Sample.from_row({"question": "q", "answer": "a", "retrieved": []}), True),
+        (Sample.from_row({"question": "q", "contexts": []}), False),  # no answer
+        (Sample(answer="a"), False),
+        (Sample(answer="a", contexts=["c"]), False),
+        (Sample(answer="a", contexts=(), **noted(grade="inferred", evidence_from="none_found")), True),
+        (Sample(answer="a", contexts=(), **noted(grade="incomplete", evidence_from="ids_only")), False),
+        (Sample(answer="a", contexts=(), **noted(grade="incomplete")), False),
+    ],
+)
+def test_only_contexts_that_were_recorded_can_be_none(sample: Sample, known: bool, tmp_path: Path) -> None:
+    report = Report(rows(undefined(), sample=sample))
+    report.to_jsonl(tmp_path / "a.jsonl")
+    for own in (report, Report.from_jsonl(tmp_path / "a.jsonl")):
+        assert own.summary().without_context == known
+        assert any("answered without any context" in sign for sign in own.summary().signs) is known
+        assert (diagnose(own.results[0]) is not None) is known

@@ -54,7 +54,8 @@ SAMPLES = [
         "metadata": {"conversation_id": "c"},
         "capture": {"grade": "exact", "warnings": ["w"]},
     },
-    {"question": "Why?", "answer": "I don't know.", "reference": "No reason."},
+    # Contexts that were never recorded are left out of the line; these were, and there were none.
+    {"question": "Why?", "contexts": [], "answer": "I don't know.", "reference": "No reason."},
     {"question": "Why?", "contexts": ["Because."], "answer": "So.", "reference": "So.", "error": "boom"},
 ]
 METRICS: dict[str, Metric] = {

@@ -1,7 +1,7 @@
 """Samples from rows of tables: the field's usual column names are found, none needs to be configured."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from ragmetrics_core.data import cells
 from ragmetrics_core.data.cells import follow, number_as_text, plain_data, present, structured
 from ragmetrics_core.data.errors import NoSuchColumn, RowError, SettingError
+from ragmetrics_core.data.messages import messages_said
 from ragmetrics_core.data.nearest import did_you_mean, plain_name
 from ragmetrics_core.data.sample import Sample
 
@@ -18,14 +19,27 @@ from ragmetrics_core.data.sample import Sample
 # holds an object, the same names are looked for in it. In DeepEval, `context` is the ideal one and
 # `retrieval_context` what was retrieved.
 _COLUMNS: dict[str, list[str]] = json.loads(Path(__file__).with_name("columns.json").read_text("utf-8"))
-USUAL_NAMES = {field: tuple(names) for field, names in _COLUMNS.items()}
+# Columns that may hold a whole request or reply, in which contexts and earlier turns stand, too.
+_HOLDERS = ("outputs", "output", "response", "result", "prediction", "inputs", "input", "request")
 
-# Fields that are texts: an object in such a column is searched for the names above and for these.
+
+def _with_paths(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, then the paths to each of them in the columns that hold a whole request or reply."""
+    paths = (f"{holder}.{name}" for holder in _HOLDERS for name in names if "." not in name)
+    return tuple(dict.fromkeys((*names, *paths)))
+
+
+_HELD = ("contexts", "history")
+USUAL_NAMES = {field: _with_paths(names) if field in _HELD else tuple(names) for field, names in _COLUMNS.items()}
+
+# Fields that are texts: an object in such a column is searched for the names above and for these. Of messages the last
+# one of this speaker is meant.
 _INSIDE = {"question": (), "answer": ("content", "text"), "reference": ("answer", "output", "response", "text")}
+_SPEAKERS = {"question": "user", "answer": "assistant", "reference": "assistant"}
+_NESTED = 4  # objects in objects, or in JSON that stands in them as a text
 _SEVERAL = ("answers", "responses", "predictedanswers", "replies")
 _OWN = {"ledger": "calls", "capture": "evidence_from"}  # columns of our own results, and what their objects have
 _NO_ERROR = ("false", "none", "null", "nan", "0")
-_EXPORTED = ("inputs", "outputs", "referenceoutputs")  # LangSmith's, which may hold objects as JSON
 _NEEDED = {
     **dict.fromkeys(("contexts", "retrieved"), "a text, or a list of texts or of objects with a text"),
     "reference": "a text or a list of texts",
@@ -82,6 +96,9 @@ def _find(row: Row, columns: Mapping[str, Any]) -> _Found:
     plain = {plain_name(name): name for name in reversed(list(row)) if isinstance(name, str)}
     given = {name: column for name, column in columns.items() if column is not None}
     found = {name: _named(row, name, column) for name, column in given.items()}
+    for name, (value, column) in found.items():
+        if column in row:
+            found[name] = _inside(value, name, plain_name(column))[0], column
     for name in USUAL_NAMES:
         if name not in found:
             taken = {column for value, column in found.values() if value is row.get(column)}
@@ -130,26 +147,55 @@ def _inside(value: Any, name: str, column: str) -> tuple[Any, bool]:
     if name in _OWN:  # a column of that name may hold anything else
         data = structured(value)
         return (data if isinstance(data, Mapping) and _OWN[name] in data else None), True
-    data = structured(value) if column in _EXPORTED else value
-    if name not in _INSIDE or not isinstance(data, Mapping):
+    if name not in _INSIDE:
         return value, True
-    if name == "answer" and column in _SEVERAL:  # as in SQuAD, where these are the expected ones
-        return None, False
-    texts = (data.get(usual) for usual in (*USUAL_NAMES[name], *_INSIDE[name]))
-    text = next((text for text in texts if present(text) and not isinstance(text, Mapping)), None)
-    return (value, False) if text is None else (text, True)
+    data = value if column == name else structured(value)  # in a column of the field's own name JSON is the text
+    if name == "answer" and column in _SEVERAL:
+        return (None, False) if isinstance(data, Mapping) else (value, True)  # SQuAD's are the expected ones
+    text = _text_in(data, name)
+    return (value, not isinstance(data, Mapping)) if text is None else (text, True)
+
+
+def _text_in(data: Any, name: str, depth: int = _NESTED) -> Any:
+    """The text of a field in an object or in messages, or its several texts; None where it is not known to hold any."""
+    text = _text_under(data, USUAL_NAMES[name], name, depth)
+    if text is not None:
+        return text
+    said = [message.text for message in messages_said(data) if message.role == _SPEAKERS[name]]
+    return said[-1] if said else _text_under(data, _INSIDE[name], name, depth)
+
+
+def _text_under(data: Any, names: Sequence[str], name: str, depth: int) -> Any:
+    """What stands under the first of these names that holds a text, itself or in an object."""
+    if not isinstance(data, Mapping):
+        return None
+    for usual in names:
+        value = plain_data(data.get(usual))
+        inner = _text_in(structured(value), name, depth - 1) if depth else None
+        if inner is not None:
+            return inner
+        if present(value) and not isinstance(value, Mapping):
+            return value
+    return None
 
 
 def _sample(row: Row, found: _Found, other: Mapping[str, Any]) -> Sample:
     values = {**{name: value for name, (value, _) in found.items()}, **other}
     values = {name: plain_data(value) for name, value in values.items() if present(value)}
     values = {name: _READERS.get(name, plain_data)(value) for name, value in values.items()}
+    if "contexts" not in values and _has_column(row, "contexts"):
+        values["contexts"] = ()  # recorded, and there were none
     used = {column if column in row else column.partition(".")[0] for _, column in found.values()}
     rest = {str(name): value for name, value in row.items() if name not in used and present(value)}
     try:
         return Sample(**{**values, "metadata": {**rest, **values.get("metadata", {})}})
     except ValidationError as error:
         raise RowError(_explain(error, found)) from None
+
+
+def _has_column(row: Row, field: str) -> bool:
+    usual = {plain_name(name) for name in USUAL_NAMES[field]}
+    return any(isinstance(name, str) and plain_name(name) in usual for name in row)
 
 
 def _texts(value: Any) -> list[Any]:

@@ -16,7 +16,17 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
-from ragmetrics_core.data import FactMatrix, Frozen, JudgedChunks, MetricResult, Polled, SampleResult, Scored, Undefined
+from ragmetrics_core.data import (
+    FactMatrix,
+    Frozen,
+    JudgedChunks,
+    MetricResult,
+    Polled,
+    SampleResult,
+    Scored,
+    Undefined,
+    answered_without_context,
+)
 from ragmetrics_core.metrics.average_precision import average_precision
 
 Code = Literal["no_context", "outside_store", "retrieval", "ranking", "generation"]
@@ -60,7 +70,7 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
         return None
-    if not sample.missing("answer") and sample.missing("contexts") and sample.missing("ledger"):
+    if answered_without_context(sample):
         return Diagnosis("no_context")
     said: dict[str, Says] = {}
     scores: dict[str, str] = {}

@@ -14,7 +14,17 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ragmetrics_core.data import Aside, CutOffLine, InputError, RowError, SampleResult, clean, own_lines, plain_data
+from ragmetrics_core.data import (
+    Aside,
+    CutOffLine,
+    InputError,
+    RowError,
+    Sample,
+    SampleResult,
+    clean,
+    own_lines,
+    plain_data,
+)
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 FORMAT = 2
@@ -125,6 +135,16 @@ def json_line(value: object) -> str:
     return json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _fields_to_write(model: BaseModel) -> dict[str, object]:
+    """The fields of a model; contexts that were never recorded are no empty list."""
+    written = {**model.__dict__, **(model.__pydantic_extra__ or {})}
+    if written.get(_LATER) is None:
+        written.pop(_LATER, None)
+    if isinstance(model, Sample) and "contexts" not in model.model_fields_set:
+        del written["contexts"]
+    return written
+
+
 def plain(value: object, above: frozenset[int] = frozenset()) -> object:
     """Anything as JSON data: NaN and infinity become null, what JSON cannot hold its text; circles end (``above``)."""
     value = plain_data(value)
@@ -138,8 +158,7 @@ def plain(value: object, above: frozenset[int] = frozenset()) -> object:
         return f"<{type(value).__name__}>"
     above = above | {id(value)}
     if isinstance(value, BaseModel):
-        given = {**value.__dict__, **(value.__pydantic_extra__ or {})}
-        value = {name: own for name, own in given.items() if own is not None or name != _LATER}
+        value = _fields_to_write(value)
     elif is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):

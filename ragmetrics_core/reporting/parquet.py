@@ -15,7 +15,18 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from ragmetrics_core.data import FactMatrix, InputError, JudgedChunks, Polled, RowError, Usage, extra, plain_name
+from ragmetrics_core.data import (
+    FactMatrix,
+    InputError,
+    JudgedChunks,
+    Polled,
+    RowError,
+    Usage,
+    answer_holds_contexts,
+    answered_without_context,
+    extra,
+    plain_name,
+)
 from ragmetrics_core.data.results import ErrorInfo, MetricResult, SampleResult, Signature
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.showing import EMBEDDED
@@ -31,6 +42,8 @@ _SHOWN = 1000  # rows on a page
 _LITTLE = {"batch_readahead": 4, "fragment_readahead": 1}  # more of it ahead would be in memory at the same time
 _ABOUT: dict[str, Any] = {"problem": str, "group": str, "without_context": bool, "error": bool, "grade": str}
 _ABOUT |= {"unfinished": Usage, "related": tuple[str, ...]}  # what a summary needs of a row beside its metrics
+_LATER = {"holding_contexts": bool}  # came later, so that earlier files lack it
+_ABOUT |= _LATER
 _COUNTED: dict[str, tuple[str, ...]] = {it: (it,) for it in ("status", "value", "reason", "code", "usage", "judge")}
 _COUNTED |= {"type": ("error", "type"), "useful": ("evidence", "useful")}  # what a summary counts of each metric
 _NOT_OURS = ("kind", "ledger")  # of evidence; a ledger is another thing in each shape
@@ -94,8 +107,8 @@ def _about(row: SampleResult) -> dict[str, Any]:
     """What a summary needs of a sample, so that it need not read its texts; ``"auto"`` clusters by ``group``."""
     about = {"problem": row.problem or None, "unfinished": plain(row.unfinished), "related": tuple(shared(row))}
     if (sample := row.sample) is not None:
-        nothing = sample.missing("contexts") and sample.missing("ledger")
-        about["without_context"] = nothing and not sample.missing("answer")
+        about["without_context"] = answered_without_context(sample)
+        about["holding_contexts"] = answer_holds_contexts(sample)
         about["error"] = sample.error is not None
         about["grade"] = sample.capture and sample.capture.grade
         about["group"] = group_of(sample, "auto")
@@ -146,7 +159,8 @@ class ParquetRows(Sequence[SampleResult]):
             if other := next((name for name, own in files.items() if not {*structs} & {*own.names}), None):
                 raise ValueError(f"{other} holds no results")
             self._data, self.metrics = found.replace_schema(whole), tuple(structs)
-            self._told = {name: self._field("sample", name) for name in _ABOUT}
+            noted = {own.name for own in whole.field("sample").type}
+            self._told = {name: self._field("sample", name) for name in _ABOUT if name in noted or name not in _LATER}
             for name in structs:
                 self._told |= {f"{name}/{own}": self._field(name, *place) for own, place in _COUNTED.items()}
             self._count: int = self._data.scanner(columns=self._told).count_rows()
@@ -197,7 +211,8 @@ class ParquetRows(Sequence[SampleResult]):
                 _count(own, cells, compute.if_else(good, cells["status"], "bad"), keys)
             tally.rows.update(rows=batch.num_rows, bad_rows=good.false_count)
             told = {"not_judged": compute.invert(judged), "judged": judged, "application_errors": batch["error"]}
-            for name, holds in (told | {"without_context": batch["without_context"]}).items():
+            told |= {name: batch[name] for name in ("without_context", *_LATER) if name in self._told}
+            for name, holds in told.items():
                 tally.rows[name] += compute.and_(good, holds).true_count
             tally.grades.update(_values(batch["grade"].filter(good)))
             tally.related.update(_values(batch["related"].flatten()))

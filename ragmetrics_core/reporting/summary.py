@@ -9,7 +9,17 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen, Grade, JudgedChunks, Ledger, Share, Usage, metric_among
+from ragmetrics_core.data import (
+    Frozen,
+    Grade,
+    JudgedChunks,
+    Ledger,
+    Share,
+    Usage,
+    answer_holds_contexts,
+    answered_without_context,
+    metric_among,
+)
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.conversations import Conversations, TurnTally
 from ragmetrics_core.reporting.families import shared
@@ -99,7 +109,8 @@ class Summary(Frozen):
     judged: int = Field(0, description="samples with at least one result")
     not_judged: int = Field(0, description="samples without a result: the run ended before, or the application failed")
     bad_rows: int = Field(0, description="rows that are no sample, not evaluated")
-    without_context: int = Field(0, description="answers given without any context")
+    without_context: int = Field(0, description="answers given without any context, as far as contexts were recorded")
+    holding_contexts: int = Field(0, description="answers that contain all their contexts whole")
     application_errors: int = Field(0, description="samples whose application run went wrong")
     grades: dict[Grade, int] = Field({}, description="captured samples by grade, see ``CaptureNotes``")
     related: dict[str, int] = Field({}, description="samples by what is of the judge's family, ``generator OpenAI``")
@@ -126,7 +137,12 @@ class Summary(Frozen):
         """Signs of high risk that concern the run as a whole; each metric has its own beside them."""
         samples, broken = self.judged + self.not_judged, self.application_errors
         found = (
-            (self.without_context, f"answers given without any context: {self.without_context} of {samples}."),
+            (self.without_context, f"answered without any context: {self.without_context} of {samples} samples."),
+            (
+                self.holding_contexts,
+                f"answers that contain their own contexts whole: {self.holding_contexts} of {samples} samples; such an "
+                "answer supports itself, so name the column or key that holds the answer alone.",
+            ),
             (broken, f"the application itself failed: {broken} of {samples} samples."),
             (self.bad_rows, f"bad rows, not evaluated: {self.bad_rows} of {self.rows}."),
             (self.not_judged, f"samples not judged: {self.not_judged} of {samples}."),
@@ -190,8 +206,8 @@ class Tally:
         for name, metric in self.metrics.items():
             metric.add(result.results.get(name), number, sample.ledger if sample else None, bad=bad)
         if sample is not None and not bad:
-            nothing = sample.missing("contexts") and sample.missing("ledger")
-            self.rows["without_context"] += nothing and not sample.missing("answer")
+            self.rows["without_context"] += answered_without_context(sample)
+            self.rows["holding_contexts"] += answer_holds_contexts(sample)
             self.rows["application_errors"] += sample.error is not None
             if sample.capture is not None and sample.capture.grade is not None:
                 self.grades[sample.capture.grade] += 1

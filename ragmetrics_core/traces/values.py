@@ -8,20 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragmetrics_core.capturing import SCORE_KEYS, Document, Message, ToolCall
+from ragmetrics_core.data.messages import CALL_PARTS, ROLES, text_of, unwrapped
 
-_ROLES = {
-    **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
-    **dict.fromkeys(("ai", "assistant", "model", "AIMessage", "AIMessageChunk"), "assistant"),
-    **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
-    **dict.fromkeys(("tool", "function", "ToolMessage", "FunctionMessage"), "tool"),
-}
 _NAMED = re.compile(r"<NodeWithScore\(node=\w+\(id_=(.*)\), score=([^)]*)\)>", re.DOTALL)
 _OBJECT = re.compile(r"[A-Z]\w*\((?:\)|\w+=|$).*", re.DOTALL)
 _STRANGE = re.compile(r"<.* at 0x[0-9a-f]+.*>", re.DOTALL)
 # Python's own words for what is no literal, outside of texts: a member of an enumeration, and any other object.
 _WORDS = re.compile(r"""('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")|<[\w.]+: ('\w*')>|<(?:[^<>]|<[^<>]*>)*>""", re.DOTALL)
 _HAYSTACK = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
-_CALLS = ("tool_call", "tool_use")  # types of parts of messages
 _DEPTH = 8
 
 
@@ -60,17 +54,6 @@ def _decoded(value: object) -> Any:
         return None
 
 
-def _unwrapped(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The class and fields of an object as LangChain and OpenInference write it."""
-    if value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping) and isinstance(value.get("id"), list):
-        return str(value["id"][-1]), value["kwargs"]
-    if isinstance(value.get("data"), Mapping) and value.get("type") in _ROLES:
-        return str(value["type"]), value["data"]
-    around = ("message", "message_content", "tool_call", "tool_call_result")
-    inner = next((value[key] for key in around if key in value), None)
-    return "", inner if isinstance(inner, Mapping) and len(value) == 1 else value
-
-
 def made(text: object, name: object = None, score: object = None, metadata: object = None) -> Document:
     """A document of what was recorded of it."""
     kept = {str(key): entry for key, entry in mapping(_decoded(metadata)).items()}
@@ -79,7 +62,7 @@ def made(text: object, name: object = None, score: object = None, metadata: obje
 
 
 def _document(value: object) -> Document | None:
-    fields = _unwrapped(mapping(value))[1]
+    fields = unwrapped(mapping(value))[1]
     node = fields.get("node")
     if isinstance(node, Mapping) and "id_" in node:
         return _scored(node, fields.get("score"))
@@ -104,7 +87,7 @@ def _scored(node: Mapping[str, Any], score: object) -> Document:
 
 def _pair(value: list[Any]) -> Document | Message | None:
     """A document with its score, or a message with its role."""
-    if len(value) == 2 and isinstance(value[0], str) and value[0] in _ROLES:
+    if len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES:
         return _message({"role": value[0], "content": value[1]})
     scored = _document(value[0]) if len(value) == 2 and type(value[1]) in (int, float) else None
     return scored and replace(scored, score=float(value[1]))
@@ -112,13 +95,13 @@ def _pair(value: list[Any]) -> Document | Message | None:
 
 def _message(value: Mapping[str, Any]) -> Message | None:
     """A message of LangChain, of a provider or of a convention; None for anything else."""
-    kind, fields = _unwrapped(value)
-    role = _ROLES.get(str(fields.get("role") or kind or fields.get("type")))
+    kind, fields = unwrapped(value)
+    role = ROLES.get(str(fields.get("role") or kind or fields.get("type")))
     content = next((fields[key] for key in ("content", "contents", "parts", "blocks") if key in fields), None)
     parts = [one for one in content if isinstance(one, Mapping)] if isinstance(content, list) else []
     fields = {**mapping(fields.get("additional_kwargs")), **fields}
     calls = list(fields.get("tool_calls") or ())
-    calls += (one for one in parts if one.get("type") in _CALLS or {"tool_call", "tool_name"} & set(one))
+    calls += (one for one in parts if one.get("type") in CALL_PARTS or {"tool_call", "tool_name"} & set(one))
     if role is None or (content is None and not calls and set(fields) != {"role"}):
         return None
     found = tuple(_call(one) for one in calls if isinstance(one, Mapping))
@@ -129,25 +112,10 @@ def _message(value: Mapping[str, Any]) -> Message | None:
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
-    call = _unwrapped(call)[1]
+    call = unwrapped(call)[1]
     inner = mapping(call.get("function")) or call
     given = _decoded(next((inner[key] for key in ("args", "arguments", "input") if key in inner), None))
     return ToolCall(str(inner.get("name") or inner.get("tool_name") or ""), mapping(given), call.get("id"))
-
-
-def text_of(content: object) -> str:
-    """The texts of a message's content, joined."""
-    if isinstance(content, (list, tuple)):
-        return "".join(text_of(part) for part in content)
-    if not isinstance(content, Mapping):
-        return content if isinstance(content, str) else ""
-    content = _unwrapped(content)[1]
-    if content.get("type") in ("image", "reasoning", "thinking", *_CALLS):
-        return ""
-    source = content.get("source")  # of a document as providers take it
-    if isinstance(source, Mapping):
-        return f"{source.get('data')}\n" if source.get("type") == "text" else ""
-    return next((text_of(content[key]) for key in ("text", "content", "response", "result") if content.get(key)), "")
 
 
 def messages_in(value: object) -> tuple[Message, ...]:
