@@ -1,0 +1,387 @@
+"""Laws of the statistics: order, mirrors and range for any rows; equality with brute force and other libraries."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations, product
+from math import fsum, isclose
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sklearn_metrics
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
+
+from ragmetrics_core.data.intervals import stopped_estimate, wilson
+from ragmetrics_core.statistics import agreement, calibration, certification, means, paired
+from ragmetrics_core.statistics.corrected_means import NotCorrectable, Scores, ppi, rogan_gladen
+
+GRADES = [0.0, 0.2, 0.25, 0.5, 0.8, 1.0]
+# In 64ths, so that one less a score is exact.
+SCORES = st.lists(st.sampled_from(GRADES) | st.integers(0, 64).map(lambda part: part / 64), min_size=1, max_size=30)
+VERDICT_PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=25)
+SCORE_PAIRS = st.lists(st.tuples(st.sampled_from(GRADES), st.booleans()), min_size=2, max_size=25)
+FEW_EXAMPLES = settings(max_examples=40, deadline=None)
+
+
+@st.composite
+def clustered(draw: st.DrawFn) -> tuple[list[float], list[int]]:
+    """Scores with the numbers of their clusters, negative for one of its own."""
+    scores = draw(SCORES)
+    keys = draw(st.lists(st.integers(-1, 4), min_size=len(scores), max_size=len(scores)))
+    return scores, keys
+
+
+# Means and their intervals.
+
+
+@given(SCORES)
+def test_a_median_is_that_of_the_standard_library(scores: list[float]) -> None:
+    assert means.median(scores) == pytest.approx(statistics.median(scores), abs=1e-15)
+
+
+def test_numbers_of_many_scores_are_those_of_few_at_a_time() -> None:
+    chance = random.Random(1)
+    scores = [chance.choice(GRADES) for _ in range(200_003)]  # more than are objects of Python at one time
+    keys = [chance.randrange(-1, 1000) for _ in scores]
+    assert means.median(scores) == statistics.median(scores)
+    assert means.median(scores[:200_000]) == statistics.median(scores[:200_000])
+    sums, sizes = means.grouped(scores, keys)
+    counted = Counter(keys)
+    alone = counted.pop(-1)
+    assert sorted(sizes) == sorted([*map(float, counted.values()), *[1.0] * alone])
+    assert fsum(sums) == pytest.approx(fsum(scores))
+
+
+@given(SCORES)
+def test_a_standard_deviation_is_that_of_the_standard_library(scores: list[float]) -> None:
+    assume(len(scores) > 1)
+    assert means.sd(scores) == pytest.approx(statistics.stdev(scores), abs=1e-12)
+
+
+@FEW_EXAMPLES
+@given(st.floats(0.6, 0.9999), st.integers(1, 400))
+def test_quantiles_of_t_are_those_of_scipy(share: float, freedom: int) -> None:
+    assert means.t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-8)
+
+
+@given(clustered(), st.randoms(use_true_random=False))
+def test_the_order_of_scores_and_the_names_of_clusters_say_nothing(
+    case: tuple[list[float], list[int]], chance: random.Random
+) -> None:
+    scores, keys = case
+    rows = list(zip(scores, keys, strict=True))
+    chance.shuffle(rows)
+    renamed = {key: key if key < 0 else 1000 - 7 * key for key in keys}
+    shuffled = means.mean_interval([score for score, _ in rows], [renamed[key] for _, key in rows])
+    expected = means.mean_interval(scores, keys)
+    assert shuffled is not None
+    assert expected is not None
+    assert (shuffled.low, shuffled.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert (shuffled.method, shuffled.clusters) == (expected.method, expected.clusters)
+
+
+@given(clustered())
+def test_the_interval_of_the_misses_is_the_mirror_of_that_of_the_scores(case: tuple[list[float], list[int]]) -> None:
+    scores, keys = case
+    expected = means.mean_interval(scores, keys)
+    mirrored = means.mean_interval([1 - score for score in scores], keys)
+    assert expected is not None
+    assert mirrored is not None
+    assert (mirrored.low, mirrored.high) == pytest.approx((1 - expected.high, 1 - expected.low), abs=1e-9)
+    centre = means.mean(scores)
+    assert centre is not None
+    assert 0 <= expected.low <= centre <= expected.high <= 1
+
+
+@given(SCORES)
+def test_scores_that_stand_alone_are_clusters_of_one(scores: list[float]) -> None:
+    alone = means.mean_interval(scores)
+    assert means.mean_interval(scores, [-1] * len(scores)) == alone
+    assert means.mean_interval(scores, range(len(scores))) == alone
+    assert not means.share_clusters(range(len(scores)))
+    assert means.share_clusters([*range(len(scores)), 0])
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.integers(1, 4)), min_size=2, max_size=8))
+def test_a_ratio_mean_is_the_formula_of_its_source(clusters: list[tuple[float, int]]) -> None:
+    sums, sizes = [float(total) for total, _ in clusters], [float(size) for _, size in clusters]
+    centre, error, freedom = means.ratio_mean(sums, sizes)
+    assert centre == pytest.approx(sum(sums) / sum(sizes))
+    count = len(clusters)
+    residuals = [total - centre * size for total, size in zip(sums, sizes, strict=True)]
+    variance = count / (count - 1) * sum(own**2 for own in residuals) / sum(sizes) ** 2
+    assert error == pytest.approx(variance**0.5)
+    assert freedom == count - 1
+
+
+@given(st.integers(1, 60), st.data(), st.floats(0.5, 0.999))
+def test_wilsons_interval_is_that_of_statsmodels(count: int, data: st.DataObject, level: float) -> None:
+    successes = data.draw(st.integers(0, count))
+    low, high = wilson(successes, count, level)
+    expected = proportion_confint(successes, count, alpha=1 - level, method="wilson")
+    assert (low, high) == pytest.approx(expected, abs=1e-9)
+    assert 0 <= low <= successes / count <= high <= 1
+    if successes < count:
+        more = wilson(successes + 1, count, level)
+        assert (low <= more[0], high <= more[1]) == (True, True)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_share_of_nothing_is_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="at least one trial"):
+        wilson(0, count)
+
+
+@pytest.mark.parametrize("polls", [3, 5, 7, 9, 11, 13, 15])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8, 1.0])
+def test_the_estimate_after_an_early_stop_is_unbiased(polls: int, share: float) -> None:
+    wanted, unwanted = polls // 2 + 1, (polls + 1) // 2
+    expectation, total = 0.0, 0.0
+    open_sequences: list[tuple[bool, ...]] = [()]
+    while open_sequences:
+        verdicts = open_sequences.pop()
+        yes, no = sum(verdicts), len(verdicts) - sum(verdicts)
+        if yes == wanted or no == unwanted:
+            chance = share**yes * (1 - share) ** no
+            estimate = stopped_estimate(verdicts, polls)
+            assert 0 <= estimate <= 1
+            expectation += chance * estimate
+            total += chance
+        else:
+            open_sequences += [(*verdicts, True), (*verdicts, False)]
+    assert (total, expectation) == pytest.approx((1, share))
+    assert stopped_estimate([True, False], 5) == 0.5  # nothing is decided
+
+
+# Two runs.
+
+
+def _permuted_by_force(sums: Sequence[float]) -> float:
+    observed = abs(fsum(sums)) - 1e-9
+    totals = [
+        abs(fsum(sign * own for sign, own in zip(signs, sums, strict=True)))
+        for signs in product((1, -1), repeat=len(sums))
+    ]
+    return sum(total >= observed for total in totals) / len(totals)
+
+
+@FEW_EXAMPLES
+@given(
+    st.lists(st.sampled_from([-1.0, -0.6, -0.2, 0.0, 0.1, 0.3, 0.7]), min_size=1, max_size=10),
+    st.lists(st.integers(-1, 2), min_size=10, max_size=10),
+)
+def test_an_exact_permutation_test_is_brute_force_over_clusters(differences: list[float], keys: list[int]) -> None:
+    keys = keys[: len(differences)]
+    sums = [own for own in means.grouped(differences, keys)[0] if abs(own) > 1e-9]
+    found = paired.permutation(differences, keys)
+    assert found == (pytest.approx(_permuted_by_force(sums)), True)
+    assert paired.permutation([-own for own in differences], keys) == found
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
+def test_the_interval_of_a_difference_is_mirrored_where_the_runs_change_places(differences: list[float]) -> None:
+    forth, back = paired.difference_interval(differences), paired.difference_interval([-own for own in differences])
+    assert (back.low, back.high) == pytest.approx((-forth.high, -forth.low), abs=1e-9)
+    assert -1 <= forth.low <= forth.high <= 1
+    low, high = paired.one_sided(differences, [])
+    assert forth.low - 1e-12 <= low <= high <= forth.high + 1e-12
+    assert paired.standard_error(differences, []) > 0
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_mcnemar_is_a_binomial_test(first: int, second: int) -> None:
+    expected = stats.binomtest(first, first + second).pvalue if first + second else 1.0
+    assert paired.mcnemar(first, second) == pytest.approx(expected)
+    assert paired.mcnemar(first, second) == paired.mcnemar(second, first)
+
+
+@FEW_EXAMPLES
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
+    assert paired.holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
+
+
+@given(st.floats(0.001, 0.2), st.integers(2, 5000), st.floats(0.005, 0.5))
+def test_with_the_pairs_needed_the_difference_is_detectable(error: float, pairs: int, difference: float) -> None:
+    needed = paired.pairs_needed(error, pairs, difference)
+    assert paired.detectable(error * (pairs / needed) ** 0.5) <= difference * (1 + 1e-6)
+    if needed > 2:
+        assert paired.detectable(error * (pairs / (needed - 1)) ** 0.5) >= difference * (1 - 1e-6)
+
+
+# Agreement with people.
+
+
+@given(SCORE_PAIRS)
+def test_auroc_is_the_share_of_pairs_in_order(pairs: list[tuple[float, bool]]) -> None:
+    positive, negative = ([score for score, label in pairs if label is wanted] for wanted in (True, False))
+    above = [float(one > other) + (one == other) / 2 for one in positive for other in negative]
+    expected = None if not above else pytest.approx(sum(above) / len(above))
+    assert agreement.auroc(pairs) == expected
+
+
+@FEW_EXAMPLES
+@given(VERDICT_PAIRS)
+def test_measures_of_verdicts_are_those_of_scikit_learn(pairs: list[tuple[bool, bool]]) -> None:
+    verdicts, labels = ([pair[side] for pair in pairs] for side in (0, 1))
+    assert agreement.accuracy(pairs) == pytest.approx(sklearn_metrics.accuracy_score(labels, verdicts))
+    if len(set(labels)) == 2:
+        expected = sklearn_metrics.balanced_accuracy_score(labels, verdicts)
+        assert agreement.balanced_accuracy(pairs) == pytest.approx(expected)
+    if any(labels) or any(verdicts):
+        assert agreement.f1(pairs) == pytest.approx(sklearn_metrics.f1_score(labels, verdicts))
+    if len(set(labels)) == len(set(verdicts)) == 2:
+        expected = sklearn_metrics.matthews_corrcoef(labels, verdicts)
+        assert agreement.matthews(pairs) == pytest.approx(expected, abs=1e-12)
+    if len({*labels, *verdicts}) == 2:
+        expected = sklearn_metrics.cohen_kappa_score(labels, verdicts)
+        assert agreement.kappa(pairs) == pytest.approx(expected, abs=1e-12)
+    swapped = [(label, verdict) for verdict, label in pairs]
+    for measure in (agreement.kappa, agreement.gwet, agreement.matthews, agreement.f1, agreement.accuracy):
+        assert measure(pairs) == (None if measure(swapped) is None else pytest.approx(measure(swapped), abs=1e-12))
+
+
+@given(VERDICT_PAIRS)
+def test_gwets_ac1_is_agreement_beyond_its_own_chance(pairs: list[tuple[bool, bool]]) -> None:
+    share = sum(map(sum, pairs)) / (2 * len(pairs))
+    chance = 2 * share * (1 - share)
+    agreeing = sum(one == other for one, other in pairs) / len(pairs)
+    assert agreement.gwet(pairs) == pytest.approx((agreeing - chance) / (1 - chance))
+
+
+def _alpha_by_coincidences(rows: Sequence[Sequence[bool]]) -> float | None:
+    """Krippendorff's alpha from the matrix of coincidences, as his paper builds it."""
+    coincidences: Counter[tuple[bool, bool]] = Counter()
+    for row in rows:
+        for one, other in combinations(row, 2):
+            coincidences[one, other] += 1 / (len(row) - 1)  # type: ignore[assignment]
+            coincidences[other, one] += 1 / (len(row) - 1)  # type: ignore[assignment]
+    totals = [sum(coincidences[value, other] for other in (True, False)) for value in (True, False)]
+    total = sum(totals)
+    expected = 2 * totals[0] * totals[1] / (total - 1) if total > 1 else 0
+    return None if expected == 0 else 1 - 2 * coincidences[True, False] / expected
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=4), min_size=1, max_size=12))
+def test_krippendorffs_alpha_is_that_of_the_coincidences(rows: list[list[bool]]) -> None:
+    expected = _alpha_by_coincidences(rows)
+    found = agreement.krippendorff(rows)
+    assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+@given(SCORE_PAIRS, st.integers(1, 12))
+def test_a_calibration_curve_holds_every_pair_once_and_its_bins_rise(
+    pairs: list[tuple[float, bool]], bins: int
+) -> None:
+    curve = calibration.curve(pairs, bins=bins)
+    assert sum(own.count for own in curve) == len(pairs)
+    assert sum(own.share * own.count for own in curve) == pytest.approx(sum(label for _, label in pairs))
+    assert sum(own.score * own.count for own in curve) == pytest.approx(sum(score for score, _ in pairs))
+    assert len(curve) <= min(bins, len({score for score, _ in pairs}))
+    assert [own.score for own in curve] == sorted({own.score for own in curve})
+    assert all((own.low, own.high) == wilson(own.share * own.count, own.count) for own in curve)
+
+
+def test_the_calibration_error_by_hand() -> None:
+    # Two bins of 100: .2 with 30 of 100, .9 with 80 of 100; each less share · (1 − share) / 99.
+    pairs = [(0.2, n < 30) for n in range(100)] + [(0.9, n < 80) for n in range(100)]
+    expected = (((0.1**2 - 0.3 * 0.7 / 99) + (0.1**2 - 0.8 * 0.2 / 99)) / 2) ** 0.5
+    assert calibration.calibration_error(pairs) == pytest.approx(expected)
+    assert calibration.calibration_error(pairs[1:]) is None
+    right = [(0.5, n % 2 == 0) for n in range(200)]
+    assert calibration.calibration_error(right) == 0.0
+
+
+# Means as people would count them.
+
+
+@FEW_EXAMPLES
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(GRADES)), min_size=12, max_size=40), SCORES)
+def test_a_calibrated_mean_of_the_noes_is_the_mirror(rows: list[tuple[bool, float]], others: list[float]) -> None:
+    labels, scores = [label for label, _ in rows], [score for _, score in rows]
+    alone, rest = Scores(scores, [-1] * len(scores)), Scores(others, [-1] * len(others))
+    turned = Scores([1 - own for own in scores], alone.keys), Scores([1 - own for own in others], rest.keys)
+    found, mirrored = ppi(labels, alone, rest), ppi([not label for label in labels], *turned)
+    assert mirrored.mean == pytest.approx(1 - found.mean, abs=1e-9)
+    bounds = (1 - found.interval.high, 1 - found.interval.low)
+    assert (mirrored.interval.low, mirrored.interval.high) == pytest.approx(bounds, abs=1e-9)
+    assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
+    assert found.weight is None or 0 <= found.weight <= 1
+    assert (found.labelled, found.unlabelled) == (len(labels), len(others))
+
+
+@FEW_EXAMPLES
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=16, max_size=40), st.lists(st.booleans(), min_size=1))
+def test_a_corrected_share_of_the_noes_is_the_mirror(rows: list[tuple[bool, bool]], others: list[bool]) -> None:
+    labels = [label for label, _ in rows]
+    scores = Scores([float(verdict) for _, verdict in rows], [-1] * len(rows))
+    rest = Scores([float(verdict) for verdict in others], [-1] * len(others))
+    turned = [Scores([1 - own for own in side.values], side.keys) for side in (scores, rest)]
+    try:
+        found = rogan_gladen(labels, scores, rest)
+    except NotCorrectable:
+        with pytest.raises(NotCorrectable):
+            rogan_gladen([not label for label in labels], *turned)
+        return
+    mirrored = rogan_gladen([not label for label in labels], *turned)
+    assert mirrored.mean == pytest.approx(1 - found.mean, abs=1e-9)
+    bounds = (1 - found.interval.high, 1 - found.interval.low)
+    assert (mirrored.interval.low, mirrored.interval.high) == pytest.approx(bounds, abs=1e-9)
+    assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
+
+
+@FEW_EXAMPLES
+@given(
+    st.lists(st.tuples(st.sampled_from(GRADES), st.booleans()), min_size=1, max_size=60),
+    st.sampled_from([0.3, 0.5, 0.7, 0.9]),
+    st.randoms(use_true_random=False),
+)
+def test_what_is_certified_is_surely_precise_and_stricter_targets_certify_no_more(
+    labelled: list[tuple[float, bool]], target: float, chance: random.Random
+) -> None:
+    scores = [score for score, _ in labelled] * 3
+    found = certification.certify(labelled, scores, target)
+    shuffled = chance.sample(labelled, len(labelled))
+    assert certification.certify(shuffled, scores[::-1], target) == found
+    if found.step is not None:
+        reached = [label for score, label in labelled if score >= found.step.threshold]
+        assert (found.step.yes, found.step.count) == (sum(reached), len(reached))
+        assert found.step.share == pytest.approx(sum(own >= found.step.threshold for own in scores) / len(scores))
+        assert stats.binomtest(found.step.yes, found.step.count, target, alternative="greater").pvalue <= 0.05
+        assert (found.best, found.needed) == (None, None)
+    else:
+        assert found.needed is None or found.needed > 0
+        assert "No threshold is certified" in found.sentence
+
+
+@given(st.sampled_from([0.5, 0.8, 0.9, 0.95]), st.integers(0, 2))
+def test_the_fewest_labels_certify_and_one_fewer_does_not(target: float, wrong: int) -> None:
+    count = certification.fewest(target, wrong)
+    enough, fewer = (
+        stats.binomtest(own - wrong, own, target, alternative="greater").pvalue for own in (count, count - 1)
+    )
+    assert enough <= 0.05 < fewer
+
+
+# Coverage, by simulation with seeds; the benchmark has the large grid.
+
+
+@pytest.mark.parametrize("mean", [0.5, 0.9, 0.97])
+def test_intervals_cover_the_mean_of_polls_in_clusters(mean: float) -> None:
+    chance = np.random.default_rng(28)
+    covered = 0
+    for _ in range(300):
+        centres = chance.beta(20 * mean, 20 * (1 - mean), size=25)
+        scores = [float(own) for centre in centres for own in chance.binomial(5, centre, size=3) / 5]
+        interval = means.mean_interval(scores, [place // 3 for place in range(75)])
+        assert interval is not None
+        covered += interval.low <= mean <= interval.high
+    assert covered / 300 >= 0.92
+    assert isclose(covered / 300, 0.96, abs_tol=0.045)
