@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragmetrics_core import Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
@@ -15,7 +18,7 @@ from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.evidence import Cell
 from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
-from ragmetrics_core.data.sample import Fact
+from ragmetrics_core.data.sample import Context, EvidenceCall, Fact, Ledger, Turn
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.reporting.report import Folded
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -30,7 +33,7 @@ def outcome(value: float | str | None, **more: Any) -> MetricResult | None:
     if value == "failed":
         return Failed(error=ErrorInfo(type="RateLimited", message="slow"), **settings)
     if isinstance(value, str):
-        return Undefined(code="abstained", **settings)
+        return Undefined(**{"code": "abstained", **settings})
     return Scored(value=value, **settings)
 
 
@@ -42,6 +45,21 @@ def run_of(*values: float | str | None, ids: bool = True, **more: Any) -> Report
         result = outcome(value, **{k: v for k, v in more.items() if k != "grouped"})
         rows.append(SampleResult(index=index, sample=sample, results={} if result is None else {"m": result}))
     return Report(rows, RunFacts(metrics={"m": "m|v1"}))
+
+
+def changed_rows(report: Report, place: int, **update: Any) -> Report:
+    """The same run with another row at a place."""
+    rows = [
+        row.model_copy(update=update) if row.index == place else row.model_copy(deep=True) for row in report.results
+    ]
+    return Report(rows, report.run)
+
+
+def other_answer(report: Report) -> Report:
+    """The same scores of answers of which one is another."""
+    first = report.results[0].sample
+    assert first is not None
+    return changed_rows(report, 0, sample=first.model_copy(update={"answer": "another answer"}))
 
 
 def test_by_hand() -> None:
@@ -90,7 +108,7 @@ def test_failures_that_could_turn_the_sign_leave_it_undecided() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "outcome", "words"),
     [
-        (run_of(*[0.5] * 40), run_of(*[0.5] * 40), "passed", "one-sided bounds"),
+        (run_of(*[0.5] * 40), other_answer(run_of(*[0.5] * 40)), "passed", "one-sided bounds"),
         (run_of(*[0.5] * 200), run_of(*[0.5] * 40, *["failed"] * 160), "undecided", "40 of 200 rows"),
         (run_of(*[0.5] * 100), run_of(*[0.5] * 3, *["abstained"] * 97), "undecided", "97 scored/undefined"),
         (run_of(*[0.5] * 100), run_of(*[0.5] * 60), "undecided", "60 of 100 rows were scored in both runs: 40 without"),
@@ -271,7 +289,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_of(*[0.5] * 30).to_jsonl("a.jsonl")
     run_of(*[0.3] * 30).to_jsonl("worse.jsonl")
-    run_of(*[0.5] * 30).to_jsonl("same.jsonl")
+    other_answer(run_of(*[0.5] * 30)).to_jsonl("same.jsonl")
     run_of(*[0.5] * 10, *["abstained"] * 20).to_jsonl("third.jsonl")
     run_of(*[0.5] * 30, signature=SIGNATURE.replace("gpt", "other")).to_jsonl("other.jsonl")
 
@@ -301,3 +319,91 @@ def test_on_the_command_line(arguments: list[str], code: int, words: str, capsys
 def test_runs_that_differ_are_refused_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "a.jsonl", "other.jsonl"]) == 2
     assert "judge gpt against other" in capsys.readouterr().err
+
+
+KNOWN = st.sampled_from([0.0, 0.2, 0.5, 1.0, "abstained"])
+
+
+@given(st.lists(KNOWN, min_size=1, max_size=30), st.booleans(), st.booleans())
+def test_a_run_compared_with_itself_is_identical(values: list[float | str], ids: bool, grouped: bool) -> None:
+    first = run_of(*values, ids=ids, grouped=grouped)
+    for second in (first, changed_rows(first, -1), Report(Folded(first.results), first.run)):
+        found = first.compare(second, slices="topic" if grouped else None)
+        assert {change.verdict for change in found.changes} == {"identical"}
+        assert {(change.interval, change.p, change.one_sided) for change in found.changes} == {(None, None, None)}
+        assert set(found.regression().values()) == {"passed"}
+        assert found.regression(min_scored=1.0) == found.regression()
+        assert "all rows and all outcomes are equal in both runs" in found.table()
+        assert "all rows and all outcomes are equal" in found._repr_html_()
+
+
+CHANGES: dict[str, Callable[[SampleResult], dict[str, Any]]] = {
+    "score": lambda row: {"results": {"m": outcome(0.25)}},
+    "undefined": lambda row: {"results": {"m": outcome("abstained")}},
+    "other reason": lambda row: {"results": {"m": outcome("abstained", code="missing")}},
+    "failed": lambda row: {"results": {"m": outcome("failed")}},
+    "not judged": lambda row: {"results": {}},
+    **{
+        name: lambda row, name=name, value=value: {"sample": row.sample.model_copy(update={name: value})}
+        for name, value in {
+            "answer": "another",
+            "contexts": (Context(text="c"),),
+            "retrieved": (),
+            "reference": ("r",),
+            "facts": (Fact(text="f"),),
+            "history": (Turn(role="user", content="h"),),
+            "standalone_question": "s",
+            "error": "e",
+            "ledger": Ledger(calls=(EvidenceCall(kind="tool", items=("t",)),)),
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("value", [0.5, "abstained"])
+def test_one_differing_row_and_the_interval_holds(name: str, value: float | str) -> None:
+    first = run_of(0.5, 0.5, value, 0.5)
+    second = changed_rows(first, 2, **CHANGES[name](first.results[2]))
+    if second == first:
+        return
+    change = first.compare(second)["m"]
+    assert change.verdict == "undecided"
+    assert change.interval is not None
+    assert first.compare(second).regression() == {"m": "undecided"}
+
+
+@pytest.mark.parametrize("values", [[0.5, "failed"], [0.5, None], ["failed"]])
+def test_what_was_not_judged_is_identical_to_nothing(values: list[float | str | None]) -> None:
+    found = run_of(*values).compare(run_of(*values))
+    assert found["m"].verdict == "undecided"
+    assert found.regression() == {"m": "undecided"}
+
+
+def test_bad_rows_and_metadata() -> None:
+    first = run_of(0.5, 0.5)
+    bad = SampleResult(index=2, sample=None, problem="no object")
+    with_bad = Report([*first.results, bad], first.run)
+    assert with_bad.compare(with_bad)["m"].verdict == "undecided"
+    other = changed_rows(first, 0, sample=first.results[0].sample.model_copy(update={"metadata": {"trace": "2"}}))  # type: ignore[union-attr]
+    assert first.compare(other)["m"].verdict == "identical"
+
+
+def test_rows_without_question_and_id_are_matched_by_their_texts() -> None:
+    samples = [Sample(contexts=["c"], answer=f"a{n}") for n in range(3)]
+    report = Report(SampleResult(index=n, sample=own, results={"m": outcome(0.5)}) for n, own in enumerate(samples))
+    assert report.compare(report)["m"].verdict == "identical"
+
+
+@pytest.mark.parametrize("count", [1, 20, 50, 100, 404])
+def test_the_command_passes_a_copy_of_a_run(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    values: list[float | str] = [(n % 11) / 10 if n % 4 else "abstained" for n in range(count)]
+    for name in ("a.jsonl", "b.jsonl"):
+        run_of(*values).to_jsonl(name)
+    command = ["compare", "a.jsonl", "b.jsonl", "--fail-on-regression", "--report", "page.html"]
+    assert main(command) == 0
+    assert "passed: m against a loss of 0.02; all" in capsys.readouterr().out
+    assert "Identical, all rows and their outcomes are equal in both runs:" in Path("page.html").read_text("utf-8")

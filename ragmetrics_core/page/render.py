@@ -42,7 +42,8 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     )
     lost = [(scores, pair) for scores, pair in changed if any(two < one - ROUNDING for _, one, two in scores)]
     won = changed[len(lost) :][::-1]
-    told = [own for own in comparison.changes if own.slice is None or own.verdict in ("better", "worse", "same")]
+    silent = ("undecided", "not tested")
+    told = [own for own in comparison.changes if own.slice is None or own.verdict not in silent]
     told.sort(key=lambda own: names.index(own.metric))
     ends = [abs(end) for own in told if own.interval for end in (own.interval.low, own.interval.high)]
     data = {"comparison": comparison, "told": told, "reach": max([comparison.margin, 0.01, *ends])}

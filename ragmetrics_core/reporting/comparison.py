@@ -24,7 +24,16 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.showing import judge_in_words
 from ragmetrics_core.data.showing import table as html_rows
 from ragmetrics_core.reporting.gates import UntilDecided, three_way
-from ragmetrics_core.reporting.matching import GroupBy, KeysSought, Matched, Pair, differences, match, numbering
+from ragmetrics_core.reporting.matching import (
+    GroupBy,
+    KeysSought,
+    Matched,
+    Pair,
+    are_identical,
+    differences,
+    match,
+    numbering,
+)
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
@@ -41,7 +50,7 @@ _ALPHA = 0.05
 _SHOWN = 10
 
 Bounds = tuple[float, float]
-Verdict = Literal["better", "worse", "same", "undecided", "not tested"]
+Verdict = Literal["identical", "better", "worse", "same", "undecided", "not tested"]
 
 
 class MetricChange(Frozen):
@@ -74,7 +83,9 @@ class MetricChange(Frozen):
         """The change in words, the verdict first."""
         outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
         lines = [f"{self.name}: {self.verdict}", f"  outcomes (first/second): {outcomes}"]
-        if self.interval is None or self.bounds is None:
+        if self.verdict == "identical":
+            lines.append("  all rows and all outcomes are equal in both runs, so there is nothing to estimate")
+        elif self.interval is None or self.bounds is None:
             told = f"mean difference {self.difference or 0:+.4f} over {self.pairs} pairs of a run until decided"
             lines.append(f"  {'no sample is scored in both runs' if self.difference is None else told}")
         else:
@@ -132,16 +143,19 @@ class Comparison(Frozen):
     def regressions(self, *, min_scored: float = MIN_SCORED) -> tuple[Decision, ...]:
         """Per metric and slice: did the second run lose more than the margin, and why?
 
-        ``passed`` if the one-sided 95 % lower bound of the difference, with failures set to the worst, lies above
-        −margin; ``failed`` if the upper bound, with failures set to the best, lies below; else ``undecided``, as after
-        a run that ended early, or where less than ``min_scored`` of all rows of either run is scored in both.
+        ``passed`` if both runs are identical, or if the one-sided 95 % lower bound of the difference, with failures set
+        to the worst, lies above −margin; ``failed`` if the upper bound, with failures set to the best, lies below; else
+        ``undecided``, as after a run that ended early, or where less than ``min_scored`` of all rows of either run is
+        scored in both.
         """
         check_shares(min_scored=min_scored)
         return self.decisions or tuple(self._regression(change, min_scored) for change in self.changes)
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
         outcome, why = "undecided", self.stopped
-        if not why and (change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING):
+        if not why and change.verdict == "identical":
+            outcome, why = "passed", f"all {change.rows} rows and their outcomes are equal in both runs"
+        elif not why and (change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING):
             missing = {**change.outcomes, "without a partner": change.rows - sum(change.outcomes.values())}
             reasons = (f"{count} {kind}" for kind, count in missing.items() if count and kind != "scored/scored")
             why = f"{change.pairs} of {change.rows} rows were scored in both runs: {', '.join(reasons)}"
@@ -240,7 +254,10 @@ def compare(
             "anyway (anyway=True, --anyway)"
         )
     parts = [(part, name) for part in matched.parts(slices) for name in names]
-    changes = [_change(name, *part, cluster, None if until_decided else margin) for part, name in parts]
+    if not until_decided and not differing and are_identical(first.results, second.results, names):
+        changes = [_unchanged(name, *part) for part, name in parts]
+    else:
+        changes = [_change(name, *part, cluster, None if until_decided else margin) for part, name in parts]
     adjusted = iter(paired.holm([change.p for change in changes if change.p is not None]))
     judged = tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes)
     decided = [it.run.ended_early or ("its gates were decided" if it.decisions else "") for it in (first, second)]
@@ -251,6 +268,22 @@ def compare(
         changes=judged, matched=matched, judges=judges, margin=margin, differing=(*differing,), stopped=stopped,
         decisions=decisions,
     )  # fmt: skip
+
+
+def _unchanged(metric: str, part: str | None, pairs: Sequence[Pair], rows: int) -> MetricChange:
+    """One metric over pairs of two identical runs: counted, not estimated."""
+    both = [(first.results[metric], second.results[metric]) for first, second in pairs]
+    outcomes = Counter(f"{first.status}/{second.status}" for first, second in both)
+    scored = sum(first.value is not None for first, _ in both)
+    return MetricChange(
+        metric=metric,
+        slice=part,
+        rows=rows,
+        outcomes=dict(outcomes.most_common()),
+        pairs=scored,
+        difference=0.0 if scored else None,
+        verdict="identical",
+    )
 
 
 def _change(

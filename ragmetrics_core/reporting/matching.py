@@ -10,17 +10,21 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from ragmetrics_core.data import (
+    Context,
+    Failed,
     Frozen,
     InputError,
     MetricResult,
     Sample,
     SampleResult,
     SettingError,
+    Undefined,
     did_you_mean,
     follow,
 )
 from ragmetrics_core.data.cells import number_as_text, present
 from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks
+from ragmetrics_core.reporting.run_facts import texts_of
 
 GroupBy = str | Callable[[Sample], object] | None
 """What tells which samples belong together: a name or dotted path of the sample or its metadata, a callable that
@@ -192,12 +196,58 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
     return Matched(by=by, pairs=pairs, first_only=alone[0], second_only=alone[1])
 
 
+def are_identical(first: Iterable[SampleResult], second: Iterable[SampleResult], metrics: Sequence[str]) -> bool:
+    """Whether two runs hold the same rows by content, in any order, with the same known outcomes of the metrics.
+
+    Outcomes are scores, and being undefined for the same reason. What failed, was not judged or is a bad row is not
+    known, so that a run with such a row is identical to none.
+    """
+    counts = [Counter(_content_and_outcomes(row, metrics) for row in rows) for rows in (first, second)]
+    return bool(counts[0]) and None not in counts[0] and counts[0] == counts[1]
+
+
+def _content_and_outcomes(row: SampleResult, metrics: Sequence[str]) -> tuple[object, ...] | None:
+    """Everything of a row that metrics read, and what they made of it; None where an outcome is not known."""
+    outcomes: list[object] = []
+    for metric in metrics:
+        result = row.results.get(metric)
+        if result is None or isinstance(result, Failed):
+            return None
+        outcomes.append(result.code if isinstance(result, Undefined) else result.value)
+    if row.sample is None or row.problem:
+        return None
+    return (_content(row.sample), *outcomes)
+
+
+def _content(sample: Sample) -> tuple[object, ...]:
+    """The texts of a sample that metrics read; ids, scores of retrievers and metadata are none of them."""
+    calls = sample.ledger.calls if sample.ledger is not None else ()
+    return (
+        sample.question,
+        sample.standalone_question,
+        tuple((turn.role, turn.content) for turn in sample.history),
+        _texts_of(sample.contexts),
+        None if sample.retrieved is None else _texts_of(sample.retrieved),
+        sample.answer,
+        sample.reference,
+        tuple((fact.text, fact.weight, fact.vital) for fact in sample.facts or ()),
+        tuple((call.kind, call.turn, call.name, call.shown, _texts_of(call.items)) for call in calls),
+        sample.error,
+    )
+
+
+def _texts_of(contexts: Iterable[Context]) -> tuple[str, ...]:
+    return tuple(context.text for context in contexts)
+
+
 def _keyed(rows: Sequence[SampleResult], by: Literal["id", "question"]) -> dict[tuple[str, int], SampleResult]:
-    """The rows by id or question, and how often that was seen before."""
+    """The rows by id or question, of rows without a question by all their texts; and how often that was seen before."""
     found: dict[tuple[str, int], SampleResult] = {}
     seen: Counter[str] = Counter()
     for row in rows:
-        if text := row.sample and getattr(row.sample, by):
+        if row.sample is None:
+            continue
+        if text := getattr(row.sample, by) or texts_of(row.sample):
             found[text, seen[text]] = row
             seen[text] += 1
     return found
