@@ -4,8 +4,9 @@
         [--mutants 40] [--seed 0] [--jobs 1] [--survivors FILE]
 
 Paths are relative to the current folder, the project's root; its tests stand in ``tests/``. The work tree is never
-written to but for ``build/mutation/``, which holds the coverage of each test module. A module is measured again when
-it changed, or when a source file that it ran and that is asked about changed.
+written to but for ``build/mutation/``, which holds the coverage of each test module. A test module is measured again
+when it changed. Where a source file changed since, the lines of then are matched with those of now; a new line is taken
+to be run by what runs its neighbours. Delete the folder to measure everything again.
 
 A mutant is tried in a process of its own, forked from one that has imported the heavy packages. An import hook gives
 that process the mutated source. Only tests that run the mutated line are run: those of the test module that knows the
@@ -43,6 +44,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cache
 from itertools import islice, pairwise, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
@@ -55,7 +58,6 @@ EQUIVALENT = Path(__file__).with_name("mutation_equivalent.toml")
 
 TEST_SECONDS = 30.0  # of covering tests that one mutant is tried with, by their recorded time
 MEMORY = 8 * 2**30  # bytes; a mutant that wants more is killed by the MemoryError
-FRAMEWORKS = ("haystack", "langchain", "llama_index", "mlflow", "openinference", "opentelemetry", "phoenix", "selenium")
 # Imported once, before processes are forked; what is not installed is left out.
 HEAVY = [
     "pytest",
@@ -545,22 +547,45 @@ class Coverage:
     module: str
     seconds: Mapping[str, float]  # of each test that passes
 
+    digests: Mapping[str, str]  # of the source files as they were measured
+
     def lines(self, file: str) -> Mapping[int, Sequence[str]]:
-        """For each line of a source file the tests that run it; what only an import runs has the test ''."""
+        """For each line of a source file the tests that run it; what an import runs has the test ''."""
+        if file not in self.digests:
+            return {}
         from coverage import CoverageData
 
         data = CoverageData(basename=str(_data_file(self.module)))
         data.read()
         by_line = data.contexts_by_lineno(str(ROOT / file))
-        return {line: [test for test in tests if not test or test in self.seconds] for line, tests in by_line.items()}
+        measured_source = (CACHE / "sources" / self.digests[file]).read_text(encoding="utf-8")
+        lines_of_then = _lines_of_then(measured_source, (ROOT / file).read_text(encoding="utf-8"))
+        return {
+            line: [test for then in lines for test in by_line.get(then, ()) if not test or test in self.seconds]
+            for line, lines in lines_of_then.items()
+        }
+
+
+@cache
+def _lines_of_then(before: str, now: str) -> Mapping[int, Sequence[int]]:
+    """For each line of a source the lines of an earlier version that it is taken for, counted from one."""
+    matched: dict[int, Sequence[int]] = {}
+    blocks = SequenceMatcher(None, before.splitlines(), now.splitlines(), autojunk=False).get_opcodes()
+    for tag, before_start, before_end, now_start, now_end in blocks:
+        for place in range(now_start, now_end):
+            if tag == "equal":
+                matched[place + 1] = [before_start + place - now_start + 1]
+            else:
+                matched[place + 1] = range(before_start, before_end + 2)  # what stood there, and its neighbours
+    return matched
 
 
 def _data_file(module: str) -> Path:
     return CACHE / f"{Path(module).stem}.coverage"
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def measure(module: str, package: str) -> int:
@@ -581,8 +606,8 @@ def measure(module: str, package: str) -> int:
     measuring.save()
     passed = {node: seconds for node, seconds in recorder.seconds.items() if node not in recorder.failed}
     known = {
-        "digest": _digest(ROOT / module),
-        "sources": _executed_in_tests(measuring.get_data()),
+        "digest": _digest((ROOT / module).read_bytes()),
+        "sources": _keep_sources(measuring.get_data()),
         "seconds": passed,
         "failed": sorted(recorder.failed),
         "status": status,
@@ -592,39 +617,36 @@ def measure(module: str, package: str) -> int:
     return 0
 
 
-def _executed_in_tests(data: Any) -> dict[str, str]:
-    """Digest of each source file of which a test ran a line, not only an import."""
+def _keep_sources(data: Any) -> dict[str, str]:
+    """Keeps the measured source files as they are now, and says under which digest."""
+    folder = CACHE / "sources"
+    folder.mkdir(exist_ok=True)
     digests = {}
     for path in sorted(data.measured_files()):
-        if any(any(tests) for tests in data.contexts_by_lineno(path).values()):
-            digests[str(Path(path).relative_to(ROOT))] = _digest(Path(path))
+        content = Path(path).read_bytes()
+        digest = _digest(content)
+        (folder / digest).write_bytes(content)
+        digests[str(Path(path).relative_to(ROOT))] = digest
     return digests
 
 
-def _is_stale(module: str, files: Sequence[str]) -> bool:
-    """Whether a test module has to be measured: it is new or changed, or one of these files that it ran changed."""
+def _is_stale(module: str) -> bool:
+    """Whether a test module has to be measured: it is new or changed."""
     path = _data_file(module).with_suffix(".json")
     if not path.exists():
         return True
     known = json.loads(path.read_text(encoding="utf-8"))
-    if known["digest"] != _digest(ROOT / module):
-        return True
-    return any(file in known["sources"] and known["sources"][file] != _digest(ROOT / file) for file in files)
+    return bool(known["digest"] != _digest((ROOT / module).read_bytes()))
 
 
 def fast_modules() -> list[str]:
-    """Test modules of the fast lane: they import no framework, browser or instrumentation."""
+    """Test modules of the fast lane; all where the tests have no lanes."""
     modules = sorted((ROOT / "tests").glob("test_*.py"))
-    return [str(path.relative_to(ROOT)) for path in modules if _is_fast(path)]
-
-
-def _is_fast(path: Path) -> bool:
     try:
-        from lanes import is_fast_module  # the rule of the tests, where they have one
+        from lanes import is_fast_module
     except ImportError:
-        imports = re.compile(rf"^\s*(from|import) +({'|'.join(FRAMEWORKS)})", re.MULTILINE)
-        return not imports.search(path.read_text(encoding="utf-8"))
-    return bool(is_fast_module(path))
+        return [str(path.relative_to(ROOT)) for path in modules]
+    return [str(path.relative_to(ROOT)) for path in modules if is_fast_module(path)]
 
 
 def measured(files: Sequence[str], pool: ProcessPoolExecutor) -> list[Coverage]:
@@ -632,7 +654,7 @@ def measured(files: Sequence[str], pool: ProcessPoolExecutor) -> list[Coverage]:
     CACHE.mkdir(parents=True, exist_ok=True)
     modules = fast_modules()
     package = files[0].partition("/")[0]
-    stale = [module for module in modules if _is_stale(module, files)]
+    stale = [module for module in modules if _is_stale(module)]
     for number, module in enumerate(pool.map(_measured_in_child, stale, [package] * len(stale)), 1):
         print(f"coverage {number}/{len(stale)}: {module}", file=sys.stderr, flush=True)
     return [coverage for module in modules if (coverage := _read(module))]
@@ -648,7 +670,7 @@ def _read(module: str) -> Coverage | None:
     if not path.exists():
         return None
     known = json.loads(path.read_text(encoding="utf-8"))
-    return Coverage(module, known["seconds"])
+    return Coverage(module, known["seconds"], known["sources"])
 
 
 # One file

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly  # a process for each mutant
+
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "mutation.py"
 
 SOURCE = '''\

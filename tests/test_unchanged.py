@@ -1,13 +1,14 @@
-"""The law of the ledger: samples without one are asked, scored and written byte for byte as before it came.
+"""What is asked for a sample, and what is written of it, stand in readable files; this holds the code against them.
 
-The digests are those of the commit before ``Sample.ledger``. Whoever edits a prompt or a form of evidence changes them,
-with the metric's version, and says why.
+Whoever edits a prompt or a form of evidence changes them on purpose, raises the metric's version, and writes them anew:
+
+    uv run tests/test_unchanged.py && git diff tests/golden/asked
 """
 
 from __future__ import annotations
 
 import json
-from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from ragmetrics_core.metrics.context_adherence import Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
-from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.polls import Adherent, RestsOn
 from ragmetrics_core.reporting.jsonl import json_line
 
 LIT = "Anna lit the lamp in 1882."
@@ -57,6 +58,22 @@ SAMPLES = [
     # Contexts that were never recorded are left out of the line; these were, and there were none.
     {"question": "Why?", "contexts": [], "answer": "I don't know.", "reference": "No reason."},
     {"question": "Why?", "contexts": ["Because."], "answer": "So.", "reference": "So.", "error": "boom"},
+    {
+        "question": "And when?",
+        "history": [{"role": "user", "content": "Who lit it?"}, {"role": "assistant", "content": "Anna."}],
+        "contexts": ["It was 1882."],
+        "answer": "In 1882.",
+        "reference": "1882.",
+        "ledger": {
+            "conversation": "c",
+            "turn": 2,
+            "calls": [
+                {"kind": "retrieval", "turn": 1, "items": [{"text": LIT}, {"text": "Wine."}]},
+                {"kind": "retrieval", "turn": 2, "step": 1, "items": [{"text": "It was 1882."}]},
+                {"kind": "tool", "turn": 2, "step": 2, "items": [{"text": "18 degrees"}]},
+            ],
+        },
+    },
 ]
 METRICS: dict[str, Metric] = {
     "utilization": ContextUtilization(),
@@ -70,18 +87,8 @@ METRICS: dict[str, Metric] = {
     "accuracy": RetrievalAccuracy(),
     "per_context": RetrievalAccuracy(calls="per_context", extraction="cot", combination="noisy_or"),
 }
-BEFORE = {
-    "utilization": ("24be19a41ef842be", "f3102866ace4ca7b"),
-    "listwise": ("1ab24b6a084d5eac", "c13430c1765c8512"),
-    "graded": ("ffd3311e341f55ce", "8154ec4bdf260a7b"),
-    "probability": ("ef369ea8c34f1907", "96675498a5c8d025"),
-    "adherence": ("c0e1dd89f8a9d1da", "9aa97f32f9312af9"),
-    "early": ("f75adb40d81d8fb0", "ca47ce2377ac0868"),
-    "own": ("6d9684c6595da503", "dd002dfdb56eadf6"),
-    "recall": ("1b0de7015a19182e", "6b9dcf68ba19795a"),
-    "accuracy": ("d8580c48a9faa28a", "1aaf1d320844fe69"),
-    "per_context": ("fe8b58889e9f6811", "45e9fd66d47ef1a6"),
-}
+ANSWERED = (Useful, Adherent, RestsOn, Sufficient, RateRecall, ExtractFacts, FactInContext)
+GOLDEN = Path(__file__).with_name("golden") / "asked"
 
 
 def told(question: Question[Any]) -> list[dict[str, str]]:
@@ -96,23 +103,33 @@ def reply(question: Question[Any]) -> list[Any]:
 
 
 def judge() -> ScriptedJudge:
-    return ScriptedJudge(dict.fromkeys((Useful, Adherent, Sufficient, RateRecall, ExtractFacts, FactInContext), reply))
+    return ScriptedJudge(dict.fromkeys(ANSWERED, reply))
 
 
-def asked(question: Question[Any]) -> list[Any]:
+def asked(question: Question[Any]) -> str:
     """All that a judge is told and told to reply."""
-    form = (question.polls, question.first_poll, question.temperature, repr(question.weigh))
-    return [type(question).__name__, told(question), schema_of(question.Reply), form]
+    form = f"polls={question.polls} first_poll={question.first_poll} temperature={question.temperature}"
+    messages = [f"--- {message['role']}\n{message['content']}" for message in told(question)]
+    schema = f"--- reply\n{json.dumps(schema_of(question.Reply))}"
+    return "\n".join([f"=== {type(question).__name__} {form} weigh={question.weigh!r}", *messages, schema])
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_questions_and_result_lines_are_those_of_before(name: str) -> None:
-    scripted, lines = judge(), []
+def written(name: str) -> str:
+    """The questions that a metric asks of all samples, and the lines of its results, as a person can read them."""
+    scripted = judge()
+    lines = []
     for place, sample in enumerate(map(Sample.model_validate, SAMPLES)):
         result = METRICS[name].score(sample, judge=scripted)
         line = json_line(SampleResult(index=place, sample=sample, results={name: result}))
-        line = line.replace(', "spared": 0, "passed": 0}', "}")  # of cascades, which came later
-        lines.append(line.replace('"complete": true}', '"complete": true, "conversation": null}'))  # it is the ledger's
-    said = (json.dumps([asked(question) for question in scripted.asked]), "".join(lines))
-    assert len(scripted.asked) >= 2
-    assert tuple(sha256(one.encode()).hexdigest()[:16] for one in said) == BEFORE[name]
+        lines.append(f"=== line {place}\n" + json.dumps(json.loads(line), indent=1, ensure_ascii=False))
+    return "\n\n".join([*map(asked, scripted.asked), *lines]) + "\n"
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_questions_and_result_lines_are_those_of_the_golden_files(name: str) -> None:
+    assert written(name) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for each in METRICS:
+        (GOLDEN / f"{each}.txt").write_text(written(each), encoding="utf-8", newline="\n")
