@@ -1,7 +1,7 @@
 """Mutation testing: plants small faults in a copy of each source file and says which of them no test catches.
 
     uv run benchmarks/mutation.py ragmetrics_core/statistics/means.py [FILE or FOLDER …]
-        [--mutants 40] [--seed 0] [--jobs 1] [--survivors FILE]
+        [--mutants 40] [--seed 0] [--jobs 1] [--survivors FILE] [--tests MODULE …]
 
 Paths are relative to the current folder, the project's root; its tests stand in ``tests/``. The work tree is never
 written to but for ``build/mutation/``, which holds the coverage of each test module. A test module is measured again
@@ -649,10 +649,9 @@ def fast_modules() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in modules if is_fast_module(path)]
 
 
-def measured(files: Sequence[str], pool: ProcessPoolExecutor) -> list[Coverage]:
-    """The coverage of all fast test modules, from the cache where nothing changed."""
+def measured(files: Sequence[str], modules: Sequence[str], pool: ProcessPoolExecutor) -> list[Coverage]:
+    """The coverage of the test modules, from the cache where nothing changed."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    modules = fast_modules()
     package = files[0].partition("/")[0]
     stale = [module for module in modules if _is_stale(module)]
     for number, module in enumerate(pool.map(_measured_in_child, stale, [package] * len(stale)), 1):
@@ -802,6 +801,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--survivors", type=Path, metavar="FILE", help="write what no test catches here, too")
+    parser.add_argument("--tests", nargs="+", metavar="MODULE", help="try these alone; else all fast test modules")
     options = parser.parse_args()
 
     files = _files(options.paths)
@@ -809,7 +809,7 @@ def main() -> None:
     by_room: dict[str, Counter[str]] = defaultdict(Counter)
     not_caught: list[str] = []
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
-        coverages = measured(files, pool)
+        coverages = measured(files, options.tests or fast_modules(), pool)
         print(HEADING, flush=True)
         for file in files:
             started = time.monotonic()

@@ -41,6 +41,7 @@ from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.endpoints.limits import Limits
+from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
@@ -431,10 +432,14 @@ def test_one_hanging_call_stops_nothing_else():
     assert [sample.question for sample in background.samples] == [f"q{number}" for number in range(100)]
 
 
-def test_a_watched_control_comes_from_a_run_before():
+def test_a_watched_control_comes_from_one_of_the_last_runs():
     judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: lambda q: covered(float("own" in q["context"]))})
     background = BackgroundEvaluator(
-        lambda run: [Sample(reference="r", contexts=[run])], RetrievalAccuracy(controls=1), judge, keep=True
+        lambda run: [Sample(reference="r", contexts=[run])],
+        RetrievalAccuracy(controls=1),
+        judge,
+        keep=True,
+        concurrency=1,
     )
     for number in range(100):
         background.record(f"own {number}")
@@ -442,7 +447,11 @@ def test_a_watched_control_comes_from_a_run_before():
     assert first.evidence.control is None
     assert "no control" in first.reason
     assert {outcome.evidence.control for outcome in rest} == {1.0}
-    assert len(background._run._before) == 64
+    asked = [
+        int(question["context"].removeprefix("own ")) for question in judge.asked if isinstance(question, FactInContext)
+    ]
+    own_and_control = zip(asked[1::2], asked[2::2], strict=True)
+    assert all(0 < own - control <= POOL for own, control in own_and_control), "no more runs are kept for it"
 
 
 class Agreeing(ChatModel):

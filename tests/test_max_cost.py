@@ -18,6 +18,7 @@ from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.session import Session
 
 ROUNDING = 1e-9
+OPENING = ChatRequest((Message("user", "of an earlier run"),))
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
 
 
@@ -53,6 +54,8 @@ class Shop(ChatModel):
         return (0.0, 0.0)  # so that calls of no cost are free
 
     async def complete(self, request: ChatRequest) -> ChatReply:
+        if request == OPENING:
+            return ChatReply((Choice("free"),), Usage(calls=1, cost=0.0))
         number = len(self.promised)
         price = self._prices[number % len(self._prices)]
         self.open.append(price or 0.0)
@@ -80,7 +83,8 @@ def bought(shop: Shop, limits: Limits, concurrency: int, calls: int, *, opened: 
     async def run() -> Budget:
         session, budget = Session(shop, attempts=1), Budget(limits)
         await session.prepare()
-        session._by_loop[asyncio.get_running_loop()].availability.open = opened
+        if opened:
+            await session.during(store=None, concurrency=1).ask(OPENING, str)
         this = session.during(store=None, concurrency=concurrency, budget=budget)
         asked = (this.ask(ChatRequest((Message("user", str(number)),)), str) for number in range(calls))
         answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
