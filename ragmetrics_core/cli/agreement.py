@@ -1,7 +1,6 @@
 """``ragmetrics label draw`` and ``ragmetrics agreement``: labels of people, and how well a judge's scores agree."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, show
 from ragmetrics_core.data import InputError, SettingError, metric_among
 from ragmetrics_core.datasets.labels import calibrate, certify_precision, draw, left_over, matched, read_labels
+from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled, Measured, measure_all, measures, rival_measures
 from ragmetrics_core.statistics.calibration import curve
@@ -52,7 +52,7 @@ def _draw(options: argparse.Namespace) -> int:
     rows = draw(report, metric, options.n, seed=options.seed, by_score=options.stratify_by is not None)
     try:
         with options.out.open("x", encoding="utf-8", newline="\n") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            file.writelines(map(json_line, rows))
     except FileExistsError:
         raise InputError(f"{options.out} exists, and may hold labels; name another file") from None
     except OSError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from ragmetrics_core.cli import listed
-from ragmetrics_core.data import SettingError, Settings, Usage, told, write_text
+from ragmetrics_core.data import SettingError, Settings, Usage, clean, told, write_text
 from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
@@ -208,7 +208,7 @@ def summarise(options: argparse.Namespace, text: str) -> None:
         write_text(options.summary, text, "the summary")
     elif place := os.environ.get("GITHUB_STEP_SUMMARY"):
         with told("GITHUB_STEP_SUMMARY cannot be written"), Path(place).open("a", encoding="utf-8") as file:
-            file.write(f"{text}\n")
+            file.write(f"{clean(text)}\n")
 
 
 def show(text: str) -> None:

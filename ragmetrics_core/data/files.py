@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
+from ragmetrics_core.data.frozen import clean
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -119,14 +120,14 @@ class Aside:
             self._open()
 
     def write(self, text: str) -> None:
-        """Write some text; it has left this process when this returns."""
+        """Write some text; it has left this process when this returns. What no encoding can carry is replaced."""
         with self._said():
             if not self.written and not self._direct and os.fstat(self._file.fileno()).st_size:
                 self._file.close()
                 self._keep_earlier()
                 self._open()
             self.written = True
-            self._file.write(text)
+            self._file.write(str(clean(text)))
             self._file.flush()
 
     def finish(self) -> None:

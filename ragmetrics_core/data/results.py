@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, model_validator
 
 from ragmetrics_core.data.errors import RagMetricsError
 from ragmetrics_core.data.evidence import AnyEvidence
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.frozen import Frozen, Share, Text
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.showing import EMBEDDED, element, judge_in_words
@@ -73,8 +73,8 @@ class ErrorInfo(Frozen):
     """An error as data."""
 
     type: str = Field(description="Name of its class in ``ragmetrics_core.data.errors``.")
-    message: str = Field(description="What was given, what is needed, what to do.")
-    raw: str = Field("", repr=False, description="The judge's raw reply, if there was one.")
+    message: Text = Field(description="What was given, what is needed, what to do.")
+    raw: Text = Field("", repr=False, description="The judge's raw reply, if there was one.")
 
     @classmethod
     def of(cls, error: RagMetricsError) -> Self:
@@ -86,11 +86,11 @@ class _Result(Frozen):
     """What every result tells."""
 
     metric: str = Field(description="Name of the metric.")
-    reason: str = Field(repr=False, description="Why this outcome, in words.")
+    reason: Text = Field(repr=False, description="Why this outcome, in words.")
     evidence: AnyEvidence | None = Field(None, description="What the outcome rests on; None if nothing was asked.")
     judge: str = Field("", description='Name of the judge; "" if none was asked.')
     signature: Signature = Field(Signature.model_construct(), description="Settings that make two numbers comparable.")
-    sample_id: str | None = Field(None, description="The sample's id, if it has one.")
+    sample_id: Text | None = Field(None, description="The sample's id, if it has one.")
     usage: Usage = Field(default_factory=Usage, description="What it cost.")
 
     def told(self) -> list[str]:
@@ -146,7 +146,7 @@ class SampleResult(Frozen):
     index: int = Field(description="Position of the sample in the input, from 0.")
     sample: Sample | None = Field(description="The sample; None for a row that is no sample.")
     results: dict[str, MetricResult] = Field(default_factory=dict, description="One result per metric, by name.")
-    problem: str = Field("", description='Why the row is no sample; "" if it is one.')
+    problem: Text = Field("", description='Why the row is no sample; "" if it is one.')
     unfinished: Usage | None = Field(None, description="Paid for metrics that a limit of the run cut off; else None.")
 
     def __repr__(self) -> str:

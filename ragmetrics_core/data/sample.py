@@ -14,7 +14,7 @@ class Context(Frozen):
     """One retrieved chunk."""
 
     text: Text = Field(repr=False, description="The text as the generator saw it.")
-    id: str | None = Field(None, description="The store's own id; None if it gave none. Never invented.")
+    id: Text | None = Field(None, description="The store's own id; None if it gave none. Never invented.")
     score: float | None = Field(None, description="Its retriever's or reranker's; None if it gave none; in no prompt.")
     metadata: dict[str, Any] = Field(default_factory=dict, repr=False, description="The chunk's metadata, untouched.")
 
@@ -138,9 +138,9 @@ class Sample(Frozen):
     facts: Facts = Field(None, description="Facts of the reference, if they were extracted before.")
     standalone_question: OptionalText = Field(None, repr=False, description="The application's rewrite for retrieval.")
     history: tuple[Turn, ...] = Field((), description="Earlier turns of the conversation, oldest first.")
-    generator: str | None = Field(None, description="The model that wrote the answer.")
-    error: str | None = Field(None, repr=False, description="What went wrong in the run: reported, never scored.")
-    id: str | None = Field(None, description="The caller's id of the sample.")
+    generator: Text | None = Field(None, description="The model that wrote the answer.")
+    error: Text | None = Field(None, repr=False, description="What went wrong in the run: reported, never scored.")
+    id: Text | None = Field(None, description="The caller's id of the sample.")
     metadata: dict[str, Any] = Field(default_factory=dict, repr=False, description="The caller's own data, untouched.")
     capture: CaptureNotes | None = Field(None, description="What capturing noted; None if it was not captured.")
     ledger: Ledger | None = Field(None, description="Calls that brought evidence, also earlier; None if unrecorded.")

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from ragmetrics_core.data.frozen import clean
+
 EMBEDDED = ("lexical", "lexical+vectors")
 """Names of the judge that needs no model."""
 
@@ -33,4 +35,5 @@ def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:
 def _inner(text: Shown) -> str:
     if not isinstance(text, str):
         return f"<ol {_LEFT}>{element('li', text)}</ol>"
+    text = str(clean(text))
     return escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text):,} characters)")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data import CutOffLine, Frozen, InputError, SettingError, own_lines, told
+from ragmetrics_core.data import CutOffLine, Frozen, InputError, SettingError, clean, own_lines, told
 from ragmetrics_core.datasets import sets
 from ragmetrics_core.reporting.jsonl import validated
 from ragmetrics_core.statistics.agreement import kappa
@@ -71,7 +71,7 @@ class Reviews:
             file.truncate(written.rfind(b"\n") + 1)  # without a line that was cut off
             if b"\n" not in written:
                 file.write(json.dumps({_MAGIC: 1, "set": self._set}) + "\n")
-            file.write(json.dumps(review.model_dump(), ensure_ascii=False) + "\n")
+            file.write(str(clean(json.dumps(review.model_dump(), ensure_ascii=False))) + "\n")
             file.flush()
             os.fsync(file.fileno())
         self._keep(review)

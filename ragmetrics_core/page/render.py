@@ -95,7 +95,7 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
     details = packed(detail_lines(rows[at] for at in sorted(range(len(index)), key=least.__getitem__)))  # worst first
     columns = {
         "metrics": metrics,
-        "digest": sha256((details + json_text(index)).encode()).hexdigest(),
+        "digest": sha256((details + json_text(index)).encode(errors="replace")).hexdigest(),
         "diagnoses": {code: rule.title for code, rule in RULES.items()},
         "facets": facets_of(rows),
         "remedies": {code: rule.remedy for code, rule in RULES.items()},

@@ -112,7 +112,7 @@ def _about(row: SampleResult) -> dict[str, Any]:
         about["error"] = sample.error is not None
         about["grade"] = sample.capture and sample.capture.grade
         about["group"] = group_of(sample, "auto")
-    return about
+    return {name: plain(value) for name, value in about.items()}
 
 
 def _cell(result: MetricResult | None) -> dict[str, Any] | None:

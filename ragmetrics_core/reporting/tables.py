@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from ragmetrics_core.data import EMBEDDED, SampleResult, element, extra, judge_in_words, table
+from ragmetrics_core.data import EMBEDDED, SampleResult, clean, element, extra, judge_in_words, table
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
@@ -118,7 +118,8 @@ def columns(results: Sequence[SampleResult], metrics: Sequence[str]) -> dict[str
 
     Returns:
         Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``, ``<metric>_status`` and
-        ``<metric>_reason``, then ``calls``, ``cost`` (US dollars) and ``problem`` (why a row is no sample).
+        ``<metric>_reason``, then ``calls``, ``cost`` (US dollars) and ``problem`` (why a row is no sample). Texts hold
+        no lone surrogates, which no file can carry.
     """
     samples = [row.sample for row in results]
     made: dict[str, list[Any]] = {"index": [row.index for row in results]}
@@ -130,7 +131,8 @@ def columns(results: Sequence[SampleResult], metrics: Sequence[str]) -> dict[str
             made[column] = [result and getattr(result, field) for result in found]
     usages = [row.usage for row in results]
     spent: dict[str, list[Any]] = {"calls": [own.calls for own in usages], "cost": [own.cost for own in usages]}
-    return made | spent | {"problem": [row.problem or None for row in results]}
+    made |= spent | {"problem": [row.problem or None for row in results]}
+    return {str(clean(name)): [clean(cell) for cell in cells] for name, cells in made.items()}
 
 
 def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
