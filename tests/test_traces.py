@@ -9,6 +9,7 @@ import json
 import random
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -384,6 +385,78 @@ def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
     read = samples_from_spans(path, max_trace_mb=1)
     assert [seen(one) for one in read] == [WANTED]
     assert read.notes.without == [("b" * 32, "too_large")]
+
+
+LONG_FORMS = {
+    "a list": lambda values: b"[" + b", ".join(values) + b"]",
+    "a field of an object": lambda values: b'{"data": [' + b",\n".join(values) + b'], "meta": {"page": 1}}',
+    "OTLP": lambda values: b'{"resourceSpans":[' + b",".join(values) + b"]}",
+}
+
+
+@pytest.mark.parametrize("form", LONG_FORMS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_one_giant_line_is_read_element_by_element(form: str, packed: bool, tmp_path: Path) -> None:
+    """What is in it stays the same: texts with brackets, quotation marks and backslashes included."""
+    hostile = '],"}{\\' * 9_000 + "x" * 700_000
+    large = span("big", trace="b", input__value=hostile, openinference__span__kind="CHAIN")
+    values = [otlp(*openinference()), *(otlp(large | {"span_id": f"{n:016x}"}) for n in range(8))]
+    if form == "OTLP":
+        values = [value["resourceSpans"][0] for value in values]
+    text = LONG_FORMS[form]([json.dumps(value).encode() for value in values])
+    path = tmp_path / "spans.json"
+    path.write_bytes(gzip.compress(text) if packed else text)
+    assert len(text) > 5 * 2**20
+    read = samples_from_spans(path, max_trace_mb=5)
+    assert [seen(one) for one in read] == [WANTED]
+    assert (read.notes.bad, read.notes.without) == ([], [("b" * 32, "too_large")])
+
+
+TOO_LARGE = {
+    "one line of one value": b'{"trace_id": "' + b"c" * 32 + b'", "name": "' + b"x" * 4_500_000 + b'"}',
+    "many small values": b'{"trace_id": "c", "attributes": [' + b"{}," * 1_500_000 + b"{}]}",
+    "a list that is not closed": b"[" + (b'{"a": "' + b"x" * 1_000 + b'"},') * 4_500,
+    "a list of too many": b"[" + (b'{"a": "' + b"x" * 120 + b'"},') * 33_000 + b"{}]",
+    "a line of nothing": b"\0" * 4_500_000,
+}
+
+
+@pytest.mark.parametrize("value", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(value: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(otlp(*openinference())).encode() + b"\n" + value + b"\n"))
+    tracemalloc.start()
+    try:
+        read = samples_from_spans(path, max_trace_mb=4)
+        assert [seen(one) for one in read] == [WANTED]
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+    (bad,) = read.notes.bad
+    assert str(bad).startswith("line 2 would take ")
+    assert "max_trace_mb=4 allows no more" in str(bad)
+    path.write_bytes(gzip.compress(value))
+    with pytest.raises(InputError, match="give samples_from_spans a larger max_trace_mb="):
+        list(samples_from_spans(path, max_trace_mb=4))
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"resourceSpans":['])
+def test_deep_nesting_is_a_bad_line(opening: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl"
+    path.write_bytes(json.dumps(otlp(*openinference())).encode() + b"\n" + opening * 100_000 + b"\n")
+    read = samples_from_spans(path)
+    assert [seen(one) for one in read] == [WANTED]
+    assert len(read.notes.bad) == 1
+
+
+def test_a_packed_file_that_holds_more_than_any_traces_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragmetrics_core.traces.grouping._MOST_UNPACKED", 2**20)
+    path = tmp_path / "bomb.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n" * 9_000_000))
+    with pytest.raises(InputError, match="200 times its size, as no traces do: unpack it yourself"):
+        list(samples_from_spans(path))
 
 
 @pytest.mark.nightly

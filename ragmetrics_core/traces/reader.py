@@ -117,11 +117,11 @@ class SpanSamples(Iterable[Sample]):
     def __init__(self, source: Source, resolve: Resolve | None, dialect: str | None, max_trace_mb: int) -> None:
         self._begin, self.notes = partial(TraceReader, dialect, resolve), Notes()
         self._begin()  # an unknown dialect is refused at once
-        self.lines, self._largest = Lines(source), max_trace_mb * 2**20
+        self.lines = Lines(source, max_trace_mb * 2**20)
 
     def __iter__(self) -> Iterator[Sample]:
         reader, self.notes = self._begin(), Notes(bad=self.lines.bad)
-        for trace, spans in traces_of(self.lines, self._largest):
+        for trace, spans in traces_of(self.lines):
             yield from reader.read(trace, spans)
         if reader.seen and not reader.known:
             raise InputError(_NONE.format(", ".join(DIALECTS), ", ".join(sorted(reader.seen)[:12])))
@@ -142,7 +142,7 @@ def samples_from_spans(
             trace needs and returns one.
         dialect: ``openinference``, ``otel``, ``mlflow``, ``langfuse``, ``langsmith`` or ``traceloop``; None tells it
             by the attributes of each span.
-        max_trace_mb: Larger traces are left out and noted.
+        max_trace_mb: Larger traces are left out and noted, and so are lines that would take more memory to read.
 
     Returns:
         The samples; ``Sample.id`` is the id of the trace. Afterwards ``notes`` say which traces gave none, and why.

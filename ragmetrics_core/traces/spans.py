@@ -15,6 +15,7 @@ _ABOVE = ("parentObservationId", "parent_observation_id", "parent_run_id")
 _PARENT = ("parent_id", "parentSpanId", "parent_span_id", *_ABOVE)
 _START = ("start_time", "startTime", "start_time_unix_nano", "startTimeUnixNano")
 _END = ("end_time", "endTime", "end_time_unix_nano", "endTimeUnixNano")
+_OTLP = frozenset({"resourceSpans", "resourceLogs", "scopeSpans", "scopeLogs"})  # an element of the first stands alone
 WRONG = (TypeError, ValueError, LookupError, AttributeError, RecursionError, SyntaxError, OverflowError)  # values
 
 
@@ -51,7 +52,7 @@ def spans_in(value: Any) -> Iterator[Span]:
         yield from (span for item in inner for span in spans_in(item))
     elif not isinstance(value, Mapping):
         yield _span(value)
-    elif "resourceSpans" in value or "resourceLogs" in value:
+    elif not _OTLP.isdisjoint(value):
         yield from _otlp(value)
     elif isinstance(inner, Mapping) and "info" in value:  # MLflow
         info = value["info"]
