@@ -555,15 +555,40 @@ def test_a_span_that_cannot_be_read_takes_no_other_with_it(odd: Told, tmp_path: 
     assert [str(one) for one in read.notes.bad] == ["line 2 holds a span that cannot be read"] * 4
 
 
-@pytest.mark.parametrize("depth", [985, 5000])
-def test_a_value_that_is_nested_too_deep_is_noted(depth: int) -> None:
+def nested(depth: int, form: str) -> Any:
+    """An attribute's value of so many levels: JSON in a text, JSON that was cut off, or OTLP's own lists."""
+    if form == "JSON":
+        return value('{"a":' * depth + "1" + "}" * depth)
+    if form == "JSON cut off":
+        return value('{"a":' * depth)
+    around = value("1")
+    for _ in range(depth):
+        around = {"arrayValue": {"values": [around]}}
+    return around
+
+
+@pytest.mark.parametrize(
+    ("depth", "form"),
+    [(101, "JSON"), (985, "JSON"), (5000, "JSON"), (200_000, "JSON"), (101, "JSON cut off"), (5000, "JSON cut off")]
+    + [(101, "OTLP"), (200, "OTLP")],
+)
+def test_a_value_that_is_nested_too_deep_is_noted(depth: int, form: str) -> None:
+    """At the same depth on every Python, although each reads JSON of another depth."""
     spans = openinference("b")
     for item in (item for one in spans for item in one["attributes"]):
         if item["key"] == "input.value":
-            item["value"] = value('{"a":' * depth + "1" + "}" * depth)
+            item["value"] = nested(depth, form)
     read = samples_from_spans([otlp(*openinference(), *spans)])
     assert [seen(one) for one in read] == [WANTED]
     assert read.notes.without == [("b" * 32, "unreadable")]
+
+
+def test_brackets_inside_texts_nest_nothing() -> None:
+    spans = openinference()
+    for item in (item for one in spans for item in one["attributes"]):
+        if item["key"] == "input.value":
+            item["value"] = value(json.dumps({"question": QUESTION, "more": "[" * 500, "list": [[1]] * 500}))
+    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [WANTED]
 
 
 def test_equal_ids_of_unlike_spans_are_noted() -> None:

@@ -3,8 +3,9 @@
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from ragmetrics_core.capturing import SCORE_KEYS, Document, Message, ToolCall
@@ -17,6 +18,14 @@ _STRANGE = re.compile(r"<.* at 0x[0-9a-f]+.*>", re.DOTALL)
 _WORDS = re.compile(r"""('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")|<[\w.]+: ('\w*')>|<(?:[^<>]|<[^<>]*>)*>""", re.DOTALL)
 _HAYSTACK = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
 _DEPTH = 8
+# A value that is nested deeper is none that an application recorded; how deep a Python can read differs by its version.
+_DEEPEST = 100
+# Of JSON, all but the brackets that open and close a list or an object outside of texts.
+_NO_BRACKETS = re.compile(r'''"(?:[^"\\]|\\.)*+"|[^][{}"]+''', re.DOTALL)
+
+
+class NestedTooDeeply(ValueError):
+    """A value is nested deeper than any that is read: its trace cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +36,9 @@ class ToolMessage(Message):
 
 
 def plain(value: object, depth: int = _DEPTH) -> Any:
-    """The plain value of an attribute, which may be JSON."""
+    """The plain value of an attribute, which may be JSON; ``NestedTooDeeply`` on every Python at the same depth."""
+    if depth == _DEPTH:
+        _refuse_deep_value(value)
     if isinstance(value, str):
         found = _decoded(value) if depth == _DEPTH else None
         return (None if value == "null" else value) if found is None else plain(found, depth - 1)
@@ -48,10 +59,39 @@ def _decoded(value: object) -> Any:
     """What a text of JSON stands for, None for any other text; what is no text as it is."""
     if not isinstance(value, str):
         return value
+    if value.lstrip()[:1] not in ("{", "[", '"'):
+        return None
+    _refuse_deep_text(value)
     try:
-        return json.loads(value) if value.lstrip()[:1] in ("{", "[", '"') else None
+        return json.loads(value)
     except (ValueError, RecursionError):
         return None
+
+
+def _refuse_deep_text(text: str) -> None:
+    """Raise ``NestedTooDeeply`` for JSON that opens more than the deepest number of brackets inside one another."""
+    if text.count("{") + text.count("[") <= _DEEPEST:
+        return
+    steps = (1 if bracket in "{[" else -1 for bracket in _NO_BRACKETS.sub("", text) if bracket in "{}[]")
+    if max(accumulate(steps), default=0) > _DEEPEST:
+        raise NestedTooDeeply
+
+
+def _refuse_deep_value(value: object) -> None:
+    """Raise ``NestedTooDeeply`` for lists and mappings that stand deeper inside one another, without recursion."""
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        level = [item for outer in level for item in _items(outer)]
+        if not level:
+            return
+    raise NestedTooDeeply
+
+
+def _items(value: object) -> Iterable[Any]:
+    """What stands inside a mapping or a list; nothing inside any other value."""
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def made(text: object, name: object = None, score: object = None, metadata: object = None) -> Document:
