@@ -101,8 +101,17 @@ def same(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
     return contexts and retrieved and all(ours[name] == theirs[name] for name in ("question", "answer"))
 
 
+def _asked_and_answered(sample: dict[str, Any]) -> tuple[str, str]:
+    return str(sample["question"]), str(sample["answer"])
+
+
 def verdict(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
-    """right, hedged, said or silent."""
+    """right, hedged, said or silent.
+
+    The order of the samples is left out: which run of a batch began first is chance, and each of two recorders that
+    LangChain calls in threads may see another one first.
+    """
+    ours, theirs = sorted(ours, key=_asked_and_answered), sorted(theirs, key=_asked_and_answered)
     notes = [one["capture"] for one in ours]
     if len(ours) == len(theirs) and all(map(same, ours, theirs)):
         weaker = (a["grade"] in WEAK and b["capture"]["grade"] not in WEAK for a, b in zip(notes, theirs, strict=True))

@@ -569,8 +569,16 @@ def nested(depth: int, form: str) -> Any:
 
 @pytest.mark.parametrize(
     ("depth", "form"),
-    [(101, "JSON"), (985, "JSON"), (5000, "JSON"), (200_000, "JSON"), (101, "JSON cut off"), (5000, "JSON cut off")]
-    + [(101, "OTLP"), (200, "OTLP")],
+    [
+        (101, "JSON"),
+        (985, "JSON"),
+        (5000, "JSON"),
+        (200_000, "JSON"),
+        (101, "JSON cut off"),
+        (5000, "JSON cut off"),
+        (101, "OTLP"),
+        (200, "OTLP"),
+    ],
 )
 def test_a_value_that_is_nested_too_deep_is_noted(depth: int, form: str) -> None:
     """At the same depth on every Python, although each reads JSON of another depth."""

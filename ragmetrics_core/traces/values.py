@@ -21,7 +21,7 @@ _DEPTH = 8
 # A value that is nested deeper is none that an application recorded; how deep a Python can read differs by its version.
 _DEEPEST = 100
 # Of JSON, all but the brackets that open and close a list or an object outside of texts.
-_NO_BRACKETS = re.compile(r'''"(?:[^"\\]|\\.)*+"|[^][{}"]+''', re.DOTALL)
+_NO_BRACKETS = re.compile(r""""(?:[^"\\]|\\.)*+"|[^][{}"]+""", re.DOTALL)
 
 
 class NestedTooDeeply(ValueError):
