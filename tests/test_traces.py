@@ -555,7 +555,7 @@ def test_a_span_that_cannot_be_read_takes_no_other_with_it(odd: Told, tmp_path: 
     assert [str(one) for one in read.notes.bad] == ["line 2 holds a span that cannot be read"] * 4
 
 
-def nested(depth: int, form: str) -> Any:
+def deep(depth: int, form: str) -> Any:
     """An attribute's value of so many levels: JSON in a text, JSON that was cut off, or OTLP's own lists."""
     if form == "JSON":
         return value('{"a":' * depth + "1" + "}" * depth)
@@ -585,7 +585,7 @@ def test_a_value_that_is_nested_too_deep_is_noted(depth: int, form: str) -> None
     spans = openinference("b")
     for item in (item for one in spans for item in one["attributes"]):
         if item["key"] == "input.value":
-            item["value"] = nested(depth, form)
+            item["value"] = deep(depth, form)
     read = samples_from_spans([otlp(*openinference(), *spans)])
     assert [seen(one) for one in read] == [WANTED]
     assert read.notes.without == [("b" * 32, "unreadable")]
