@@ -74,7 +74,7 @@ class LoopbackServer:
         requests: Every request, in order of arrival.
         most_in_flight: Most requests that were open at the same time.
 
-    Example:
+    Examples:
         >>> with LoopbackServer() as server:
         ...     server.base_url.startswith("http://127.0.0.1:")
         True

@@ -36,7 +36,7 @@ def locate(candidates: Sequence[str], shown: str | Sequence[str], *, known: Sequ
     Returns:
         A place for each candidate, and the order of those shown.
 
-    Example:
+    Examples:
         >>> porto, faro = "Porto lies on the Douro, in the north.", "Faro is the southernmost city of the country."
         >>> found = locate([porto, faro], f"Use only this: {[porto]!r}. Where is Porto?", known=["Where is Porto?"])
         >>> [(place.outcome, place.extent) for place in found.places], found.order

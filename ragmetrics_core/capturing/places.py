@@ -78,7 +78,7 @@ def union(places: Sequence[Place]) -> Place:
         The first place that shows the text, with the coverage, extent and text of all of them together; the first
         place if none shows it.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core.capturing.locating import locate
         >>> text = "Porto lies on the Douro, in the north of the country. Its bridges are made of iron."
         >>> places = [locate([text], prompt).places[0] for prompt in (text[:60], text[40:])]

@@ -60,7 +60,7 @@ def number_as_text(value: Any) -> Any:
 def structured(value: Any) -> Any:
     r"""Lists and objects that stand in a text become data: JSON, or Python as data frames write it.
 
-    Example:
+    Examples:
         >>> structured("['a', None]"), structured("['a'\n 'b']"), structured("[sic]")
         (['a', None], ['a', 'b'], '[sic]')
     """
@@ -80,7 +80,7 @@ def structured(value: Any) -> Any:
 def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     """Follow a path of keys and indices through dicts, JSON strings and lists: whether something is there, and what.
 
-    Example:
+    Examples:
         >>> follow({"prediction": '{"contexts": ["a", "b"]}'}, ["prediction", "contexts", "1"])
         (True, 'b')
     """

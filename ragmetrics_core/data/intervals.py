@@ -19,7 +19,7 @@ def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, fl
     Source:
         Wilson (1927), JASA 22(158), 209–212.
 
-    Example:
+    Examples:
         >>> low, high = wilson(5, 5)
         >>> round(low, 3), high
         (0.566, 1.0)
@@ -47,7 +47,7 @@ def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
     Source:
         Girshick, Mosteller & Savage (1946), Annals of Mathematical Statistics 17(1).
 
-    Example:
+    Examples:
         >>> stopped_estimate([True, False, True, True], 5)
         0.6666666666666666
     """

@@ -57,7 +57,7 @@ def text_of(content: object) -> str:
 def messages_said(value: object, depth: int = _DEPTH) -> Iterator[Said]:
     """The messages of a request or a reply that say something, in order; none where it holds no message.
 
-    Example:
+    Examples:
         >>> list(messages_said({"messages": [{"role": "user", "content": "Who?"}]}))
         [Said(role='user', text='Who?')]
     """

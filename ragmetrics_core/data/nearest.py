@@ -21,7 +21,7 @@ def plain_name(name: str) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is written most like this one; None if none is near.
 
-    Example:
+    Examples:
         >>> nearest("langauge", ["language", "topic"])
         'language'
     """
@@ -53,7 +53,7 @@ def metric_among(name: str, metrics: Sequence[str], *, place: str) -> str:
     Raises:
         SettingError: If no metric is meant, or more than one; the message names the nearest, or both.
 
-    Example:
+    Examples:
         >>> metric_among("recall", ["mine_recall", "context_recall"], place="in this report")
         'context_recall'
     """

@@ -16,7 +16,7 @@ from ragmetrics_core.data.showing import EMBEDDED, element, judge_in_words
 class Signature(Frozen):
     """What two numbers must share to be comparable; printed as one line, as files of before hold it.
 
-    Example:
+    Examples:
         >>> signature = Signature(metric="context_recall", version="1", prompt="21b7c5").by("lexical", {})
         >>> print(signature)
         context_recall|v1|prompt:21b7c5|judge:lexical

@@ -119,7 +119,7 @@ class Sample(Frozen):
     Raises:
         pydantic.ValidationError: If a field has a wrong type or is unknown.
 
-    Example:
+    Examples:
         >>> sample = Sample(question="Capital of France?", contexts=["Paris is the capital."], answer="Paris")
         >>> sample.contexts[0].text
         'Paris is the capital.'
@@ -184,7 +184,7 @@ class Sample(Frozen):
             RowError: If the row is no mapping, a value has a wrong type, or a named column is not there.
             SettingError: If ``columns`` names a field that samples do not have.
 
-        Example:
+        Examples:
             >>> Sample.from_row({"query": "Who?", "retrieved_contexts": ["a"], "response": "b"}).question
             'Who?'
         """

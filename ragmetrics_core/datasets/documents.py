@@ -45,7 +45,7 @@ def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> 
     Raises:
         SettingError: If the size is not positive, or the overlap is not below half of it.
 
-    Example:
+    Examples:
         >>> [chunk.text for chunk in chunked(Document(id="d", text="One two. Three four. Five."), size=15)]
         ['One two.', 'Three four.', 'Five.']
     """

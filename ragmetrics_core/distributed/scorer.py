@@ -30,7 +30,7 @@ class Scorer:
         SettingError: If a setting is invalid, a metric is named ``sample`` as the column of samples is, or a metric
             takes something from other samples: which those are would depend on how an engine divides the rows.
 
-    Example:
+    Examples:
         >>> import pyarrow
         >>> table = pyarrow.table({"question": ["Capital?"], "contexts": [["Paris."]], "answer": ["Paris"]})
         >>> Scorer("utilization")(table)["context_utilization"][0]["value"].as_py()

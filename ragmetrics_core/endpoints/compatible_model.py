@@ -57,7 +57,7 @@ class OpenAICompatibleModel(ChatModel):
         name: Name in results; by default ``openai-compatible/`` and the model's.
         batch_share: What a batch costs there, as a share of the prices.
 
-    Example:
+    Examples:
         >>> OpenAICompatibleModel("http://127.0.0.1:8000/v1", "llama3.1", api_key="secret")
         OpenAICompatibleModel('http://127.0.0.1:8000/v1', 'llama3.1')
     """

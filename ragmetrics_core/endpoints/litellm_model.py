@@ -103,7 +103,7 @@ class LiteLLMModel(ChatModel):
         prices: US dollars per prompt token and per reply token, if you know better.
         extra: Further arguments of ``litellm.acompletion``, e.g. ``{"seed": 1}``.
 
-    Example:
+    Examples:
         >>> LiteLLMModel("ollama/llama3.1", api_base="http://127.0.0.1:11434", api_key="secret")
         LiteLLMModel('ollama/llama3.1', api_base='http://127.0.0.1:11434')
     """

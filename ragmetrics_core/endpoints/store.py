@@ -116,7 +116,7 @@ class SqliteStore(OwnFile, ReplyStore):
     Raises:
         ForeignFile: If there is a file that is not ours.
 
-    Example:
+    Examples:
         >>> SqliteStore("replies.sqlite")
         SqliteStore('replies.sqlite')
     """
@@ -175,7 +175,7 @@ class FolderStore(ReplyStore):
     Args:
         folder: The folder; it is made if need be.
 
-    Example:
+    Examples:
         >>> FolderStore("replies/")
         FolderStore('replies')
     """

@@ -66,7 +66,7 @@ def evaluate(
         SettingError: If a setting is invalid or a metric unknown.
         JudgeUnavailable: If the judge's first call shows that it will answer nothing, e.g. for a wrong key.
 
-    Example:
+    Examples:
         >>> report = evaluate([{"question": "Capital?", "contexts": ["Paris."], "answer": "Paris"}])
         >>> report.scores("context_utilization")
         [1.0]

@@ -40,7 +40,7 @@ class CascadeJudge(Judge):
     Raises:
         SettingError: If the band is none within [0, 1], or one of the two is no judge.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
         >>> judge = CascadeJudge(LexicalJudge(), ScriptedJudge({}))
         >>> result = ContextAdherence().score(contexts=["Paris is big."], answer="Paris is big.", judge=judge)

@@ -71,7 +71,7 @@ class ScriptedJudge(Judge):
     Attributes:
         asked: Every question that was asked, in order.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import ContextUtilization
         >>> from ragmetrics_core.metrics.context_utilization import Useful
         >>> judge = ScriptedJudge({Useful: lambda question: {"useful": "Paris" in question["chunk"]}})

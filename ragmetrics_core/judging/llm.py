@@ -43,7 +43,7 @@ class LLMJudge(Judge):
     Raises:
         SettingError: If the model is none, or lacks its name or its method.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import LiteLLMModel
         >>> LLMJudge(LiteLLMModel("openai/gpt-4o-mini")).name
         'openai/gpt-4o-mini'

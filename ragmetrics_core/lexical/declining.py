@@ -73,7 +73,7 @@ _ELSEWHERE = frozenset(wording.strip() for wording in _WORDINGS.split("|"))
 def declines(answer: str, question: str | None = None) -> bool:
     """Does an answer say only that it cannot answer what was asked, whose words it may name again?
 
-    Example:
+    Examples:
         >>> declines("Sorry, I don't know."), declines("I don't know, but it may be Paris.")
         (True, False)
     """

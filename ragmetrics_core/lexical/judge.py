@@ -42,7 +42,7 @@ class LexicalJudge(Judge):
         ``benchmarks/fit_lexical.py`` fits the weights and prints how they do on sources left out;
         ``benchmarks/judge_quality.py`` measures the shipped judge.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import RetrievalAccuracy
         >>> RetrievalAccuracy().score(facts=["Paris is big."], contexts=["Paris is big."], judge=LexicalJudge()).value
         1.0

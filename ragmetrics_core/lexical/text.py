@@ -118,7 +118,7 @@ def content(text: str) -> tuple[str, ...]:
     Returns:
         Terms with repetitions; () if there are only function words, signs or nothing.
 
-    Example:
+    Examples:
         >>> content("The cities of France, in 1,998")
         ('city', 'franc', '1998')
     """

@@ -9,7 +9,7 @@ from math import fsum, log2
 def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
     """Precision at each rank: the share of useful chunks among the first k.
 
-    Example:
+    Examples:
         >>> [str(p) for p in precisions([True, False, True])]
         ['1', '1/2', '2/3']
     """
@@ -25,7 +25,7 @@ def average_precision(verdicts: Sequence[bool]) -> float:
     Source:
         Buckley & Voorhees (2000), SIGIR; as in TREC, over the retrieved useful chunks.
 
-    Example:
+    Examples:
         >>> average_precision([False, True]), average_precision([True, False])
         (0.5, 1.0)
     """
@@ -42,7 +42,7 @@ def random_order(count: int, useful: int) -> float:
     Source:
         Bestgen (2015), "Exact expected average precision of the random baseline", PBML 103.
 
-    Example:
+    Examples:
         >>> round(random_order(5, 1), 4)
         0.4567
     """
@@ -62,7 +62,7 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         Exact, by Poisson-binomial convolution: sum over k of p_k / k · E[(1 + S_<k) / (1 + S_<k + S_>k)]. All terms
         with the same number of useful chunks share their convolutions, so that n chunks take n² steps.
 
-    Example:
+    Examples:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
@@ -90,7 +90,7 @@ def generalised_average_precision(gains: Sequence[float]) -> float:
     Source:
         Kishida (2005), NII Technical Report NII-2005-014E, section 3.
 
-    Example:
+    Examples:
         >>> round(generalised_average_precision([1, 0.5]), 4)
         0.9167
     """
@@ -109,7 +109,7 @@ def ndcg(gains: Sequence[float]) -> float:
     Source:
         Järvelin & Kekäläinen (2002), ACM TOIS 20(4).
 
-    Example:
+    Examples:
         >>> ndcg([1, 0]), round(ndcg([0, 1]), 4)
         (1.0, 0.6309)
     """

@@ -95,7 +95,7 @@ class ContextAdherence(Metric):
         contexts longer than the judge's window are judged claim by claim, a claim being supported if some window
         supports it.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import ScriptedJudge
         >>> no = {"verdict": "no", "reason": "Not in the contexts."}
         >>> judge = ScriptedJudge({Adherent: [{"verdict": "yes"}] * 4 + [no]})

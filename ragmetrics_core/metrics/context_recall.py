@@ -25,7 +25,7 @@ BANDS: tuple[tuple[str, float, float], ...] = (
 def band_of(score: float) -> str:
     """Name of the band that a score in [0, 1] lies in.
 
-    Example:
+    Examples:
         >>> band_of(0.35), band_of(1.0)
         ('partial', 'perfect')
     """
@@ -108,7 +108,7 @@ class ContextRecall(Metric):
         The published rubric (0.0 unrelated, 0.1–0.3 minimal, 0.4–0.6 partial, 0.7–0.9 mostly accurate, 1.0
         perfect). Departure: its gaps are closed, and the examples lie inside the bands.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import ScriptedJudge
         >>> judge = ScriptedJudge({RateRecall: {"score": 0.5, "reason": "One of two points."}})
         >>> ContextRecall().score(output="Eleven.", expected_output="Eleven, free.", judge=judge).value

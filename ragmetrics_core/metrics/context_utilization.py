@@ -96,7 +96,7 @@ class ContextUtilization(Metric):
     Source:
         Average precision: Buckley & Voorhees (2000); per-chunk usefulness judged by a model.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import ScriptedJudge
         >>> judge = ScriptedJudge({Useful: lambda question: {"useful": "Paris" in question["chunk"]}})
         >>> result = ContextUtilization().score(

@@ -269,7 +269,7 @@ def metric(
     Raises:
         SettingError: If a sample has no such field, or the function is async.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import Sample
         >>> @metric(requires=["answer"])
         ... def brevity(sample: Sample) -> bool:

@@ -31,7 +31,7 @@ def metric_named(name: str, **settings: Any) -> Metric:
     Raises:
         SettingError: If no metric has this name, or a setting is invalid.
 
-    Example:
+    Examples:
         >>> metric_named("adherence", polls=3).polls
         3
     """
@@ -52,7 +52,7 @@ def full_name(name: str) -> str:
     Raises:
         SettingError: If no metric has this name.
 
-    Example:
+    Examples:
         >>> full_name("adherence")
         'context_adherence'
     """

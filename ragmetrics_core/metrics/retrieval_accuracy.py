@@ -39,7 +39,7 @@ class RetrievalAccuracy(Metric):
         token's log-probabilities, logical OR. Departure: p is normalised by p(0) + p(1). ``noisy_or`` departs from
         the OR: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, section 4.3.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import ScriptedJudge
         >>> from ragmetrics_core.metrics.fact_matrix import FactInContext
         >>> judge = ScriptedJudge({FactInContext: lambda asked: {"covered": asked["fact"] in asked["context"]}})

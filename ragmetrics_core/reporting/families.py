@@ -16,7 +16,7 @@ FAMILIES: dict[str, str] = tomllib.loads(Path(__file__).with_name("families.toml
 def family(model: str) -> str:
     """The family that a model's name tells: a known one, else the first word of the name without its provider.
 
-    Example:
+    Examples:
         >>> family("openai/gpt-4o-mini"), family("azure/o3"), family("ollama/llama3.1"), family("local/mine-7b")
         ('OpenAI', 'OpenAI', 'Meta', 'mine')
     """

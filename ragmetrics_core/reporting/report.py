@@ -74,7 +74,7 @@ class Report:
         results: One result per row of the input; they are put in input order (``Folded`` ones are and stay so).
         run: Facts of the run as a whole.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core.data import Sample, Scored
         >>> scored = Scored(metric="context_recall", reason="", value=0.25)
         >>> Report([SampleResult(index=0, sample=Sample(), results={"context_recall": scored})])
@@ -138,7 +138,7 @@ class Report:
     def graded(self, *grades: Grade) -> Report:
         """The report over the captured samples of these grades alone (see ``CaptureNotes``).
 
-        Example:
+        Examples:
             >>> from ragmetrics_core.data import CaptureNotes, Sample
             >>> notes = [CaptureNotes(grade=grade) for grade in ("exact", "inferred")]
             >>> rows = [SampleResult(index=n, sample=Sample(capture=one), results={}) for n, one in enumerate(notes)]

@@ -88,7 +88,7 @@ def mean_interval(values: Sequence[float], keys: Sequence[int] = (), *, bootstra
         Wilson (1927), JASA 22(158); Efron (1987), JASA 82(397); adding scores at each end after Agresti & Coull
         (1998), The American Statistician 52(2). Simulated in ``benchmarks/simulated_statistics.py``.
 
-    Example:
+    Examples:
         >>> mean_interval([1, 1, 0, 1]).method
         'Wilson'
         >>> interval = mean_interval([0.8, 0.8, 0.8, 0.8, 0.8])
@@ -194,7 +194,7 @@ def t_quantile(share: float, freedom: int) -> float:
         P(|T| < t) as a finite sum: Abramowitz & Stegun (1964), 26.7.3 and 26.7.4; Newton's method, which comes from
         below, since that probability is concave. Here, because an interval must not depend on what is installed.
 
-    Example:
+    Examples:
         >>> round(t_quantile(0.975, 8), 6)
         2.306004
     """

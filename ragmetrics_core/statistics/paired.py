@@ -33,7 +33,7 @@ def difference_interval(differences: Sequence[float], keys: Sequence[int] = (), 
     mostly tied pairs would otherwise give intervals that cover .55 of the differences with 50 pairs [sim]; equal scores
     never give zero width.
 
-    Example:
+    Examples:
         >>> found = difference_interval([0.0] * 50)
         >>> round(found.low, 3), round(found.high, 3)
         (-0.055, 0.055)
@@ -59,7 +59,7 @@ def permutation(differences: Sequence[float], keys: Sequence[int], *, seed: int 
     Source:
         Fisher (1935), The Design of Experiments; (b + 1) / (m + 1): Phipson & Smyth (2010).
 
-    Example:
+    Examples:
         >>> permutation([0.2, 0.4, 0.2, 0.4, 0.2], [-1] * 5)
         Permuted(p=0.0625, exact=True)
     """

@@ -48,7 +48,7 @@ def assert_score(
         SettingError: If the threshold is not in [0, 1], or a report has no metric, or not this one.
         InputError: If there are no rows.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import ContextAdherence
         >>> result = ContextAdherence().score(contexts=["Paris is the capital."], answer="Paris is the capital.")
         >>> assert_score(result, at_least=0.8)

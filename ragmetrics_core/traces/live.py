@@ -41,7 +41,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             trace goes on with is ``incomplete``.
         dropped: Traces not judged: they were let go, went on at the end, or more than ``max_queue`` waited.
 
-    Example:
+    Examples:
         >>> from opentelemetry.sdk.trace import TracerProvider
         >>> processor = SampleProcessor(["context_adherence"], "lexical")
         >>> provider = TracerProvider()

@@ -65,7 +65,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         problems: Internal errors and what the user should know; an application's own error is ``Sample.error``.
         dropped: Runs not evaluated because of ``max_queue``.
 
-    Example:
+    Examples:
         >>> from langchain_core.documents import Document
         >>> from langchain_core.runnables import RunnableLambda
         >>> find = RunnableLambda(lambda question: [Document("Paris is the capital of France.")])

@@ -36,7 +36,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
     Raises:
         SettingError: If a setting is invalid.
 
-    Example:
+    Examples:
         >>> as_run_evaluator(["context_recall"], "lexical").feedback_keys
         ['context_recall']
     """

@@ -31,7 +31,7 @@ def add_documents(documents: Iterable[Document | tuple[Document, float]], *, que
         documents: In rank order; with their scores where there are any.
         query: What was searched for.
 
-    Example:
+    Examples:
         >>> from langchain_core.runnables import RunnableLambda
         >>> from langchain_ragmetrics import capture
         >>> def answer(question: str) -> str:
@@ -57,7 +57,7 @@ def observe(vectorstore: Store, *, scores: bool = True) -> Store:
     Returns:
         A store with the same methods, ``as_retriever`` included; use it in place of the store.
 
-    Example:
+    Examples:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
         >>> from langchain_core.vectorstores import InMemoryVectorStore
         >>> store = InMemoryVectorStore.from_texts(["Paris."], DeterministicFakeEmbedding(size=8))

@@ -46,7 +46,7 @@ class LangChainModel(FrameworkModel):
     Raises:
         TypeError: If it is no runnable.
 
-    Example:
+    Examples:
         >>> from langchain_core.runnables import RunnableLambda
         >>> LangChainModel(RunnableLambda(lambda messages: '{"verdict": "yes"}'), name="always-yes").name
         'always-yes'

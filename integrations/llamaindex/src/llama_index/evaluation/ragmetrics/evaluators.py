@@ -43,7 +43,7 @@ class MetricEvaluator(BaseEvaluator):
     Raises:
         SettingError: If a setting is invalid, or both an LLM and a judge are given.
 
-    Example:
+    Examples:
         >>> from ragmetrics_core import ScriptedJudge
         >>> from ragmetrics_core.metrics.polls import Adherent
         >>> judge = ScriptedJudge({Adherent: {"verdict": "yes", "reason": "It says so."}})

@@ -49,7 +49,7 @@ class RagMetricsEvaluator:
     Raises:
         SettingError: If a metric or setting is unknown, or both a generator and a judge are given.
 
-    Example:
+    Examples:
         >>> from haystack import Document
         >>> evaluator = RagMetricsEvaluator(metrics=["context_adherence"], judge="lexical")
         >>> result = evaluator.run(query="Capital?", documents=[Document(content="Paris.")], replies="Paris.")

@@ -36,7 +36,7 @@ class HaystackModel(FrameworkModel):
         cache_key: What beside the name changes its replies, for stored ones; by default what ``to_dict`` writes,
             without secrets. Where that leaves out a part, replies are kept for the process only.
 
-    Example:
+    Examples:
         >>> from haystack.components.generators.chat import MockChatGenerator
         >>> HaystackModel(MockChatGenerator("yes", model="mock"))
         HaystackModel('mock')
