@@ -72,11 +72,11 @@ def _the_fast_lane_loads_nothing_slow(request: pytest.FixtureRequest) -> Iterato
 
 @pytest.fixture(autouse=True)
 def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's stored replies, nor does a process that it starts."""
+    """No test reads or writes the user's stored replies and trusted files, nor does a process that it starts."""
     folder: Path = tmp_path_factory.getbasetemp() / "caches" / uuid4().hex
-    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(name, str(folder))
-    for name in ("RAGMETRICS_STORE", "GITHUB_STEP_SUMMARY"):
+    for name in ("RAGMETRICS_STORE", "RAGMETRICS_TRUST", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
 
 

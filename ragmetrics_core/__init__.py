@@ -4,6 +4,7 @@ The names that most programs need; all others are imported from their rooms, e.g
 Importing the package loads nothing heavy: every name is imported at its first use.
 """
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,9 @@ def names_of_stub(package: str, path: str) -> tuple[Callable[[str], Any], list[s
 
     Names are listed once, in the stub that type checkers read: ``from room import name as name``.
     """
-    lines = Path(path).with_suffix(".pyi").read_text("utf-8").splitlines()
+    spec: Any = sys.modules[package].__spec__
+    stub: bytes = spec.loader.get_data(str(Path(path).with_suffix(".pyi")))  # also where it comes from a zip file
+    lines = stub.decode("utf-8").splitlines()
     homes = {words[-1]: (words[1], words[3]) for words in map(str.split, lines) if words[:1] == ["from"]}
 
     def named(name: str) -> Any:

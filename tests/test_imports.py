@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,50 @@ def test_the_reference_describes_every_public_name() -> None:
         for line in (SOURCE.parent / room / "__init__.pyi").read_text("utf-8").splitlines():
             _, home, _, name, *_ = line.split()
             assert f"::: {home}.{name}" in page or f"::: {home}" in page, name
+
+
+INTERRUPTED = """
+import sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from ragmetrics_core.cli.main import main
+sys.exit(main(["evaluate", "missing.jsonl", "--out", "r.jsonl", "--report", "r.html"]))
+"""
+LOADED = (
+    *("ragmetrics_core.cli.options", "ragmetrics_core.cli.evaluate", "ragmetrics_core.cli.paths", "pydantic"),
+    *("ragmetrics_core.data.errors", "ragmetrics_core.engine.run", "platformdirs", "sqlite3"),
+)
+
+
+@pytest.mark.parametrize("module", LOADED)
+def test_an_interrupt_while_modules_load_ends_the_command_quietly(module: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "ragmetrics: interrupted\n")
+
+
+ZIPPED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import ragmetrics_core
+assert ".zip" in ragmetrics_core.__file__, ragmetrics_core.__file__
+from ragmetrics_core.cli.main import main
+from ragmetrics_core import testing, capturing, datasets, distributed, traces
+sys.exit(main(["evaluate", "rows.jsonl", "--judge", "lexical", "--report", "r.html", "--no-store"]))
+"""
+
+
+def test_the_package_works_from_a_zip_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "package.zip", "w") as archive:
+        for file in SOURCE.parent.rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                archive.write(file, file.relative_to(SOURCE.parents[1]))
+    (tmp_path / "rows.jsonl").write_text('{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}\n')
+    command = [sys.executable, "-c", ZIPPED, "package.zip"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r.html").read_text("utf-8").startswith("<!DOCTYPE html>")

@@ -307,3 +307,19 @@ def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"the report is whole in .*a\.jsonl\.partial, but .*a\.jsonl: Is a directory"):
         file.finish()
     assert (tmp_path / "a.jsonl.partial").read_text() == "text"
+
+
+@pytest.mark.parametrize("named", ["rows.jsonl", "symlink", "hardlink", "docs/../rows.jsonl", "out.jsonl", "page.html"])
+def test_a_summary_of_the_environment_is_added_to_no_input_and_no_other_output(
+    named: str, files: Held, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files()
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", named)
+    command = ["evaluate", "rows.jsonl", "--out", "out.jsonl", "--report", "page.html", "--no-store"]
+    assert main(command) == 2
+    assert "GITHUB_STEP_SUMMARY names" in capsys.readouterr().err
+    assert files() == before
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "a.jsonl")
+    assert main(["compare", "a.jsonl", "b.jsonl"]) == 2
+    assert files() == before
+    assert main([*command, "--summary", "summary.md"]) == 0

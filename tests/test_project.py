@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tomllib
+from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopback import LoopbackServer
 
 from ragmetrics_core import Report
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import ProjectSettings, SettingError, project_settings
+from ragmetrics_core.data.trust import digest_of, is_loopback
 
 ROW = '{"q": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "text": "Anna lit the lamp."}\n'
 FILE = Path("ragmetrics.toml")
@@ -73,7 +83,7 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeyp
     own += "class Mine(LexicalJudge):\n    name = 'mine'\njudge = Mine()\n"
     Path("mine_of_the_project.py").write_text(own)
     FILE.write_text('judge = "mine_of_the_project:judge"\n')
-    monkeypatch.syspath_prepend(str(Path().absolute()))
+    assert main(["trust", "ragmetrics.toml"]) == 0
     assert evaluated().run.judges == ("mine",)
     assert evaluated("--judge", "lexical").run.judges == ("lexical",)
     monkeypatch.setenv("RAGMETRICS_JUDGE", "lexical")
@@ -85,6 +95,9 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeyp
     [
         ("gates = 3", "gates"),
         ("metric = 'adherence'", "metric: no such setting; there are: metrics, judge"),
+        ("self = 'adherence'", "self: no such setting"),
+        ("metrics = " + "[" * 5000, "nested"),
+        ("x" * 70_000, "larger than 64 kB"),
         ("= 3", "cannot be read: "),
         ("[columns]\nquestions = 'q'", "ragmetrics.toml names the column of questions, which samples lack"),
     ],
@@ -111,3 +124,223 @@ def test_a_store_of_the_file_is_checked_like_an_option(capsys: pytest.CaptureFix
     assert main(["evaluate", "rows.jsonl"]) == 2
     assert "--store rows.jsonl would overwrite the input rows.jsonl" in capsys.readouterr().err
     assert Path("rows.jsonl").read_text() == ROW * 3
+
+
+def test_a_byte_order_mark_of_utf8_is_read_over_and_another_encoding_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    FILE.write_bytes(b"\xef\xbb\xbf" + b'metrics = ["adherence"]\n')
+    assert project_settings(Path()).metrics == ("adherence",)
+    FILE.write_text('metrics = ["adherence"]\n', encoding="utf-16")
+    assert main(["evaluate", "rows.jsonl"]) == 2
+    assert "save it as UTF-8" in capsys.readouterr().err
+
+
+def test_what_is_no_file_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(FILE)
+    assert main(["evaluate", "rows.jsonl"]) == 2
+    assert "it is no file" in capsys.readouterr().err
+
+
+# What a file chooses. The folder may be somebody else's.
+
+PLANTED = """
+from pathlib import Path
+Path("imported").touch()
+from ragmetrics_core.lexical.judge import LexicalJudge
+judge = LexicalJudge()
+"""
+NEEDS_TRUST = {
+    "a judge's code": 'judge = "evilmod:judge"',
+    "a judge's code, spaced": 'judge = " evilmod:judge"',
+    "a metric's code": 'metrics = ["adherence", "evilmod:judge"]',
+    "an address": 'judge = "gpt-4o-mini"\napi_base = "http://evil.example/v1"',
+    "an address in a name": 'judge = "huggingface/https://evil.example/x"',
+    "a resource of a cloud": 'judge = "bedrock/arn:aws:bedrock:x:1:y"',
+    "a store above": 'store = "../replies.sqlite"',
+    "a store at home": 'store = "~/replies.sqlite"',
+    "a store anywhere": 'store = "/tmp/replies-of-nobody.sqlite"',
+    "a store through a link": 'store = "link/replies.sqlite"',
+    "a store that is a link": 'store = "link.sqlite"',
+    "a store beside a link": 'store = "own.sqlite"',
+}
+HARMLESS = {
+    "lexical": 'judge = "lexical"',
+    "a model": 'judge = "openrouter/meta-llama/llama-3.1:free"',
+    "a server here": 'judge = "openai-compatible/m"\napi_base = "http://127.0.0.1:8000/v1"',
+    "a store here": 'store = "replies.sqlite"',
+    "a store below": 'store = "below/../replies.sqlite"',
+}
+
+
+@pytest.fixture
+def planted(tmp_path_factory: pytest.TempPathFactory) -> None:
+    Path("evilmod.py").write_text(PLANTED)
+    outside = tmp_path_factory.mktemp("outside")
+    Path("link").symlink_to(outside)
+    Path("link.sqlite").symlink_to(outside / "a.sqlite")
+    Path("own.sqlite-wal").symlink_to(outside / "b.sqlite")
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize("chosen", NEEDS_TRUST)
+@pytest.mark.parametrize("options", [[], ["--dry-run"]], ids=["run", "dry run"])
+def test_what_only_a_trusted_file_chooses(
+    chosen: str, options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FILE.write_text(NEEDS_TRUST[chosen])
+    assert main(["evaluate", "rows.jsonl", *options]) == 2
+    told = capsys.readouterr().err
+    digest = digest_of(FILE.read_bytes())
+    assert "which only you may" in told
+    assert f"RAGMETRICS_TRUST={digest}" in told
+    assert not Path("imported").exists()
+    assert project_settings(Path(), as_it_is=True) != ProjectSettings()  # as pytest takes it
+    monkeypatch.setenv("RAGMETRICS_TRUST", f"sha256:{'0' * 64}, {digest}")
+    assert project_settings(Path()) != ProjectSettings()
+    monkeypatch.delenv("RAGMETRICS_TRUST")
+    assert main(["trust", "ragmetrics.toml"]) == 0
+    assert project_settings(Path()) != ProjectSettings()
+    assert digest in capsys.readouterr().out
+    FILE.write_text(f"{NEEDS_TRUST[chosen]}\n# changed")
+    with pytest.raises(SettingError, match="which only you may"):
+        project_settings(Path())
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize("chosen", HARMLESS)
+def test_what_every_file_chooses(chosen: str) -> None:
+    FILE.write_text(HARMLESS[chosen])
+    assert project_settings(Path()) != ProjectSettings()
+
+
+@pytest.mark.usefixtures("planted")
+def test_trust_is_of_a_path_and_not_of_a_copy(tmp_path: Path) -> None:
+    FILE.write_text('judge = "evilmod:judge"')
+    assert main(["trust", "ragmetrics.toml"]) == 0
+    copy = tmp_path / "elsewhere" / "ragmetrics.toml"
+    copy.parent.mkdir()
+    copy.write_bytes(FILE.read_bytes())
+    with pytest.raises(SettingError, match="which only you may"):
+        project_settings(copy.parent)
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_link_to_a_trusted_file_is_another_file(tmp_path: Path) -> None:
+    FILE.write_text('judge = "evilmod:judge"')
+    assert main(["trust", "ragmetrics.toml"]) == 0
+    link = tmp_path / "elsewhere" / "ragmetrics.toml"
+    link.parent.mkdir()
+    link.symlink_to(FILE.absolute())
+    with pytest.raises(SettingError, match="which only you may"):
+        project_settings(link.parent)
+
+
+@pytest.mark.usefixtures("planted")
+def test_what_options_and_the_environment_decide_needs_no_trust(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    FILE.write_text('judge = "evilmod:judge"\napi_base = "http://evil.example"\nstore = "../x.sqlite"')
+    asked = ["evaluate", "rows.jsonl", "--answer-column", "text"]
+    assert main([*asked, "--judge", "lexical", "--no-store"]) == 0
+    monkeypatch.setenv("RAGMETRICS_JUDGE", "lexical")
+    assert main([*asked, "--store", "x.sqlite"]) == 0
+    assert not Path("imported").exists()
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_dry_run_imports_nothing_that_a_trusted_file_names(capsys: pytest.CaptureFixture[str]) -> None:
+    FILE.write_text('judge = "evilmod:judge"')
+    assert main(["trust", "ragmetrics.toml"]) == 0
+    assert main(["evaluate", "rows.jsonl", "--dry-run"]) == 2
+    assert "which a dry run does not import" in capsys.readouterr().err
+    assert not Path("imported").exists()
+
+
+@pytest.mark.parametrize("judge", ["gpt-4o-mini", "openai-compatible/m"])
+@pytest.mark.parametrize("trusted", [False, True])
+def test_no_key_goes_to_an_address_of_the_file(
+    judge: str, trusted: bool, loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for name in ("OPENAI_API_KEY", "RAGMETRICS_API_KEY", "MY_KEY"):
+        monkeypatch.setenv(name, f"sk-of-{name}")
+    server = loopback_server()
+    FILE.write_text(f'judge = "{judge}"\napi_base = "{server.base_url}"\nmetrics = ["adherence"]')
+    if trusted:
+        main(["trust", "ragmetrics.toml"])
+    asked = ["evaluate", "rows.jsonl", "--question-column", "q", "--answer-column", "text", "--no-store"]
+    assert main([*asked, "--report", "r.html", "--out", "out.jsonl"]) == 0
+    assert server.requests
+    assert "sk-of" not in str([dict(one.headers) for one in server.requests])
+    assert f"Judge: {judge} at {server.base_url}." in capsys.readouterr().out.replace("\n", " ")
+    assert server.base_url in Path("r.html").read_text()
+    assert Report.from_jsonl("out.jsonl").run.addresses == {judge: (server.base_url,)}
+    assert main([*asked, "--api-key-env", "MY_KEY"]) == 2
+    assert "no key goes to an address of ragmetrics.toml" in capsys.readouterr().err
+
+
+THIS_MACHINE = (
+    *(
+        "http://127.0.0.1:8000/v1",
+        "http://localhost/v1",
+        "https://LOCALHOST:1/",
+        "http://[::1]:11434",
+        "http://127.9.8.7",
+    ),
+)
+NOT_PLAINLY = (
+    *("http://localhost.evil.example/v1", "http://127.0.0.1@evil.example", "http://127.0.0.1:80@evil.example/v1"),
+    *("http://evil.example#@127.0.0.1", "http://evil.example?127.0.0.1", r"http://evil.example\@127.0.0.1"),
+    *(r"http://127.0.0.1\@evil.example", "http://0.0.0.0/v1", "http://2130706433/v1", "http://0x7f.1", "http://127.1"),
+    *("http://0177.0.0.1", "http://127.0.0.01", "http://[::ffff:127.0.0.1]", "http://[::]", "http://user@127.0.0.1"),
+    *(
+        "http://127.0.0.1?q=1",
+        "http://127.0.0.1.nip.io",
+        "http://\uff11\uff12\uff17.0.0.1",
+        "ftp://127.0.0.1",
+        "127.0.0.1",
+    ),
+    *(
+        "//127.0.0.1",
+        "http://127.0.0.1\n.evil.example",
+        " http://127.0.0.1",
+        "http://127.0.0.1:80:90",
+        "http://localhosts",
+    ),
+    *("http://[::1%25eth0]", "http://evil.example/127.0.0.1", "http://local\u2024host", "unix:///var/run/x.sock"),
+)
+
+
+@pytest.mark.parametrize("address", [*THIS_MACHINE, *NOT_PLAINLY])
+def test_which_addresses_are_of_this_machine(address: str) -> None:
+    assert is_loopback(address) == (address in THIS_MACHINE)
+
+
+@given(st.text(st.sampled_from("127.0:@/\\#?[]%localhostxeX\u3002\t "), max_size=30))
+def test_an_address_that_counts_as_this_machine_has_no_other_reading(rest: str) -> None:
+    address = f"http://{rest}"
+    if is_loopback(address):
+        host = urlsplit(address).hostname or ""
+        assert host == "localhost" or ip_address(host).is_loopback
+        assert not set(address) & set("@\\#?% \t\u3002")
+
+
+SHADOWS = ("litellm", "aiohttp", "yaml", "pyarrow", "jinja2", "random", "tomllib", "evilmod")
+
+
+def test_a_module_of_the_working_folder_stands_for_no_other(tmp_path: Path) -> None:
+    for name in SHADOWS:
+        Path(f"{name}.py").write_text(PLANTED)
+    script = Path(sys.executable).with_name("ragmetrics")
+    Path("rows.jsonl").write_text('{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}\n')
+    command = [str(script), "evaluate", "rows.jsonl", "--judge", "lexical", "--report", "r.html"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, Path("imported").exists()) == (0, False), done.stderr
+
+
+def test_a_hostile_text_of_the_file_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    FILE.write_text('judge = "a:b\\u001b[2J\\u202e"')
+    assert main(["evaluate", "rows.jsonl"]) == 2
+    told = capsys.readouterr().err.rstrip("\n")
+    assert told.isprintable()

@@ -13,8 +13,14 @@ import httpx
 import langsmith
 import phoenix.client
 import pytest
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 from ragmetrics_core import Failed, Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
@@ -42,6 +48,7 @@ class Receiver:
 
     def __init__(self):
         self.bodies, self.status, self.assessments, self.answer = [], 200, [], {}
+        self.location, self.raw, self.kind = "", None, "application/json"
 
     def reply(self, handler):
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
@@ -66,8 +73,11 @@ def receiver():
     class Handler(BaseHTTPRequestHandler):
         def answer(self):
             body = json.dumps(received.reply(self)).encode()
+            body = body if received.raw is None else received.raw
             self.send_response(received.status)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", received.kind)
+            if received.location:
+                self.send_header("Location", received.location)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -219,6 +229,89 @@ def test_langfuse_without_keys_says_which(monkeypatch):
     monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk")
     with pytest.raises(SettingError, match="needs LANGFUSE_SECRET_KEY in"):
         report().write_to("langfuse")
+
+
+TARGETS = ("otel", "openinference", "mlflow", "langfuse")
+
+
+@pytest.fixture
+def pushed(receiver, monkeypatch, tmp_path, capsys):
+    """Push a report of one row to the receiver; the exit code and what is said."""
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "MLFLOW_TRACKING_URI", "LANGFUSE_BASE_URL"):
+        monkeypatch.setenv(name, receiver.url)
+    for name in ("PUBLIC", "SECRET"):
+        monkeypatch.setenv(f"LANGFUSE_{name}_KEY", f"sk-{name}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+
+    def push(target):
+        path = tmp_path / "report.jsonl"
+        report(("tr-" if target == "mlflow" else "") + TRACE).to_jsonl(path)
+        code = main(["push", str(path), "--to", target])
+        shown = capsys.readouterr()
+        return code, shown.out + shown.err
+
+    return push
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("there", ["/elsewhere", "another server"])
+def test_a_redirect_is_no_success_and_is_not_followed(pushed, receiver, target, status, there):
+    asked = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def answer(self):
+            asked.append(dict(self.headers))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_GET = do_POST = do_PATCH = answer  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        receiver.status = status
+        receiver.location = there if there.startswith("/") else f"http://127.0.0.1:{server.server_port}/"
+        code, told = pushed(target)
+        server.shutdown()
+        thread.join()
+    assert (code, "was not taken" in told) == (2, True), told
+    assert not asked
+    assert "results of" not in told
+    assert all("elsewhere" not in path for path, _ in receiver.bodies)
+
+
+PARTIAL = {
+    "otel": (ExportLogsServiceResponse, {"rejected_log_records": 2}, "rejectedLogRecords"),
+    "openinference": (ExportTraceServiceResponse, {"rejected_spans": 2}, "rejectedSpans"),
+}
+
+
+@pytest.mark.parametrize("target", PARTIAL)
+@pytest.mark.parametrize("form", ["protobuf", "json"])
+def test_a_partial_success_of_otlp_is_an_error_with_its_count(pushed, receiver, target, form):
+    kind, rejected, name = PARTIAL[target]
+    receiver.raw = kind(partial_success={**rejected, "error_message": "too old"}).SerializeToString()
+    receiver.kind = "application/x-protobuf"
+    if form == "json":
+        receiver.raw, receiver.kind = json.dumps({"partialSuccess": {name: "2"}}).encode(), "application/json"
+    code, told = pushed(target)
+    assert (code, "2 of its outcomes were rejected" in told) == (2, True), told
+    receiver.raw = kind(partial_success={"error_message": "a warning"}).SerializeToString()
+    receiver.kind = "application/x-protobuf"
+    assert pushed(target)[0] == 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_page_that_is_no_answer_of_the_target_is_an_error(pushed, receiver, target):
+    receiver.raw, receiver.kind = b"<html>Sign in</html>", "text/html"
+    code, told = pushed(target)
+    assert (code, "was not taken" in told) == (2, True), told
 
 
 def recipe(name):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -240,3 +244,32 @@ def test_headers_that_the_caller_gives_are_sent(server: LoopbackServer) -> None:
     asked(LiteLLMModel("openai/test", api_base=server.base_url, extra={"extra_headers": {"X-Api-Key": "mine"}}))
     assert server.requests[0].headers["x-api-key"] == "mine"
     assert "authorization" not in server.requests[0].headers
+
+
+DOTENV = """
+import asyncio, os
+from ragmetrics_core import LiteLLMModel
+asyncio.run(LiteLLMModel("openai/test").prepare())
+print(os.environ.get("OPENAI_API_BASE"), os.environ.get("LITELLM_MODE"))
+"""
+
+
+@pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
+def test_a_dotenv_file_of_the_folder_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("OPENAI_API_BASE=http://evil.example/v1\n")
+    environment = {name: value for name, value in os.environ.items() if name != "LITELLM_MODE"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DOTENV],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.stdout == "None None\n"
+
+
+@pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
+def test_a_client_that_cannot_be_guarded_is_refused() -> None:
+    with pytest.raises(SettingError, match="name it openai/x"):
+        LiteLLMModel("aiohttp_openai/x")

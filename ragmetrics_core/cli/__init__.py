@@ -1,8 +1,8 @@
 """The command line, ``ragmetrics``. ``commands.txt`` lists its commands, so that help need not load them."""
 
-from pathlib import Path
+from importlib.resources import files
 
-_LINES = Path(__file__).with_name("commands.txt").read_text("utf-8").splitlines()
+_LINES = files("ragmetrics_core.cli").joinpath("commands.txt").read_text("utf-8").splitlines()
 COMMANDS: list[tuple[str, str]] = [(line.partition("  # ")[0], line.partition("  # ")[2]) for line in _LINES]
 """Of each command an example, and what it does; those of a group stand after the group."""
 

@@ -12,6 +12,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data import PROJECT_FILE, JudgeUnavailable, ProjectSettings, SettingError, project_settings
+from ragmetrics_core.data.trust import printable
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.engine.dry_run import estimate, needed
@@ -200,14 +201,34 @@ def _until(options: argparse.Namespace) -> UntilDecided | None:
 
 def settle(options: argparse.Namespace) -> None:
     """Take from the file of the working directory what ``evaluate`` was not told."""
-    found = project_settings(Path.cwd())
+    found = project_settings(Path.cwd(), decided=_decided(options))
     if found != ProjectSettings():
         logging.getLogger("ragmetrics_core").info("settings are taken from %s", PROJECT_FILE)
-    given = {"metrics": found.metrics and ",".join(found.metrics), "store": found.store and Path(found.store)}
-    given |= {} if options.judge is not None else {"judge": found.judge, "api_base": found.api_base}
-    for name, own in {**given, **{f"{name}_column": own for name, own in found.columns.items()}}.items():
+    if options.dry_run and found.code:
+        raise SettingError(
+            f"{PROJECT_FILE} names code of its folder, which a dry run does not import: leave out --dry-run, or choose "
+            "with --judge and --metrics yourself"
+        )
+    if found.api_base and options.api_key_env:
+        raise SettingError(f"no key goes to an address of {PROJECT_FILE}: name it with --api-base beside --api-key-env")
+    given = {
+        "metrics": found.metrics and ",".join(found.metrics),
+        "store": found.store and Path(found.store),
+        "judge": found.judge,
+        "api_base": found.api_base,
+        **{f"{name}_column": column for name, column in found.columns.items()},
+    }
+    for name, value in given.items():
         if name not in options:
-            raise SettingError(f"{PROJECT_FILE} names the column of {name.removesuffix('_column')}, which samples lack")
-        setattr(options, name, own if getattr(options, name) is None else getattr(options, name))
+            field = printable(name.removesuffix("_column"))
+            raise SettingError(f"{PROJECT_FILE} names the column of {field}, which samples lack")
+        if getattr(options, name) is None:
+            setattr(options, name, value)
     names = {full_name(name) for name in (METRICS if options.metrics is None else options.metrics.split(","))}
     options.fail_under = options.fail_under or [own for own in found.gates if full_name(own.partition("=")[0]) in names]
+
+
+def _decided(options: argparse.Namespace) -> list[str]:
+    """The settings that options decide, whatever a file says of them."""
+    decided = [name for name in ("metrics", "judge", "api_base", "store") if getattr(options, name) is not None]
+    return [*decided, "store"] if options.no_store else decided

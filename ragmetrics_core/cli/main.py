@@ -14,10 +14,9 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from ragmetrics_core.cli import COMMANDS, listed
-from ragmetrics_core.data import RagMetricsError
 
 _HOMES = {  # others have a module of their own
-    **dict.fromkeys(("init", "demo", "metrics"), "start"),
+    **dict.fromkeys(("init", "demo", "metrics", "trust"), "start"),
     "label": "agreement",
     "batch": "store",
     "facts": "dataset",
@@ -27,12 +26,21 @@ _HOMES = {  # others have a module of their own
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default with the arguments of the process, and return the exit code."""
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:  # also while modules load
+        print("ragmetrics: interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):  # what cannot show a character shows a question mark
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[Lines()])
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
-    arguments = sys.argv[1:] if arguments is None else arguments
+    from ragmetrics_core.data import RagMetricsError
+
     options = _parser(*arguments[:1]).parse_args(arguments)
     from ragmetrics_core.cli.options import discard
     from ragmetrics_core.cli.paths import check_paths
@@ -46,9 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RagMetricsError as error:
         print(f"ragmetrics: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("ragmetrics: interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         discard()
         return 0
@@ -86,4 +91,6 @@ def _parser(asked: str = "") -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the working folder, which python -m puts first: no module of it stands for another
     sys.exit(main())

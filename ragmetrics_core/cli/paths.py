@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,6 +43,20 @@ def check_paths(options: argparse.Namespace) -> None:
             taken |= dict.fromkeys(own, shown)
             if name not in _OURS:
                 _check_place(f"{shown} {path}", path, options)
+
+    _check_added_to(options, taken)
+
+
+def _check_added_to(options: argparse.Namespace, taken: Mapping[Hashable, str]) -> None:
+    """Refuse a job's summary, which the environment names, where it is an input or another output."""
+    place = os.environ.get("GITHUB_STEP_SUMMARY")
+    if "summary" not in options or options.summary or not place:
+        return
+    for key in _keys(Path(place)):
+        if met := taken.get(key):
+            raise InputError(
+                f"GITHUB_STEP_SUMMARY names {met}, which would be added to; name another file with --summary"
+            )
 
 
 def _given(options: argparse.Namespace, name: str) -> list[Path]:

@@ -1,12 +1,13 @@
-"""What a newcomer runs first: ``ragmetrics init``, ``demo`` and ``metrics``."""
+"""What a newcomer runs first: ``ragmetrics init``, ``demo``, ``metrics`` and ``trust``."""
 
 import argparse
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.options import command, show
-from ragmetrics_core.data import PROJECT_FILE, InputError, write_text
+from ragmetrics_core.cli.options import add, command, show
+from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
+from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
 from ragmetrics_core.demo.own_docs import demo
 from ragmetrics_core.metrics.registry import METRICS
 
@@ -24,6 +25,8 @@ def add_to(commands: Any) -> None:
     parser = command(commands, "demo", _demo)
     parser.add_argument("--out", help="write samples and results to this JSONL file")
     command(commands, "metrics", _metrics)
+    parser = command(commands, "trust", _trust)
+    add(parser, "file", f"a {PROJECT_FILE} that you have looked at", "FILE", Path)
 
 
 def _init(_: argparse.Namespace) -> int:
@@ -31,6 +34,21 @@ def _init(_: argparse.Namespace) -> int:
         raise InputError(f"{PROJECT_FILE} exists here, and is yours; it stays as it is")
     write_text(PROJECT_FILE, files("ragmetrics_core.cli").joinpath(PROJECT_FILE).read_text("utf-8"), "the file")
     show(f"{PROJECT_FILE} is written; its settings are comments until you edit it. Then: ragmetrics evaluate FILE")
+    return 0
+
+
+def _trust(options: argparse.Namespace) -> int:
+    """Keep that the file may choose addresses, code and paths, as long as it stays as it is."""
+    if not options.file.exists():
+        raise InputError(f"there is no file {options.file}")
+    file = read_project_file(options.file)
+    choices = file.settings.choices(options.file.parent)
+    trust(file.path, file.content)
+    lines = [f"{file.path} is trusted as it is now; any change asks again. It chooses:"]
+    lines += [f"  {choice}" for choice in choices or ["nothing that needs trust"]]
+    if file.settings.code:
+        lines.append("What it imports runs as your own code, also where those files change later.")
+    show("\n".join([*lines, f"For CI: {TRUST_VARIABLE}={digest_of(file.content)}"]))
     return 0
 
 

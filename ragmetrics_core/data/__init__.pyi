@@ -124,7 +124,9 @@ from ragmetrics_core.data.sample import Turn as Turn
 from ragmetrics_core.data.settings import PROJECT_FILE as PROJECT_FILE
 from ragmetrics_core.data.settings import ProjectSettings as ProjectSettings
 from ragmetrics_core.data.settings import project_settings as project_settings
+from ragmetrics_core.data.settings import read_project_file as read_project_file
 from ragmetrics_core.data.showing import EMBEDDED as EMBEDDED
 from ragmetrics_core.data.showing import element as element
 from ragmetrics_core.data.showing import judge_in_words as judge_in_words
+from ragmetrics_core.data.showing import judges_in_words as judges_in_words
 from ragmetrics_core.data.showing import table as table

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,7 +18,7 @@ from ragmetrics_core.data.sample import Sample
 # spaces, hyphens and underscores. A name with a dot is a column's name, or a path into a column. Where a column
 # holds an object, the same names are looked for in it. In DeepEval, `context` is the ideal one and
 # `retrieval_context` what was retrieved.
-_COLUMNS: dict[str, list[str]] = json.loads(Path(__file__).with_name("columns.json").read_text("utf-8"))
+_COLUMNS: dict[str, list[str]] = json.loads(files("ragmetrics_core.data").joinpath("columns.json").read_text("utf-8"))
 # Columns that may hold a whole request or reply, in which contexts and earlier turns stand, too.
 _HOLDERS = ("outputs", "output", "response", "result", "prediction", "inputs", "input", "request")
 

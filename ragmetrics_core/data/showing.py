@@ -1,6 +1,6 @@
 """What people read at a prompt and in a notebook's cell: the judge in words, and HTML in which all text is escaped."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from ragmetrics_core.data.frozen import clean
@@ -17,6 +17,15 @@ Shown = str | Sequence[str]
 def judge_in_words(name: str) -> str:
     """The name of a judge, and of the embedded one what it is worth."""
     return f"{name} (compares words; catches gross failures)" if name in EMBEDDED else name
+
+
+def judges_in_words(names: Iterable[str], addresses: Mapping[str, Sequence[str]]) -> str:
+    """The names of judges, each with the addresses that were asked, where they are known."""
+    shown = []
+    for name in names:
+        asked = ", ".join(addresses.get(name, ()))
+        shown.append(f"{judge_in_words(name)} at {asked}" if asked else judge_in_words(name))
+    return ", ".join(shown)
 
 
 def element(tag: str, texts: Iterable[Shown]) -> str:

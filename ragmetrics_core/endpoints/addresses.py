@@ -93,6 +93,11 @@ def headers_that_tell_who(headers: Mapping[str, str], given: Collection[str], ke
     return [name for name, value in telling.items() if value not in given and not (key and key in value)]
 
 
+def same_host(url: str, address: str) -> bool:
+    """True if a URL leads to the host and port of an address."""
+    return _host(url) == _host(address)
+
+
 def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
     """The variable that holds the address of a URL's host; "" if none does, or it is the host of a known provider."""
     asked = _host(url)

@@ -22,6 +22,7 @@ from ragmetrics_core.endpoints.addresses import (
     KEY_VARIABLE,
     NAME_A_KEY,
     headers_that_tell_who,
+    same_host,
     variable_naming,
 )
 from ragmetrics_core.endpoints.cache_keys import endpoint_key, provider_addresses, public_form
@@ -55,7 +56,7 @@ class _Call:
 
     model: str
     key: str  # the one that was named
-    elsewhere: bool  # an address was named, too
+    elsewhere: str  # the address that was named, too; "" for the provider's own
     headers: frozenset[str]  # values of headers that the caller gave
     refused: list[errors.JudgeError] = field(default_factory=list)  # why its reply was not followed or not read
     address: str = ""  # what was asked
@@ -129,6 +130,8 @@ class LiteLLMModel(ChatModel):
             )
         if "://" in model:
             raise errors.SettingError("a model's name holds no address; name the address with api_base=")
+        if model.startswith("aiohttp_openai/"):  # a client of its own, which we cannot keep from keys and redirects
+            raise errors.SettingError(f"{model}: name it openai/{model.partition('/')[2]}")
         self.model = self.name = model
         self.api_base, self._api_key, self._timeout = api_base, api_key, timeout
         self.api_key_env = api_key_env
@@ -216,7 +219,7 @@ class LiteLLMModel(ChatModel):
     def _new_call(self) -> _Call:
         headers = [self._extra.get(name) for name in ("extra_headers", "headers")]
         values = [value for some in headers if isinstance(some, Mapping) for value in some.values()]
-        return _Call(self.model, self._key(), self.api_base is not None, frozenset(map(str, values)))
+        return _Call(self.model, self._key(), self.api_base or "", frozenset(map(str, values)))
 
     def _reply(self, response: Any) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
@@ -320,12 +323,15 @@ def _guard_key(call: _Call, request: Any) -> None:
         AuthenticationFailed: If the environment names the address for LiteLLM, and a key would go there.
     """
     call.address = public(str(request.url)).removesuffix("/chat/completions")
-    credentials = headers_that_tell_who(request.headers, call.headers, call.key)
+    url = str(request.url)
+    is_there = not call.elsewhere or same_host(url, call.elsewhere)  # some providers take no address
+    key = call.key if is_there else ""
+    credentials = headers_that_tell_who(request.headers, call.headers if is_there else (), key)
     if call.elsewhere:
         for name in credentials:
             del request.headers[name]
         return
-    variable = variable_naming(str(request.url), os.environ.items()) if credentials and not call.key else ""
+    variable = variable_naming(url, os.environ.items()) if credentials and not call.key else ""
     if variable:
         refusal = errors.AuthenticationFailed(
             f"{variable} names an address that is not the provider's own, {call.address}, and {call.model} would send "

@@ -116,6 +116,7 @@ class Run:
             models=tuple(sorted(self._models)),
             judges=tuple(dict.fromkeys(judge.session.name for judge in self._judges.values())),
             details={judge.session.name: judge.session.details for judge in self._judges.values()},
+            addresses={judge.name: asked for judge in self.judges if (asked := _addresses(judge))},
             metrics={metric.name: metric.signature for metric in self.metrics}, started=self._date,
             seconds=round(time.monotonic() - self._started, 3), concurrency=self.concurrency,
             interrupted=self.interrupted, audit=self.audit, stopped=self.stopped,
@@ -242,6 +243,11 @@ async def astream(
 def _cut(outcome: Outcome) -> bool:
     """True for a metric that a limit of the run kept from its end: it is reported as not judged."""
     return outcome.status == "failed" and outcome.error.type == LimitReached.__name__
+
+
+def _addresses(judge: Judge) -> tuple[str, ...]:
+    """The addresses that a judge's models ask, in order, as far as they are known."""
+    return tuple(dict.fromkeys(model.address for model in judge.models if model.address))
 
 
 @cache

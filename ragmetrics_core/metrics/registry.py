@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from ragmetrics_core.data import SettingError, did_you_mean, own
@@ -63,7 +63,9 @@ def full_name(name: str) -> str:
         if plain in (full, full.rpartition("_")[2], metric.__name__.casefold()):
             return full
     plain = plain.removesuffix("metric").removesuffix("evaluator").strip("_")
-    listed: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("aliases.toml").read_text("utf-8"))
+    listed: dict[str, list[str]] = tomllib.loads(
+        files("ragmetrics_core.metrics").joinpath("aliases.toml").read_text("utf-8")
+    )
     others = {alias.replace("_", ""): full for full, own in listed.items() for alias in (full, *own)}
     others |= {shipped.rpartition("_")[2]: shipped for shipped in METRICS}
     own = "and module:name for one of your own, with --set module:name.field"

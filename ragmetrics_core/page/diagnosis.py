@@ -11,7 +11,7 @@ it more is wrong than right. A score whose uncertainty holds one half decides no
 """
 
 import tomllib
-from pathlib import Path
+from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
@@ -50,7 +50,7 @@ class Rule(Frozen):
     )
 
 
-_TEXTS = tomllib.loads(Path(__file__).with_name("diagnosis.toml").read_text("utf-8"))
+_TEXTS = tomllib.loads(files("ragmetrics_core.page").joinpath("diagnosis.toml").read_text("utf-8"))
 RULES = TypeAdapter(dict[Code, Rule]).validate_python(_TEXTS)
 """The rules in the order in which they are tried."""
 

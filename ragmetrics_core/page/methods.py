@@ -1,14 +1,16 @@
 """The methods paragraph of a report: what was measured, how, by which judge, with references."""
 
 import tomllib
-from pathlib import Path
+from importlib.resources import files
 
 from ragmetrics_core.data import EMBEDDED
 from ragmetrics_core.reporting.cards import cell, fitting
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 
-_TEXTS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("methods.toml").read_text("utf-8"))
+_TEXTS: dict[str, dict[str, str]] = tomllib.loads(
+    files("ragmetrics_core.page").joinpath("methods.toml").read_text("utf-8")
+)
 _METRICS, _COMBINATIONS, _REFERENCES = (_TEXTS[name] for name in ("definitions", "combinations", "references"))
 
 

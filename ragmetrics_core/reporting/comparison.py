@@ -21,7 +21,7 @@ from ragmetrics_core.data import (
     element,
     metric_among,
 )
-from ragmetrics_core.data.showing import judge_in_words
+from ragmetrics_core.data.showing import judges_in_words
 from ragmetrics_core.data.showing import table as html_rows
 from ragmetrics_core.reporting.gates import UntilDecided, three_way
 from ragmetrics_core.reporting.matching import (
@@ -118,6 +118,7 @@ class Comparison(Frozen):
     changes: tuple[MetricChange, ...] = Field(description="one entry per metric and slice")
     matched: Matched = Field(repr=False, description="the rows of both runs, those without a partner apart")
     judges: tuple[str, ...] = Field((), repr=False, description="who judged the two runs")
+    addresses: dict[str, tuple[str, ...]] = Field({}, repr=False, description="by judge, the addresses that were asked")
     margin: float = Field(description="differences up to this do not matter")
     differing: tuple[str, ...] = Field((), description="in what the runs are not comparable; only with ``anyway``")
     stopped: str = Field("", description='why either run ended before all its rows were read; "" if neither did')
@@ -178,7 +179,7 @@ class Comparison(Frozen):
     @property
     def judged(self) -> str:
         """Who judged, in words."""
-        return f"Judge: {', '.join(map(judge_in_words, self.judges)) or 'unknown'}."
+        return f"Judge: {judges_in_words(self.judges, self.addresses) or 'unknown'}."
 
     def _repr_html_(self) -> str:
         lines = ((own.name, own.verdict, own.lines(self.margin)[1:]) for own in self.changes)
@@ -264,9 +265,10 @@ def compare(
     early = zip(("first", "second"), decided, strict=True)
     stopped = "; ".join(f"the {which} run ended early: {why}" for which, why in early if why)
     judges = tuple(dict.fromkeys((*first.run.judges, *second.run.judges)))
+    addresses = {name: _addresses(name, first, second) for name in judges}
     return Comparison(
-        changes=judged, matched=matched, judges=judges, margin=margin, differing=(*differing,), stopped=stopped,
-        decisions=decisions,
+        changes=judged, matched=matched, judges=judges, addresses=addresses, margin=margin, differing=(*differing,),
+        stopped=stopped, decisions=decisions,
     )  # fmt: skip
 
 
@@ -284,6 +286,12 @@ def _unchanged(metric: str, part: str | None, pairs: Sequence[Pair], rows: int) 
         difference=0.0 if scored else None,
         verdict="identical",
     )
+
+
+def _addresses(judge: str, *reports: Report) -> tuple[str, ...]:
+    """The addresses that a judge was asked at in any of the runs."""
+    asked = [address for report in reports for address in report.run.addresses.get(judge, ())]
+    return tuple(dict.fromkeys(asked))
 
 
 def _change(

@@ -4,11 +4,13 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 
 from ragmetrics_core.data import SampleResult
 
-FAMILIES: dict[str, str] = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))["families"]
+FAMILIES: dict[str, str] = tomllib.loads(
+    files("ragmetrics_core.reporting").joinpath("families.toml").read_text("utf-8")
+)["families"]
 """Families of models by how their names are written."""
 
 

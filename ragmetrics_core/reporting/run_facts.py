@@ -96,6 +96,9 @@ class RunFacts(Frozen):
     packages: dict[str, str] = Field({}, description="versions of Python and of packages that change replies")
     inputs: tuple[Input, ...] = Field((), description="the files that the samples came from, or the samples")
     judges: tuple[str, ...] = Field((), description="names of the judges asked")
+    addresses: dict[str, tuple[str, ...]] = Field(
+        {}, description="by judge, host and path that its calls went to, without user, query or key"
+    )
     details: dict[str, dict[str, str]] = Field({}, description="by judge, its settings that change replies")
     models: tuple[str, ...] = Field((), description="names of the models as their endpoints returned them")
     metrics: dict[str, Signature] = Field({}, description="the signature of each metric, in the order of the report")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from ragmetrics_core.data import EMBEDDED, SampleResult, clean, element, extra, judge_in_words, table
+from ragmetrics_core.data import EMBEDDED, SampleResult, clean, element, extra, judges_in_words, table
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
@@ -69,7 +69,7 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     if run.ended_early:
         lines.append(f"The run ended early: {run.ended_early}.")
     if run.judges:
-        lines.append(f"Judge: {', '.join(map(judge_in_words, run.judges))}.")
+        lines.append(f"Judge: {judges_in_words(run.judges, run.addresses)}.")
     if "context_adherence" in (numbers.metric for numbers in summary.metrics) and {*EMBEDDED} & {*run.judges}:
         lines.append("context_adherence by words is a probability: below 1, near 0.9 for most supported answers.")
     return (*lines, *run.notes)

@@ -36,7 +36,7 @@ def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
         from ragmetrics_core.engine.resolve import resolve_judge
         from ragmetrics_core.reporting.gates import decide, parse_gate
 
-        found = project_settings(folder := request.config.rootpath)
+        found = project_settings(folder := request.config.rootpath, as_it_is=True)
         settled: dict[str, Any] = {f"{name}_column": own for name, own in found.columns.items()}
         settled |= {"judge": resolve_judge(found.judge, api_base=found.api_base)} if found.judge else {}
         settled |= {"store": folder / found.store} if found.store else {}

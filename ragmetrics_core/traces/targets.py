@@ -7,7 +7,8 @@ The judged trace and span of a sample are ``trace_id`` and ``span_id`` of its me
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -15,6 +16,7 @@ from ragmetrics_core.capturing import InputError, MetricResult, SampleResult, Se
 from ragmetrics_core.data import extra
 
 _NO_MODEL = ("", "lexical")  # names of judges
+_MLFLOW_REDIRECTS = "MLFLOW_ALLOW_HTTP_REDIRECTS"
 
 
 class _Score(NamedTuple):
@@ -41,22 +43,77 @@ def _otel(module: str) -> Any:
     return extra(f"opentelemetry.{module}", "otel", "this target")
 
 
+class _Answers:
+    """What an OTLP endpoint answered: the exporters call every answer below 400 a success, and follow redirects."""
+
+    def __init__(self, response: str, rejected: str) -> None:
+        self._response, self._rejected = response, rejected  # the message, and its field that counts
+        self._last: Any = None
+
+    def session(self) -> Any:
+        """A session of ``requests`` that follows no redirect and notes each answer."""
+        session = extra("requests", "otel", "this target").Session()
+        follow = session.send
+
+        def send(request: Any, **options: Any) -> Any:
+            self._last = follow(request, **{**options, "allow_redirects": False})
+            return self._last
+
+        session.send = send
+        return session
+
+    def problem(self) -> str:
+        """Why the last answer is no success; "" if it is one."""
+        answer = self._last
+        if answer is None:
+            return "nothing was sent"
+        if not 200 <= answer.status_code < 300:
+            return f"HTTP {answer.status_code}, and a redirect is not followed"
+        try:
+            rejected = self._count(answer)
+        except Exception as error:  # noqa: BLE001  # whatever a parser raises for what is no answer of OTLP
+            return f"the answer is not one of OTLP ({type(error).__name__})"
+        return f"{rejected} of its outcomes were rejected" if rejected else ""
+
+    def _count(self, answer: Any) -> int:
+        """How many records the endpoint rejected."""
+        if not answer.content:
+            return 0
+        if "json" in answer.headers.get("Content-Type", ""):
+            partial = answer.json().get("partialSuccess") or {}
+            head, *words = self._rejected.split("_")
+            return int(partial.get("".join([head, *map(str.title, words)])) or 0)
+        signal = "logs" if "Logs" in self._response else "trace"
+        service = _otel(f"proto.collector.{signal}.v1.{signal}_service_pb2")
+        message = getattr(service, self._response).FromString(answer.content)
+        return int(getattr(message.partial_success, self._rejected))
+
+
 class OpenTelemetry(Sink):
     """An event ``gen_ai.evaluation.result`` in the context of the judged span, by OTLP over HTTP or your exporter."""
 
     _client = "_log_exporter", "OTLPLogExporter"
+    _answer = "ExportLogsServiceResponse", "rejected_log_records"
 
     def __init__(self, exporter: Any = None) -> None:
         module, name = self._client
-        self._exporter = exporter or getattr(_otel(f"exporter.otlp.proto.http.{module}"), name)()
+        self._answers = None if exporter else _Answers(*self._answer)
+        if self._answers is not None:
+            exporter = getattr(_otel(f"exporter.otlp.proto.http.{module}"), name)(session=self._answers.session())
+        self._exporter = exporter
         scope = _otel("sdk.util.instrumentation").InstrumentationScope("ragmetrics")
         self._source = _otel("sdk.resources").Resource.create(), scope
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample; ``InputError`` if they were not taken."""
         records = [self._record(one, self._judged(one)) for one in _scores(result)]
-        if records and self._exporter.export(records).name != "SUCCESS":
-            raise InputError(f"row {result.index} was not taken: is OTEL_EXPORTER_OTLP_ENDPOINT right?")
+        if not records:
+            return
+        taken = self._exporter.export(records).name == "SUCCESS"
+        problem = self._answers.problem() if taken and self._answers is not None else ""
+        if problem or not taken:
+            why = f" ({problem})" if problem else ""
+            raise InputError(f"row {result.index} was not taken{why}: is OTEL_EXPORTER_OTLP_ENDPOINT right?")
 
     def _judged(self, score: _Score) -> Any:
         try:
@@ -82,6 +139,7 @@ class OpenInference(OpenTelemetry):
     """A span of kind EVALUATOR with a link to the judged span; its ids are made of the score's."""
 
     _client = "trace_exporter", "OTLPSpanExporter"
+    _answer = "ExportTraceServiceResponse", "rejected_spans"
 
     def _record(self, score: _Score, judged: Any) -> Any:
         outcome, trace, own = score.outcome, _otel("trace"), UUID(score.more["ragmetrics.id"]).int
@@ -104,6 +162,20 @@ class OpenInference(OpenTelemetry):
         )
 
 
+@contextmanager
+def _no_redirects_of_mlflow() -> Iterator[None]:
+    """MLflow follows redirects unless its variable says otherwise: scores and keys would go to another place."""
+    before = os.environ.get(_MLFLOW_REDIRECTS)
+    os.environ[_MLFLOW_REDIRECTS] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_MLFLOW_REDIRECTS]
+        else:
+            os.environ[_MLFLOW_REDIRECTS] = before
+
+
 class MLflow(Sink):
     """An assessment on the judged trace of ``MLFLOW_TRACKING_URI``; one that is there is not written again."""
 
@@ -115,13 +187,19 @@ class MLflow(Sink):
         """Send the outcomes of one sample; ``InputError`` if they were not taken."""
         scores = [*_scores(result)]
         try:
-            there = self._client.get_trace_info(scores[0].trace).assessments if scores else ()
-            known = {(one.metadata or {}).get("ragmetrics.id") for one in there}
-            for score in scores:
-                if score.more["ragmetrics.id"] not in known:
-                    self._log(score)
+            with _no_redirects_of_mlflow():
+                self._write(scores)
         except self._mlflow.exceptions.MlflowException as error:
             raise InputError(f"row {result.index} was not taken by MLflow: {error.error_code}") from error
+        except ValueError as error:
+            raise InputError(f"row {result.index} was not taken: is MLFLOW_TRACKING_URI a server of MLflow?") from error
+
+    def _write(self, scores: Sequence[_Score]) -> None:
+        there = self._client.get_trace_info(scores[0].trace).assessments if scores else ()
+        known = {(one.metadata or {}).get("ragmetrics.id") for one in there}
+        for score in scores:
+            if score.more["ragmetrics.id"] not in known:
+                self._log(score)
 
     def _log(self, score: _Score) -> None:
         outcome, entities = score.outcome, self._mlflow.entities
@@ -147,7 +225,8 @@ class Langfuse(Sink):
         if missing := [name for name in names if not told(name)]:
             raise SettingError(f"langfuse needs {' and '.join(missing)} in the environment")
         url = told("LANGFUSE_BASE_URL") or told("LANGFUSE_HOST") or "https://cloud.langfuse.com"
-        self._scores = api.LangfuseAPI(base_url=url, username=told(names[0]), password=told(names[1])).scores
+        client = api.LangfuseAPI(base_url=url, username=told(names[0]), password=told(names[1]), follow_redirects=False)
+        self._scores = client.scores
         refused = extra("langfuse.api.core.api_error", "langfuse", "this target").ApiError
         self._errors = refused, extra("httpx", "langfuse", "this target").HTTPError
 

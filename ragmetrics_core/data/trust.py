@@ -1,0 +1,81 @@
+"""Which settings files the user trusts, by path and content, and which addresses need no trust.
+
+``ragmetrics trust FILE`` keeps path and digest in the user's configuration folder; any change of the file asks again.
+A job of continuous integration names the digest in ``RAGMETRICS_TRUST``.
+"""
+
+import hashlib
+import json
+import os
+import re
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+
+from ragmetrics_core.data.files import told, write_text
+
+TRUST_VARIABLE = "RAGMETRICS_TRUST"
+# What can be read in one way only: no user, no query, no number that a resolver may take for an address.
+_PLAIN_ADDRESS = re.compile(r"https?://([a-z]+|[\d.]+|\[[\da-f:]+\])(:\d{1,5})?(/[\w.\-/]*)?", re.ASCII | re.IGNORECASE)
+_LONGEST = 200
+
+
+def is_loopback(address: str) -> bool:
+    """True for an address of this machine that is written plainly: ``localhost``, ``127.x.y.z`` or ``[::1]``."""
+    match = _PLAIN_ADDRESS.fullmatch(address)
+    if match is None:
+        return False
+    host = match[1].lower()
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def digest_of(content: bytes) -> str:
+    """The digest of a file's content, as people compare and name it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def is_trusted(path: Path, content: bytes) -> bool:
+    """True if the user trusts this file with this content, or the environment names the digest."""
+    digest = digest_of(content)
+    named = os.environ.get(TRUST_VARIABLE, "").replace(",", " ").split()
+    return digest in named or _kept().get(_known_as(path)) == digest
+
+
+def trust(path: Path, content: bytes) -> None:
+    """Keep that the user trusts this file with this content; ``InputError`` if that cannot be written."""
+    place = _place()
+    kept = _kept() | {_known_as(path): digest_of(content)}
+    with told(f"{place} cannot be written"):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_text(place, json.dumps(kept, indent=1) + "\n", "the list of trusted files")
+
+
+def printable(text: str) -> str:
+    """A text of somebody else on one line: what a terminal would take for a command is a question mark."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:_LONGEST])
+
+
+def _known_as(path: Path) -> str:
+    """The path of a file, whose folder decides what its names mean: a link to a trusted file is another file."""
+    return os.path.join(os.path.realpath(path.parent), path.name)
+
+
+def _place() -> Path:
+    from platformdirs import user_config_path  # only few runs need it
+
+    return user_config_path("ragmetrics", appauthor=False) / "trusted.json"
+
+
+def _kept() -> dict[str, str]:
+    """Digests by path; none if there is no such file, or it is none of ours."""
+    kept: object = None
+    with suppress(OSError, ValueError, RecursionError):
+        kept = json.loads(_place().read_bytes())
+    if not isinstance(kept, dict):
+        return {}
+    return {path: digest for path, digest in kept.items() if isinstance(digest, str)}
