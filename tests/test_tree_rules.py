@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -857,3 +858,49 @@ def test_a_history_that_was_not_found_is_said() -> None:
     assert first.capture is not None
     assert first.capture.warnings == ()
     assert warned == [("an earlier question and its answer stand in the prompt, but no history was found",), ()]
+
+
+@pytest.mark.parametrize(("piece", "repeated"), [(330, 150), (450, 80), (450, 150), (700, 80), (700, 150)])
+def test_chunks_that_are_divided_over_the_prompts_of_a_refinement_are_whole(piece: int, repeated: int) -> None:
+    """Chunks that overlap are packed into prompts that overlap: what one prompt cuts, the next one shows."""
+    rng = random.Random(piece + repeated)
+    page = " ".join("".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in range(220))
+    chunks = [page[start : start + 420].strip() for start in range(0, len(page) - 200, 300)]
+    documents = tuple(Document(text, f"chunk {number}") for number, text in enumerate(chunks))
+    packed = "\n\n".join(chunks)
+    prompts = [packed[start : start + piece] for start in range(0, len(packed) - repeated, piece - repeated)]
+    clock = Clock()
+    replies = [f"Draft {number}" for number in range(1, len(prompts))] + [ANSWER]
+    calls = [model(clock, asked(prompt), reply) for prompt, reply in zip(prompts, replies, strict=True)]
+    made = tree(
+        clock,
+        retriever(clock, *documents),
+        lambda: clock.node("step", *calls, taken=documents),
+        answers=SAYS,
+    )
+    (sample,) = samples_of(made)
+    assert [context.text for context in sample.contexts] == chunks
+    assert sample.capture is not None
+    assert not [warning for warning in sample.capture.warnings if "cut" in warning]
+
+
+def test_where_a_prompt_does_not_tell_it_is_not_said_that_it_shows_nothing() -> None:
+    clock = Clock()
+    short = (Document("Porto", "p"), Document("Faro", "f"))
+    made = tree(clock, retriever(clock, *short), model(clock, "PortoFaro"), answers=SAYS)
+    (sample,) = samples_of(made)
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert sample.capture.warnings == (
+        "the answering prompt does not tell which retrieved texts it shows; all stand for it",
+    )
+
+
+def test_what_is_hardly_shown_is_not_said_to_be_cut_to_nothing() -> None:
+    clock = Clock()
+    rng = random.Random(3)
+    page = " ".join("".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in range(2000))
+    made = tree(clock, retriever(clock, Document(page, "p")), model(clock, asked(page[:50])), answers=SAYS)
+    (sample,) = samples_of(made)
+    assert sample.capture is not None
+    assert sample.capture.warnings == ("context 1 was cut to less than 1%",)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ragmetrics_core.capturing.locating import OWN, locate
-from ragmetrics_core.capturing.places import Place
+from ragmetrics_core.capturing.places import Place, union
 from ragmetrics_core.capturing.reading import ANSWER_KEYS, one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import Document, Node, Tree
 
@@ -34,6 +34,7 @@ class Shown:
 
     found: dict[Key, tuple[Document, Place]] = field(default_factory=dict)
     unknown: dict[Key, Document] = field(default_factory=dict)
+    traces: set[Key] = field(default_factory=set)  # of these unknown ones some words stand there
     calls: list[Node] = field(default_factory=list)
 
 
@@ -181,11 +182,15 @@ class Calls:
         result.calls.sort(key=lambda node: node.began)
         for part in map(each.__getitem__, result.calls):
             result.unknown |= part.unknown
+            result.traces |= part.traces
             for key, (document, place) in part.found.items():
-                if key in result.found and "whole" not in (place.extent, result.found[key][1].extent):
-                    prompts = [message.text for one in result.calls for message in one.prompt]
-                    place = locate([document.text], prompts).places[0]  # its parts in all of them
-                if key not in result.found or result.found[key][1].coverage < place.coverage:
+                if key not in result.found:
+                    result.found[key] = document, place
+                    continue
+                before, place_before = result.found[key]
+                if place.is_of_the_text_of(place_before):
+                    result.found[key] = before, union([place_before, place])
+                elif place.coverage > place_before.coverage:
                     result.found[key] = document, place
         _settle_versions(result)
         return result
@@ -213,6 +218,8 @@ class Calls:
         for (document, _), place in zip(texts, located.places, strict=False):
             if place.outcome == "unknown" and document.key not in result.found:
                 result.unknown[document.key] = document
+                if place.traced:
+                    result.traces.add(document.key)
         read = zip(earlier, located.places[len(texts) :], strict=True)
         told = [*(one for one, place in read if place.extent == "whole"), *self._authors(call), *self._beside(call)]
         result.calls = list({id(one): one for one in told}.values())

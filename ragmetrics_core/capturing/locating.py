@@ -95,6 +95,7 @@ class _Settling:
         rivals: dict[tuple[tuple[int, int], int], list[Showing]] = defaultdict(list)
         for showing in showings:
             rivals[showing.place, showing.size].append(showing)
+        repeated: list[Showing] = []
         for showing in sorted(showings, key=lambda showing: (showing in filled, *_rank(showing))):
             alike = rivals[showing.place, showing.size]
             if self._free_bytes(showing) < min(OWN, showing.group.size):
@@ -102,7 +103,13 @@ class _Settling:
             elif len(alike) > 1 and not any(rival.size == rival.group.size or rival.group.explains for rival in alike):
                 _mark(self.ground, showing)
                 self.shared[frozenset(rival.group for rival in alike)].append(alike)
+            elif _is_repetition(showing):
+                repeated.append(showing)  # the end of one chunk is the beginning of the next, which may need it
             elif showing.group.members or showing.group.explains:
+                _mark(self.ground, showing)
+                self._give(showing)
+        for showing in repeated:
+            if self._free_bytes(showing) >= OWN:
                 _mark(self.ground, showing)
                 self._give(showing)
 
@@ -161,11 +168,15 @@ class _Settling:
         return 1 in self.ground[start:end]
 
     def _shown_of_candidates(self) -> dict[int, Showing]:
-        """The first showings of a group explain its known texts, the next ones are its candidates'."""
+        """The first showings of a group explain its known texts, the next ones are its candidates'.
+
+        Where there are more than these, whole ones count, then the longest.
+        """
         shown: dict[int, Showing] = {}
         for group in self.groups:
-            group.shown.sort(key=lambda showing: showing.place)
-            shown.update(zip(group.members, group.shown[group.known :], strict=False))
+            best = sorted(group.shown, key=_worth)[: group.known + len(group.members)]
+            best.sort(key=lambda showing: showing.place)
+            shown.update(zip(group.members, best[group.known :], strict=False))
         return shown
 
     def _share_parts(self, shown: dict[int, Showing]) -> None:
@@ -191,21 +202,32 @@ class _Settling:
         if not any(message.raw.strip() for message in self.prompt.messages):
             return Place(index, "unknown", reason="no prompt")
         if group.tries <= 0 and group.why is None and not group.shown:
-            return Place(index, "unknown", reason="its phrases stand in too many places")
+            return Place(index, "unknown", reason="its phrases stand in too many places", traced=True)
         outcome, reason = group.why or ("not shown", "no trace of it by itself")
         if group.shown:
             outcome, reason = "not shown", "a text of the same words explains what stands there"
-        elif group.why in (None, _EXPLAINED) and located and changed.may_hold(group.text.raw):
-            return Place(index, "unknown", reason="most of its words stand there, but changed")
+        elif group.why in (None, _EXPLAINED) and changed.may_hold(group.text.raw):
+            return Place(index, "unknown", reason="most of its words stand there, but changed", traced=True)
         is_short_and_told = group.size < EDGE and group.why is not None
         if outcome == "not shown" and not located and not is_short_and_told:
             outcome, reason = "unknown", f"{reason}, and no other candidate is located"
-        return Place(index, outcome, reason=reason)
+        return Place(index, outcome, reason=reason, traced=group.why is not None or bool(group.shown))
 
 
 def _mark(ground: bytearray, showing: Showing) -> None:
     for run in runs_of(showing.spans):
         ground[run[0].at : run[-1].end] = b"\1" * (run[-1].end - run[0].at)
+
+
+def _worth(showing: Showing) -> tuple[object, ...]:
+    return (False, 0, showing.place) if showing.whole else (True, -showing.size, showing.place)
+
+
+def _is_repetition(showing: Showing) -> bool:
+    """Whether a part shows nothing but what a longer part of the same text shows."""
+    if showing.whole or any(other.whole for other in showing.group.shown):
+        return False
+    return any(not without_overlap(showing.spans, other.spans) for other in showing.group.shown)
 
 
 def _rank(showing: Showing) -> tuple[object, ...]:

@@ -31,6 +31,7 @@ class Place:
     extent: Extent | None = None  # which part of it is shown; None if none is
     part: int | None = None  # index of the message that shows it first; None if none does
     reason: str = ""  # why, in words
+    traced: bool = False  # of a text that is not shown for sure: whether some of its words stand there all the same
     shown_in: tuple[ShownIn, ...] = field(default=(), repr=False, compare=False)  # one for each prompt, if united
 
     @property
@@ -42,6 +43,11 @@ class Place:
     def offsets(self) -> tuple[int, int] | None:
         """Where in that message the first letter shown there begins and the last one ends; None if nothing is shown."""
         return self.shown_in[0].offsets if self.shown_in else None
+
+    def is_of_the_text_of(self, other: Place) -> bool:
+        """Whether both are places of one text, of which ``union`` may be asked: a document may have several."""
+        texts = {shown.text.raw for shown in (*self.shown_in, *other.shown_in)}
+        return len(texts) == 1
 
     @cached_property
     def text(self) -> str:
@@ -166,7 +172,7 @@ def _place(candidate: int, shown: tuple[ShownIn, ...]) -> Place:
     runs = _merged(_Piece(run[0].of, run[-1].last, 0) for one in shown for run in runs_of(one.showing.spans))
     from_first, to_last = runs[0].first == 0, runs[-1].last == total
     if coverage >= WHOLE or any(one.showing.literal or one.showing.whole for one in shown):
-        return Place(candidate, "shown", coverage, "whole", part, "its whole text stands there", shown)
+        return Place(candidate, "shown", coverage, "whole", part, "its whole text stands there", shown_in=shown)
     extent: Extent = "middle"
     if len(runs) > 1 or (from_first and to_last):
         extent = "parts"
@@ -174,7 +180,9 @@ def _place(candidate: int, shown: tuple[ShownIn, ...]) -> Place:
         extent = "beginning"
     elif to_last:
         extent = "end"
-    return Place(candidate, "shown", coverage, extent, part, f"{percentage(coverage)} of it stands there", shown)
+    return Place(
+        candidate, "shown", coverage, extent, part, f"{percentage(coverage)} of it stands there", shown_in=shown
+    )
 
 
 def _coverage(text: Text, shown: Iterable[ShownIn]) -> float:

@@ -1,7 +1,7 @@
 """From the calls of one turn to its samples: question, answering call, contexts, grade. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -208,6 +208,7 @@ class _Making:
     contexts_at: str = ""  # where the contexts were found, in words
     feeding: Sequence[Node] = ()
     known: Sequence[str] = ()
+    untold: Collection[Key] = ()  # documents of which the prompts do not tell whether they were shown
 
     def sample(self) -> Sample:
         """The sample."""
@@ -278,6 +279,7 @@ class _Making:
         if call is not None:
             shown = turn.calls.shown(call, self.known)
             self.feeding = [one for one in shown.calls if one is not call]
+            self.untold = shown.traces
             if shown.found:
                 return self._from_prompt(shown, call)
             if turn.calls.taken_out(call):
@@ -290,7 +292,7 @@ class _Making:
             self.evidence_from = "listed" if call is not None or not turn.tree.gives_documents else "retrieved_only"
             self.grades.add("inferred")
             if call is not None and self.answer.text is not None:
-                self.warnings.append(_UNSEEN)
+                self.warnings.append(_UNTOLD if any(one.key in self.untold for one in flow) else _UNSEEN)
         elif turn.calls.tried:
             self.evidence_from = "ids_only" if turn.tree.unread else "none_found"
         return tuple(one.context() for one in flow), [one.key for one in flow]
@@ -317,7 +319,7 @@ class _Making:
             document, place = shown.found[key]
             if place.extent != "whole":
                 self.grades.add("located")
-                self.warnings.append(f"context {rank} was cut to {place.coverage:.0%}")
+                self.warnings.append(f"context {rank} was cut to {place.percentage}")
             contexts.append(document.context(place.text))
         return tuple(contexts), order
 
@@ -350,6 +352,7 @@ _REWRITTEN = "a model wrote every query, and the user's own words were not found
 _SEVERAL = "the outputs hold several texts of models; the last that was shown documents, else the question, is taken"
 _TEXT = "tool {} returned text without documents; if that is evidence, name it in context_tools"
 _UNREAD = "the text of {} retrieved documents was not recorded"
+_UNTOLD = "the answering prompt does not tell which retrieved texts it shows; all stand for it"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
 _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
