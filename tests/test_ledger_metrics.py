@@ -153,8 +153,9 @@ def test_the_conversation_of_worked_number_5_in_a_report() -> None:
     assert (found.by_turn, found.count, found.sound) == ({1: 1.0, 2: 1.0, 3: 0.2}, 1, 0)
     assert (found.own, found.kept) == (pytest.approx((0 + 0.4) / 2), 0)
     words = " ".join(report.table().split())
-    assert "mean by turn 1: 1.000, 2: 1.000, 3: 0.200; conversations without a turn under 0.7: 0% of 1;" in words
-    assert "20% of the claims rest on the assistant's own words; 0% of the earlier evidence was still shown." in words
+    assert "mean by turn 1: 1.000, 2: 1.000, 3: 0.200; conversations without a scored turn under 0.7: 0 of 1;" in words
+    assert "on average 20% of an answer's claims rest on the assistant's own words; " in words
+    assert "0% of the earlier evidence was still shown." in words
     sound = report.summary(RiskThresholds(mean=0.1))["context_adherence"].conversations
     first = Report(rows[:1]).summary()["context_adherence"].conversations
     assert (sound and sound.sound, first and first.sentences) == (1, ())

@@ -138,7 +138,7 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
         "1 of 4 verdicts changed (25.0%",
         "The run ended early: the key was refused.",
         "a &lt;note&gt;",
-        "Any useful chunk in 100% of the samples",
+        "Any useful chunk in 2 of 2 scored samples",
         "2.5 s, calls at a time: 1",
         "Buckley, C.",
     ):
@@ -547,8 +547,8 @@ def talk(turns: int, text: str = "") -> list[SampleResult]:
 @needs_chromium
 def test_a_conversation_is_shown_as_one(browser: Browser, tmp_path: Path) -> None:
     page = page_of(Report([*talk(30), row(30, 0.5, "alone")], RUN), tmp_path)
-    assert "Conversations without a turn under 0.7: 0% of 1." in page
-    assert "50% of the claims rest on the assistant&#39;s own words." in page
+    assert "Conversations without a scored turn under 0.7: 0 of 1." in page
+    assert "n average 50% of an answer&#39;s claims rest on the assistant&#39;s own words." in page
     browser.open(tmp_path / "report.html")
     browser.js("sortBy('row', false); document.querySelectorAll('tr.row button')[28].click()")  # of turn 2
     (conversation,) = browser.find("tr.detail > td > details:has(+ .beside)")
@@ -786,7 +786,7 @@ def test_a_comparison_tells_how_many_samples_lost(tmp_path: Path) -> None:
 
 
 def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
-    """From one half on it is a yes; rows that are no samples count nowhere; a tie has two names."""
+    """Rows that are no samples count nowhere; a tie has two names."""
     failed = Failed(metric="context_utilization", reason="r", error=ErrorInfo(type="RateLimited", message="slow"))
     unsure = utilization(0.5, True).model_copy(update={"reason": "uncertain: r"})
     results: list[MetricResult] = [unsure, utilization(0.49, True), failed]
@@ -797,7 +797,7 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
         for i, own in enumerate(results)
     ]
     page = " ".join(page_of(Report([*rows, SampleResult(index=3, sample=None, problem="no")], RUN), tmp_path).split())
-    assert "1 of 2 retrievals puts the useful text near the top" in page
+    assert "2 of 2 retrievals put a useful text first" in page
     assert "Uncertain, says the judge: 1 of 2." in page
     assert "context_utilization failed once" in page
     assert "in 1 of 3 samples; a hypothesis" in page

@@ -110,7 +110,7 @@ def signs_of(*results: MetricResult, **thresholds: float) -> str:
     ("values", "sign"),
     [
         ([0.6, 0.6, 0.9], "low median: 0.600, under 0.7."),
-        ([0.1, 0.9, 0.9], "low mean: 0.633, under 0.7."),
+        ([0.1, 0.9, 0.9], "the mean may be low: 0.633, under 0.7, which lies within its interval."),
         ([0.0, 1.0, 1.0], "high standard deviation: 0.577, over 0.3; quality varies widely."),
         ([0.7, 0.75, 0.72], "low maximum: no sample scored over 0.750."),
     ],
@@ -131,7 +131,7 @@ def test_too_few_samples_to_say() -> None:
 
 
 def test_abstentions_are_a_sign() -> None:
-    assert "abstaining answers: 1 of 3; they stand outside the mean" in signs_of(
+    assert "abstaining answers: 1 of 3 results; they stand outside the mean" in signs_of(
         scored(1), scored(1), undefined("abstained")
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ragmetrics_core.data import InputError, SampleResult, clean, extra, judge_in_words, write_text
 from ragmetrics_core.page import biases
+from ragmetrics_core.page.counts import counted_rows
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.methods import paragraphs, quoted
 from ragmetrics_core.page.rows import cut, detail_lines, entry_of, facets_of, json_text, packed
@@ -105,6 +106,8 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
     return {
         "summary": summary,
         "run": run,
+        "counts": {metric: counted_rows(rows, metric) for metric in metrics},
+        "samples": sum(row.sample is not None and not row.problem for row in rows),
         "shares": shares,
         "rules": RULES,
         "diagnoses": Counter(own[4] for own, row in zip(index, rows, strict=True) if row.sample and not row.problem),

@@ -23,10 +23,12 @@ class Conversations(Frozen):
         """The numbers in words; none where every conversation has one turn and no claim is labelled."""
         turns = [f"{turn}: {value:.3f}" for turn, value in self.by_turn.items()]
         shown = turns if len(turns) <= 10 else [*turns[:9], "…", turns[-1]]
-        sound = f"conversations without a turn under {self.threshold:g}: {self.sound or 0:.0%} of {self.count}"
+        without_low_turn = round((self.sound or 0) * self.count)
+        sound = f"conversations without a scored turn under {self.threshold:g}: {without_low_turn} of {self.count}"
         lines = [f"mean by turn {', '.join(shown)}"] if len(turns) > 1 else []
         lines += [sound] if len(turns) > 1 and self.count else []
-        lines += [] if self.own is None else [f"{self.own:.0%} of the claims rest on the assistant's own words"]
+        if self.own is not None:
+            lines.append(f"on average {self.own:.0%} of an answer's claims rest on the assistant's own words")
         return (*lines, *([] if self.kept is None else [f"{self.kept:.0%} of the earlier evidence was still shown"]))
 
 

@@ -71,6 +71,7 @@ class MetricSummary(Frozen):
     failure: str = Field("", repr=False, description="why the first of them failed")
     not_judged: int = Field(0, description="rows that are samples but have no result of this metric")
     useful_share: float | None = Field(None, description="share of the scored samples with any useful chunk")
+    useful_known: int = Field(0, description="scored samples of which it is known whether any chunk is useful")
     mean_if_useful: float | None = Field(None, description="mean score among those")
     conversations: Conversations | None = Field(None, description="what ledgers say of conversations; None without")
     limits: RiskThresholds = Field(RiskThresholds.model_construct(), repr=False, description="when a number is a sign")
@@ -84,10 +85,13 @@ class MetricSummary(Frozen):
         outcomes, abstained = self.count + failed + undefined, self.undefined.get("abstained", 0)
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
         clusters = (self.interval and self.interval.clusters) or FEWEST_CLUSTERS
+        reaches = self.interval is not None and self.interval.high >= limits.mean
         idle = f"{undefined} undefined, {failed} failed, {self.not_judged} not judged"
         outside = "they stand outside the mean, in which a system that abstains more looks better"
         signs = (
-            (mean < limits.mean, f"low mean: {mean:.3f}, under {limits.mean:g}."),
+            (mean < limits.mean and not reaches, f"low mean: {mean:.3f}, under {limits.mean:g}."),
+            (mean < limits.mean and reaches,
+             f"the mean may be low: {mean:.3f}, under {limits.mean:g}, which lies within its interval."),
             (median < limits.median, f"low median: {median:.3f}, under {limits.median:g}."),
             (sd > limits.sd, f"high standard deviation: {sd:.3f}, over {limits.sd:g}; quality varies widely."),
             (most < limits.max, f"low maximum: no sample scored over {most:.3f}."),
@@ -95,7 +99,7 @@ class MetricSummary(Frozen):
             (0 < self.count < limits.count, f"too few samples to say: {self.count} scored, {limits.count} wanted."),
             (clusters < FEWEST_CLUSTERS,
              f"few clusters: {clusters}, under {FEWEST_CLUSTERS}; the interval is a rough guide."),
-            (abstained, f"abstaining answers: {abstained} of {outcomes}; {outside}."),
+            (abstained, f"abstaining answers: {abstained} of {outcomes} results; {outside}."),
             (failed > limits.failed_share * outcomes,
              f"{failed / max(1, outcomes):.0%} failed ({kinds}); the mean does not speak for them."),
         )  # fmt: skip
@@ -295,7 +299,8 @@ class MetricTally:
             sd=sd(values), min=min(values, default=None), max=max(values, default=None), interval=found,
             unknown=unknown, worst=worst, best=best, undefined=_counts(self.undefined), failed=_counts(self.failed),
             failure=self.failure, not_judged=self.not_judged,
-            useful_share=len(useful) / self.told if self.told else None, mean_if_useful=mean(useful),
+            useful_share=len(useful) / self.told if self.told else None, useful_known=self.told,
+            mean_if_useful=mean(useful),
             conversations=self.turns.summary(limits.mean), limits=limits,
         )  # fmt: skip
 

@@ -54,7 +54,9 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     uncertain = (numbers for numbers in summary.metrics if numbers.uncertain)
     lines += [f"{it.metric}: the judge is uncertain of {it.uncertain} of {it.count} scores." for it in uncertain]
     for numbers in (numbers for numbers in summary.metrics if numbers.useful_share is not None):
-        useful = f"any useful chunk in {numbers.useful_share:.0%} of the samples"
+        with_useful = round((numbers.useful_share or 0) * numbers.useful_known)
+        samples = "1 scored sample" if numbers.useful_known == 1 else f"{numbers.useful_known} scored samples"
+        useful = f"any useful chunk in {with_useful} of {samples}"
         lines.append(f"{numbers.metric}: {useful}; mean among those {_shown(3, numbers.mean_if_useful)}.")
     for numbers in summary.metrics:
         if numbers.conversations is not None and (said := numbers.conversations.sentences):
