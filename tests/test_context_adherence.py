@@ -12,7 +12,7 @@ from said import poll, polls
 
 from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
-from ragmetrics_core.data.intervals import stopped_estimate
+from ragmetrics_core.data.intervals import stopped_estimate, wilson
 from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.polls import Adherent
@@ -85,6 +85,30 @@ def test_too_few_polls_fail_with_what_happened():
     assert len(result.evidence.polls) == 2
     none, _ = score(polls((), (RateLimited("slow down"),) * 5))
     assert none.error.type == "RateLimited"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "missing", "status"),
+    [
+        (("yes", "no"), 2, "failed"),  # half of the polls are no majority
+        (("yes", "no"), 1, "scored"),
+        (("abstains", "yes"), 0, "scored"),  # half of them abstain: no majority either
+        (("abstains", "abstains", "yes"), 0, "undefined"),
+        (("abstains", "yes"), 1, "scored"),
+    ],
+)
+def test_one_half_is_no_majority(verdicts, missing, status):
+    asked = len(verdicts) + missing
+    result, _ = score(polled(*verdicts, failures=(RateLimited("slow"),) * missing), polls=asked)
+    assert result.status == status
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_repeatability_needs_more_than_one_poll_with_a_claim(count):
+    result, _ = score(polled(*["yes"] * count), polls=count)
+    assert result.evidence.repeatability == (None if count == 1 else pytest.approx(wilson(count, count)))
+    silent, _ = score(polled(*["abstains"] * count), polls=count)
+    assert silent.evidence.repeatability is None
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,7 @@ def test_two_orders_average_and_count_changed_verdicts():
     ranks = [["x", "y", "z"].index(text) + 1 for text in (first["chunks"][0], second["chunks"][0])]
     assert result.value == pytest.approx((1 / ranks[0] + 1 / ranks[1]) / 2)
     assert result.evidence.changed_verdicts == pytest.approx(2 / 3)
+    assert result.evidence.lift == pytest.approx(result.value - random_order(3, 1))
 
 
 def test_no_prompt_holds_rank_or_score():
@@ -248,6 +249,33 @@ def test_no_prompt_holds_rank_or_score():
     asked = judge.asked[0]
     assert asked["chunk"] == "text"
     assert "0.123456" not in str(vars(asked))
+
+
+@pytest.mark.parametrize(
+    ("polls", "is_useful", "reason"),
+    [
+        ([(1, "yes"), (0, "no")], False, "no"),  # a tie is no yes, and is explained as none
+        ([(0, "no"), (1, "yes")], False, "no"),
+        ([(0, "no"), (1, "yes"), (1, "yes, too")], True, "yes"),
+        ([(1, "yes"), (0, "no"), (0, "no, either")], False, "no"),
+    ],
+)
+def test_a_verdict_over_polls_is_explained_by_a_poll_that_says_so(polls, is_useful, reason):
+    said = [{"useful": verdict, "reason": why} for verdict, why in polls]
+    metric = ContextUtilization(relevance="probability")
+    result = metric.score(question="q", answer="a", contexts=["c"], judge=ScriptedJudge({Useful: said}))
+    chunk = result.evidence.chunks[0]
+    assert (chunk.useful, chunk.reason) == (is_useful, reason)
+    assert chunk.probability == pytest.approx(sum(verdict for verdict, _ in polls) / len(polls))
+
+
+@pytest.mark.parametrize(("count", "listed"), [(1, "1"), (10, "9, 10"), (11, "9, 10, …"), (30, "9, 10, …")])
+def test_the_reason_lists_ten_ranks_and_says_that_there_are_more(count, listed):
+    texts = [f"chunk {number}" for number in range(count)]
+    judge = ScriptedJudge({Useful: useful(True)})
+    result = ContextUtilization().score(question="q", answer="a", contexts=texts, judge=judge)
+    assert result.reason.startswith(f"{count} of {count} chunks useful, at rank 1")
+    assert result.reason.endswith(f"{listed}.")
 
 
 def test_two_orders_need_a_list():

@@ -241,8 +241,8 @@ def _verdicts(asked: Asked[Any] | NotAnswered, chunks: Sequence[str]) -> Iterato
         weight = asked.weights[place] if asked.weights else None
         said = polls[0].useful if grade is None else grade > 0
         useful = said if weight is None or weight.mode in ("verdict", "lexical") else weight.p > 0.5
-        tied = weight is not None and weight.p == 0.5
-        agreeing = (poll.reason for poll in polls if tied or grade is not None or poll.useful == useful)
+        # Polls that are tied are explained from the side that counts, which is "not useful".
+        agreeing = (poll.reason for poll in polls if grade is not None or poll.useful == useful)
         windows = asked.windows[place] if asked.windows else 1
         judged = JudgedChunk(
             rank=0, useful=useful, probability=weight.p if weight else None, grade=grade,
