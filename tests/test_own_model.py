@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import threading
 from contextvars import copy_context
@@ -16,16 +17,30 @@ import httpx
 import pytest
 from aiohttp import ClientResponseError, RequestInfo
 from multidict import CIMultiDict, CIMultiDictProxy
+from pydantic import BaseModel
 from yarl import URL
 
-from ragmetrics_core import ContextUtilization, Limits, LLMJudge, Report, evaluate
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    LexicalJudge,
+    Limits,
+    LLMJudge,
+    OpenAICompatibleModel,
+    Report,
+    RetrievalAccuracy,
+    evaluate,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.replies import Usage
+from ragmetrics_core.data.questions import Instructions, Question, Weigh
+from ragmetrics_core.data.replies import Answer, Asked, Usage, Weight
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.store import SqliteStore
 from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.judging.judge import Judge
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_model.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -340,3 +355,73 @@ def test_clients_that_block_in_threads_do_not_wait_for_each_other() -> None:
     rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(41)]
     report = evaluate(rows, ContextUtilization(), judge=Patient(), concurrency=40, progress=False)
     assert report.scores("context_utilization") == [1.0] * 41
+
+
+NO_NUMBERS: tuple[Any, ...] = (math.nan, math.inf, -math.inf, -1, True, False, "5", "")
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
+@pytest.mark.parametrize("setting", ["timeout", "attempts", "max_tokens", "top_logprobs", "replicate"])
+def test_a_judge_refuses_settings_that_are_no_numbers_in_range(setting: str, value: Any) -> None:
+    with pytest.raises(SettingError, match=rf"LLMJudge\({setting}=\) must be a .* number .*, got "):
+        LLMJudge(OpenAICompatibleModel("http://127.0.0.1:9/v1", "m"), **{setting: value})
+
+
+@pytest.mark.parametrize("value", [*NO_NUMBERS, 0], ids=repr)
+def test_models_questions_and_limits_refuse_numbers_out_of_range(value: Any) -> None:
+    class Reply(BaseModel):
+        useful: int
+
+    with pytest.raises(SettingError, match="timeout"):
+        OpenAICompatibleModel("http://127.0.0.1:9/v1", "m", timeout=value)
+    with pytest.raises(SettingError, match="fallback_polls"):
+        Weigh("useful", fallback_polls=value)
+    with pytest.raises(SettingError, match="polls"):
+        Question(parts={}, instructions=Instructions(""), Reply=Reply, polls=value)
+    if value not in (0, "5"):
+        with pytest.raises(SettingError, match="temperature"):
+            Question(parts={}, instructions=Instructions(""), Reply=Reply, temperature=value)
+    if value != "5":  # from a command line
+        for limit in ("max_calls", "max_cost", "deadline", "requests_per_minute", "tokens_per_minute", "max_live"):
+            with pytest.raises(SettingError, match=limit):
+                Limits(**{limit: value})
+
+
+@pytest.mark.parametrize("metric", [ContextUtilization(), RetrievalAccuracy(), ContextRecall(), ContextAdherence()])
+@pytest.mark.parametrize("weight", [{"mode": "mine"}, {"p": 1.5}, {"p": math.nan}, {"p": -0.1}, {"mass": 2.0}], ids=str)
+def test_a_probability_of_a_foreign_judge_that_is_none_is_a_typed_failure(metric: Any, weight: dict[str, Any]) -> None:
+    class Foreign(Judge):
+        name = "foreign"
+
+        async def answer(self, question: Question[Any]) -> Answer[Any]:
+            (reply, _) = question.examples() or (None, None)
+            return Answer(Asked((reply,), weights=(Weight(**{"p": 0.9, **weight}),)))  # type: ignore[arg-type]
+
+    outcome = metric.score(question="q", answer="a", contexts=["c"], reference="a", judge=Foreign())
+    assert (outcome.status, outcome.error.type) == ("failed", "JudgeError")
+    assert "the judge gave a probability of" in outcome.reason
+
+
+def test_a_judge_that_calls_score_is_told_what_works() -> None:
+    """Both ways that the sentence names are gone here."""
+    row: Any = {"question": "q", "answer": "Paris", "contexts": ["Paris"]}
+
+    class Asks(Judge):
+        name = "asks"
+
+        def __init__(self, how: str) -> None:
+            self.how = how
+
+        async def answer(self, question: Question[Any]) -> Answer[Any]:
+            if self.how == "other judge":
+                return await LexicalJudge().answer(question)
+            if self.how == "thread":
+                await asyncio.to_thread(ContextUtilization().score, **row, judge="lexical")
+            else:
+                ContextUtilization().score(**row, judge="lexical")
+            return Answer(Asked((question.read({"useful": 1}),)))
+
+    outcomes = {how: ContextUtilization().score(**row, judge=Asks(how)) for how in ("score", "thread", "other judge")}
+    assert [outcome.status for outcome in outcomes.values()] == ["failed", "scored", "scored"]
+    for way in ("await other_judge.answer(question)", "await asyncio.to_thread(metric.score, ...)"):
+        assert way in outcomes["score"].reason

@@ -2,10 +2,11 @@
 
 import json
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from said import of, shown
 
@@ -14,7 +15,7 @@ from ragmetrics_core.data.errors import ConflictingVerdicts, CutOffReply, EmptyR
 from ragmetrics_core.data.questions import Instructions, Question
 from ragmetrics_core.endpoints.chat import ChatRequest, Choice
 from ragmetrics_core.judging.forms import described, read, schema_of
-from ragmetrics_core.judging.parsing import spans, value_offsets
+from ragmetrics_core.judging.parsing import objects, spans, value_offsets
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 
 ONE = {"question": "q", "answer": "b", "contexts": ["a"], "reference": "r"}
@@ -319,6 +320,27 @@ def test_offsets_in_a_text_whose_strings_never_end() -> None:
     begun = time.process_time()
     value_offsets("{useful: 1 /* " + '\\"' * 32_000 + " */}", "useful", 0, 64_017)
     assert time.process_time() - begun < 1  # in quadratic time 15 seconds
+
+
+PIECES = ["{}", "{", "}", '"', "'", "```json\n", '{"useful":', '{"useful":1}', "\\", "a:", "\n", "<a>", "</think>", "["]
+
+
+@pytest.mark.parametrize("unit", ["{}", "{{}}", "}\n{", "{} ", '{""}', '{"useful":1}\n'])
+def test_a_megabyte_of_small_objects_does_not_hold_the_loop(unit: str) -> None:
+    begun = time.process_time()
+    with suppress(MalformedReply):
+        list(objects(Choice(unit * (1_000_000 // len(unit))), ("useful", "reason")))
+    assert time.process_time() - begun < 2
+
+
+@given(*(st.lists(st.sampled_from(PIECES), max_size=most).map("".join) for most in (3, 4, 3)))
+@settings(max_examples=50)
+def test_whatever_is_repeated_is_read_in_linear_time(head: str, unit: str, tail: str) -> None:
+    text = head + unit * (100_000 // max(1, len(unit))) + tail
+    begun = time.process_time()
+    with suppress(MalformedReply):
+        list(objects(Choice(text), ("useful", "reason")))
+    assert time.process_time() - begun < 2  # in quadratic time minutes
 
 
 def test_a_megabyte_within_a_reply_is_fine() -> None:

@@ -1,8 +1,9 @@
 """The base of all data models: immutable, strict about unknown fields, silent about texts."""
 
 from dataclasses import fields
+from math import isfinite
 from threading import RLock
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from unicodedata import category
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -65,6 +66,27 @@ class Settings(Frozen):
                 message += f", got {value}"
             told = f"{type(self).__name__}: {place}{': ' if place else ''}{message.removeprefix('Value error, ')}"
             raise (type(raised) if isinstance(raised, SettingError) else SettingError)(told) from None
+
+
+def check_number(where: str, value: object, *, least: float, whole: bool = True, above: bool = False) -> None:
+    """Refuse, by ``SettingError``, a setting that is no finite number, or too small.
+
+    Args:
+        where: The setting, as it is told.
+        value: What was given.
+        least: The least that it may be.
+        whole: Whether it must be a whole number.
+        above: Whether it must be more than ``least``.
+    """
+    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if is_number and isfinite(cast("float", value)):
+        number = cast("float", value)
+        if number > least or (number == least and not above):
+            return
+    kind = "a whole number" if whole else "a finite number"
+    bound = f"above {least:g}" if above else f"of at least {least:g}"
+    shown = repr(value) if isinstance(value, (int, float)) else f"a {type(value).__name__}"
+    raise SettingError(f"{where} must be {kind} {bound}, got {shown}")
 
 
 class Silent(Frozen):

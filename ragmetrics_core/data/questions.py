@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, cast
 from pydantic import BaseModel
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import Private
+from ragmetrics_core.data.frozen import Private, check_number
 from ragmetrics_core.data.replies import Asked, Mode, NotAnswered, R, Weight, verdicts_of
 from ragmetrics_core.data.sample import Sample, Turn
 
@@ -124,6 +124,7 @@ class Weigh:
     fallback_polls: int = 3
 
     def __post_init__(self) -> None:
+        check_number(f"Weigh({self.field!r}, fallback_polls=)", self.fallback_polls, least=1)
         names = [str(label).casefold() for label in self.labels]
         mixed = any(i != j and one.startswith(two) for i, one in enumerate(names) for j, two in enumerate(names))
         if mixed or self.positive not in self.labels or len(names) < 2:
@@ -172,6 +173,11 @@ class Question(Private, Generic[R]):
     weigh: Weigh | None = None
     split: Split | None = None
     example: R | tuple[R, R] | Callable[[Any], tuple[R, R]] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a number that no judge can ask with."""
+        check_number(f"{type(self).__name__}(polls=)", self.polls, least=1)
+        check_number(f"{type(self).__name__}(temperature=)", self.temperature, least=0, whole=False)
 
     def __getitem__(self, name: str) -> Any:
         """The text of a part, or its texts if it is a group."""

@@ -134,11 +134,25 @@ class Weight:
         p: In [0, 1].
         mode: How it was obtained.
         mass: Probability that all labels together cover, for log-probabilities.
+
+    Raises:
+        JudgeError: If the mode is none of those, or a number is no probability.
     """
 
     p: float
     mode: Mode = "logprobs"
     mass: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what a judge of somebody's own may make: a mode that is none, a number that is no probability."""
+        if self.mode not in get_args(Mode):
+            modes = ", ".join(get_args(Mode))
+            raise JudgeError(
+                f"the judge gave a probability of the mode {self.mode!r}; a Weight's mode is one of {modes}"
+            )
+        for name, number in (("p", self.p), ("mass", 0 if self.mass is None else self.mass)):
+            if not 0 <= number <= 1:
+                raise JudgeError(f"the judge gave a probability of {name}={number!r}; a Weight's {name} lies in [0, 1]")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import errors
+from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.endpoints.addresses import NAME_A_KEY, OPENAI, openai_endpoint
 from ragmetrics_core.endpoints.cache_keys import endpoint_key
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
@@ -79,6 +80,7 @@ class OpenAICompatibleModel(ChatModel):
         name: str | None = None,
         batch_share: float = 1.0,
     ) -> None:
+        check_number("OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True)
         self.base_url = public(base_url).rstrip("/")
         if not self.base_url.startswith("http"):
             raise errors.SettingError(f"base_url must be one such as http://127.0.0.1:8000/v1, got {self.base_url}")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ragmetrics_core.data import JudgeError, LimitReached, RateLimited, SettingError, Settings, TransientJudgeError
 from ragmetrics_core.endpoints.chat import ChatReply
@@ -33,13 +33,26 @@ class Limits(Settings):
 
     max_calls: int | None = Field(None, gt=0, description="most calls to models, retries too, stored replies not")
     max_cost: float | None = Field(None, gt=0, description="most US dollars")
-    deadline: float | None = Field(None, gt=0, description="most seconds; calls in flight at its end are given up")
-    requests_per_minute: float | None = Field(None, gt=0, description="most calls to each model in any minute")
-    tokens_per_minute: float | None = Field(None, gt=0, description="most tokens to and from each model in any minute")
+    deadline: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="most seconds; calls in flight at its end are given up"
+    )
+    requests_per_minute: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="most calls to each model in any minute"
+    )
+    tokens_per_minute: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="most tokens to and from each model in any minute"
+    )
     max_live: int | None = Field(None, gt=0, description="with batches: a later round of at most so many is asked live")
     rate_file: str | os.PathLike[str] | None = Field(
         None, repr=False, description="keep the limits per minute together with all processes that name this file"
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: object) -> object:
+        if isinstance(value, bool) or value == math.inf:
+            raise SettingError(f"give a number, or None for no limit, got {value}")
+        return value
 
     @model_validator(mode="after")
     def _kept(self) -> Self:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragmetrics_core.data import errors
+from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.endpoints.addresses import (
     ADDRESS_VARIABLE,
     KEY_VARIABLE,
@@ -36,7 +37,13 @@ EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
     "UnsupportedParamsError": errors.UnsupportedParameter,
     "BudgetExceededError": errors.QuotaExhausted,
     "JSONSchemaValidationError": errors.MalformedReply,
-    **dict.fromkeys(("LiteLLMUnknownProvider", "ModelNotMappedError"), errors.ModelNotFound),
+    **dict.fromkeys(
+        (
+            *("EndpointNotSupportedByModelError", "LiteLLMUnknownProvider", "ModelNotMappedError"),
+            "UnsupportedEndpointError",
+        ),
+        errors.ModelNotFound,
+    ),
     **dict.fromkeys(
         (
             *("BlockedPiiEntityError", "ContentPolicyViolationError", "GuardrailRaisedException"),
@@ -123,6 +130,7 @@ class LiteLLMModel(ChatModel):
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
+        check_number("LiteLLMModel(timeout=)", timeout, least=0, whole=False, above=True)
         if importlib.util.find_spec("litellm") is None:
             raise errors.MissingDependency(
                 f"{model} is reached through LiteLLM: pip install 'ragmetrics-core[litellm]'; without it "

@@ -30,7 +30,10 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     """
     if threading.current_thread().name in (_THREAD, COMPUTING):
         work.close()
-        raise SettingError("a judge or metric cannot call the sync API; await ascore() or aevaluate() instead")
+        raise SettingError(
+            "a judge or a metric's plan cannot call score or evaluate: in a judge await other_judge.answer(question), "
+            "or await asyncio.to_thread(metric.score, ...); in a plan ask with 'yield from ask([...])'"
+        )
     future = asyncio.run_coroutine_threadsafe(work, _running())
     _waited.add(future)
     future.add_done_callback(_waited.discard)

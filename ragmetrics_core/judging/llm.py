@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, R, Usage, Weigh, Weight, shares
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, JudgeUnavailable, TooFewPolls
+from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, check_model
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.limits import Budget
@@ -41,7 +42,7 @@ class LLMJudge(Judge):
             for another.
 
     Raises:
-        SettingError: If the model is none, or lacks its name or its method.
+        SettingError: If the model is none, or lacks its name or its method, or a number is out of range.
 
     Examples:
         >>> from ragmetrics_core import LiteLLMModel
@@ -59,6 +60,10 @@ class LLMJudge(Judge):
 
     def __post_init__(self) -> None:
         check_model(self.model)
+        for name, least in (("max_tokens", 1), ("top_logprobs", 0), ("attempts", 1), ("replicate", 0)):
+            check_number(f"LLMJudge({name}=)", getattr(self, name), least=least)
+        if self.timeout is not None:
+            check_number("LLMJudge(timeout=)", self.timeout, least=0, whole=False, above=True)
         self.name, self.models = self.model.name, (self.model,)
         self._session = Session(self.model, attempts=self.attempts, timeout=self.timeout, replicate=self.replicate)
         self._run: Session | None = None

@@ -24,6 +24,7 @@ _FENCE = re.compile(r"`{3,}\w{0,20}\Z")
 _TAG = re.compile(r"<[\w-]{1,40}>\Z")
 _UNSEEN = " \t\r*\ufeff"  # emphasis with it
 _LONGEST_OPENING = 80
+_OUTERMOST = re.compile(r"\{(?:[^{}\"']*+(?P<flat>\}))?")  # most objects of a hostile reply hold nothing
 _STRUCTURE = re.compile(r"\{+|[}\"']")
 _STRING_END = {'"': re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL), "'": re.compile(r"(?:[^'\\]++|\\.)*+'", re.DOTALL)}
 _TOLERANT_LIMIT = 65_536  # no reply of ours is longer
@@ -60,11 +61,17 @@ def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, An
     text = choice.text
     behind, begun, own, last = _thought(choice), True, False, None
     most = behind + _TOLERANT_LIMIT
+    places = dict.fromkeys(names, -1)  # where each name occurs next; each is looked for from there on only
     for start, end in spans(text, behind):
-        begun = _begins(text, behind, start, begun)
+        if start > behind:  # else it takes what the object before it has
+            begun = _begins(text, behind, start, begun)
         behind = start if end is None else end
-        if all(text.find(name, start, len(text) if end is None else end) < 0 for name in names):
-            continue
+        for name, place in places.items():
+            if place < start:
+                found = text.find(name, start)
+                places[name] = len(text) if found < 0 else found
+        if min(places.values()) >= (len(text) if end is None else end):
+            continue  # no name in it
         if end is None:
             _fail(choice, "its JSON object is incomplete")
         value = _parsed(text[start:end], tolerantly=end <= most)
@@ -113,23 +120,35 @@ def _fail(choice: Choice, problem: str) -> NoReturn:
 
 def spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
     """Yield where the outermost ``{...}`` of a text begin and end; an end of None: it is never closed."""
-    depth, opened, position = 0, 0, start
+    position = start
+    while (opening := _OUTERMOST.search(text, position)) is not None:
+        position = opening.end()
+        if not opening["flat"]:
+            closed = _closing(text, opening.start())
+            if closed is None:
+                yield opening.start(), None
+                return
+            position = closed
+        yield opening.start(), position
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Where the ``{...}`` ends that begins here; None if it is never closed."""
+    depth, position = 0, start
     while (match := _STRUCTURE.search(text, position)) is not None:
         mark, position = match[0], match.end()
-        if mark[0] == "{":
-            opened = opened if depth else match.start()
-            depth += len(mark)
-        elif mark == "}" and depth:
+        if mark == "}":
             depth -= 1
             if not depth:
-                yield opened, position
-        elif mark in _STRING_END and depth:
+                return position
+        elif mark[0] == "{":
+            depth += len(mark)
+        else:
             string = _STRING_END[mark].match(text, position)
             if string is None:
-                break
+                return None
             position = string.end()
-    if depth:
-        yield opened, None
+    return None
 
 
 def _parsed(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
