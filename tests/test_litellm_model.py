@@ -231,12 +231,12 @@ def test_an_unavailable_judge_is_called_once_by_a_whole_run() -> None:
     async def run(server: LoopbackServer) -> list[Any]:
         session = LLMJudge(model_of(server)).session(concurrency=8, store=None)
         questions = [useful(str(number)) for number in range(20)]
-        return await asyncio.gather(*map(session.answer, questions), return_exceptions=True)
+        return await asyncio.gather(*map(session.answer, questions))
 
     with LoopbackServer(faults=lambda number: Fault(401)) as server:
-        outcomes = RUNNER.run(run(server))
-    assert len(server.requests) == 1
-    assert {type(outcome) for outcome in outcomes} == {errors.AuthenticationFailed}
+        answers = RUNNER.run(run(server))
+    assert len(server.requests) == sum(answer.usage.calls for answer in answers) == 1
+    assert {type(answer.reply.error) for answer in answers} == {errors.AuthenticationFailed}
 
 
 def test_sixty_four_calls_at_a_time() -> None:

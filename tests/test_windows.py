@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from said import facts, poll, polls
+from said import facts, of, poll, polls
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -22,8 +22,9 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import ContentRefused, ContextWindowExceeded, JudgeTimeout
 from ragmetrics_core.data.questions import halves
-from ragmetrics_core.data.replies import Usage
+from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.judging.windows import joined
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent
 
@@ -281,3 +282,39 @@ def test_an_answer_that_is_itself_too_long_is_no_reason_to_cut_chunks() -> None:
     outcome = ContextUtilization().score(**fields, judge=LLMJudge(model))
     assert (outcome.status, outcome.error.type) == ("failed", "ContextWindowExceeded")
     assert len(model.prompts) == 1, "one distinct chunk, asked once"
+
+
+WINDOWED = of(ContextUtilization(), question="q", answer="a", contexts=["c"])
+
+
+def joined_of(*parts: Asked[Any] | NotAnswered) -> Asked[Any] | NotAnswered:
+    too_long = Answer(NotAnswered(ContextWindowExceeded.counted("small", None, 1000)))
+    return joined(WINDOWED, too_long, [Answer(part) for part in parts]).reply
+
+
+def window(useful: int, p: float | None = None) -> Asked[Any]:
+    return Asked((WINDOWED.read({"useful": useful}),), weights=() if p is None else (Weight(p),))
+
+
+@pytest.mark.parametrize(
+    ("answered", "decides"),
+    [(window(0, 0.49), False), (window(1, 0.5), False), (window(1, 0.51), True), (window(0), False), (window(1), True)],
+)
+def test_only_a_window_that_surely_says_yes_decides_beside_one_without_an_answer(
+    answered: Asked[Any], decides: bool
+) -> None:
+    """One half is no yes: the window that is missing might say it."""
+    missing = NotAnswered(JudgeTimeout("no reply"))
+    for parts in ((answered, missing), (missing, answered)):
+        reply = joined_of(*parts)
+        assert isinstance(reply, Asked) is decides
+        assert decides or reply is missing
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
+def test_the_window_that_says_yes_most_clearly_counts(probabilities: list[float]) -> None:
+    reply = joined_of(*(window(int(p > 0.5), p) for p in probabilities))
+    assert isinstance(reply, Asked)
+    assert reply.weights == (Weight(max(probabilities)),)
+    assert reply.reply.useful == (max(probabilities) > 0.5)
+    assert reply.windows == ((len(probabilities),) if len(probabilities) > 1 else ())
