@@ -24,6 +24,7 @@ _GIVEN_UP = 600.0  # seconds from which on a request is not repeated
 _CONNECTING = 10.0  # the same, while no connection can be made
 _OUTAGE = 30.0  # seconds for which an endpoint that refuses everything is left alone
 _ALONE = 2.0  # seconds for which all others wait for a call that is sent alone
+_SLICE = 0.1  # of them at a time, so that a loop that a client's import blocks for seconds counts as one
 _REFUSALS = 32  # in a row, from which on an endpoint that has answered is taken to refuse everything
 
 
@@ -33,7 +34,7 @@ class Availability:
     def __init__(self) -> None:
         self.open = False  # a first call got through: others need not wait for it
         self.alone = asyncio.Lock()  # held by a call that is sent alone
-        self._alone_since = 0.0
+        self._waited = 0.0  # seconds for which others have waited for it
         self.answers = 0
         self._refusals = 0
         self._outage: tuple[float, errors.JudgeUnavailable] | None = None
@@ -50,20 +51,19 @@ class Availability:
             True if the caller's own call is the one to be sent alone: it releases ``alone`` when that has ended.
         """
         while not self.open:
-            left = None
-            if self.alone.locked():
-                left = self._alone_since + _ALONE - time.monotonic()
-                if left <= 0:
-                    return False
+            before = self._waited
+            if self.alone.locked() and before >= _ALONE:
+                return False
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(_SLICE if self.alone.locked() else None):
                     await self.alone.acquire()
             except TimeoutError:
+                self._waited = max(self._waited, before + _SLICE)
                 continue  # by now it may be another call that is sent alone
             if self.open:
                 self.alone.release()
                 return False
-            self._alone_since = time.monotonic()
+            self._waited = 0.0
             return True
         return False
 
