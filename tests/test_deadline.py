@@ -102,6 +102,12 @@ def test_the_deadline_ends_any_judge_and_any_metric(metrics: Any, judge: Any) ->
     assert report.summary().not_judged >= (judge is not SAYS_YES or metrics in (plain,))
 
 
+def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:
+    report = evaluate(count(), "adherence", judge="lexical", limits=Limits(deadline=0.1), concurrency=2, progress=False)
+    assert report.run.stopped.startswith("the deadline of 0.1 s was reached")
+    assert report.summary().bad_rows == len(report.results) > 0
+
+
 def test_what_an_unfinished_worker_brings_is_dropped() -> None:
     released, finished = threading.Event(), threading.Event()
 
