@@ -742,6 +742,10 @@ def tried(mutant: Mutant, stages: Sequence[Mapping[str, float]]) -> Outcome:
 
     def with_mutant(stage: Mapping[str, float]) -> int:
         sys.meta_path.insert(0, MutantImporter(module, str(ROOT / mutant.file), mutant.source))
+        try:
+            importlib.import_module(module)  # now: pytest's own import hook would stand before ours
+        except Exception:  # noqa: BLE001 - whatever a mutant raises when it is imported, every test would meet
+            return 1
         modules = list(dict.fromkeys(_module_of(test) for test in stage))
         return run_tests(modules, [ChosenTests(stage)])
 

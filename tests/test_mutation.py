@@ -55,11 +55,15 @@ def test_ends():
     assert ends(3) == 0
 """
 
+# As with a package that brings a pytest plugin: pytest's own import hook loads its modules.
+CONFTEST = "import pytest\n\npytest.register_assert_rewrite('tiny')\n"
+
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("project")
-    for name, text in {"tiny/module.py": SOURCE, "tests/test_tiny.py": TESTS, "pytest.ini": "[pytest]\n"}.items():
+    files = {"tiny/module.py": SOURCE, "tests/test_tiny.py": TESTS, "pytest.ini": "[pytest]\n", "conftest.py": CONFTEST}
+    for name, text in files.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
     command = [sys.executable, str(SCRIPT), "tiny/module.py", "--mutants", "99", "--survivors", "survivors.txt"]
