@@ -19,8 +19,10 @@ from ragmetrics_core.capturing import (
     ToolCall,
     Tree,
     Turns,
+    ledger,
     samples_of,
 )
+from ragmetrics_core.capturing.evidence import Calls, end_of
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said
 
@@ -904,3 +906,43 @@ def test_what_is_hardly_shown_is_not_said_to_be_cut_to_nothing() -> None:
     (sample,) = samples_of(made)
     assert sample.capture is not None
     assert sample.capture.warnings == ("context 1 was cut to less than 1%",)
+
+
+def test_many_retrievals_of_one_run_are_put_in_order_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is compared with its neighbours in time alone: twice as many take twice the steps."""
+    steps = []
+
+    def counted(node: Node) -> float:
+        steps.append(node)
+        return end_of(node)
+
+    monkeypatch.setattr(ledger, "end_of", counted)
+    counts = []
+    for count in (200, 400):
+        clock = Clock()
+        retrievers = [retriever(clock, Document(f"{PORTO} {number}", f"d{number}")) for number in range(count)]
+        made = tree(clock, *retrievers, model(clock, asked(PORTO)), answers=SAYS)
+        steps.clear()
+        (sample,) = samples_of(made)
+        assert [one.id for one in sample.retrieved or ()] == [f"d{number}" for number in range(count)]
+        counts.append(len(steps))
+    assert counts[1] <= 2.2 * counts[0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_those_that_ran_beside_each_other_count_from_when_the_first_began(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes = []
+    for number in range(12):
+        began = rng.randint(0, 30)
+        nodes.append(Node("retriever", f"r{number}", began, began + rng.randint(1, 8), documents=()))
+    for node in nodes:
+        node.documents = (Document(f"text of {node.name}", node.name),)
+    found = Calls(Tree(Node("step", "root", -1, 99, nodes)), ())
+    firsts = {
+        node.name: min(other.began for other in nodes if other.began < end_of(node) and node.began < end_of(other))
+        for node in nodes
+    }
+    order = sorted(nodes, key=lambda node: (firsts[node.name], node.began))
+    retrieved = ledger.Arrivals(found).retrieved()
+    assert [firsts[one.id or ""] for one in retrieved or ()] == [firsts[node.name] for node in order]

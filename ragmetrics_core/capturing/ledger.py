@@ -1,8 +1,12 @@
 """The evidence ledger of one turn: each call that brought something, in the order of the model's own calls. Pure."""
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Literal
 
 from ragmetrics_core.capturing.evidence import Calls, Key, chosen, end_of, text_of
@@ -84,10 +88,12 @@ class Arrivals:
         kept: dict[Key, Document] = {}
         texts: set[str] = set()
 
+        began = self._began_with_those_beside(found)
+        place_of = {key: place for place, key in reversed([*enumerate(shown)])}
+
         def order(node: Node) -> tuple[object, ...]:
-            began = min(one.began for one in found if one is node or self._are_beside(one, node))
-            first = min((shown.index(doc.key) for doc in found[node] if doc.key in shown), default=len(shown))
-            return began, first, self._order(node)
+            first = min((place_of.get(document.key, len(shown)) for document in found[node]), default=len(shown))
+            return began[node], first, self._order(node)
 
         for node in sorted(found, key=order):
             fresh = [doc for doc in found[node] if node.kind == "retriever" or doc.text not in texts]
@@ -96,11 +102,26 @@ class Arrivals:
                 texts.add(document.text)
         return tuple(kept.values()) if found else None
 
-    def _are_beside(self, one: Node, two: Node) -> bool:
-        """Whether both ran at the same time, or in branches that did."""
-        pairs = zip(self._paths[one], self._paths[two], strict=False)
-        left, right = next((pair for pair in pairs if pair[0] is not pair[1]), (one, two))
-        return left.began < end_of(right) and right.began < end_of(left)
+    def _began_with_those_beside(self, found: Iterable[Node]) -> dict[Node, float]:
+        """For each of some calls when the first began of those that ran beside it, in branches that did."""
+        branches: dict[Node, set[Node]] = defaultdict(set)  # of each call that holds some of them
+        first_inside: dict[Node, float] = {}
+        calls = list(found)
+        for call in calls:
+            path = self._paths[call]
+            for node in path:
+                first_inside[node] = min(first_inside.get(node, call.began), call.began)
+            for parent, branch in pairwise(path):
+                branches[parent].add(branch)
+        first_beside: dict[Node, float] = {}
+        for siblings in branches.values():
+            first_beside |= _first_beside(sorted(siblings, key=lambda node: node.began), first_inside)
+        ran = set(calls)
+        began = {}
+        for call in calls:
+            above = [node.began for node in self._paths[call] if node in ran]
+            began[call] = min([*above, *(first_beside.get(node, call.began) for node in self._paths[call])])
+        return began
 
     def told(self, seen: Seen, turn: int, answer: str | None, earlier: Sequence[EvidenceCall]) -> list[EvidenceCall]:
         """The calls of the ledger: those of earlier turns, and those of this one."""
@@ -163,10 +184,18 @@ class Arrivals:
         for at, node in enumerate(path):
             if node.kind == "tool" or node is call:
                 around = _tools(path[:at])
-                step = sum(it.began < node.began for it in self._models if _tools(self._paths[it]) == around)
+                step = bisect_left(self._began_inside.get(around, ()), node.began)
                 branch = next((one.branch for one in reversed(path[: at + 1]) if one.branch), "")
                 found.append((step, self._rank.get(node.call, _LAST), branch, node.began))
         return found
+
+    @cached_property
+    def _began_inside(self) -> dict[Path, list[float]]:
+        """When the models began, in order, by the tools around them."""
+        began: dict[Path, list[float]] = defaultdict(list)
+        for model in self._models:
+            began[_tools(self._paths[model])].append(model.began)
+        return {around: sorted(times) for around, times in began.items()}
 
     def _of(self, node: Node, above: Path) -> Iterator[Arrival]:
         """What one call brought by itself."""
@@ -217,6 +246,33 @@ class Arrivals:
         later = (one for one, path in self._paths.items() if path[0].name in JOINED and path[1:2] != run)
         same = (one for one in later if one.kind == "tool" and one.call == node.call is not None)
         return any(one.began > node.began and one.query == node.query for one in same)
+
+
+def _first_beside(siblings: Sequence[Node], first_inside: Mapping[Node, float]) -> dict[Node, float]:
+    """For each of some calls, sorted by their beginning, the first moment inside those that ran at the same time.
+
+    Those that had begun before lie in a heap until they have ended. Of those that begin while it runs, only the
+    smallest so far of each stretch are held, so that the smallest up to its end is found by bisection.
+    """
+    first: dict[Node, float] = {}
+    running: list[tuple[float, int]] = []
+    for number, node in enumerate(siblings):
+        while running and end_of(siblings[running[0][1]]) <= node.began:
+            heappop(running)
+        first[node] = min(first_inside[node], running[0][0] if running else first_inside[node])
+        heappush(running, (first_inside[node], number))
+    begins: list[float] = []  # from the latest to the earliest, of those whose first moment is smaller than all between
+    moments: list[float] = []
+    for node in reversed(siblings):
+        later = bisect_right(begins, -end_of(node))  # these begin when it has ended
+        if later < len(moments):
+            first[node] = min(first[node], moments[later])
+        while moments and moments[-1] >= first_inside[node]:
+            begins.pop()
+            moments.pop()
+        begins.append(-node.began)
+        moments.append(first_inside[node])
+    return first
 
 
 def _tools(path: Path) -> Path:
