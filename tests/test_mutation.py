@@ -66,7 +66,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     for name, text in files.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
-    command = [sys.executable, str(SCRIPT), "tiny/module.py", "--mutants", "99", "--survivors", "survivors.txt"]
+    command = [sys.executable, str(SCRIPT), "tiny/module.py", "--mutants", "99", "--tests", "tests/test_tiny.py"]
+    command += ["--survivors", "survivors.txt"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     assert (root / "tiny" / "module.py").read_text() == SOURCE
