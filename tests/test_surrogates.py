@@ -47,7 +47,8 @@ def judged(row: dict[str, Any]) -> Report:
     report = evaluate([{**ROW, "id": "s0"}, {**ROW, **row}], ["adherence", own], judge="lexical", progress=False)
     failed = Failed(metric="m", reason=LONE, error=ErrorInfo(type="RateLimited", message=LONE, raw=LONE))
     more = [
-        SampleResult(index=2, sample=Sample(id=LONE), results={"m": failed}),
+        # What a hook of the user's changed with model_copy was not validated.
+        SampleResult(index=2, sample=Sample().model_copy(update={"id": LONE, "answer": LONE}), results={"m": failed}),
         SampleResult(index=3, sample=Sample(), results={"m": Undefined(metric="m", reason=LONE, sample_id=LONE)}),
         SampleResult(index=4, sample=None, problem=LONE),
     ]
