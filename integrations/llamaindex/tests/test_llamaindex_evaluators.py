@@ -192,6 +192,18 @@ def test_prompts() -> None:
     assert accuracy.get_prompts()["extraction_template"].get_template() == "Its facts?\n{reference}"
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [ContextAdherenceEvaluator, ContextRecallEvaluator, ContextUtilizationEvaluator, RetrievalAccuracyEvaluator],
+)
+def test_prompts_that_are_put_back_change_nothing(kind: type[MetricEvaluator]) -> None:
+    evaluator = kind(judge=judge())
+    before = evaluator.metric
+    evaluator.update_prompts(evaluator.get_prompts())
+    assert evaluator.metric == before
+    assert evaluator.metric.signature == before.signature
+
+
 def test_settings_of_metrics() -> None:
     assert ContextAdherenceEvaluator(polls=3).metric == ContextAdherence(polls=3)
     assert MetricEvaluator(ContextAdherence(polls=3)).metric.polls == 3  # type: ignore[attr-defined]

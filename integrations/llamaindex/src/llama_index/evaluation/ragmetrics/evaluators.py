@@ -87,15 +87,17 @@ class MetricEvaluator(BaseEvaluator):
         return {name: PromptTemplate(text) for name, text in zip(names, self._metric.prompts(), strict=False)}
 
     def _update_prompts(self, prompts_dict: PromptDictType) -> None:
-        """Replace templates; the metric checks their placeholders.
+        """Replace templates that differ from the metric's own; the metric checks their placeholders.
 
         Raises:
             SettingError: If a placeholder is missing or unknown.
         """
-        own = {name: prompt.get_template() for name, prompt in prompts_dict.items() if name in self._get_prompts()}
-        if own:
+        present = {name: prompt.get_template() for name, prompt in self._get_prompts().items()}
+        templates = {name: prompts_dict[name].get_template() for name in present if name in prompts_dict}
+        changes = {name: template for name, template in templates.items() if template != present[name]}
+        if changes:  # one that is as before stays a default, so that the metric's signature stays what it was
             fields = {name: getattr(self._metric, name) for name in type(self._metric).model_fields}
-            self._metric = type(self._metric)(**{**fields, **own})
+            self._metric = type(self._metric)(**{**fields, **changes})
 
     async def aevaluate(
         self,
