@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import yarl
+from hypothesis import example, given
+from hypothesis import strategies as st
 from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextUtilization, LLMJudge, OpenAICompatibleModel, evaluate
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, Message
-from ragmetrics_core.endpoints.endpoint_errors import public
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
+from ragmetrics_core.endpoints.urls import public
 
 KEY = "sk-secret-key"
 TEXT = "a secret text"
@@ -155,6 +159,99 @@ def test_what_an_address_hides_reaches_no_file(address: str, make: Make, tmp_pat
         shown.append("".join(traceback.format_exception(error)))
     assert shown
     assert "word" not in "".join(shown)
+
+
+# Addresses that somebody may read as a host that is not theirs; {port} is of a server that none of them names.
+FOR_ANOTHER_HOST = (
+    "http://127.0.0.1:1{port}/@:{port}/v1",
+    "http://127.0.0.1/@:{port}/v1",
+    "http://127.0.0.1/a@127.0.0.1:{port}/v1",
+    "http://localhost:9/v1@127.0.0.1:{port}/",
+    "http://127.0.0.1:{port}\\@localhost:9/v1",
+    "http://localhost:9\\@127.0.0.1:{port}/v1",
+    "http://127.0.0.1:{port} @localhost:9/v1",
+    "http://127.0.0.1:{port}\t@localhost:9/v1",
+    " http://127.0.0.1:{port}/v1",
+    "http://127.0.0.1:{port}/v1\n",
+    "http:\\\\127.0.0.1:{port}/v1",
+    "http://127.0.0.1\u200b:{port}/v1",
+    "http://\uff11\uff12\uff17.0.0.1:{port}/v1",
+    "http://127%2e0.0.1:{port}/v1",
+    "http://[127.0.0.1]:{port}/v1",
+    "http:127.0.0.1:{port}/v1",
+    "//127.0.0.1:{port}/v1",
+    "ftp://127.0.0.1:{port}/v1",
+)
+
+
+@pytest.mark.parametrize("address", FOR_ANOTHER_HOST)
+@pytest.mark.parametrize("make", [own, *([litellm_of("openai/test")] if LITELLM else [])])
+def test_an_address_that_can_be_read_in_two_ways_is_refused_and_nothing_is_sent(
+    address: str, make: Make, loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server = loopback_server()
+    address = address.format(port=urlsplit(server.base_url).port)
+    with pytest.raises(errors.SettingError, match="an endpoint's address is one such as http://127") as caught:
+        RUNNER.run(make(address).complete(REQUEST))
+    assert str(urlsplit(server.base_url).port) not in str(caught.value)
+    assert server.requests == []
+
+
+@st.composite
+def addresses(draw: st.DrawFn) -> str:
+    """Addresses of all forms, right and wrong, whose secret parts hold "sesame"."""
+    signs = st.text("aZ0@:/?#[]%.;\\ \tü", max_size=6)
+    hosts = ["h", "H.Example", "127.0.0.1", "[::1]", "[v1.a]", "a_b", "xn--4ca.de", "ü.de", "h.", "h%2f", "", "a@b"]
+    ports = ["", ":", ":8000", ":0", ":65535", ":65536", ":x"]
+    scheme = draw(st.sampled_from(["http", "https", "HTTP", "ftp", ""]))
+    user = draw(st.sampled_from(["", "sesame@", "u:sesame@", "sesame@sesame@", "u:%40sesame@"]))
+    path = draw(st.sampled_from(["", "/", "/v1", "/a@b/v1", "/%40/v1", "//h2/v1", "/..//v1", "/v1;a=b"]) | signs)
+    query = draw(st.sampled_from(["", "?sesame", "?key=sesame@h2", "?#sesame", "#sesame", "#@h2/?sesame"]))
+    return f"{scheme}://{user}{draw(st.sampled_from(hosts))}{draw(st.sampled_from(ports))}{path}{query}"
+
+
+@given(addresses())
+@example("http://h/a@b/v1")
+@example("http://user:1/sesame@h2/v1")
+def test_the_host_that_is_asked_and_shown_is_the_one_that_the_address_names(address: str) -> None:
+    try:
+        model = OpenAICompatibleModel(address, "test")
+    except errors.SettingError as error:
+        assert "sesame" not in str(error)  # noqa: PT017 - most addresses raise none
+        assert "sesame" not in public(address)
+        return
+    named = urlsplit(address)
+    asked = yarl.URL(f"{model.base_url}/chat/completions")  # as aiohttp reads it
+    shown = urlsplit(model.address)
+    assert (asked.raw_host, asked.port) == (named.hostname, named.port or (443 if named.scheme == "https" else 80))
+    assert (shown.scheme, shown.hostname, shown.port) == (named.scheme, named.hostname, named.port)
+    assert shown.path == named.path.rstrip("/")
+    assert "@" not in model.address
+    assert not shown.query
+    assert not shown.fragment
+    assert "sesame" not in repr(model) + model.cache_key
+
+
+ORDINARY = (
+    "http://127.0.0.1:8000/v1",
+    "https://[::1]:8443/v1",
+    "http://[fe80::1%eth0]:8000/v1",
+    "http://me:pa%2Fss@host.example/v1",
+    "https://host.example",
+    "HTTPS://Host.Example./v1/",
+    "https://xn--4ca.example/deployments/gpt-4o?api-version=2024-06-01",
+    "http://model_server:8000/v1#part",
+    "https://host.example/~me/a%40b;c=1/v1",
+)
+
+
+@pytest.mark.parametrize("address", ORDINARY)
+def test_an_ordinary_address_is_taken(address: str) -> None:
+    assert public(address) == OpenAICompatibleModel(address.rstrip("/"), "test").address + "/" * address.endswith("/")
+
+
+def test_of_a_request_to_a_path_with_a_sign_of_users_the_server_is_shown() -> None:
+    assert public("https://api.example/run/@cf/model?key=word") == "https://api.example"
 
 
 def test_user_and_query_of_an_address_are_sent(loopback_server: Callable[..., LoopbackServer]) -> None:

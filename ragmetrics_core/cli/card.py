@@ -13,8 +13,8 @@ from ragmetrics_core.cli.options import add, command, positive, show
 from ragmetrics_core.data import EMBEDDED, SettingError, read_text, write_text
 from ragmetrics_core.datasets.judge_cards import ASKING, Ask, Items, asking, band, judged, measured
 from ragmetrics_core.datasets.published import inputs_of, read_labelled
-from ragmetrics_core.endpoints.endpoint_errors import public
 from ragmetrics_core.endpoints.limits import Limits
+from ragmetrics_core.endpoints.urls import public
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import METRICS, full_name
 from ragmetrics_core.page.render import check_page, write_html

@@ -104,7 +104,7 @@ def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
     if asked is None or _of_provider(asked[1]):
         return ""
     for name, value in variables:
-        if value.startswith(("http://", "https://")) and not _PROXY.search(name) and _host(value) == asked:
+        if not _PROXY.search(name) and _host(value) == asked:
             return name
     return ""
 

@@ -31,10 +31,11 @@ from ragmetrics_core.data import SettingError, errors
 from ragmetrics_core.endpoints.attempts import checked, pause
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error, public
+from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
 from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.openai_form import chat_reply
 from ragmetrics_core.endpoints.store import ReplyStore, SqliteStore
+from ragmetrics_core.endpoints.urls import public
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from concurrent.futures import wait
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import errors
@@ -20,9 +19,10 @@ from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.endpoints.addresses import NAME_A_KEY, OPENAI, openai_endpoint
 from ragmetrics_core.endpoints.cache_keys import endpoint_key
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
-from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, seconds, too_large
+from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, seconds, too_large
 from ragmetrics_core.endpoints.openai_form import chat_reply, listed, request_body
 from ragmetrics_core.endpoints.threads import computed
+from ragmetrics_core.endpoints.urls import endpoint_address
 
 if TYPE_CHECKING:
     import aiohttp
@@ -81,16 +81,14 @@ class OpenAICompatibleModel(ChatModel):
         batch_share: float = 1.0,
     ) -> None:
         check_number("OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True)
-        self.base_url = public(base_url).rstrip("/")
-        if not self.base_url.startswith("http"):
-            raise errors.SettingError(f"base_url must be one such as http://127.0.0.1:8000/v1, got {self.base_url}")
-        parts = urlsplit(base_url)
+        address = endpoint_address(base_url)
+        self.base_url = address.shown.rstrip("/")
         self.model, self.name = model, name or f"openai-compatible/{model}"
         self._extra = dict(extra or {})
-        self.cache_key = endpoint_key(self.base_url, parts.query, model, self._extra)
-        self._user, self._query = unquote(parts.netloc.rpartition("@")[0]), parts.query
+        self.cache_key = endpoint_key(self.base_url, address.query, model, self._extra)
+        self._user, self._query = address.user, address.query
         # Looked up once, where aiohttp would for each call.
-        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        self._proxy = None if proxy_bypass(address.host) else getproxies().get(address.scheme)
         self._api_key, self.api_key_env = api_key, api_key_env
         self._timeout, self.batch_share = timeout, batch_share
         self._capabilities, self._prices = capabilities or Capabilities(), prices

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.urls import UNREADABLE, public, read_address
 
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
@@ -242,25 +243,15 @@ def foreign(error: BaseException, where: str) -> errors.JudgeError:
     return errors.JudgeError(f"{where} could not answer: its client raised {type(error).__name__}{place}")
 
 
-def public(address: str) -> str:
-    """An address without the user, password and query that it may hold; what is no address is not repeated."""
-    try:
-        parts, port = urlsplit(address), urlsplit(address).port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    host = parts.hostname or ""
-    if parts.scheme not in ("http", "https") or not host or not address.isprintable():
-        return "an address that does not begin with http:// or https://"
-    host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rpartition('@')[2]}"
-
-
 def moved(where: str, asked: str, location: str) -> errors.EndpointMoved:
     """The error for a redirect of a call to an address; of where it points to, only what is no word of the endpoint."""
-    base = target = public(urljoin(asked, location))
-    if target.startswith("http"):  # what else the path says may be anything
-        end = "/chat/completions"
-        base = target.removesuffix(end) if target.endswith(end) else "/".join(target.split("/")[:3])
+    end = "/chat/completions"
+    try:
+        target = read_address(urljoin(asked, location))
+        # What else the path says may be anything.
+        base = target.shown.removesuffix(end) if target.path.endswith(end) else target.origin
+    except ValueError:  # also one of urljoin's
+        base = UNREADABLE
     return errors.EndpointMoved(
         f"{where} answered with a redirect to {base}, which was not followed, because keys and texts would go there: "
         "configure that address as the endpoint's, if it is the right one"

@@ -28,8 +28,9 @@ from ragmetrics_core.endpoints.addresses import (
 )
 from ragmetrics_core.endpoints.cache_keys import endpoint_key, provider_addresses, public_form
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
-from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, too_large
+from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, too_large
 from ragmetrics_core.endpoints.openai_form import choice_of, listed, priced, reply_of, request_body
+from ragmetrics_core.endpoints.urls import endpoint_address, public
 
 # What LiteLLM's exceptions stand for where neither status nor text says it; of a class that is not listed, its base.
 EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
@@ -143,7 +144,8 @@ class LiteLLMModel(ChatModel):
         self.model = self.name = model
         self.api_base, self._api_key, self._timeout = api_base, api_key, timeout
         self.api_key_env = api_key_env
-        self._asked = public(api_base) if api_base else ""
+        self._base = None if api_base is None else endpoint_address(api_base)
+        self._asked = self._base.shown if self._base else ""
         known = listed(model.removeprefix("openai/"))
         self._prices = prices or (None if known is None else known.prices)
         self._extra = dict(extra or {})
@@ -152,7 +154,7 @@ class LiteLLMModel(ChatModel):
         self._theirs: tuple[type[Exception], ...] = ()  # known once LiteLLM is imported
 
     def __repr__(self) -> str:
-        base = f", api_base={public(self.api_base)!r}" if self.api_base else ""
+        base = f", api_base={self._base.shown!r}" if self._base else ""
         return f"LiteLLMModel({self.model!r}{base})"
 
     @property
@@ -161,9 +163,8 @@ class LiteLLMModel(ChatModel):
         settings = public_form(self._extra)
         if not isinstance(settings, Mapping):
             return None
-        if self.api_base is not None:
-            query = self.api_base.partition("#")[0].partition("?")[2]  # also of what is no address
-            return endpoint_key(public(self.api_base), query, self.model, settings)
+        if self._base is not None:
+            return endpoint_key(self._base.shown, self._base.query, self.model, settings)
         addresses = public_form(provider_addresses([self._provider]))
         return endpoint_key("", "", self.model, {"": addresses, **settings} if addresses else settings)
 

@@ -1,0 +1,99 @@
+"""An endpoint's address, read once: what is shown of it and where requests go come from the same parts.
+
+An address that two readers may take for two hosts is refused, because keys and texts would go to one of them.
+"""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from ragmetrics_core.data import SettingError
+
+UNREADABLE = "an address that cannot be read"
+# A name, an IPv4 address or an IPv6 address in brackets, and a port.
+_HOST = re.compile(r"([\w.-]+|\[[\da-f.]*:[\da-f.:]*(%[\w.-]+)?\])(:\d*)?", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Address:
+    """The parts of an endpoint's address, as ``urllib.parse.urlsplit`` names them."""
+
+    scheme: str
+    host: str  # an IPv6 address has no brackets here
+    port: int | None
+    path: str
+    query: str
+    user: str  # user and password, as they are sent
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{host}{port}"
+
+    @property
+    def shown(self) -> str:
+        """The address without user, password and query: what is shown, and what the paths of calls are put behind.
+
+        A path with an @ may be the rest of a password, and is left out.
+        """
+        return self.origin if "@" in self.path else self.origin + self.path
+
+
+def endpoint_address(text: str) -> Address:
+    """The parts of an address that requests may be sent to.
+
+    Raises:
+        SettingError: If it is none, or one that can be read in two ways. The sentence does not repeat the address.
+    """
+    address = read_address(text)
+    if "@" in address.path:
+        raise _refusal(
+            "holds an @ after its host. Write %40 there; in a user or password write / as %2F, ? as %3F and # as %23"
+        )
+    return address
+
+
+def read_address(text: str) -> Address:
+    """The parts of an address that somebody named, or that was asked.
+
+    Raises:
+        SettingError: If it does not begin with http:// or https:// and a host, or a sign in it is read differently
+            by different clients. The sentence does not repeat the address.
+    """
+    if not text.isprintable() or " " in text or "\\" in text:
+        raise _refusal("holds whitespace, a control character or a backslash")
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        raise _refusal("has a host that cannot be read") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise _refusal("does not begin with http:// or https:// and a host")
+    port = _port(parts)
+    user, _, host_and_port = parts.netloc.rpartition("@")
+    if not _HOST.fullmatch(host_and_port):
+        raise _refusal("has a host with other signs than ASCII letters, digits, '.', '-' and '_'")
+    return Address(parts.scheme, parts.hostname, port, parts.path, parts.query, unquote(user))
+
+
+def public(text: str) -> str:
+    """An address without the user, password and query that it may hold; what is no address is not repeated."""
+    try:
+        return read_address(text).shown
+    except SettingError:
+        return UNREADABLE
+
+
+def _port(parts: SplitResult) -> int | None:
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise _refusal("has a port that is no number from 1 to 65535")
+    return port
+
+
+def _refusal(reason: str) -> SettingError:
+    return SettingError(f"an endpoint's address is one such as http://127.0.0.1:8000/v1; the one given {reason}")
