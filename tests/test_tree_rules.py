@@ -929,20 +929,38 @@ def test_many_retrievals_of_one_run_are_put_in_order_in_few_steps(monkeypatch: p
     assert counts[1] <= 2.2 * counts[0]
 
 
-@pytest.mark.parametrize("seed", range(40))
+def _ran_beside(one: tuple[Node, ...], other: tuple[Node, ...]) -> bool:
+    """Whether two retrievals, given by their paths, ran at the same time or in branches that did."""
+    left, right = next(pair for pair in zip(one, other, strict=False) if pair[0] is not pair[1])
+    return left.began < end_of(right) and right.began < end_of(left)
+
+
+def _random_calls(rng: random.Random, began: int, ended: int, depth: int) -> list[Node]:
+    """Calls between two moments: retrievers, and steps with calls inside."""
+    nodes = []
+    for number in range(rng.randint(1, 5)):
+        start = rng.randint(began, ended - 1)
+        end = rng.randint(start + 1, ended)
+        if depth and end - start > 2:
+            nodes.append(Node("step", "step", start, end, _random_calls(rng, start, end, depth - 1)))
+        else:
+            name = f"{depth}.{began}.{number}"
+            document = Document(f"text of {name}", f"{name}.{rng.random()}")
+            nodes.append(Node("retriever", name, start, end, documents=(document,)))
+    return nodes
+
+
+@pytest.mark.parametrize("seed", range(60))
 def test_those_that_ran_beside_each_other_count_from_when_the_first_began(seed: int) -> None:
     rng = random.Random(seed)
-    nodes = []
-    for number in range(12):
-        began = rng.randint(0, 30)
-        nodes.append(Node("retriever", f"r{number}", began, began + rng.randint(1, 8), documents=()))
-    for node in nodes:
-        node.documents = (Document(f"text of {node.name}", node.name),)
-    found = Calls(Tree(Node("step", "root", -1, 99, nodes)), ())
-    firsts = {
-        node.name: min(other.began for other in nodes if other.began < end_of(node) and node.began < end_of(other))
-        for node in nodes
-    }
-    order = sorted(nodes, key=lambda node: (firsts[node.name], node.began))
-    retrieved = ledger.Arrivals(found).retrieved()
-    assert [firsts[one.id or ""] for one in retrieved or ()] == [firsts[node.name] for node in order]
+    root = Node("step", "root", -1, 99, _random_calls(rng, 0, 60, seed % 4))
+    paths = [path for path in root.paths() if path[-1].kind == "retriever"]
+    first = {}
+    for path in paths:
+        beside = [other[-1].began for other in paths if other is not path and _ran_beside(path, other)]
+        (document,) = path[-1].documents or ()
+        first[document.id] = min([path[-1].began, *beside])
+    retrieved = ledger.Arrivals(Calls(Tree(root), ())).retrieved()
+    moments = [first[one.id] for one in retrieved or ()]
+    assert len(moments) == len(paths)
+    assert moments == sorted(moments)

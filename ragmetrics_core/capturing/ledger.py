@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import pairwise
+from math import inf
 from typing import Literal
 
 from ragmetrics_core.capturing.evidence import Calls, Key, chosen, end_of, text_of
@@ -119,8 +120,9 @@ class Arrivals:
         ran = set(calls)
         began = {}
         for call in calls:
-            above = [node.began for node in self._paths[call] if node in ran]
-            began[call] = min([*above, *(first_beside.get(node, call.began) for node in self._paths[call])])
+            around = [node.began for node in self._paths[call] if node in ran]  # the call, and those that it stands in
+            beside = [first_beside.get(node, call.began) for node in self._paths[call]]
+            began[call] = min([*around, *beside])
         return began
 
     def told(self, seen: Seen, turn: int, answer: str | None, earlier: Sequence[EvidenceCall]) -> list[EvidenceCall]:
@@ -249,17 +251,18 @@ class Arrivals:
 
 
 def _first_beside(siblings: Sequence[Node], first_inside: Mapping[Node, float]) -> dict[Node, float]:
-    """For each of some calls, sorted by their beginning, the first moment inside those that ran at the same time.
+    """For each of some calls, sorted by their beginning, the first moment inside the others that ran at the same time.
 
-    Those that had begun before lie in a heap until they have ended. Of those that begin while it runs, only the
-    smallest so far of each stretch are held, so that the smallest up to its end is found by bisection.
+    Infinite for a call that ran alone: what is inside it began when it did, and not all at once. Those that had begun
+    before lie in a heap until they have ended. Of those that begin while it runs, only the smallest so far of each
+    stretch are held, so that the smallest up to its end is found by bisection.
     """
     first: dict[Node, float] = {}
     running: list[tuple[float, int]] = []
     for number, node in enumerate(siblings):
         while running and end_of(siblings[running[0][1]]) <= node.began:
             heappop(running)
-        first[node] = min(first_inside[node], running[0][0] if running else first_inside[node])
+        first[node] = running[0][0] if running else inf
         heappush(running, (first_inside[node], number))
     begins: list[float] = []  # from the latest to the earliest, of those whose first moment is smaller than all between
     moments: list[float] = []
