@@ -38,7 +38,7 @@ from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from golden_turns import GOLDEN_TURNS
+from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS
 
 METRICS: tuple[Metric, ...] = (
     ContextUtilization(),

@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-from chat_model_contract import BY_STATUS, TEXT
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.questions import Instructions, Part, Question
@@ -25,6 +24,7 @@ from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.context_utilization import ContextUtilization, Usefulness
+from ragmetrics_core.testing.chat_model_contract import BY_STATUS, TEXT
 
 REPLY = '{"useful": 1, "reason": "r"}'
 ATTEMPTS = 3

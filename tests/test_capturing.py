@@ -13,8 +13,6 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from adapter_contract import AdapterContract
-from golden_turns import GOLDEN_TURNS
 from said import covered, facts, poll, polls
 
 from ragmetrics_core import RetrievalAccuracy, Sample, ScriptedJudge, metric
@@ -46,6 +44,8 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.reporting.report import Sink
+from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS
 
 YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from chat_model_contract import PLAIN, ChatModelContract
 from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextAdherence, LiteLLMModel, LLMJudge, OpenAICompatibleModel
@@ -27,6 +26,7 @@ from ragmetrics_core.endpoints.compatible_model import EXCEPTIONS
 from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
 from ragmetrics_core.endpoints.endpoint_errors import judge_error
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
 
 
 class TestOpenAICompatible(ChatModelContract):

@@ -7,7 +7,6 @@ from fractions import Fraction
 from itertools import permutations, product
 
 import pytest
-from golden_turns import FRANCE_ANSWER, FRANCE_PARIS, FRANCE_QUESTION, FRANCE_WINE
 from hypothesis import given
 from hypothesis import strategies as st
 from said import chunks, useful, useful_list
@@ -23,6 +22,7 @@ from ragmetrics_core.metrics.average_precision import (
     random_order,
 )
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
+from ragmetrics_core.testing.golden_turns import FRANCE_ANSWER, FRANCE_PARIS, FRANCE_QUESTION, FRANCE_WINE
 
 verdict_lists = st.lists(st.booleans(), min_size=1, max_size=12)
 probability_lists = st.lists(st.floats(0, 1), min_size=1, max_size=7)

@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-from chat_model_contract import KEY, REQUEST, TEXT, ChatModelContract
 from loopback import Fault, LoopbackServer
 from plausible import plausible_reply
 from said import of, shown
@@ -29,6 +28,7 @@ from ragmetrics_core.endpoints.endpoint_errors import judge_error, seconds
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
 from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.testing.chat_model_contract import KEY, REQUEST, TEXT, ChatModelContract
 
 if find_spec("litellm") is None:
     pytest.skip("LiteLLM is not installed", allow_module_level=True)
@@ -409,7 +409,7 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
 from ragmetrics_core.data.questions import Instructions, Part, Question
 from ragmetrics_core.metrics.context_utilization import Usefulness
-from chat_model_contract import ChatModelContract
+from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from loopback import Fault, LoopbackServer
 assert "litellm" not in sys.modules
 assert "aiohttp.web" in sys.modules

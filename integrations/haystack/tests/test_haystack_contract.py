@@ -7,8 +7,6 @@ import math
 from typing import Any, ClassVar
 
 import pytest
-from adapter_contract import AdapterContract
-from golden_turns import GOLDEN_TURNS, GoldenTurn
 from haystack import Document, Pipeline, component
 from haystack.components.builders import AnswerBuilder, PromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
@@ -19,6 +17,8 @@ from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEva
 
 from ragmetrics_core.data.results import MetricResult, SampleResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS, GoldenTurn
 
 TEMPLATE = "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{ query }}"
 

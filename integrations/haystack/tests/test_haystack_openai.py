@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from chat_model_contract import ChatModelContract
 from haystack import component
 from haystack.components.generators.chat import FallbackChatGenerator, MockChatGenerator, OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
+
+from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 
 
 class TestOpenAIChatGenerator(ChatModelContract):

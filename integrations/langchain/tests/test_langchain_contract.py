@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from adapter_contract import AdapterContract
-from golden_turns import GoldenTurn
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
@@ -16,6 +14,8 @@ from langchain_ragmetrics.evaluator import native
 
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing.golden_turns import GoldenTurn
 
 
 def application(turn: GoldenTurn, answer: Any = None) -> Any:

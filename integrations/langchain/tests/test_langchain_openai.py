@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chat_model_contract import ChatModelContract
 from langchain_ragmetrics import LangChainModel
+
+from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 
 openai = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
 

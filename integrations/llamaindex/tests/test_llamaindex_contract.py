@@ -4,8 +4,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from adapter_contract import AdapterContract
-from golden_turns import GoldenTurn
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
@@ -14,6 +12,8 @@ from llama_index.evaluation.ragmetrics.evaluators import native
 
 from ragmetrics_core import Sample
 from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing.golden_turns import GoldenTurn
 
 
 class Always(CompactAndRefine):

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chat_model_contract import ChatModelContract
 from llama_index.evaluation.ragmetrics import LlamaIndexModel
+
+from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 
 openai_like = pytest.importorskip("llama_index.llms.openai_like", reason="llama-index-llms-openai-like is missing")
 openai = pytest.importorskip("llama_index.llms.openai", reason="llama-index-llms-openai is not installed")

@@ -9,11 +9,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar
 
-from golden_turns import GOLDEN_TURNS, SHOWN_CASES, SHOWN_TURN, GoldenTurn
-
 from ragmetrics_core.capturing import FrontDoor
 from ragmetrics_core.data import MetricResult, Sample, SettingError
 from ragmetrics_core.engine.evaluation import evaluate
+from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS, SHOWN_CASES, SHOWN_TURN, GoldenTurn
 
 _FRAMEWORKS = ("langchain_core", "llama_index", "haystack")
 _CLIENTS = ("openai", "anthropic", "cohere", "mistralai", "google.genai", "boto3", "litellm")
@@ -166,7 +165,7 @@ class AdapterContract:
         """Importing the adapter imports no other framework and no client of a model's provider."""
         others = [name for name in (*_FRAMEWORKS, *_CLIENTS) if name != self.framework]
         code = f"import sys, {self.module}; print([name for name in {others!r} if name in sys.modules])"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # our own code
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # our own code
         assert done.stdout.strip() == "[]"
 
     def test_front_door(self) -> None:

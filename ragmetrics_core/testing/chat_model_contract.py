@@ -15,13 +15,13 @@ from email.utils import format_datetime
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import pytest
-from loopback import Fault, LoopbackServer
 
 from ragmetrics_core.data import Asked, Instructions, Part, Question, errors
 from ragmetrics_core.endpoints.attempts import typed
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Message
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.polls import Poll
+from ragmetrics_core.testing.loopback import Fault, LoopbackServer
 
 T = TypeVar("T")
 Servers = Callable[..., LoopbackServer]
