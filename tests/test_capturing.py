@@ -44,7 +44,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.reporting.report import Sink
-from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing import AdapterContract
 from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS
 
 YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})

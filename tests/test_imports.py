@@ -108,7 +108,9 @@ def test_every_public_name_resolves() -> None:
         ragmetrics_core.nothing  # noqa: B018 - the access is the test
 
 
-@pytest.mark.parametrize("name", ["ragmetrics_core", "ragmetrics_core.capturing", "ragmetrics_core.data"])
+@pytest.mark.parametrize(
+    "name", ["ragmetrics_core", "ragmetrics_core.capturing", "ragmetrics_core.data", "ragmetrics_core.testing"]
+)
 def test_type_checkers_see_the_same_names(name: str) -> None:
     """The stub is where the names are listed: each line of it is a name of ours, once and under its own name."""
     package = importlib.import_module(name)

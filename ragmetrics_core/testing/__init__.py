@@ -1,4 +1,4 @@
-"""What tests of metrics and answers need: assertions, and a contract to inherit.
+"""What tests need: assertions about scores, and contracts to inherit for metrics, chat models and adapters.
 
 Importing it loads nothing else: every name is imported at its first use.
 """

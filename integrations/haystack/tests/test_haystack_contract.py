@@ -17,7 +17,7 @@ from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEva
 
 from ragmetrics_core.data.results import MetricResult, SampleResult
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing import AdapterContract
 from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS, GoldenTurn
 
 TEMPLATE = "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{ query }}"

@@ -14,7 +14,7 @@ from langchain_ragmetrics.evaluator import native
 
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing import AdapterContract
 from ragmetrics_core.testing.golden_turns import GoldenTurn
 
 
