@@ -41,7 +41,7 @@ from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.reporting.run_facts import RunFacts
 
-FEW_EXAMPLES = settings(max_examples=25, deadline=None)
+FEW_EXAMPLES = settings(max_examples=15, deadline=None)
 WORDS = st.text("abcdefg ", min_size=1, max_size=12).filter(str.strip)
 VERDICTS = st.lists(st.booleans(), min_size=1, max_size=7)
 PROBABILITIES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]), min_size=1, max_size=7)
@@ -81,6 +81,7 @@ SAMPLES = st.builds(
 # Average precision.
 
 
+@FEW_EXAMPLES
 @given(VERDICTS)
 def test_a_useful_chunk_that_moves_up_never_lowers_the_score(verdicts: list[bool]) -> None:
     for place in range(1, len(verdicts)):
@@ -90,6 +91,7 @@ def test_a_useful_chunk_that_moves_up_never_lowers_the_score(verdicts: list[bool
             assert ap.ndcg(better) > ap.ndcg(verdicts)
 
 
+@FEW_EXAMPLES
 @given(PROBABILITIES)
 def test_the_best_order_of_grades_is_the_falling_one(gains: list[float]) -> None:
     best = sorted(gains, reverse=True)
@@ -98,6 +100,7 @@ def test_the_best_order_of_grades_is_the_falling_one(gains: list[float]) -> None
         assert ap.ndcg(order) <= ap.ndcg(best) + 1e-12
 
 
+@FEW_EXAMPLES
 @given(VERDICTS)
 def test_noise_behind_the_last_useful_chunk_changes_no_score(verdicts: list[bool]) -> None:
     longer = [*verdicts, False]
@@ -146,6 +149,7 @@ def test_one_more_context_never_covers_fewer_facts(texts: list[str], more: str) 
     assert after >= before
 
 
+@FEW_EXAMPLES
 @given(st.floats(0, 1))
 def test_every_score_lies_in_one_band(score: float) -> None:
     holding = [name for name, low, high in BANDS if low <= score <= high]
@@ -186,7 +190,7 @@ def _outcomes(results: Sequence[SampleResult]) -> list[Any]:
     return [(row.index, row.results, row.problem) for row in results]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.lists(SAMPLES, min_size=1, max_size=6), st.integers(1, 5), st.integers(1, 3))
 def test_a_run_is_the_same_in_one_piece_in_a_stream_and_divided_over_machines(
     samples: list[Sample], concurrency: int, division: int
@@ -260,9 +264,7 @@ def reports(draw: st.DrawFn) -> Report:
     return Report(rows, RunFacts(metrics={"m": "m|v1"}, judges=("scripted",)))
 
 
-@settings(max_examples=40, deadline=None)
-@given(reports())
-def test_a_results_file_that_is_read_and_written_again_is_the_same(report: Report) -> None:
+def _check_that_a_file_read_and_written_again_is_the_same(report: Report) -> None:
     with TemporaryDirectory() as folder:
         first, second = Path(folder, "first.jsonl"), Path(folder, "second.jsonl")
         report.to_jsonl(first)
@@ -272,3 +274,16 @@ def test_a_results_file_that_is_read_and_written_again_is_the_same(report: Repor
         assert Report.from_jsonl(second) == read
         assert read.scores("m") == report.scores("m")
         assert read.summary() == report.summary()
+
+
+@settings(max_examples=12, deadline=None)
+@given(reports())
+def test_a_results_file_that_is_read_and_written_again_is_the_same(report: Report) -> None:
+    _check_that_a_file_read_and_written_again_is_the_same(report)
+
+
+@pytest.mark.nightly
+@settings(max_examples=200, deadline=None)
+@given(reports())
+def test_many_results_files_that_are_read_and_written_again_are_the_same(report: Report) -> None:
+    _check_that_a_file_read_and_written_again_is_the_same(report)
