@@ -116,6 +116,24 @@ def test_few_of_a_class_use_the_labels_alone() -> None:
         ppi([], alone(), alone(0.5))
 
 
+def test_five_labels_of_the_rarer_class_and_two_clusters_of_others_are_enough() -> None:
+    labels = [True] * 25 + [False] * 5
+    scores = alone(*[0.9] * 25, *[0.2] * 5)
+    assert ppi(labels, scores, Scores([0.9, 0.9, 0.2], [0, 0, 1])).weight is not None
+    assert ppi([not label for label in labels], scores, Scores([0.9, 0.9, 0.2], [0, 0, 1])).weight is not None
+    assert ppi(labels, scores, Scores([0.9, 0.9, 0.2], [0, 0, 0])).weight is None
+
+
+def test_the_weight_of_a_timid_judge_is_one_and_of_a_reversed_one_none() -> None:
+    labels = [True, False] * 20
+    timid = ppi(labels, alone(*[0.55, 0.45] * 20), alone(*[0.55] * 600, *[0.45] * 200))
+    # The scores tell labels apart, by a tenth; they are ten times as sure as they say, and count as they are.
+    assert timid.weight == 1
+    assert timid.mean == pytest.approx(0.5 + (0.525 - 0.5))
+    reversed_judge = ppi(labels, alone(*[0.1, 0.9] * 20), alone(*[0.9] * 600, *[0.1] * 200))
+    assert (reversed_judge.weight, reversed_judge.mean) == (0, 0.5)
+
+
 @pytest.mark.parametrize("by_score", [False, True])
 def test_every_sample_has_the_same_chance(by_score: bool) -> None:
     report = report_of(*[index / 20 for index in range(20)])

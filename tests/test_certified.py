@@ -46,6 +46,36 @@ def test_few_labels_start_with_fewer_errors() -> None:
     assert (found.step, found.best is not None, found.needed) == (None, True, 29)
 
 
+@pytest.mark.parametrize(
+    ("labelled", "threshold"),
+    [
+        # 46 labels start where one wrong label of 46 is no failure, which is at the end; 29 of 30 would be one.
+        ([(0.9, True)] * 29 + [(0.9, False)] + [(0.5, True)] * 16, 0.5),
+        # 45 labels start where none of 29 may be wrong, which is at .9.
+        ([(0.9, True)] * 29 + [(0.9, False)] + [(0.5, True)] * 15, None),
+        # 61 labels start where two of 61 are no failure.
+        ([(0.9, True)] * 28 + [(0.9, False)] * 2 + [(0.5, True)] * 31, 0.5),
+        ([(0.9, True)] * 28 + [(0.9, False)] * 2 + [(0.5, True)] * 30, None),
+    ],
+)
+def test_the_sequence_starts_where_as_many_wrong_labels_as_possible_are_no_failure(
+    labelled: list[tuple[float, bool]], threshold: float | None
+) -> None:
+    step = certify(labelled, [score for score, _ in labelled], 0.9).step
+    assert (step and step.threshold) == threshold
+
+
+def test_a_plan_needs_ten_labels_and_is_the_one_of_fewest_labels() -> None:
+    assert certify([(0.8, True)] * 9, [0.8] * 100, 0.9).best is None
+    assert certify([(0.8, True)] * 10, [0.8] * 100, 0.9).best is not None
+    # From .9 on all 10 are right, in a tenth of the samples: 29 of those are 290 labels; from .5 on 20 of 20 are.
+    labelled = [(0.9, True)] * 10 + [(0.5, True)] * 10
+    found = certify(labelled, [0.9] * 10 + [0.5] * 90, 0.9)
+    assert found.best is not None
+    assert (found.best.threshold, found.best.yes, found.best.count, found.best.share) == (0.5, 20, 20, 1.0)
+    assert found.needed == 29
+
+
 def test_how_many_labels_would_do() -> None:
     # 19 of 20 from .8 on, half of the samples; Fleiss' formula by hand for .95 against .9:
     # ((1.644854 · √.09 + .841621 · √.0475) / .05)² = 183.2; half of the samples: 367

@@ -20,8 +20,10 @@ from ragmetrics_core.statistics.paired import (
     difference_interval,
     holm,
     mcnemar,
+    one_sided,
     pairs_needed,
     permutation,
+    standard_error,
 )
 
 VALUES = [0.2, 0.4, 0.9, 1.0, 0.0, 0.6, 0.8, 0.8, 1.0, 0.4]
@@ -93,6 +95,15 @@ def test_a_difference_by_hand() -> None:
     assert "over 2 clusters" in difference_interval(values, [0, 0, 1, 1]).method
 
 
+def test_one_sided_bounds_and_their_standard_error_by_hand() -> None:
+    # Eight ties, −1 and 1: squares of 2 over ten pairs, so the error is √(2 · 10/9) / 10 = .149071;
+    # scipy.stats.t.ppf(.95, 9) = 1.833113 of it are .273264, and the normal quantile of .95 is 1.644854.
+    assert one_sided([0.0] * 8, []) == pytest.approx((-0.273264, 0.273264), abs=1e-6)
+    assert standard_error([0.0] * 8, []) == pytest.approx(0.273264 / 1.644854, abs=1e-6)
+    # As four pairs of twins: √(2 · 4 · 6/5) / 12 = .258199, t with 5 degrees of freedom 2.015048
+    assert one_sided([0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3]) == pytest.approx((-0.520283, 0.520283), abs=1e-6)
+
+
 # Binary fractions: sums that are equal are equal in floating point, too.
 DIFFERENCES = st.lists(st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.75, 1.0]), min_size=2, max_size=10)
 
@@ -119,6 +130,7 @@ def test_exact_up_to_sixteen_and_random_above() -> None:
     sixteen = permutation([0.5] * 16, [-1] * 16)
     assert sixteen.exact
     assert sixteen.p == 2 / 2**16
+    assert not permutation([0.5] * 17, [-1] * 17).exact
     values = [0.3] * 20 + [-0.3] * 10 + [0.0] * 50
     found = permutation(values, [-1] * 80)
     assert not found.exact
@@ -126,6 +138,7 @@ def test_exact_up_to_sixteen_and_random_above() -> None:
     expected = stats.binomtest(20, 30).pvalue
     assert found.p == pytest.approx(expected, abs=4 * sqrt(expected / 9999))
     assert found == permutation(values, [-1] * 80)
+    assert found != permutation(values, [-1] * 80, seed=1)
     assert permutation([1.0] * 100, [-1] * 100).p == 1 / 10_000
 
 
@@ -164,3 +177,5 @@ def test_power_against_statsmodels() -> None:
     error = 0.3 / sqrt(400)
     assert detectable(error) == pytest.approx(0.042125231047658855, rel=0.003)
     assert pairs_needed(error, 400, 0.02) == pytest.approx(1767.915305235505, rel=0.002)
+    assert pairs_needed(error, 400, 0.9) == 2  # a difference that any two pairs would show
+    assert pairs_needed(error, 400, detectable(error)) == 400  # what is detectable with the pairs at hand needs no more

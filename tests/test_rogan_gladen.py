@@ -37,6 +37,29 @@ def test_the_estimate_by_hand() -> None:
     assert (found.interval.low, found.interval.high) == pytest.approx((0.26824, 0.80227), abs=1e-4)
 
 
+def test_five_labels_of_each_class_are_enough() -> None:
+    found = rogan_gladen(labels_of(5, 5), scores_of((5, 1.0), (5, 0.0)), scores_of((7, 1.0), (3, 0.0)))
+    assert found.mean == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("positive", "mean"),  # of 100; (q + .8 − 1) / .7 is −1/7 at .1 and 8/7 at 1: no share, so the nearest one
+    [(10, 0.0), (100, 1.0)],
+)
+def test_an_estimate_beyond_the_range_is_cut_and_its_interval_holds_it(positive: int, mean: float) -> None:
+    own = scores_of((18, 0.9), (2, 0.1), (2, 0.9), (8, 0.1))
+    found = rogan_gladen(labels_of(20, 10), own, scores_of((positive, 0.9), (100 - positive, 0.1)))
+    assert found.mean == mean
+    assert mean in (found.interval.low, found.interval.high)
+    assert 0 <= found.interval.low < found.interval.high <= 1
+
+
+def test_a_score_at_the_threshold_is_a_positive_verdict() -> None:
+    own = scores_of((18, 0.7), (2, 0.1), (2, 0.7), (8, 0.1))
+    others = scores_of((60, 0.7), (40, 0.69))
+    assert rogan_gladen(labels_of(20, 10), own, others, threshold=0.7).mean == pytest.approx(4 / 7)
+
+
 def test_many_labels_give_the_interval_of_the_delta_method() -> None:
     own = scores_of((18000, 1.0), (2000, 0.0), (2000, 1.0), (8000, 0.0))
     found = rogan_gladen(labels_of(20000, 10000), own, scores_of((60000, 1.0), (40000, 0.0)))

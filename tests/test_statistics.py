@@ -71,6 +71,7 @@ def test_bca_on_request() -> None:
     assert (interval.low, interval.high) == pytest.approx((0.78172, 0.81830), abs=0.001)
     assert interval.method == "BCa bootstrap, 9,999 resamples"
     assert interval_of(values[::-1], bootstrap=True) == interval
+    assert interval_of(values[1:], bootstrap=True).method.startswith("t with")  # one too few
 
 
 def test_without_scipy_only_the_bootstrap_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
