@@ -29,6 +29,7 @@ from ragmetrics_core.statistics.agreement import (
     matthews,
     measure_all,
     measures,
+    rival_measures,
     spearman,
 )
 from ragmetrics_core.statistics.calibration import calibration_error, curve, slope_and_intercept
@@ -221,3 +222,31 @@ def test_a_source_of_one_class_is_left_out_of_the_mean_kappa() -> None:
     rows += [[Labelled(score, (True,), "yes only")] for score in (0.9, 0.9, 0.1)]
     found = {one.source: one for one in measure_all(rows, {"kappa": measures(0.5)["kappa"]}, draws=20)}
     assert (found["yes only"].value, found[None].count, found[None].value) == (None, 1, found["both"].value)
+
+
+def test_a_score_at_the_threshold_is_a_yes_and_a_verdict_of_its_own_goes_before_it() -> None:
+    assert [Labelled(score, (True,)).says(0.7) for score in (0.69, 0.7, 0.71)] == [False, True, True]
+    assert Labelled(0.5, (True,)).says()
+    assert Labelled(0.9, (True,), verdict=False).says(0.5) is False
+    assert Labelled(0.1, (True,), verdict=True).says(0.5) is True
+
+
+def test_differences_to_a_rival_by_hand() -> None:
+    # Judge: .9 and .4 for yes, .1 and .6 for no. Rival: .9 and .6 for yes, .1 and .4 for no, its verdict on .6 a no.
+    rows = [
+        Labelled(0.9, (True,), rival=0.9),
+        Labelled(0.4, (True,), rival=0.6, rival_verdict=False),
+        Labelled(0.1, (False,), rival=0.1),
+        Labelled(0.6, (False,), rival=0.4),
+    ]
+    found = {name: compute(rows) for name, compute in rival_measures(0.5).items()}
+    assert found == {
+        "AUROC, difference": pytest.approx(3 / 4 - 1),
+        "balanced accuracy, difference": pytest.approx(2 / 4 - 3 / 4),
+        "Brier, difference": pytest.approx((0.01 + 0.36 + 0.01 + 0.36) / 4 - (0.01 + 0.16 + 0.01 + 0.16) / 4),
+    }
+    alone = [Labelled(row.score, row.votes) for row in rows]
+    with_one = [*alone, Labelled(0.9, (True,), rival=0.9)]  # one class: the rival's AUROC is undefined
+    assert rival_measures(0.5)["AUROC, difference"](with_one) is None
+    assert rows[0].of_rival().score == 0.9
+    assert alone[0].of_rival() is alone[0]
