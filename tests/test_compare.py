@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import Report, Sample, Scored, Undefined
+from ragmetrics_core import Report, Sample, Scored, Undefined, evaluate, metric
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.evidence import Cell
@@ -20,6 +20,7 @@ from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
 from ragmetrics_core.data.sample import Context, EvidenceCall, Fact, Ledger, Turn
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
+from ragmetrics_core.reporting.gates import UntilDecided
 from ragmetrics_core.reporting.report import Folded
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -73,6 +74,26 @@ def test_by_hand() -> None:
     assert (change.p, change.exact, change.pairs) == (0.5, True, 3)  # two changed: half of the four patterns
     assert (change.abstained, change.failed) == (1.0, 1.0)  # one discordant pair each
     assert change.verdict == "undecided"
+
+
+@metric(name="good", requires=("answer",))
+def good(sample: Any) -> float:
+    """The score that stands in the answer."""
+    return float(sample.answer)
+
+
+@pytest.mark.parametrize(("without_score", "outcome"), [(0, "passed"), (1, "undecided")])
+def test_rows_without_a_partner_and_rows_without_a_score_count_together(without_score: int, outcome: str) -> None:
+    """Of 100 rows 95 must have a partner and both scores, in finished runs and in one that may end earlier."""
+    rows = [{"id": str(place), "question": f"Question {place}?", "answer": "0.9"} for place in range(100)]
+    later: list[dict[str, Any]] = [dict(row) for row in rows[:95]]
+    for row in later[:without_score]:
+        row["answer"] = "none"
+    before, after = (evaluate(data, good, judge="lexical", progress=False) for data in (rows, later))
+    assert before.compare(after, margin=0.3).regression() == {"good": outcome}
+    until = UntilDecided(against=before, margin=0.3, min_samples=95)
+    early = evaluate(later, good, judge="lexical", until=until, progress=False)
+    assert [decision.outcome for decision in early.decisions] == [outcome]
 
 
 def test_a_planted_difference_is_found_and_none_where_there_is_none() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, Report, Sample, evaluate
@@ -162,6 +162,10 @@ ids = st.lists(st.one_of(st.none(), st.sampled_from("abcd")), min_size=1, max_si
 
 
 @given(ids, ids)
+@example(["a", "b"], ["a", "b"])
+@example(["a", "a"], ["a", "b"])  # chance seldom doubles an id without leaving another one out
+@example(["a", "b"], ["a", "a"])
+@example(["a", None], ["a", "b"])
 def test_runs_are_matched_by_id_only_where_every_sample_has_its_own(
     first: list[str | None], second: list[str | None]
 ) -> None:

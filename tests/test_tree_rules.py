@@ -114,6 +114,15 @@ def _ranked(clock: Clock) -> Tree:
     )
 
 
+def _arrived_as_the_call_began(clock: Clock) -> Tree:
+    """Two searches; the second ends at the moment, as coarse clocks tell it, at which the model is called."""
+    first = Node("retriever", "retriever", 2, 3, query=QUESTION, documents=DOCS[:1])
+    second = Node("retriever", "retriever", 3, 4, query=QUESTION, documents=DOCS[1:2])
+    call = model(clock, asked(f"{PORTO}\n{FARO}"))()
+    call.began, call.ended = 4, 5
+    return Tree(Node("step", "chain", 1, 6, [first, second, call]), question=QUESTION, answers=SAYS)
+
+
 HALF = PORTO[:50]
 LONGER = PORTO + " Its wine cellars stand across the river, in Gaia."
 NOTE = "Porto is the city on the Douro; it lies in the north."
@@ -182,6 +191,7 @@ ROWS: dict[str, Row] = {
         [EVORA, PORTO],
         warnings=["1 of 3 retrieved documents were not shown to the model"],
     ),
+    "the last list arrived as the call began": Row(_arrived_as_the_call_began, [PORTO, FARO], retrieved=["p", "f"]),
     "version of a step": Row(
         lambda c: tree(c, retriever(c, DOCS[0]), step(c, Document(LONGER, "p")), model(c, asked(LONGER)), answers=SAYS),
         [LONGER],

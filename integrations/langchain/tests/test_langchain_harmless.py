@@ -7,12 +7,13 @@ import copy
 import gc
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, QUESTION, Letters, Shelf, Speaker, document, rag
@@ -275,6 +276,41 @@ def test_outputs_are_the_callers_own() -> None:
     (sample,) = captured.samples
     assert [(c.text, c.score) for c in sample.contexts] == [("Paris is nice.", 0.5)]
     assert sample.answer == ANSWER
+
+
+def _as_messages(question: str) -> list[BaseMessage]:
+    return [HumanMessage("Hello"), AIMessage("Hello, too"), HumanMessage(question)]
+
+
+MESSAGES: dict[str, Callable[[list[BaseMessage]], Any]] = {
+    "a list": lambda messages: messages,
+    "a state": lambda messages: {"messages": messages},
+}
+
+
+@pytest.mark.parametrize("changed", ["by a step", "after the run"])
+@pytest.mark.parametrize("form", MESSAGES)
+def test_a_message_that_the_application_changes_later_leaves_the_sample_as_it_was(form: str, changed: str) -> None:
+    def answered(value: Any) -> Any:
+        messages: list[BaseMessage] = value["messages"] if isinstance(value, dict) else value
+        question = messages[-1]
+        found = Shelf(books=[document("Paris is nice.")]).invoke(str(question.text))
+        if changed == "by a step":
+            question.content = f"{found[0].page_content}\n{question.content}"
+        reply = Speaker().invoke([HumanMessage(f"{found[0].page_content}\n{QUESTION}")])
+        return MESSAGES[form]([*messages, reply])
+
+    given = _as_messages(QUESTION)
+    with capture() as captured:
+        result = RunnableLambda(answered).invoke(MESSAGES[form](given))
+    messages = result["messages"] if isinstance(result, dict) else result
+    assert [id(message) for message in messages[:3]] == [id(message) for message in given]  # the caller's own objects
+    if changed == "after the run":
+        for message in messages:
+            message.content = "changed"
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [said.content for said in sample.history or ()] == ["Hello", "Hello, too"]
 
 
 def test_samples_can_be_bounded() -> None:

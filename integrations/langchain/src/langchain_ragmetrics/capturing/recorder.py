@@ -63,7 +63,7 @@ class Recorder(BaseCallbackHandler):
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **_: Any) -> None:
         """Copy the outputs of a step, and its inputs if they were streamed in."""
         if run := self._run_going(run_id, inputs):
-            self._run_ended(run, _named("output", copied(outputs)))
+            self._run_ended(run, _named("output", copied(outputs, messages=run_id in self._roots)))
 
     @guarded
     def on_chain_error(self, error: BaseException, *, run_id: UUID, inputs: Any = None, **_: Any) -> None:
