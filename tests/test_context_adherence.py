@@ -285,3 +285,33 @@ def test_the_score_lies_within_its_bounds_and_bounds_stand_where_polls_are_missi
         assert (low, high) == (evidence.yes / count, (evidence.yes + evidence.missing) / count)
     decided = max(evidence.yes, evidence.no) > len(said) // 2
     assert evidence.early_stopped == (early_stop and not batched and decided)
+
+
+def test_the_evidence_says_how_the_polls_went() -> None:
+    result, _ = score(polled("yes", "no", "yes", "abstains", failures=(RateLimited("slow"),)), cause=False)
+    assert result.evidence.verdicts() == [
+        "2 of 5 polls: yes",
+        "1 of 5 polls: no",
+        "1 of 5 polls: no claim",
+        "1 of 5 polls: not answered",
+    ]
+    whole, _ = score(polled(*["yes"] * 5))
+    assert whole.evidence.verdicts() == ["5 of 5 polls: yes"]
+    sure, _ = score(polls([poll("yes")], p=0.83))
+    assert sure.evidence.verdicts() == ["supported, probability 0.83"]
+    unsure, _ = score(polls([poll("no")], p=0.25), cause=False)
+    assert unsure.evidence.verdicts() == ["not supported, probability 0.25"]
+    fitted = ContextAdherence().score(contexts=["Ada lit it."], answer="Ada lit it.", judge=LexicalJudge())
+    assert fitted.evidence.verdicts()[0].endswith("(fitted on labels of people; words alone never reach 1)")
+
+
+def test_the_longest_explanation_stands_where_no_side_names_more_claims() -> None:
+    answers = (
+        poll("yes", "short"),
+        poll("yes", "rather long"),
+        poll("yes", "longest"),
+        poll("no", "a"),
+        poll("no", "bc"),
+    )
+    result, _ = score(polls(answers))
+    assert (result.evidence.explanation, result.evidence.dissent) == ("rather long", "bc")

@@ -133,3 +133,38 @@ def test_embedded_judge_equal_and_unrelated():
     other = metric.score(answer="Kayaks float.", reference="Paris is the capital.", judge=LexicalJudge())
     assert (same.value, same.evidence.band) == (1.0, "perfect")
     assert (other.value, other.evidence.band) == (0.0, "none")
+
+
+@pytest.mark.parametrize(
+    ("value", "band", "said"),
+    [
+        (0.5, "partial", None),
+        (0.5, " Partial ", None),
+        (0.35, "partial", None),
+        (0.34, "partial", "between 0.35 and 0.65 for the band 'partial'"),
+        (0.65, "partial", "between 0.35 and 0.65 for the band 'partial'"),
+        (0.9, "perfect", "must be 1.0 for the band 'perfect'"),
+        (0.5, "fair", "one of none, minimal, partial, mostly, perfect"),
+        (True, "", "a number between 0 and 1"),
+        (1.5, "", "less than or equal to 1"),
+        (0.5, None, None),
+    ],
+)
+def test_a_score_outside_the_band_that_the_judge_names_is_refused(value, band, said):
+    _, judge = score(rating(0.5))
+    reply = {"score": value, "band": band}
+    if said is None:
+        assert judge.asked[0].read(reply).score == value
+    else:
+        with pytest.raises(ValueError, match=said):
+            judge.asked[0].read(reply)
+
+
+def test_with_a_template_of_ones_own_any_band_is_taken():
+    _, judge = score(rating(0.5), ContextRecall(template="{answer}\n{reference}"))
+    assert judge.asked[0].read({"score": 0.9, "band": "fair"}).band == "fair"
+
+
+def test_of_equal_ratings_the_first_counts():
+    result, _ = score(lambda q: rating(0.5, q["reference"]), reference=["r1", "r2"])
+    assert (result.evidence.best, result.reason) == (0, "r1")

@@ -289,3 +289,53 @@ def test_thousands_of_chunks_are_put_together_at_once() -> None:
     with pytest.raises(StopIteration):
         plan.send(replies)
     assert time.process_time() - began < 3  # looking through all verdicts for each took 8 seconds
+
+
+def test_where_all_of_the_first_chunks_are_blank_nothing_is_judged() -> None:
+    judge = ScriptedJudge({})
+    result = ContextUtilization(k=2).score(question="q", answer="a", contexts=[" ", "", "c"], judge=judge)
+    assert (result.status, result.reason, judge.asked) == ("undefined", "the first 2 contexts are blank", [])
+
+
+@pytest.mark.parametrize(
+    ("values", "relevance", "ideal", "noise"),
+    [
+        ([False, True], "binary", 1.0, 1 / 2),
+        ([False, False], "binary", 0.0, 1.0),
+        # Grades 1 and 2 of 3 in the best order: (2/3 · 2/3 + (1/2) · 1/3) / 1
+        ([1, 2], "graded", 2 / 3 * 2 / 3 + 1 / 2 * 1 / 3, 0.0),
+    ],
+)
+def test_the_best_value_that_an_order_reaches_stands_beside_the_score(values, relevance, ideal, noise) -> None:
+    result, _ = judged(values, relevance=relevance)
+    assert result.evidence.ideal == pytest.approx(ideal)
+    assert result.evidence.noise_share == pytest.approx(noise)
+
+
+def test_a_score_without_a_single_useful_chunk_names_no_rank() -> None:
+    result, _ = judged([0.4, 0.3], relevance="probability")
+    assert result.value > 0
+    assert result.reason == "0 of 2 chunks useful."
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_one_order_without_an_answer_fails_both(failing) -> None:
+    def reply(question):
+        place = len(judge.asked) - 1
+        return JudgeError("no") if place == failing else useful_list(question, [{"useful": True}] * 2)
+
+    judge = ScriptedJudge({Useful: reply})
+    metric = ContextUtilization(judging="listwise", orders=2)
+    result = metric.score(question="q", answer="a", contexts=["x", "y"], judge=judge)
+    assert (result.status, result.error.type) == ("failed", "JudgeError")
+
+
+def test_grades_of_one_order_alone_fail_both() -> None:
+    def reply(question):
+        graded = len(judge.asked) == 1
+        said = [{"useful": True, "grade": 3 if graded else None} for _ in chunks(question)]
+        return useful_list(question, said)
+
+    judge = ScriptedJudge({Useful: reply})
+    metric = ContextUtilization(judging="listwise", orders=2, relevance="graded")
+    assert metric.score(question="q", answer="a", contexts=["x", "y"], judge=judge).status == "failed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, permutations
 from typing import Any
 
@@ -28,6 +29,7 @@ from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.judging.forms import described, schema_of
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.average_precision import average_precision
+from ragmetrics_core.metrics.calls import call_table
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext
@@ -377,6 +379,18 @@ def test_the_range_is_that_of_all_orders(items: list[list[str]]) -> None:
     # Inside a call the contexts stand as they are shown, which a text that two calls bring may change.
     if sum(map(len, items)) == len({text for own in items for text in own}):
         assert table.order_range == (min(scores), max(scores))
+
+
+def test_of_five_calls_of_one_step_every_order_is_tried() -> None:
+    sample = turn(*(call(name) for name in "abcde"))
+    tried: list[tuple[int, ...]] = []
+
+    def score(order: Sequence[int]) -> float:
+        tried.append(tuple(order))
+        return 0.0
+
+    call_table(sample, sample.contexts, [True] * 5, score)
+    assert set(tried) == set(permutations(range(5)))
 
 
 def test_more_orders_than_can_be_tried() -> None:

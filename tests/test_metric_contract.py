@@ -232,3 +232,31 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
     if not isinstance(asked, ExtractFacts):
         assert part.rewrite == "Which q?"
         assert part.history[0].content == "hi"
+
+
+@pytest.mark.parametrize(
+    ("metric", "settings"),
+    [
+        (ContextUtilization(), {"against": "answer", "judging": "pointwise", "relevance": "binary"}),
+        (
+            ContextUtilization(k=3, against="reference", judging="listwise", orders=2),
+            {"against": "reference", "judging": "listwise", "relevance": "binary", "k": "3", "orders": "2"},
+        ),
+        (
+            ContextUtilization(relevance="probability", polls=7),
+            {"against": "answer", "judging": "pointwise", "relevance": "probability", "fallback": "7"},
+        ),
+        (ContextAdherence(), {"polls": "5", "T": "1.0"}),
+        (
+            ContextAdherence(polls=3, temperature=0.5, early_stop=True),
+            {"polls": "3", "T": "0.5", "early_stop": "yes"},
+        ),
+        (RetrievalAccuracy(), {"extraction": "io", "calls": "per_fact", "fallback": "3"}),
+        (
+            RetrievalAccuracy(extraction="cot", calls="per_context", polls=2, combination="soft"),
+            {"extraction": "cot", "calls": "per_context", "fallback": "2", "combination": "soft"},
+        ),
+    ],
+)
+def test_the_signature_names_the_settings_that_change_scores(metric: Metric, settings: dict[str, str]) -> None:
+    assert metric.signature.settings == settings

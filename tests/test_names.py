@@ -16,7 +16,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import SHIPPED_METRICS, SampleResult, SettingError, metric_among
 from ragmetrics_core.data.nearest import plain_name
 from ragmetrics_core.datasets.labels import Label, calibrate
-from ragmetrics_core.metrics.registry import METRICS, metric_named
+from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named, metrics_set
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.summary import Tally
 from ragmetrics_core.testing import assert_score
@@ -66,6 +66,51 @@ def test_a_name_that_is_shared_or_unknown_is_refused(name: str, said: str) -> No
 
 def test_the_shipped_metrics_are_those_of_the_registry() -> None:
     assert tuple(METRICS) == SHIPPED_METRICS
+
+
+@pytest.mark.parametrize(
+    ("written", "settings"),
+    [
+        ("adherence.polls=3", {"polls": 3}),
+        ("context_adherence.early_stop=true", {"early_stop": True}),
+        (" adherence.polls=3", {"polls": 3}),
+        ('adherence.model="m"', {"model": "m"}),
+        ("adherence.model=a=b", {"model": "a=b"}),  # what is no JSON is a text, and holds all behind the first sign
+    ],
+)
+def test_a_setting_as_it_is_written(written: str, settings: dict[str, Any]) -> None:
+    [metric] = metrics_set(["adherence"], [written])
+    assert {name: getattr(metric, name) for name in settings} == settings
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("adherence.polls", "METRIC.SETTING=VALUE"),
+        ("polls=3", "METRIC.SETTING=VALUE"),
+        ("recall.examples=x", "context_recall is not among the metrics of this run"),
+        ("adherence.pols=3", "pols"),
+    ],
+)
+def test_a_setting_that_is_written_wrongly_is_refused(written: str, said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        metrics_set(["adherence"], [written])
+
+
+def test_all_metrics_are_chosen_where_none_is_named_and_none_twice() -> None:
+    assert [metric.name for metric in chosen(None)] == [metric.name for metric in metrics_set(None, [])]
+    assert tuple(metric.name for metric in chosen(None)) == SHIPPED_METRICS
+    assert [metric.name for metric in chosen("recall")] == ["context_recall"]
+    with pytest.raises(SettingError, match="two metrics are named context_recall"):
+        chosen(["recall", "adherence", "context_recall"])
+    with pytest.raises(SettingError, match="must be a Metric or a name, got int"):
+        chosen([3])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", ["ContextRecall", "context-recall", " Recall ", "context_recall"])
+def test_a_metric_goes_by_its_full_short_and_class_name(name: str) -> None:
+    assert full_name(name) == "context_recall"
+    assert full_name(f" {name.strip()}:own ") == f"{name.strip()}:own"  # another's, as it is written
 
 
 words = st.text(alphabet="abAB_- ", min_size=1, max_size=6)

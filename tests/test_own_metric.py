@@ -30,7 +30,7 @@ from ragmetrics_core import (
     metric,
 )
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.questions import Instructions, Part
 from ragmetrics_core.data.results import Signature
@@ -130,6 +130,37 @@ def test_what_a_function_returns(given: Any, status: str, value: float | None, p
     assert (result.status, result.value) == (status, value)
     if status == "failed":
         assert "own" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("value", "score"),
+    [(1 + 5e-10, 1.0), (-5e-10, 0.0), (1 + 2e-9, None), (-2e-9, None), (1.0, 1.0), (0.0, 0.0)],
+)
+def test_only_what_rounding_adds_beyond_a_bound_is_taken_away(value: float, score: float | None) -> None:
+    result = lengthy.scored(value, "r")
+    assert (result.status, result.value) == ("failed" if score is None else "scored", score)
+
+
+def test_a_function_may_return_an_outcome_under_any_name_and_raise_a_judges_error() -> None:
+    @metric
+    def outcome(sample: Sample) -> Any:
+        return lengthy.undefined("no words", "other")
+
+    result = outcome.score(answer="a")
+    assert (result.metric, result.status, result.reason) == ("outcome", "undefined", "no words")
+
+    @metric
+    def refused(sample: Sample) -> Any:
+        raise JudgeError("the judge refuses")
+
+    failed = refused.score(answer="a")
+    assert (failed.metric, failed.status, failed.error.type) == ("refused", "failed", "JudgeError")
+
+
+def test_a_run_that_ended_with_an_error_has_nothing_to_score() -> None:
+    result = lengthy.score(Sample(answer="a" * 9, error="TimeoutError"))
+    assert (result.status, result.code) == ("undefined", "other")
+    assert "ended with an error" in result.reason
 
 
 def test_what_a_function_raises_fails_naming_the_metric() -> None:

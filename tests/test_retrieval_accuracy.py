@@ -298,3 +298,36 @@ def test_a_control_that_cannot_be_made_is_said():
     assert given.evidence.control == 1.0
     (alone,) = evaluate([sample], RetrievalAccuracy(controls=1), judge=judge, progress=False).results
     assert "no control" in alone.results["retrieval_accuracy"].reason
+
+
+def test_a_control_is_a_foreign_context_with_words_and_the_same_one_each_time():
+    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
+    sample = Sample(reference="r", contexts=["own"])
+
+    def control(*contexts):
+        before = len(judge.asked)
+        RetrievalAccuracy(controls=1, control_contexts=contexts).score(sample, judge=judge)
+        return [asked["context"] for asked in judge.asked[before:] if isinstance(asked, FactInContext)][1:]
+
+    assert control("own", " ", "foreign") == ["foreign"]
+    assert control("own", " ") == []
+    assert control("a", "b", "c") == control("c", "b", "a")
+
+
+def test_controls_come_from_the_first_context_of_other_samples():
+    samples = [Sample(contexts=["c0", "d0"]), Sample(answer="a"), Sample(contexts=["c2"]), Sample(contexts=["c0"])]
+    prepared = RetrievalAccuracy(controls=1).prepare(samples)
+    assert prepared.control_contexts == ("c0", "c2")
+    assert not prepared.needs_others
+    assert RetrievalAccuracy().prepare(samples).control_contexts == ()
+    given = RetrievalAccuracy(controls=1, control_contexts=("mine",))
+    assert given.prepare(samples).control_contexts == ("mine",)
+    many = [Sample(contexts=[f"c{number}"]) for number in range(300)]
+    assert len(RetrievalAccuracy(controls=1).prepare(many).control_contexts) == 200
+
+
+def test_facts_are_equal_whatever_their_case_spacing_and_full_stop():
+    judge = ScriptedJudge({FactInContext: covered(1.0)})
+    stated = ["It  is Blue.", "it is blue", "It is green", "IT IS GREEN.."]
+    result = RetrievalAccuracy().score(facts=stated, contexts=["c"], judge=judge)
+    assert [fact.text for fact in result.evidence.facts] == ["It  is Blue.", "It is green"]
