@@ -34,6 +34,7 @@ from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.questions import Instructions, Part
 from ragmetrics_core.data.results import Signature
+from ragmetrics_core.metrics.registry import metric_named
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
 ROWS = [{"query": "q", "contexts": ["c"], "response": f"Answer {number}, please."} for number in range(3)]
@@ -293,6 +294,19 @@ class Polled(Metric):
     def plan(self, sample: Sample) -> Any:
         raise LookupError(sample.answer) if not self.told else SettingError(self.told)
         yield
+
+
+def test_fields_that_are_required_are_named_alone_in_groups_or_in_a_list() -> None:
+    written = ["answer", ["answer"], ("answer", ["reference", "facts"])]
+    groups = [metric(requires=own)(shortness).needs for own in written]  # type: ignore[arg-type]
+    assert groups == [(("answer",),), (("answer",),), (("answer",), ("reference", "facts"))]
+
+
+def test_a_metric_that_is_made_takes_no_settings_and_goes_by_its_place(module: str) -> None:
+    place = f"{module}:politeness"
+    assert metric_named(place).name == "politeness"
+    with pytest.raises(SettingError, match=f"{place} takes no settings"):
+        metric_named(place, polls=3)
 
 
 def test_a_class_takes_flat_names_and_refuses_unknown_ones_when_it_is_made() -> None:

@@ -10,7 +10,7 @@ from operator import mul
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from said import asked_facts, covered, facts
+from said import asked_facts, covered, facts, of
 
 from ragmetrics_core import Context, Fact, RetrievalAccuracy, Sample, ScriptedJudge, evaluate
 from ragmetrics_core.data.errors import JudgeError, SettingError
@@ -152,8 +152,9 @@ def test_unanswered_cells_fail_with_noisy_or_too():
 
 def test_unknown_subset_is_an_error():
     result, _ = score([[0.9, 0.1]])
-    with pytest.raises(IndexError, match="0 to 1"):
-        result.evidence.combine([2])
+    for column in (2, -1):
+        with pytest.raises(IndexError, match="0 to 1"):
+            result.evidence.combine([column])
 
 
 def test_own_facts_skip_extraction_and_weigh():
@@ -331,3 +332,24 @@ def test_facts_are_equal_whatever_their_case_spacing_and_full_stop():
     stated = ["It  is Blue.", "it is blue", "It is green", "IT IS GREEN.."]
     result = RetrievalAccuracy().score(facts=stated, contexts=["c"], judge=judge)
     assert [fact.text for fact in result.evidence.facts] == ["It  is Blue.", "It is green"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "short"), [("No full stop", 1), ("One. Two.", 2), ("One! Two? Three.", 3), ("一。二。", 2)]
+)
+def test_a_usual_extraction_has_one_fact_or_three_for_each_sentence(reference, short):
+    question = of(RetrievalAccuracy(), reference=reference, contexts=["c"])
+    assert [len(reply.facts) for reply in question.examples()] == [short, 3 * short]
+
+
+def test_a_judge_that_gives_too_few_verdicts_fails_and_says_how_many():
+    judge = ScriptedJudge({FactInContext: covered(1.0)})
+    result = RetrievalAccuracy(calls="per_context").score(facts=["a", "b"], contexts=["c"], judge=judge)
+    assert result.status == "failed"
+    assert "gave 1 verdicts for 2 facts" in result.reason
+
+
+def test_polls_of_a_cell_become_their_share():
+    said = [{"covered": 1}, {"covered": 0}, {"covered": 1}]
+    result = RetrievalAccuracy().score(facts=["a"], contexts=["c"], judge=ScriptedJudge({FactInContext: said}))
+    assert result.evidence.cells[0][0].probability == pytest.approx(2 / 3)

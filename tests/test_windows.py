@@ -181,6 +181,35 @@ def test_an_answer_judged_in_windows_says_so() -> None:
     )
 
 
+def test_an_answer_longer_than_the_contexts_is_no_reason_to_divide_them() -> None:
+    contexts = [CLAIMS[0], CLAIMS[1]]
+    answer = " ".join(CLAIMS[:2]) + " Rain fell." * 400
+    outcome, judge = adherence_by_claims(contexts, answer, 1_000, polls=1)
+    assert (outcome.value, outcome.evidence.windows) == (1.0, 1)
+    by_claim = [asked for asked in judge.asked if isinstance(asked, Adherent)][1:]
+    assert [asked["contexts"] for asked in by_claim] == [tuple(contexts)] * 2
+    assert outcome.evidence.explanation == "Each of the 2 claims is supported by some part of the contexts."
+
+
+def test_the_longest_reason_against_a_claim_explains_the_answer() -> None:
+    reasons = {
+        ("a", ("1",)): "no",
+        ("a", ("2",)): "not there",
+        ("b", ("1",)): "nowhere to be seen",
+        ("b", ("2",)): "no",
+    }
+
+    def adherent(question: Adherent) -> Any:
+        if len(question["contexts"]) > 1:
+            return ContextWindowExceeded("too long")
+        return poll("no", reasons[question["answer"], question["contexts"]])
+
+    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts("a", "b")})
+    outcome = ContextAdherence(polls=1).score(contexts=["1", "2"], answer="Both.", judge=judge)
+    assert (outcome.value, outcome.evidence.explanation) == (0.0, "nowhere to be seen")
+    assert outcome.evidence.unsupported == ("a", "b")
+
+
 def test_what_is_supported_is_not_asked_again() -> None:
     contexts = [f"{CLAIMS[0]} {'Rain fell. ' * 200}", "Rain fell. " * 200]
     _, judge = adherence_by_claims(contexts, CLAIMS[0], 3_000)
