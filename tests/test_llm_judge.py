@@ -153,6 +153,10 @@ def answer(model: ChatModel, question: Question[Any], **settings: Any) -> Answer
     return asyncio.run(LLMJudge(model, **settings).answer(question))
 
 
+def parts_of(weights: tuple[Weight, ...]) -> list[tuple[float, str, float | None]]:
+    return [(weight.p, weight.mode, weight.mass) for weight in weights]
+
+
 def error(model: ChatModel, question: Question[Any]) -> JudgeError:
     reply = answer(model, question).reply
     assert isinstance(reply, NotAnswered)
@@ -179,8 +183,8 @@ def test_verdicts_are_asked_at_temperature_0_without_log_probabilities() -> None
 
 def test_p_useful_from_the_label_token() -> None:
     model = Toy('{"useful": 0, "reason": "1"}', capabilities=WEIGHING, probability=0.8)
-    (weight,) = answer(model, useful(scale="probability")).reply.weights
-    assert weight == Weight(pytest.approx(0.8), "logprobs", pytest.approx(0.99))
+    asked = answer(model, useful(scale="probability")).reply
+    assert parts_of(asked.weights) == [(pytest.approx(0.8), "logprobs", pytest.approx(0.99))]
     assert model.asked[0].temperature == 1.0
     assert model.asked[0].top_logprobs == 5
 
@@ -188,13 +192,13 @@ def test_p_useful_from_the_label_token() -> None:
 def test_low_mass_is_polled_and_the_first_reply_counts_as_a_poll() -> None:
     replies = ['{"covered": 1}', '{"covered": 0}', '{"covered": 1}']
     model = Toy(*replies, capabilities=WEIGHING, mass=0.5)
-    assert answer(model, fact()).reply.weights == (Weight(pytest.approx(2 / 3), "polls"),)
+    assert parts_of(answer(model, fact()).reply.weights) == [(pytest.approx(2 / 3), "polls", None)]
     assert [(request.n, request.top_logprobs) for request in model.asked] == [(1, 5), (2, 0)]
 
 
 def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
     model = Toy('{"covered": 1}', '{"covered": 0}', '{"covered": 0}')
-    assert answer(model, fact()).reply.weights == (Weight(pytest.approx(1 / 3), "polls"),)
+    assert parts_of(answer(model, fact()).reply.weights) == [(pytest.approx(1 / 3), "polls", None)]
     assert [(request.n, request.temperature) for request in model.asked] == [(3, 1.0)]
 
 
@@ -217,7 +221,7 @@ def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_
     written = tuple(TokenAlternatives(char, 0.0, ()) for char in head)
     written += (TokenAlternatives("fr", math.log(0.6), listed), *(TokenAlternatives(char, 0.0, ()) for char in tail))
     asked = answer(Toy(Choice(text, tokens=written), capabilities=WEIGHING), question).reply
-    assert asked.weights == (Weight(pytest.approx(0.6 / 0.95), "conditional", pytest.approx(0.95)),)
+    assert parts_of(asked.weights) == [(pytest.approx(0.6 / 0.95), "conditional", pytest.approx(0.95))]
     assert asked.reply.tone == "friendly"
 
 
@@ -254,6 +258,26 @@ def test_facts_together_are_sequential() -> None:
     assert [weight.p for weight in weighed.weights] == [pytest.approx(0.1), pytest.approx(0.7)]
 
 
+def test_of_a_list_the_labels_that_tokens_settle_keep_their_probability() -> None:
+    """The others count as they were written, since nothing is polled."""
+    text = '{"facts": [{"label": "F1", "covered": 1}, {"label": "F2", "covered": 1}]}'
+
+    def label(listed: dict[str, float]) -> TokenAlternatives:
+        alternatives = tuple((token, math.log(p)) for token, p in listed.items())
+        return TokenAlternatives("1", alternatives[0][1], alternatives)
+
+    settled, unsettled = label({"1": 0.7, "0": 0.3}), label({"1": 0.4, "0": 0.1})
+    written = [TokenAlternatives(char, 0.0, ()) for char in text]
+    first, second = text.index("1}"), text.rindex("1}")
+    written[first], written[second] = settled, unsettled
+    model = Toy(Choice(text, tokens=tuple(written)), capabilities=WEIGHING)
+    result = answer(model, fact("a", "b", together=True))
+    by_tokens, as_written = parts_of(result.reply.weights)
+    assert by_tokens == (pytest.approx(0.7), "sequential", pytest.approx(1.0))
+    assert as_written == (1.0, "sequential", None)
+    assert result.usage.calls == 1
+
+
 def test_lists_are_weighed_label_by_label_or_polled() -> None:
     question = useful("a", "b", listwise=True, scale="probability", polls=3)
     weighed = answer(Toy(capabilities=WEIGHING, probability=0.3), question).reply
@@ -263,8 +287,11 @@ def test_lists_are_weighed_label_by_label_or_polled() -> None:
         return json.dumps({"chunks": [{"label": "A", "useful": a, "reason": f"{a}"}, {"label": "B", "useful": b}]})
 
     polled = answer(Toy(listed(1, 0), listed(1, 0), listed(0, 0)), question).reply
-    assert polled.weights == (Weight(pytest.approx(2 / 3), "polls"), Weight(0.0, "polls"))
+    assert parts_of(polled.weights) == [(pytest.approx(2 / 3), "polls", None), (0.0, "polls", None)]
     assert len(polled.replies) == 3
+    twice = useful("a", "b", listwise=True, scale="probability", polls=2)
+    polled = answer(Toy(listed(1, 0), listed(0, 0)), twice).reply
+    assert polled.weights == (Weight(0.5, "polls"), Weight(0.0, "polls"))
 
 
 def polls_of(model: ChatModel, **fields: Any) -> tuple[Asked[Any], Usage]:
