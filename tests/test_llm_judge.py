@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from loopback import tokens
 from plausible import plausible_reply
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from said import of, shown
 
 from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, RetrievalAccuracy
@@ -361,6 +361,50 @@ def test_unusable_replies_are_typed_failures(
     assert type(failure) is kind
     assert getattr(failure, "raw", None) == raw
     assert len(model.asked) == len(replies)
+
+
+def test_of_objects_that_agree_the_first_is_the_reply_and_asides_are_none() -> None:
+    agreeing = Toy('{"reason": "an aside"} {"useful": 1, "reason": "first"} {"useful": 1, "reason": "second"}')
+    reply = answer(agreeing, useful()).reply.reply
+    assert (reply.useful, reply.reason) == (True, "first")
+    contradicting = error(Toy(*['{"useful": 1} {"useful": 0}'] * 3), useful())
+    assert "several verdicts that contradict each other" in str(contradicting)
+
+
+class Detail(BaseModel):
+    place: Literal["title"]
+    score: int | None
+
+
+class Details(BaseModel):
+    """A docstring for readers of the code."""
+
+    details: list[Detail]
+    note: str = Field("", description="what else", max_length=9)
+
+
+def test_the_schema_is_strict_all_fields_required_and_no_others() -> None:
+    question = Question(parts={"text": Part("Text", "t")}, instructions=Instructions("{text}"), Reply=Details)
+    model = Toy('{"details": [], "note": ""}')
+    answer(model, question)
+    detail = {
+        "type": "object",
+        "properties": {
+            "place": {"type": "string", "enum": ["title"]},
+            "score": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        },
+        "required": ["place", "score"],
+        "additionalProperties": False,
+    }
+    assert model.asked[0].schema == {
+        "type": "object",
+        "properties": {
+            "details": {"type": "array", "items": detail},
+            "note": {"type": "string", "description": "what else"},
+        },
+        "required": ["details", "note"],
+        "additionalProperties": False,
+    }
 
 
 def test_a_cut_off_reply_gets_more_room() -> None:
