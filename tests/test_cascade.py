@@ -27,7 +27,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import Asked, ErrorInfo, JudgeServerError, JudgeUnavailable, QuestionNotSupported, Weight
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
 from ragmetrics_core.data.results import Failed
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.dry_run import estimate
@@ -119,6 +119,22 @@ def test_its_name_and_settings_stand_in_the_signature() -> None:
 def test_a_band_that_is_none_is_refused(band: Any) -> None:
     with pytest.raises(SettingError, match="the lower one first"):
         CascadeJudge(LexicalJudge(), LexicalJudge(), band=band)
+
+
+@pytest.mark.parametrize(
+    ("band", "decided"), [((0.5, 0.5), "cheap"), ((0.6, 0.6), "strong"), ((0.0, 1.0), "strong"), ((0, 0), "cheap")]
+)
+def test_a_band_may_be_one_probability_or_all(band: tuple[float, float], decided: str) -> None:
+    judge = CascadeJudge(scripted(sure(0.6), "cheap"), scripted(polls("yes"), "strong"), band=band)
+    assert score(judge).reason == decided
+
+
+def test_a_cheap_judge_that_answers_nothing_ends_the_run_and_the_strong_one_is_not_asked() -> None:
+    strong = scripted(polls("yes"), "strong")
+    judge = CascadeJudge(scripted(AuthenticationFailed("no key"), "cheap"), strong)
+    with pytest.raises(AuthenticationFailed, match="no key"):
+        evaluate(ROWS, ["context_adherence"], judge=judge, progress=False)
+    assert strong.asked == []
 
 
 def test_what_is_no_judge_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import pytest
@@ -11,10 +12,11 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.registry import METRICS
-from ragmetrics_core.reporting.gates import Gate, decide, parse_gate
+from ragmetrics_core.reporting.gates import Gate, decide, parse_gate, three_way
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Tally
+from ragmetrics_core.statistics.sequential import ROUNDING
 from ragmetrics_core.testing import assert_score
 from ragmetrics_core.testing.assertions import UndecidedWarning
 
@@ -59,6 +61,24 @@ def test_sentences() -> None:
 def test_rounding_does_not_decide() -> None:
     thirds = report(0.6, 1, 0.8)  # the sum is 2.4, and 2.4 / 3 is just below 0.8
     assert decide(Gate(metric="m", at_least=0.8), thirds, on="point").outcome == "passed"
+
+
+WANTED = 0.8 - ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (WANTED, 1.0, "passed"),
+        (math.nextafter(WANTED, 0.0), 1.0, "undecided"),
+        (0.0, WANTED, "undecided"),
+        (0.0, math.nextafter(WANTED, 0.0), "failed"),
+        (0.9, 0.95, "passed"),
+        (0.7, 0.75, "failed"),
+    ],
+)
+def test_a_bound_at_the_threshold_reaches_it(low: float, high: float, outcome: str) -> None:
+    assert three_way(low, high, 0.8) == outcome
 
 
 def test_the_ends_of_the_scale() -> None:
@@ -270,6 +290,20 @@ def test_a_gate_per_slice_needs_every_slice(given: list[tuple[object, float | No
     found = decide(SLICED, sliced(*given), on="point")
     assert (found.outcome, found.metric) == (outcome, "m")
     assert said in found.sentence
+
+
+@pytest.mark.parametrize(("failing", "end"), [(1, "1 scored."), (10, "1 scored."), (12, "1 scored. And 2 more.")])
+def test_of_many_slices_that_do_not_pass_ten_are_shown(failing: int, end: str) -> None:
+    slices = [(f"l{place:02}", 0.1) for place in range(failing)]
+    sentence = decide(SLICED, sliced(("zz", 0.9), *slices), on="point").sentence
+    assert sentence.startswith(f"m by language: 1 of {failing + 1} slices reach 0.5. l00: misses 0.5: mean 0.1000")
+    assert sentence.endswith(end)
+    assert sentence.count("misses") == min(failing, 10)
+
+
+def test_a_summary_without_the_slices_of_a_gate_says_how_to_make_it() -> None:
+    with pytest.raises(SettingError, match=r"no slices by 'language'; make it with slices=\['language'\]"):
+        decide(SLICED, sliced(("de", 0.9)).summary())
 
 
 def test_a_slice_with_few_samples_is_undecided_and_bad_rows_are_in_every_slice() -> None:

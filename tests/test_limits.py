@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, aevaluate, evaluate
+from ragmetrics_core.data import Settings
 from ragmetrics_core.data.errors import AuthenticationFailed, LimitReached, RateLimited, SettingError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
 from ragmetrics_core.endpoints.limits import Budget, RateLimiter, Slots
 from ragmetrics_core.endpoints.session import Session
+from ragmetrics_core.reporting.gates import UntilDecided
 
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
 
@@ -101,6 +103,12 @@ def test_max_cost_is_used_up_and_never_exceeded() -> None:
     assert report.usage.cost == pytest.approx(0.3, abs=0.03)
 
 
+def test_the_call_that_uses_max_cost_up_to_the_cent_is_sent() -> None:
+    model = Priced(cost=0.25)
+    utilization(model, Limits(max_cost=5.0))
+    assert model.calls == 20
+
+
 def test_max_cost_without_prices_ends_after_the_first_call() -> None:
     model = Priced(cost=None)
     report = utilization(model, Limits(max_cost=1.0))
@@ -121,10 +129,20 @@ def test_limits_hold_in_async_runs() -> None:
     assert "max_calls=5" in report.run.stopped
 
 
-@pytest.mark.parametrize("setting", [{"max_calls": 0}, {"max_cost": -1.0}, {"deadline": 0.0}])
-def test_limits_are_positive(setting: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "name", ["max_calls", "max_cost", "deadline", "requests_per_minute", "tokens_per_minute", "max_live"]
+)
+@pytest.mark.parametrize("value", [0, -1])
+def test_limits_are_positive(name: str, value: int) -> None:
     with pytest.raises(SettingError, match="greater than 0"):
-        Limits(**setting)
+        Limits(**{name: value})
+    assert getattr(Limits(**{name: 1}), name) == 1
+
+
+@pytest.mark.parametrize("kind", [Limits, UntilDecided])
+def test_each_setting_says_what_it_is(kind: type[Settings]) -> None:
+    """Signatures, help texts and editors show it."""
+    assert [name for name, setting in kind.model_fields.items() if not setting.description] == []
 
 
 # Rate
@@ -221,10 +239,10 @@ async def taken(most: int) -> tuple[Slots, list[int]]:
 def test_slots_narrow_once_for_calls_sent_together_and_widen_again() -> None:
     async def run() -> None:
         slots, sent = await taken(32)
-        for ticket in sent[:10]:
+        for ticket in [*sent[:9], sent[-1]]:
             slots.observe(ticket, REFUSED)  # all sent before the first was refused
         assert slots.width == 20
-        for ticket in sent[10:]:
+        for ticket in sent[9:-1]:
             slots.observe(ticket, None)
         again = [await slots.acquire(0) for _ in range(20)]
         for ticket in again:

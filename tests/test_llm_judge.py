@@ -373,7 +373,7 @@ def test_of_objects_that_agree_the_first_is_the_reply_and_asides_are_none() -> N
 
 class Detail(BaseModel):
     place: Literal["title"]
-    score: int | None
+    score: Literal["high"] | None
 
 
 class Details(BaseModel):
@@ -391,7 +391,7 @@ def test_the_schema_is_strict_all_fields_required_and_no_others() -> None:
         "type": "object",
         "properties": {
             "place": {"type": "string", "enum": ["title"]},
-            "score": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "score": {"anyOf": [{"type": "string", "enum": ["high"]}, {"type": "null"}]},
         },
         "required": ["place", "score"],
         "additionalProperties": False,

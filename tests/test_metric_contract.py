@@ -260,3 +260,11 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
 )
 def test_the_signature_names_the_settings_that_change_scores(metric: Metric, settings: dict[str, str]) -> None:
     assert metric.signature.settings == settings
+
+
+def test_each_answer_of_a_script_counts_as_one_call_also_one_that_fails():
+    judge = ScriptedJudge({Useful: lambda question: {"useful": 1 if question["chunk"] == "c0" else "?"}})
+    judged = ContextUtilization().score(question="q", answer="a", contexts=["c0"], judge=judge)
+    assert (judged.judge, judged.usage.calls, len(judge.asked)) == ("scripted", 1, 1)
+    failed = ContextUtilization().score(question="q", answer="a", contexts=["c1"], judge=judge)
+    assert (failed.status, failed.usage.calls) == ("failed", 1)
