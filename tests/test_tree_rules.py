@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragmetrics_core.capturing import (
     Answer,
@@ -562,6 +564,75 @@ ROWS: dict[str, Row] = {
         warnings=["1 of 2 retrieved documents were not shown to the model"],
     ),
 }
+
+
+REWRITE = "Which of the Portuguese cities lies on the banks of the river Douro?"
+WEB = f"{REWRITE} Porto does, where the Douro meets the Atlantic, and so do its cellars, in Gaia."
+
+
+def corrective(clock: Clock, *search: Callable[[], Node], page: str = WEB, reply: str | Message = REWRITE) -> Tree:
+    """LangGraph's CRAG: what was retrieved is graded, the question rewritten, the web searched by a step."""
+    return tree(
+        clock,
+        retriever(clock, DOCS[1]),
+        model(clock, f"Relevant? {FARO}", GRADED),
+        model(clock, f"Improve: {QUESTION}", reply),
+        *search,
+        step(clock, Document(page), name="web_search"),
+        model(clock, f"{FARO}\n{page}\nQuestion: {REWRITE}"),
+        answers=SAYS,
+    )
+
+
+QUOTING: dict[str, Callable[[Clock], Tree]] = {
+    "a page of the web that quotes the rewritten question (LangGraph's CRAG)": lambda c: corrective(
+        c, tool(c, f"[{WEB!r}]", name="web", query=REWRITE)
+    ),
+    "the same, searched by a plain function": corrective,
+    "a page that is little more than the rewritten question": lambda c: corrective(
+        c, tool(c, REWRITE, name="web", query=REWRITE), page=f"{REWRITE} Porto."
+    ),
+    "a page that a tool returned and a model had written before": lambda c: corrective(
+        c, tool(c, NOTE, name="web", query="Douro"), page=NOTE, reply=NOTE
+    ),
+    "a page that quotes a rewritten question in a structure": lambda c: corrective(
+        c, page=WEB, reply=Message("assistant", f'{{"query": "{REWRITE}"}}')
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUOTING)
+def test_a_found_text_that_quotes_what_steered_the_run_is_a_context(name: str) -> None:
+    made = QUOTING[name](Clock())
+    (page,) = [document.text for node in made.root.walk() if node.name == "web_search" for document in node.documents]
+    (sample,) = samples_of(made)
+    assert [context.text for context in sample.contexts] == [FARO, page]
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+
+
+WORDS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=2, max_size=9)
+
+
+@given(st.lists(WORDS, min_size=8, max_size=14), st.lists(WORDS, min_size=2, max_size=30), st.integers(0, 30))
+def test_a_page_is_a_context_wherever_it_quotes_a_query(query: list[str], page: list[str], place: int) -> None:
+    rewrite = " ".join(query)
+    text = " ".join([*page[:place], rewrite, *page[place:]])
+    clock = Clock()
+    made = corrective(clock, tool(clock, "Nothing.", name="web", query=rewrite), page=text, reply=rewrite)
+    (sample,) = samples_of(made)
+    assert [context.text for context in sample.contexts] == [FARO, text]
+
+
+def test_what_a_tool_found_is_evidence_though_it_quotes_a_query_written_inside_of_it() -> None:
+    clock = Clock()
+    rewriting = model(clock, f"Improve: {QUESTION}", REWRITE)
+    web = tool(clock, WEB, rewriting, tool(clock, WEB, name="web", query=REWRITE), name="search", call="1")
+    answering = model(clock, [Message("user", QUESTION), CALL, Message("tool", WEB)])
+    made = tree(clock, model(clock, QUESTION, CALL), web, answering, answers=SAYS, is_query=True)
+    (sample,) = samples_of(made)
+    assert sample.ledger is not None
+    assert {(call.kind, call.name) for call in sample.ledger.calls} == {("tool", "search"), ("tool", "web")}
 
 
 def check(sample: Sample, row: Row) -> None:

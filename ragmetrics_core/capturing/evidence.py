@@ -11,6 +11,7 @@ from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.places import Place, union
 from ragmetrics_core.capturing.reading import ANSWER_KEYS, one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import Document, Node, Tree
+from ragmetrics_core.capturing.written import Written, is_written
 
 _STEERING = {
     *("binary_score", "score", "grade", "verdict", "relevant", "is_relevant", "datasource", "route", "next", "action"),
@@ -19,6 +20,7 @@ _STEERING = {
 _NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s")
 _LABEL = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _ALWAYS = float("inf")
+_STRUCTURED = 2  # the weight of a structured answer; less have labels, verdicts, queries and calls of tools
 
 Key = tuple[str, ...]
 
@@ -98,7 +100,7 @@ class Calls:
 
     def _steers(self, call: Node) -> bool:
         """Whether a later call was asked what this one wrote."""
-        return any(wrote(call, node.query) for node in self.nodes if node.query and node.began >= call.began)
+        return is_asked_later(call, self.nodes)
 
     @cached_property
     def retrievals(self) -> dict[Node, tuple[Document, ...]]:
@@ -152,24 +154,42 @@ class Calls:
         return [tuple(some) for time, some in held if some and time <= before]
 
     @cached_property
-    def _original(self) -> list[str]:
-        """Texts of documents that retrievers and tools gave."""
-        sources = (node for node in self.nodes if node.kind in ("retriever", "tool"))
-        return [text for node in sources for one in node.documents or () for text in (one.text, *one.forms)]
+    def _originals(self) -> list[str]:
+        """Texts that were found: of documents that retrievers and tools gave, of tools inside which no model wrote."""
+        texts = []
+        for node in self.nodes:
+            if node.kind in ("retriever", "tool"):
+                texts += [text for document in node.documents or () for text in (document.text, *document.forms)]
+            if node.kind == "tool" and node.text and not any(one.kind in ("model", "agent") for one in node.walk()):
+                texts += [node.text, *texts_in(parsed(node.text))]
+        return list(dict.fromkeys(texts))
+
+    @cached_property
+    def _replies(self) -> list[tuple[float, str]]:
+        """What models and nested engines answered, and when; no queries, verdicts, routes and plans."""
+        answering = [node for node in self.models if not self._is_only_a_step(node)]
+        replies = [(end_of(node), text_of(node)) for node in answering]
+        return replies + [(end_of(node), node.text or "") for node in self.nodes[1:] if node.kind == "agent"]
+
+    @cached_property
+    def _asked(self) -> list[str]:
+        """Questions and queries, and what models said that steered the run."""
+        queries = [node.query for node in self.nodes if node.query]
+        steering = [text_of(node) for node in self.models if self._is_only_a_step(node)]
+        return [*queries, *steering, *([self.tree.question] if self.tree.question else [])]
+
+    def _is_only_a_step(self, call: Node) -> bool:
+        """Whether a reply steers the run: a query that is asked later, a verdict or a route, a tool's arguments."""
+        return self._steers(call) or self.weight(call) < _STRUCTURED
 
     def _found(self, documents: Sequence[Document], before: float) -> list[Document]:
         """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
-        said = [text_of(node) for node in self.models if end_of(node) <= before]
-        said += [node.text or "" for node in self.nodes[1:] if node.kind == "agent" and end_of(node) <= before]
-        said = [text for text in dict.fromkeys(said) if len(text) >= OWN]
-        known = set(self._original)
+        replies = [text for ended, text in self._replies if ended <= before and len(text) >= OWN]
         found = [one for one in documents if one.author is None]
-        return [one for one in found if not said or one.text in known or not self._is_written(one.text, said)]
-
-    def _is_written(self, text: str, said: Sequence[str]) -> bool:
-        if not any(place.extent == "whole" for place in locate(said, text).places):
-            return False
-        return not locate([text], self._original).order and not locate(self._original, text).order
+        if not replies:
+            return found
+        run = Written(list(dict.fromkeys(replies)), self._asked, self._originals)
+        return [one for one in found if not is_written(one.text, run)]
 
     # What a call was shown
 
@@ -259,6 +279,11 @@ class Calls:
         results = [message.text for message in call.prompt if message.role == "tool"]
         given = (said for result in results for said in (result, *texts_in(parsed(result))))
         return len(text) >= OWN or any(one_line(said) == one_line(text) for said in given)
+
+
+def is_asked_later(call: Node, nodes: Iterable[Node]) -> bool:
+    """Whether one of some calls was asked what a model wrote before: a query that it rewrote, a tool's argument."""
+    return any(wrote(call, node.query) for node in nodes if node.query and node.began >= call.began)
 
 
 def wrote(call: Node, query: str | None) -> bool:

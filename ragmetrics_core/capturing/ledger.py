@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import inf
 from typing import Literal
 
-from ragmetrics_core.capturing.evidence import Calls, Key, chosen, end_of, text_of
+from ragmetrics_core.capturing.evidence import Calls, Key, chosen, end_of, is_asked_later, text_of
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.reading import one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import JOINED, Document, Node, Path
@@ -312,9 +312,14 @@ def _is_made_of_documents(tool: Node) -> bool:
 
 
 def _said(tool: Node) -> list[str]:
-    """What models inside a tool wrote."""
+    """What models inside a tool wrote; no queries that a search inside it was asked: what was found quotes them."""
     inner = [*tool.walk()][1:]
-    return [text for one in inner if (text := text_of(one) or (one.text or "") * (one.kind == "agent")).strip()]
+    texts = []
+    for node in inner:
+        text = text_of(node) or (node.text or "" if node.kind == "agent" else "")
+        if text.strip() and not is_asked_later(node, inner):
+            texts.append(text)
+    return texts
 
 
 def _repeats(tool: Node) -> str | None:
