@@ -635,6 +635,81 @@ def test_what_a_tool_found_is_evidence_though_it_quotes_a_query_written_inside_o
     assert {(call.kind, call.name) for call in sample.ledger.calls} == {("tool", "search"), ("tool", "web")}
 
 
+# What was retrieved, and what the ledger lists
+
+
+def overlapping(count: int, seed: int = 0) -> tuple[Document, ...]:
+    """Chunks of one page, each of which begins with the end of the one before."""
+    rng = random.Random(seed)
+    page = " ".join("".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in range(40 * count))
+    return tuple(Document(page[start : start + 220], f"c{start // 150}") for start in range(0, 150 * count, 150))
+
+
+def test_documents_that_a_step_finds_beside_a_retriever_are_retrieved() -> None:
+    """One retriever, and ``store.similarity_search`` inside a node of the graph."""
+    clock = Clock()
+    made = tree(
+        clock, retriever(clock, DOCS[0]), step(clock, *DOCS[1:], name="search"), model(clock, f"{PORTO}\n{EVORA}")
+    )
+    (sample,) = samples_of(made)
+    assert [one.id for one in sample.contexts] == ["p", "e"]
+    assert [one.id for one in sample.retrieved or ()] == ["p", "f", "e"]
+    assert sample.capture is not None
+    assert sample.capture.provenance["retrieved"] == "retriever, search"
+    assert sample.ledger is not None
+    assert [[item.id for item in call.items] for call in sample.ledger.calls] == [["p"], ["f", "e"]]
+
+
+def test_a_context_that_nobody_retrieved_is_said() -> None:
+    clock = Clock()
+    made = tree(clock, retriever(clock, DOCS[0]), model(clock, f"{PORTO}\n{FARO}"), taken=DOCS[1:2], answers=SAYS)
+    (sample,) = samples_of(made)
+    assert [one.id for one in sample.retrieved or ()] == ["p"]
+    assert sample.capture is not None
+    assert sample.capture.warnings == (
+        "1 of 2 contexts are not among the retrieved documents: they came with the question, or as a tool's text",
+    )
+
+
+@given(st.data())
+def test_contexts_are_among_the_retrieved_and_the_ledger_lists_what_each_call_returned(data: st.DataObject) -> None:
+    chunks = overlapping(9)
+    count = data.draw(st.integers(1, 8))
+    of_retriever, of_step = chunks[:count], chunks[count:]
+    returned = data.draw(st.permutations(of_retriever))
+    shown = data.draw(st.lists(st.sampled_from(chunks), min_size=1, unique_by=lambda one: one.id))
+    clock = Clock()
+    prompt = "\n\n".join(one.text for one in shown)
+    made = tree(clock, retriever(clock, *returned), step(clock, *of_step), model(clock, prompt), answers=SAYS)
+    (sample,) = samples_of(made)
+    assert [one.id for one in sample.contexts] == [one.id for one in shown]
+    assert sample.retrieved is not None
+    assert {one.id for one in sample.contexts} <= {one.id for one in sample.retrieved}
+    assert [one.id for one in sample.retrieved][:count] == [one.id for one in returned]
+    assert sample.ledger is not None
+    listed = sample.ledger.calls[0]
+    assert [item.id for item in listed.items] == [one.id for one in returned]
+    assert [returned[place].id for place in listed.shown or ()] == [one.id for one in returned if one in shown]
+    hidden = len(sample.retrieved) - len(shown)
+    expected = [f"{hidden} of {len(sample.retrieved)} retrieved documents were not shown to the model"]
+    assert sample.capture is not None
+    assert list(sample.capture.warnings) == (expected if hidden else [])
+
+
+def test_a_document_of_which_a_part_is_shown_is_not_said_to_be_hidden() -> None:
+    clock = Clock()
+    cut = Document(FARO[:50])
+    made = tree(clock, retriever(clock, *DOCS[:2]), step(clock, DOCS[0], cut), model(clock, f"{PORTO}\n{cut.text}"))
+    (sample,) = samples_of(made)
+    assert [one.id for one in sample.retrieved or ()] == ["p", "f"]
+    assert sample.ledger is not None
+    (listed,) = sample.ledger.calls
+    assert [(item.id, item.text) for item in listed.items] == [("p", PORTO), ("f", cut.text)]
+    assert listed.shown == (0, 1)
+    assert sample.capture is not None
+    assert sample.capture.warnings == ()
+
+
 def check(sample: Sample, row: Row) -> None:
     notes = sample.capture
     assert notes is not None

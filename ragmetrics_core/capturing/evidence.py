@@ -115,7 +115,7 @@ class Calls:
                 documents = tuple(one for one in documents if one.text not in below)
             if documents or node.kind == "retriever":
                 found[node] = documents
-        steps = {node: tuple(self._found(node.documents or (), end_of(node))) for node in self.reworking}
+        steps = {node: tuple(self.found_in(node.documents or (), end_of(node))) for node in self.reworking}
         return found or {node: documents for node, documents in steps.items() if documents}
 
     @property
@@ -145,9 +145,9 @@ class Calls:
         held: list[tuple[float, Sequence[Document]]] = []
         for node in self.nodes:
             if node.taken:
-                held.append((node.began, self._found(node.taken, node.began)))
+                held.append((node.began, self.found_in(node.taken, node.began)))
             if node.documents and node.ended is not None:
-                held.append((node.ended, self._found(node.documents, node.ended)))
+                held.append((node.ended, self.found_in(node.documents, node.ended)))
             if node in self.tool_texts:
                 held.append((end_of(node), [Document(node.text or "")]))
         held.sort(key=lambda one: one[0], reverse=True)
@@ -182,7 +182,7 @@ class Calls:
         """Whether a reply steers the run: a query that is asked later, a verdict or a route, a tool's arguments."""
         return self._steers(call) or self.weight(call) < _STRUCTURED
 
-    def _found(self, documents: Sequence[Document], before: float) -> list[Document]:
+    def found_in(self, documents: Sequence[Document], before: float) -> list[Document]:
         """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
         replies = [text for ended, text in self._replies if ended <= before and len(text) >= OWN]
         found = [one for one in documents if one.author is None]

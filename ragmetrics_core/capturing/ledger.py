@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import inf
 from typing import Literal
 
 from ragmetrics_core.capturing.evidence import Calls, Key, chosen, end_of, is_asked_later, text_of
 from ragmetrics_core.capturing.locating import OWN, locate
+from ragmetrics_core.capturing.origins import derives_from, shown_as, without_origin
 from ragmetrics_core.capturing.reading import one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import JOINED, Document, Node, Path
 from ragmetrics_core.data import Context, EvidenceCall
@@ -52,19 +53,26 @@ class Seen:
         """The places of items whose texts are there."""
         return None if self.prompts is None else tuple([at for at, one in enumerate(items) if one.text in there])
 
-    def items(self, documents: Sequence[Document]) -> tuple[tuple[Context, ...], tuple[int, ...] | None]:
-        """Documents as contexts, in the words that were shown of them, and the places of those shown."""
-        contexts = [*self.contexts.values()][::-1]  # of equal ones the first counts
-        texts, by_id = {one.text: one for one in contexts}, {one.id or "": one for one in contexts if one.id}
-        found = [self.contexts.get(one.key) or by_id.get(one.id or "") or texts.get(one.text) for one in documents]
-        lost = [place for place, one in enumerate(found) if one is None]
-        reworked = locate([documents[at].text for at in lost], [*texts]).places if lost and texts else ()
-        for place, there in zip(lost, reworked, strict=False):
-            if there.part is not None:  # a later step cut or rewrote it, and kept no id
-                found[place] = [*texts.values()][there.part]
-        items = tuple(one or document.context() for one, document in zip(found, documents, strict=True))
-        shown = tuple(place for place, one in enumerate(found) if one is not None)
+    def items(
+        self, documents: Sequence[Document], keys: Sequence[Key | None]
+    ) -> tuple[tuple[Context, ...], tuple[int, ...] | None]:
+        """Documents in the words that were shown of them, and the places of those shown.
+
+        Args:
+            documents: What one call brought, in its order.
+            keys: For each the key of the context that shows it, else None.
+        """
+        items = tuple(self._item(document, key) for document, key in zip(documents, keys, strict=True))
+        shown = tuple(place for place, key in enumerate(keys) if key is not None)
         return items, shown if shown or self.prompts is not None else None
+
+    def _item(self, document: Document, key: Key | None) -> Context:
+        """A document with its own id and, where a context shows it, the words shown."""
+        if key is None:
+            return document.context()
+        context = self.contexts[key]
+        is_same = key == document.key or context.id == document.id
+        return context if is_same else document.context(context.text)
 
 
 class Arrivals:
@@ -80,12 +88,14 @@ class Arrivals:
         self._agents = {_agent(self._paths[node]) for node in self._models}
         self._whole = {node for node in calls.nodes if node.kind == "tool" and _is_made_of_documents(node)}
 
-    def retrieved(self, shown: Sequence[Key] = ()) -> tuple[Document, ...] | None:
-        """What retrievers returned, each document once; None if that is unknown.
+    def retrieved(
+        self, shown: Sequence[Key] = (), added: Mapping[Node, tuple[Document, ...]] | None = None
+    ) -> tuple[Document, ...] | None:
+        """What retrievers returned and steps ``added``, each document once; None if that is unknown.
 
         Of those that ran beside each other, in any order, comes first what was shown first, else the ledger's first.
         """
-        found = self._calls.retrievals
+        found = {**self._calls.retrievals, **(added or {})}
         kept: dict[Key, Document] = {}
         texts: set[str] = set()
 
@@ -125,18 +135,28 @@ class Arrivals:
             began[call] = min([*around, *beside])
         return began
 
-    def told(self, seen: Seen, turn: int, answer: str | None, earlier: Sequence[EvidenceCall]) -> list[EvidenceCall]:
+    def told(
+        self,
+        seen: Seen,
+        turn: int,
+        answer: str | None,
+        earlier: Sequence[EvidenceCall],
+        added: Mapping[Node, tuple[Document, ...]],
+    ) -> list[EvidenceCall]:
         """The calls of the ledger: those of earlier turns, and those of this one."""
         known = {one_line(item.text) for one in earlier if one.kind == "written" for item in one.items}
         known.add(one_line(answer))
         found = [one for one in self.found if self._is_told(one) or one_line(one.text) not in known]
-        found = sorted([*found, *self._added(seen, found)], key=lambda one: self._order(one.node))
+        found += [Arrival("retrieval", step, documents) for step, documents in added.items()]
+        found.sort(key=lambda one: self._order(one.node))
+        arrived = [document for one in found for document in one.documents]
+        context_of = iter(shown_as(arrived, seen.contexts))
         texts = [item.text for call in earlier for item in call.items]
         there = seen.there([*texts, *(one.text for one in found if one.text is not None)])
         told = [call.model_copy(update={"shown": seen.shown(call.items, there)}) for call in earlier]
         for one in found:
             node, path = one.node, self._paths[one.node]
-            items, shown = seen.items(one.documents)
+            items, shown = seen.items(one.documents, list(islice(context_of, len(one.documents))))
             if one.text is not None:
                 items = (Context(text=one.text),)
                 shown = seen.shown(items, there)
@@ -155,15 +175,26 @@ class Arrivals:
             )
         return told
 
-    def _added(self, seen: Seen, found: Sequence[Arrival]) -> Iterator[Arrival]:
-        """Contexts that none of these brought: a step put them beside what was retrieved."""
-        came = [item for one in found for item in seen.items(one.documents)[0]]
-        left = {key for key, context in seen.contexts.items() if context not in came}
-        for node in sorted(self._paths, key=lambda one: one.ended or _LAST) if left else ():
-            fresh = tuple(one for one in _fresh(node.documents) if one.key in left)
-            if fresh and node.kind == "step" and not self._is_inside(self._paths[node]):
-                left -= {one.key for one in fresh}
-                yield Arrival("retrieval", node, fresh)
+    def brought_by_steps(self, contexts: Mapping[Key, Context]) -> dict[Node, tuple[Document, ...]]:
+        """What steps put beside the retrieved, where contexts are among it: searches that no framework reports.
+
+        ``store.similarity_search`` inside a node, or pages of the web made documents by one (LangGraph's CRAG).
+        """
+        arrived = [document for one in self.found for document in one.documents]
+        missing = set(without_origin(arrived, contexts))
+        brought: dict[Node, tuple[Document, ...]] = {}
+        steps = (node for node in self._calls.reworking if node.kind in ("step", "reranker"))
+        for step in steps if missing else ():
+            if self._is_inside(self._paths[step]):
+                continue
+            documents = self._calls.found_in(_fresh(step.documents, arrived), end_of(step))
+            if missing.isdisjoint(document.key for document in documents):
+                continue
+            new = [one for one in documents if one.key in missing or not derives_from(one.text, arrived)]
+            brought[step] = tuple(new)
+            arrived += new
+            missing.difference_update(document.key for document in new)
+        return brought
 
     def _is_inside(self, path: Path) -> bool:
         """Whether a retrieval, or a tool whose result is made of documents, tells of the calls inside it."""

@@ -1,7 +1,7 @@
 """From the calls of one turn to its samples: question, answering call, contexts, grade. Pure."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from ragmetrics_core.capturing.conversations import BY_WORDS
 from ragmetrics_core.capturing.evidence import Calls, Key, Shown, chosen, text_of, wrote
 from ragmetrics_core.capturing.ledger import Arrivals, Seen
 from ragmetrics_core.capturing.locating import locate
+from ragmetrics_core.capturing.origins import shown_as, without_origin
 from ragmetrics_core.capturing.reading import (
     Overrides,
     answer_text,
@@ -217,8 +218,12 @@ class _Making:
         self.warnings += [*tree.warnings, *said]
         standalone = turn.standalone(question)
         contexts, order = self._contexts(question, standalone)
-        retrieved = turn.arrivals.retrieved(order)
-        self._note_hidden(retrieved or (), contexts)
+        keys = order or [("named", str(place)) for place in range(len(contexts))]
+        by_key = dict(zip(keys, contexts, strict=True))
+        added = turn.arrivals.brought_by_steps(by_key)
+        retrieved = turn.arrivals.retrieved(order, added)
+        if retrieved is not None:
+            self._note_differences(retrieved, by_key)
         if any(key in one.metadata for one in retrieved or contexts for key in DISTANCE_KEYS):
             self.warnings.append(_DISTANCE)
         doubts = () if self.evidence_from == "named" else answer.doubts
@@ -230,7 +235,7 @@ class _Making:
             self.grades.add("inferred")
         if self.evidence_from is None:
             self.warnings += [_TEXT.format(node.name) for node in turn.calls.texts_of_tools]
-        sources = ", ".join(dict.fromkeys(node.name for node in turn.calls.retrievals))
+        sources = ", ".join(dict.fromkeys(node.name for node in (*turn.calls.retrievals, *added)))
         places = {"question": asked_at, "retrieved": sources, "answer": answer.place, "contexts": self.contexts_at}
         places |= {"conversation": tree.conversation_at, "reranker": ", ".join(turn.calls.rerankers)}
         wrote = [*map(text_of, self.feeding), tree.partial or ""]  # on the way, and of an answer that broke off
@@ -253,18 +258,17 @@ class _Making:
                 other=tuple(one.context() for one in tree.other),
                 complete=tree.complete and not turn.error,
             ),
-            ledger=self._ledger(contexts, order),
+            ledger=self._ledger(by_key, added),
         )
 
-    def _ledger(self, contexts: Sequence[Context], keys: Sequence[Key]) -> Ledger:
+    def _ledger(self, contexts: Mapping[Key, Context], added: Mapping[Node, tuple[Document, ...]]) -> Ledger:
         """The calls that brought evidence, and what this answer was shown of them."""
         tree, call = self.turn.tree, self.answer.call
         calls = () if call is None else (*self.feeding, call)
         prompts = None if call is None else [message.text for one in calls for message in one.prompt]
-        named = [("named", str(place)) for place in range(len(contexts))]
-        seen = Seen(dict(zip(keys or named, contexts, strict=True)), prompts, self.known)
+        seen = Seen(contexts, prompts, self.known)
         turn = tree.turn or 1 + sum(one.role == "user" for one in tree.history)
-        told = self.turn.arrivals.told(seen, turn, self.answer.text, tree.earlier)
+        told = self.turn.arrivals.told(seen, turn, self.answer.text, tree.earlier, added)
         return Ledger(conversation=tree.conversation, turn=turn, calls=tuple(told))
 
     def _contexts(self, question: str | None, standalone: str | None) -> tuple[tuple[Context, ...], list[Key]]:
@@ -338,12 +342,14 @@ class _Making:
         texts = tuple(Document(node.text or "") for node in calls.tool_texts)
         return (*found, *texts, *(() if found else tree.root.taken)), "everything retrieved"
 
-    def _note_hidden(self, retrieved: Sequence[Document], contexts: Sequence[Context]) -> None:
-        """Say how many of the retrieved documents were not shown."""
-        ids, shown = {one.id for one in contexts if one.id}, "\n".join(one.text for one in contexts)
-        hidden = [one for one in retrieved if one.id not in ids and not any(f in shown for f in (one.text, *one.forms))]
-        if self.evidence_from == "prompt" and 0 < len(hidden) < len(retrieved):
-            self.warnings.append(f"{len(hidden)} of {len(retrieved)} retrieved documents were not shown to the model")
+    def _note_differences(self, retrieved: Sequence[Document], contexts: Mapping[Key, Context]) -> None:
+        """Say how many of the retrieved documents were not shown, and how many of the contexts were not retrieved."""
+        hidden = shown_as(retrieved, contexts).count(None)
+        if self.evidence_from == "prompt" and 0 < hidden < len(retrieved):
+            self.warnings.append(f"{hidden} of {len(retrieved)} retrieved documents were not shown to the model")
+        foreign = without_origin(retrieved, contexts)
+        if foreign:
+            self.warnings.append(_FOREIGN.format(len(foreign), len(contexts)))
 
 
 _LABELS = re.compile(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)  # what parsers of frameworks split at
@@ -354,6 +360,7 @@ _TEXT = "tool {} returned text without documents; if that is evidence, name it i
 _UNREAD = "the text of {} retrieved documents was not recorded"
 _UNTOLD = "the answering prompt does not tell which retrieved texts it shows; all stand for it"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
+_FOREIGN = "{} of {} contexts are not among the retrieved documents: they came with the question, or as a tool's text"
 _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
 

@@ -741,7 +741,7 @@ def graph_never_resumed() -> None:
     made.invoke({"question": QUESTION}, config={"configurable": {"thread_id": "t"}})
 
 
-@shape(Turn(contexts=[(PARIS, "web", None)], retrieved=[(LYON, "lyon", None)]))
+@shape(Turn(contexts=[(PARIS, "web", None)], retrieved=[(LYON, "lyon", None), (PARIS, "web", None)]))
 def graph_corrective() -> None:
     """Nothing good was retrieved: a step searches the web instead, and the model sees only that."""
 

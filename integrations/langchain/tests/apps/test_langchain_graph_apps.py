@@ -45,7 +45,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation
 # Graphs
 
 
-@app(Expected(["plan", "reflect"], retrieved=["plan", "memory", "tools"], warnings=[HIDDEN.format(2, 3)]))
+@app(Expected(["plan", "reflect"], retrieved=["plan", "memory", "tools", "reflect"], warnings=[HIDDEN.format(2, 4)]))
 def corrective_graph() -> None:
     """langchain-ai/langgraph/examples/rag/langgraph_crag.ipynb: filter, rewrite the question, add a page of the web."""
 
@@ -67,6 +67,39 @@ def corrective_graph() -> None:
 
     def web_search(state: State) -> State:
         page = Document(page_content=REFLECT.page_content)
+        return {"documents": [*state["documents"], page]}
+
+    graph(retrieve, grade_documents, transform_query, web_search, generate).invoke({"question": QUESTION})
+
+
+BETTER = "What are the ways in which language agents plan their work today?"
+PAGE = f"{BETTER} They break it down, they order the parts, and they look back on what they did."
+
+
+@app(Expected(["plan", PAGE], retrieved=["plan", "memory", "tools", PAGE], warnings=[HIDDEN.format(2, 4)]))
+def corrective_graph_with_a_page_that_quotes() -> None:
+    """langchain-ai/langgraph/examples/rag/langgraph_crag.ipynb: the page of the web quotes the rewritten question."""
+
+    @tool
+    def web(query: str) -> list[dict[str, str]]:
+        """Search the web."""
+        return [{"url": "https://example.org", "content": PAGE}]
+
+    def retrieve(state: State) -> State:
+        return {"documents": Shelf(books=everything()).invoke(state["question"]), "question": state["question"]}
+
+    def grade_documents(state: State) -> State:
+        made = grader("yes", "no", "no")
+        grades = [made.invoke({"question": QUESTION, "document": one.page_content}) for one in state["documents"]]
+        kept = [one for one, grade in zip(state["documents"], grades, strict=True) if grade["binary_score"] == "yes"]
+        return {"documents": kept}
+
+    def transform_query(state: State) -> State:
+        return {"question": str(Speaker(lines=BETTER).invoke(f"Improve: {state['question']}").text)}
+
+    def web_search(state: State) -> State:
+        hits = web.invoke({"query": state["question"]})
+        page = Document(page_content="\n".join(hit["content"] for hit in hits))
         return {"documents": [*state["documents"], page]}
 
     graph(retrieve, grade_documents, transform_query, web_search, generate).invoke({"question": QUESTION})
