@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ from pyarrow import parquet
 
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.datasets.facts import read_facts
+from ragmetrics_core.datasets.labels import read_labels
 from ragmetrics_core.datasets.reading import read_samples
 from ragmetrics_core.engine.tables import each_sample
+from ragmetrics_core.metrics.registry import metrics_set
 
 
 def read(path: Path, **columns: Any) -> list[Sample | RowError]:
@@ -275,6 +279,89 @@ def test_results_of_an_earlier_run_can_be_judged_again(tmp_path: Path) -> None:
     assert (first.id, first.question, first.metadata["lang"]) == ("7", "q", "en")
     assert str(second).endswith("line 3: was no sample in the run that wrote this file")
     assert Report.from_jsonl(tmp_path / "a.jsonl").results[0].sample == report.results[0].sample
+
+
+ROW = '{"question": "q", "contexts": ["c"], "answer": "b"}'
+HEADER = '{"ragmetrics_report": 2, "run": {}}'
+RESULT = '{"index": 0, "sample": {"answer": "a"}, "results": {}}'
+CLOSING = '{"run": {}}'
+NO_LINES_OF_RESULTS = [
+    '{"index": 19}',
+    "[1]",
+    '"x"',
+    "1",
+    "null",
+    '{"sampel": {}}',
+    '{"run": 1}',
+    '{"run": {}, "x": 1}',
+]
+OTHER = "line {}: is no line of a results file, which began above; give other rows in a file of their own"
+SECOND_HEADER = "line {}: the header of a results file among other lines; give each file by itself"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([HEADER, RESULT, CLOSING], ["a"]),
+        ([HEADER, RESULT, CLOSING, HEADER, RESULT, CLOSING], ["a", "a"]),
+        ([HEADER, RESULT, CLOSING, ROW, ROW], ["a", OTHER.format(4), OTHER.format(5)]),
+        ([HEADER, RESULT, "broken", CLOSING], ["a", "line 3: not JSON (Expecting value)"]),
+        ([ROW, HEADER, RESULT], ["b", SECOND_HEADER.format(2), "a"]),
+        ([HEADER, HEADER, RESULT], [SECOND_HEADER.format(2), "a"]),
+        ([HEADER, RESULT, HEADER, RESULT], ["a", SECOND_HEADER.format(3), "a"]),
+        *[
+            ([HEADER, line, RESULT, CLOSING], [OTHER.format(2), "a"])
+            for line in (
+                '{"index": 19}',
+                "[1]",
+                '"x"',
+                "1",
+                "null",
+                '{"sampel": {}}',
+                '{"run": 1}',
+                '{"run": {}, "x": 1}',
+            )
+        ],
+    ],
+)
+def test_no_line_of_results_goes_missing(written: Any, lines: list[str], found: list[str]) -> None:
+    path = written("a.jsonl", "\n".join(lines) + "\n")
+    assert [str(answer).removeprefix(f"{path}, ") for answer in answers(path)] == found
+
+
+DOUBLED = "an object has more than one value for {}; keep one of them"
+
+
+@pytest.mark.parametrize(
+    ("line", "keys"),
+    [
+        ('{"answer": "a", "answer": "b"}', "answer"),
+        ('{"answer": "a", "answer": "a"}', "answer"),
+        ('{"id": 1, "answer": "a", "id": 2, "answer": "b", "id": 3}', "id, answer"),
+        ('{"contexts": [{"text": "a", "text": "b"}]}', "text"),
+        ('{"answer": "a", "\\u0061nswer": "b"}', "answer"),
+    ],
+)
+def test_an_object_with_a_key_twice_is_a_bad_row(written: Any, line: str, keys: str) -> None:
+    path = written("a.jsonl", f'{line}\n{{"answer": "c"}}\n{line}')
+    bad = DOUBLED.format(keys)
+    assert answers(path) == [f"{path}, line 1: {bad}", "c", f"{path}, line 3: {bad}"]
+    with pytest.raises(InputError, match=f"b.json: {bad}"):
+        read(written("b.json", f"[{line}]"))
+    with pytest.raises(RowError, match=f"c.jsonl, line 1: {bad}"):
+        read_labels(written("c.jsonl", line))
+    with pytest.raises(InputError, match=f"d.json: {bad}"):
+        read_facts(written("d.json", line))
+    with pytest.raises(InputError, match=f"e.jsonl, line 2: {bad}"):
+        Report.from_jsonl(written("e.jsonl", f"{HEADER}\n{line}\n"))
+    with pytest.raises(SettingError, match=f"--set adherence.polls: {bad}"):
+        metrics_set(["adherence"], [f"adherence.polls={line}"])
+
+
+def test_an_integer_that_python_does_not_read_is_named_so(written: Any) -> None:
+    digits = sys.get_int_max_str_digits() + 1
+    (bad,) = answers(written("a.jsonl", f'{{"id": {"1" * digits}}}\n'))
+    assert str(bad).endswith("line 1: an integer of more than 4,300 digits; write it as a text")
 
 
 class PolarsLike:

@@ -25,6 +25,7 @@ from ragmetrics_core.data.errors import MetricCrashed as MetricCrashed
 from ragmetrics_core.data.errors import MissingDependency as MissingDependency
 from ragmetrics_core.data.errors import ModelNotFound as ModelNotFound
 from ragmetrics_core.data.errors import NoSuchColumn as NoSuchColumn
+from ragmetrics_core.data.errors import NotJson as NotJson
 from ragmetrics_core.data.errors import QuestionNotSupported as QuestionNotSupported
 from ragmetrics_core.data.errors import QuotaExhausted as QuotaExhausted
 from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
@@ -56,6 +57,7 @@ from ragmetrics_core.data.extras import own as own
 from ragmetrics_core.data.files import PARTIAL as PARTIAL
 from ragmetrics_core.data.files import Aside as Aside
 from ragmetrics_core.data.files import json_lines as json_lines
+from ragmetrics_core.data.files import json_value as json_value
 from ragmetrics_core.data.files import open_text as open_text
 from ragmetrics_core.data.files import own_lines as own_lines
 from ragmetrics_core.data.files import read_text as read_text
@@ -74,6 +76,7 @@ from ragmetrics_core.data.nearest import SHIPPED_METRICS as SHIPPED_METRICS
 from ragmetrics_core.data.nearest import did_you_mean as did_you_mean
 from ragmetrics_core.data.nearest import metric_among as metric_among
 from ragmetrics_core.data.nearest import plain_name as plain_name
+from ragmetrics_core.data.nearest import repeated as repeated
 from ragmetrics_core.data.questions import PLACEHOLDER as PLACEHOLDER
 from ragmetrics_core.data.questions import Batch as Batch
 from ragmetrics_core.data.questions import Instructions as Instructions

@@ -4,6 +4,7 @@ RagMetricsError
 ├── InputError                    what the caller gave cannot be used
 │   ├── RowError                  one row of a table or file
 │   │   ├── CutOffLine            the last line of a file, which a crash cut off
+│   │   ├── NotJson               a text is no JSON
 │   │   └── NoSuchColumn          a column that was named is not in this row
 │   └── SettingError              a setting of a metric, a judge or a run
 │       └── ForeignFile           a file that was to be ours is somebody else's
@@ -57,6 +58,10 @@ class RowError(InputError):
 
 class CutOffLine(RowError):
     """The last line of a file does not end, and is no JSON: what wrote it was killed or goes on."""
+
+
+class NotJson(RowError):
+    """A text is no JSON, or JSON that Python cannot hold."""
 
 
 class NoSuchColumn(RowError):

@@ -6,14 +6,16 @@ import logging
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
-from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
+from ragmetrics_core.data.errors import CutOffLine, InputError, NotJson, RowError
 from ragmetrics_core.data.frozen import clean
+from ragmetrics_core.data.nearest import repeated
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -59,13 +61,49 @@ def json_lines(path: str | Path, lines: Iterable[str | bytes]) -> Iterator[tuple
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            ends = line[-1:] in ("\n", b"\n")
-            why = f"not JSON ({getattr(error, 'msg', 'nested too deeply')})"
-            value = RowError(why) if ends else CutOffLine(why)
-        yield f"{path}, line {number}", value
+        yield f"{path}, line {number}", _value_of_line(line)
+
+
+def _value_of_line(line: str | bytes) -> Any:
+    """The value of a line of JSONL, or the ``RowError`` why it has none."""
+    try:
+        return json_value(line)
+    except NotJson as error:
+        ends = line[-1:] in ("\n", b"\n")
+        return error if ends else CutOffLine(str(error))
+    except RowError as error:
+        return error
+
+
+def json_value(text: str | bytes) -> Any:
+    """The value that a JSON text holds.
+
+    Raises:
+        NotJson: If it is no JSON, or JSON that Python cannot hold.
+        RowError: If an object has one key twice; nobody can say which value is meant.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except RowError:  # is a ValueError, too
+        raise
+    except json.JSONDecodeError as error:
+        of_several_lines = "\n" in error.doc.rstrip()
+        place = f": line {error.lineno} column {error.colno}" if of_several_lines else ""
+        raise NotJson(f"not JSON ({error.msg}{place})") from None
+    except UnicodeDecodeError:
+        raise NotJson("not JSON (not UTF-8)") from None
+    except RecursionError:
+        raise NotJson("not JSON (nested too deeply)") from None
+    except ValueError:  # json reads numbers with int(), which takes so many digits and no more
+        raise NotJson(f"an integer of more than {sys.get_int_max_str_digits():,} digits; write it as a text") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        doubled = ", ".join(repeated(key for key, _ in pairs))
+        raise RowError(f"an object has more than one value for {doubled}; keep one of them")
+    return members
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Names that people write: found where they are clear, else refused with the nearest name there is."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
@@ -16,6 +17,16 @@ _ALIKE = 0.7  # from here on two names differ by a slip of the hand
 def plain_name(name: str) -> str:
     """A name without case, spaces, hyphens and underscores."""
     return "".join(character for character in name.casefold() if character not in "_- ")
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that occur more than once, each once, in their order.
+
+    Examples:
+        >>> repeated(["id", "answer", "id"])
+        ['id']
+    """
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

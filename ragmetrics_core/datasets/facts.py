@@ -12,7 +12,18 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from ragmetrics_core.data import Failed, Frozen, InputError, Sample, Undefined, read_text, told, write_text
+from ragmetrics_core.data import (
+    Failed,
+    Frozen,
+    InputError,
+    RowError,
+    Sample,
+    Undefined,
+    json_value,
+    read_text,
+    told,
+    write_text,
+)
 from ragmetrics_core.data.questions import Instructions, about
 from ragmetrics_core.datasets.making import Maker, answered
 from ragmetrics_core.datasets.sets import digest_of
@@ -103,9 +114,9 @@ def write_facts(path: str | Path, file: FactsFile) -> None:
 def read_facts(path: str | Path) -> FactsFile:
     """Read facts; ``InputError`` if the file cannot be read, is none of facts, or frozen facts were changed."""
     try:
-        data = json.loads(read_text(Path(path)))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error})") from None
+        data = json_value(read_text(Path(path)))
+    except RowError as error:
+        raise InputError(f"{path}: {error}") from None
     if not isinstance(data, dict) or data.pop(MAGIC, None) != FORMAT:
         raise InputError(f"{path} is no file of facts; make one with: ragmetrics facts extract")
     file = validated(FactsFile, data, str(path))

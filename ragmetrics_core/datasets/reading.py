@@ -85,7 +85,6 @@ def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _jsonl(path: Path) -> Iterator[Located]:
-    report = False
     with open_text(path) as file:
         if next(filter(None, map(str.strip, file)), "") in ("{", "[", "[{"):
             raise InputError(
@@ -93,15 +92,45 @@ def _jsonl(path: Path) -> Iterator[Located]:
                 f"name it .json, or convert it: jq -c . {shlex.quote(str(path))} > rows.jsonl"
             )
         file.seek(0)
-        for place, row in json_lines(path, file):
-            if isinstance(row, Mapping) and "ragmetrics_report" in row:
-                report = True
-            elif not report:
-                yield place, row
-            elif isinstance(row, RowError):
-                yield place, RowError("was cut off with its run") if isinstance(row, CutOffLine) else row
-            elif isinstance(row, Mapping) and "sample" in row:  # results of an earlier run, judged once more
-                yield place, row["sample"] or RowError("was no sample in the run that wrote this file")
+        yield from _rows_of_lines(json_lines(path, file))
+
+
+def _rows_of_lines(lines: Iterator[Located]) -> Iterator[Located]:
+    """The rows of lines: as they are, or the samples of an earlier run's results, which are judged once more.
+
+    Results begin with a header, at the top or behind the closing line of other results. From there on each line is a
+    row, a closing line or a bad row, so that no line goes missing.
+    """
+    within_results = False
+    header_may_come = True
+    for place, value in lines:
+        if isinstance(value, Mapping) and "ragmetrics_report" in value:
+            within_results = True
+            if not header_may_come:
+                yield place, RowError("the header of a results file among other lines; give each file by itself")
+            header_may_come = False
+        elif within_results:
+            header_may_come = _is_closing_line(value)
+            if not header_may_come:
+                yield place, _row_of_results(value)
+        else:
+            header_may_come = False
+            yield place, value
+
+
+def _is_closing_line(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"run"} and isinstance(value["run"], Mapping)
+
+
+def _row_of_results(value: Any) -> Any:
+    """The sample of a line of results, or the ``RowError`` why it has none."""
+    if isinstance(value, CutOffLine):
+        return RowError("was cut off with its run")
+    if isinstance(value, RowError):
+        return value
+    if not isinstance(value, Mapping) or "sample" not in value:
+        return RowError("is no line of a results file, which began above; give other rows in a file of their own")
+    return value["sample"] or RowError("was no sample in the run that wrote this file")
 
 
 def _json(path: Path) -> Iterator[Located]:

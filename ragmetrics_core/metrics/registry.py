@@ -1,12 +1,11 @@
 """The metrics by name."""
 
-import json
 import tomllib
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
-from ragmetrics_core.data import SettingError, did_you_mean, own
+from ragmetrics_core.data import NotJson, RowError, SettingError, did_you_mean, json_value, own
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
@@ -89,9 +88,11 @@ def metrics_set(names: Iterable[str] | None, settings: Iterable[str]) -> Sequenc
         if name not in given:
             raise SettingError(f"--set {text}: {name} is not among the metrics of this run")
         try:
-            given[name][setting] = json.loads(value)
-        except ValueError:
+            given[name][setting] = json_value(value)
+        except NotJson:
             given[name][setting] = value
+        except RowError as error:
+            raise SettingError(f"--set {place}: {error}") from None
     return chosen([metric_named(name, **own) for name, own in given.items()])
 
 
