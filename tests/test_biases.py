@@ -15,7 +15,7 @@ from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.page.biases import correlations, usefulness_by_rank
-from ragmetrics_core.reporting.families import family
+from ragmetrics_core.reporting.families import family, shared
 from ragmetrics_core.reporting.run_facts import Audit
 
 
@@ -74,6 +74,14 @@ def test_a_judge_of_the_family_of_generator_or_reranker(tmp_path: Path) -> None:
     report.to_html(tmp_path / "page.html")
     assert f'<p class="banner">{first}</p>' in (tmp_path / "page.html").read_text("utf-8")
     assert Report(rows[2:3]).summary().warnings == ()
+
+
+@pytest.mark.parametrize("rerankers", ["CohereRerank, gpt-4.1-nano", "gpt-4.1-nano, CohereRerank"])
+@pytest.mark.parametrize(("judge", "maker"), [("gpt-4o-mini", "OpenAI"), ("cohere/command-r", "Cohere")])
+def test_of_several_rerankers_each_may_be_of_the_judges_family(rerankers: str, judge: str, maker: str) -> None:
+    result = Scored(metric="m", value=0.5, reason="", judge=judge)
+    row = SampleResult(index=0, sample=Sample(metadata={"reranker": rerankers}), results={"m": result})
+    assert list(shared(row)) == [f"reranker {maker}"]
 
 
 ROWS = [

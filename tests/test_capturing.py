@@ -708,3 +708,15 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_child_forked_while_the_parent_judges_has(script):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_that_still_goes_on_when_its_block_ends_is_no_missing_sample() -> None:
+    run = {"inputs": {"query": "Who?"}, "documents": (), "output": "Anna.", "error": None}
+    with capture() as captured:
+        (listener,) = LISTENERS.begin()
+    assert not captured.problems
+    listener.record(run)
+    assert [sample.answer for sample in captured.samples] == ["Anna."]
+    with capture() as nothing:
+        pass
+    assert "make the calls inside the block" in repr(nothing.problems)

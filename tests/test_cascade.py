@@ -69,6 +69,13 @@ def test_the_strong_judge_is_asked_inside_the_band_only(chance: float, value: fl
     assert result.usage.spared == (decided == "cheap")
 
 
+@pytest.mark.parametrize(("verdict", "decided"), [("yes", "cheap"), ("no", "strong")])
+def test_a_probability_of_one_half_is_on_the_side_of_yes(verdict: Any, decided: str) -> None:
+    cheap = scripted(Asked((Poll(verdict=verdict, reason="cheap"),), weights=(Weight(0.5),)), "cheap")
+    result = score(CascadeJudge(cheap, scripted(polls("yes"), "strong"), band=(0.6, 0.8)))
+    assert result.reason == decided
+
+
 @pytest.mark.parametrize(
     "cheap",
     [

@@ -319,6 +319,22 @@ def test_a_slice_with_few_samples_is_undecided_and_bad_rows_are_in_every_slice()
     assert decide(SLICED, Report([*one.results, bad]), on="point").outcome == "undecided"
 
 
+@pytest.mark.parametrize("wrong", [9, 10, 11, 13])
+def test_of_many_slices_that_fail_ten_are_named(wrong: int) -> None:
+    found = decide(SLICED, sliced(*((f"language {number}", 0.1) for number in range(wrong))), on="point")
+    assert found.sentence.count("misses") == min(wrong, 10)
+    more = wrong - 10
+    assert found.sentence.endswith(f" And {more} more.") == (more > 0)
+    assert ("more." in found.sentence) == (more > 0)
+
+
+def test_a_summary_without_the_slices_of_a_gate_is_refused() -> None:
+    report = sliced(("de", 0.9), ("en", 0.9))
+    with pytest.raises(SettingError, match=r"no slices by 'language'.*make it with slices=\['language'\]"):
+        decide(SLICED, report.summary())
+    assert decide(SLICED, report.summary(slices=["language"]), on="point").outcome == "passed"
+
+
 def test_a_gate_per_slice_is_written_with_its_key() -> None:
     for text in ("adherence=0.8@metadata.user.language", "context_adherence = 0.8 @ user.language"):
         gate = parse_gate(text, list(METRICS))

@@ -161,6 +161,9 @@ def test_the_conversation_of_worked_number_5_in_a_report() -> None:
     sound = report.summary(RiskThresholds(mean=0.1))["context_adherence"].conversations
     first = Report(rows[:1]).summary()["context_adherence"].conversations
     assert (sound and sound.sound, first and first.sentences) == (1, ())
+    at_threshold = Report(rows[:2]).summary(RiskThresholds(mean=1.0))["context_adherence"].conversations
+    assert at_threshold is not None
+    assert at_threshold.sound == 1  # a score at the threshold is not under it
     assert Report(report.results[3:]).summary()["context_adherence"].conversations is None
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from loopback import Fault, LoopbackServer
@@ -497,12 +497,21 @@ def test_a_model_without_a_key_keeps_its_replies_for_the_process_only() -> None:
 
 
 def test_replies_known_as_unusable_are_not_asked_again() -> None:
-    store, toy = MemoryStore(), Toy()
+    class Noting(MemoryStore):
+        """Knows the keys of what it was given."""
+
+        keys: ClassVar[list[str]] = []
+
+        def put(self, choices: Mapping[str, Choice]) -> None:
+            self.keys.extend(choices)
+            super().put(choices)
+
+    store, toy = Noting(), Toy()
     run = Session(toy).during(store=store, concurrency=1)
 
     async def work() -> Answers[int]:
         await run.ask(asked(), read)
-        (key,) = store._choices
+        (key,) = store.keys
         store.put({key: Choice("no", origin=Origin(unusable=True))})
         return await run.ask(asked(), read)
 

@@ -788,6 +788,15 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
         ],
         [(QUESTION, [PORTO], ANSWER)],
     ),
+    "a rewrite comes first, after many calls of other work": (
+        lambda c: [
+            *(alone(model(c, f"Title of note {number}?", f"Note {number} of the harbour")) for number in range(12)),
+            alone(model(c, f"Condense: {QUESTION}", REWRITTEN)),
+            alone(retriever(c, DOCS[0], query=REWRITTEN)),
+            alone(model(c, [Message("system", PORTO), Message("user", QUESTION)])),
+        ],
+        [(QUESTION, [PORTO], ANSWER)],
+    ),
     "several searches that a model wrote": (  # said to be inferred, see below
         lambda c: [
             alone(model(c, f"Searches for: {QUESTION}", f'1. "{REWRITTEN}"\n2. Cities of the Algarve')),

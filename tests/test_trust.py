@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,9 +148,27 @@ def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("bedrock/", "openai-compatible/"))])
-def test_without_an_address_a_named_key_goes_to_the_provider(name: str) -> None:
+def test_without_an_address_a_named_key_goes_to_the_provider(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    def not_sent(session: aiohttp.ClientSession, method: str, url: str, **settings: Any) -> Any:
+        given.append(str(settings["headers"]))
+        raise aiohttp.ClientConnectionError("nothing leaves a test")
+
+    async def not_asked(**arguments: Any) -> Any:
+        import litellm
+
+        given.append(str(arguments))
+        raise litellm.APIConnectionError("nothing leaves a test", llm_provider="none", model=name)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "request", not_sent)
     model: Any = model_of(resolve_judge(name, api_key_env="MY_KEY"))
-    assert model._key() == "the-key-that-was-named"
+    RUNNER.run(model.prepare())
+    if LITELLM:
+        monkeypatch.setattr("litellm.acompletion", not_asked)
+    asked(model)
+    assert ["the-key-that-was-named" in one for one in given] == [True]
+    assert MARK not in given[0]
     assert model.address in ("", OPENAI)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import pytest
 from haystack import Document, Pipeline, component
@@ -14,7 +15,9 @@ from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ChatMessage
 from haystack.evaluation import EvaluationRunResult
 from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, capture
+from haystack_integrations.components.evaluators.ragmetrics import evaluator as evaluator_module
 
+from ragmetrics_core import Report
 from ragmetrics_core.data.results import MetricResult, SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.testing import AdapterContract
@@ -110,7 +113,9 @@ class TestContract(AdapterContract):
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         evaluator = RagMetricsEvaluator(metrics=[result.metric], judge="lexical", raise_on_failure=False)
-        outputs = evaluator._outputs([SampleResult(index=0, sample=Sample(), results={result.metric: result})], [])
+        row = SampleResult(index=0, sample=Sample(), results={result.metric: result})
+        with patch.object(evaluator_module, "evaluate", return_value=Report([row])):
+            outputs = evaluator.run(questions=["?"], contexts=[["!"]], predicted_answers=["!"])
         native = EvaluationRunResult("run", {"row": [0]}, outputs["results"])
         detailed = native.detailed_report(output_format="json")
         assert isinstance(detailed, dict)
