@@ -223,7 +223,7 @@ def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
 ) -> None:
     def wait_for_another(call: str, key: str, when: str) -> None:
         if (call, when) == ("upload", "after") and not service.batches:
-            with sqlite3.connect(store) as file:
+            with closing(sqlite3.connect(store)) as file, file:
                 batches._free(file.execute("SELECT token FROM batches").fetchone()[0], None, file)
 
     with BatchService(plausible_reply, around=wait_for_another) as service:
@@ -472,7 +472,7 @@ def test_all_that_was_paid_is_counted_however_many_passes_it_took(store: Path) -
     assert spent(report).repairs == spent(found).repairs == 12
     assert spent(report).cost == pytest.approx((spent(found).cost or 0) / 2)
     assert outcomes(report) == outcomes(found) == outcomes(again)
-    with sqlite3.connect(store) as file:
+    with closing(sqlite3.connect(store)) as file:
         assert file.execute("SELECT * FROM parked").fetchall() == []
 
 

@@ -195,6 +195,8 @@ class OwnFile:
                 if self._reader is not None:
                     row = self._reader.execute(query, values).fetchone()
             except sqlite3.Error as error:
+                if self._reader is not None:
+                    self._reader.close()
                 self._reader, self._readable = None, False
                 self._give_up(error)
         return row
@@ -239,7 +241,10 @@ class OwnFile:
                 yield
 
     def _connected(self) -> sqlite3.Connection:
-        connection = connect(self.path, self._kind)
+        return self._closed_in_the_end(connect(self.path, self._kind))
+
+    def _closed_in_the_end(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """A connection that is closed with this object at the latest; Python 3.13 warns of one that nobody closed."""
         weakref.finalize(self, connection.close).atexit = False
         return connection
 
@@ -251,7 +256,7 @@ class OwnFile:
             self._readable = False
             with contextlib.suppress(*_TROUBLE):
                 check(self.path, self._kind)
-                self._reader = _unlocked(self.path.resolve())
+                self._reader = self._closed_in_the_end(_unlocked(self.path.resolve()))
             self._give_up(error)
         if self._reader is not None:
             self._reader.text_factory = bytes  # a text that is none is no error
