@@ -102,9 +102,7 @@ def test_the_two_commands_and_what_ci_runs() -> None:
     workflow = ROOT / ".ci" / "run"
     if not workflow.is_file():
         pytest.skip("a checkout without its CI script")
-    lines = [line.strip() for line in workflow.read_text().splitlines()]
-    assert "tests" in lines  # the function of that name, without arguments
-    assert 'uv run pytest -rs "$@" | tee "$work/tests.txt"' in lines
+    assert "uv run pytest" in workflow.read_text().splitlines()
 
 
 LEFT_OUT = (  # files of the reader; the others run in tests of their own
