@@ -9,7 +9,7 @@ from itertools import permutations, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from said import chunks, useful, useful_list
+from said import chunks, of, useful, useful_list
 
 from ragmetrics_core import Context, ContextUtilization, LexicalJudge, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, SettingError
@@ -225,6 +225,7 @@ def test_listwise_prompts_do_not_leak_the_order(order):
     result = metric.score(question="q", answer="a", contexts=order, judge=judge)
     straight = metric.score(question="q", answer="a", contexts=list("abcde"), judge=judge)
     assert judge.asked[0]["chunks"] == judge.asked[1]["chunks"]
+    assert list(judge.asked[0].parts["chunks"].labels) == ["A", "B", "C", "D", "E"]
     by_text = dict(zip(order, (chunk.useful for chunk in result.evidence.chunks), strict=True))
     assert [by_text[text] for text in "abcde"] == [chunk.useful for chunk in straight.evidence.chunks]
 
@@ -330,12 +331,17 @@ def test_one_order_without_an_answer_fails_both(failing) -> None:
     assert (result.status, result.error.type) == ("failed", "JudgeError")
 
 
-def test_grades_of_one_order_alone_fail_both() -> None:
+@pytest.mark.parametrize("graded", [0, 1])
+def test_grades_of_one_order_alone_fail_both(graded) -> None:
+    fields = {"question": "q", "answer": "a", "contexts": ["x", "y"]}
+    said = [{"useful": True, "grade": 3}] * 2
+    verdicts_alone = Asked((useful_list(of(ContextUtilization(judging="listwise"), **fields), said),))
+
     def reply(question):
-        graded = len(judge.asked) == 1
-        said = [{"useful": True, "grade": 3 if graded else None} for _ in chunks(question)]
-        return useful_list(question, said)
+        return useful_list(question, said) if len(judge.asked) - 1 == graded else verdicts_alone
 
     judge = ScriptedJudge({Useful: reply})
     metric = ContextUtilization(judging="listwise", orders=2, relevance="graded")
-    assert metric.score(question="q", answer="a", contexts=["x", "y"], judge=judge).status == "failed"
+    result = metric.score(**fields, judge=judge)
+    assert result.status == "failed"
+    assert "gave no grades" in result.reason

@@ -246,6 +246,10 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
             ContextUtilization(relevance="probability", polls=7),
             {"against": "answer", "judging": "pointwise", "relevance": "probability", "fallback": "7"},
         ),
+        (
+            ContextUtilization(relevance="probability"),
+            {"against": "answer", "judging": "pointwise", "relevance": "probability", "fallback": "5"},
+        ),
         (ContextAdherence(), {"polls": "5", "T": "1.0"}),
         (
             ContextAdherence(polls=3, temperature=0.5, early_stop=True),
