@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from ragmetrics_core import Report, Sample, Scored
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.certification import certify, fewest
@@ -99,6 +100,13 @@ def test_what_cannot_be_certified() -> None:
             certify([(0.5, True)], [0.5], target)
     with pytest.raises(InputError, match="needs labels"):
         certify([], [0.5], 0.9)
+
+
+def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(MissingDependency, match=r"certifying a threshold needs scipy: .*ragmetrics-core\[stats\]"):
+        certify([(0.5, True)] * 50, [0.5] * 50, 0.87)
 
 
 def test_on_the_command_line(

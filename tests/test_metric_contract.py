@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from pydantic import BaseModel
 from said import chunks, covered, facts, poll, polls, rating, useful, useful_list
 
 from ragmetrics_core import (
@@ -20,11 +21,15 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
-from ragmetrics_core.metrics.context_recall import RateRecall
-from ragmetrics_core.metrics.context_utilization import Useful
-from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
-from ragmetrics_core.metrics.polls import Adherent, RestsOn
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
+from ragmetrics_core.metrics.context_recall import RateRecall, RecallEvidence
+from ragmetrics_core.metrics.context_utilization import Useful, UtilizationEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence, ExtractFacts, FactInContext
+from ragmetrics_core.metrics.polls import Adherent, RestsOn, SentenceSupport
 from ragmetrics_core.metrics.registry import METRICS, metric_named
+from ragmetrics_core.metrics.templates import digest
+from ragmetrics_core.statistics.certification import Certified
+from ragmetrics_core.statistics.corrected_means import CorrectedMean
 from ragmetrics_core.testing.metric_contract import MetricContract
 
 FULL = Sample(id="s", question="q", contexts=["c0", "c1"], answer="a", reference="r", metadata={"own": [1]})
@@ -272,3 +277,17 @@ def test_each_answer_of_a_script_counts_as_one_call_also_one_that_fails():
     assert (judged.judge, judged.usage.calls, len(judge.asked)) == ("scripted", 1, 1)
     failed = ContextUtilization().score(question="q", answer="a", contexts=["c1"], judge=judge)
     assert (failed.status, failed.usage.calls) == ("failed", 1)
+
+
+EVIDENCE = [AdherenceEvidence, UtilizationEvidence, RecallEvidence, AccuracyEvidence, SentenceSupport]
+
+
+@pytest.mark.parametrize("model", [*EVIDENCE, Certified, CorrectedMean, *METRICS.values()])
+def test_every_field_says_what_it_holds(model: type[BaseModel]) -> None:
+    fields = {name: field for name, field in model.model_fields.items() if name not in ("kind", "name")}
+    assert [name for name, field in fields.items() if not field.description] == []
+
+
+def test_prompts_that_are_divided_elsewhere_have_another_digest() -> None:
+    assert digest("a", "b") != digest("ab", "")
+    assert len(digest("a", "b")) == 6

@@ -135,7 +135,7 @@ def test_what_a_function_returns(given: Any, status: str, value: float | None, p
 
 @pytest.mark.parametrize(
     ("value", "score"),
-    [(1 + 5e-10, 1.0), (-5e-10, 0.0), (1 + 2e-9, None), (-2e-9, None), (1.0, 1.0), (0.0, 0.0)],
+    [(1 + 1e-9, 1.0), (-1e-9, 0.0), (1 + 2e-9, None), (-2e-9, None), (1.0, 1.0), (0.0, 0.0)],
 )
 def test_only_what_rounding_adds_beyond_a_bound_is_taken_away(value: float, score: float | None) -> None:
     result = lengthy.scored(value, "r")

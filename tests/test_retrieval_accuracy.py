@@ -206,6 +206,10 @@ def test_retrieved_is_judged_where_known_and_the_loss_is_given():
     assert (result.value, result.evidence.evaluated, result.evidence.contexts_value) == (1.0, "retrieved", 0.5)
     other = RetrievalAccuracy().score(sample.model_copy(update={"contexts": (Context(text="new"),)}), judge=judge)
     assert other.evidence.contexts_value is None
+    same = RetrievalAccuracy().score(Sample(reference="r", retrieved=["c0"], contexts=["c0"]), judge=judge)
+    assert same.evidence.contexts_value == same.value == 0.5  # nothing was lost
+    alone = RetrievalAccuracy().score(Sample(reference="r", contexts=["c0"]), judge=judge)
+    assert (alone.evidence.evaluated, alone.evidence.contexts_value) == ("contexts", None)
 
 
 def test_nothing_retrieved_is_undefined_even_if_something_was_shown():

@@ -450,6 +450,8 @@ def test_samples_needed() -> None:
     assert needed(0.81, 200) > 180  # fixed sizes would be 12,000 and more (gap .01): such a run ends undecided
     assert 85 < needed(0.82, 100, on="point") < 100
     assert needed(0.9, 300) == needed(0.9, 300)
+    until = UntilDecided()
+    assert needed(0.9, 300) == samples_needed(lambda: until.gate(0.8, rows=300), 0.9, 300, runs=30)
 
 
 # The simulation.
