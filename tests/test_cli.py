@@ -382,7 +382,13 @@ def test_a_dry_run_decides_no_gate(
 def test_cells_that_say_nothing_are_missing(rows: Callable[..., str]) -> None:
     gaps = ["nan", "NaN", "NULL", "null", " <NA> "]
     for name, comma in (("a.csv", ","), ("a.tsv", "\t")):
-        lines = ["question,contexts,answer,lang", "q,c,None,", "q,c,N/A,x", "q,c", *(f"q,{gap},{gap}," for gap in gaps)]
+        lines = [
+            "question,contexts,answer,lang",
+            "q,c,None,",
+            "q,c,N/A,x",
+            "q,c,,",
+            *(f"q,{gap},{gap}," for gap in gaps),
+        ]
         Path(name).write_text("\n".join(lines).replace(",", comma))
         assert main(["evaluate", name, "--metrics", "adherence,utilization", "--out", "out.jsonl"]) == 0
         read = [row.sample for row in Report.from_jsonl("out.jsonl").results if row.sample]

@@ -443,7 +443,7 @@ class Nested(Judge):
 def test_the_sync_api_on_the_judges_loop_is_an_error_not_a_deadlock():
     result = ContextAdherence().score(contexts=["c"], answer="a", judge=Nested())
     assert result.status == "failed"
-    assert "cannot call the sync API; await ascore()" in result.reason
+    assert "cannot call score or evaluate: in a judge await" in result.reason
 
 
 def test_a_forked_child_makes_its_own_loop():

@@ -158,7 +158,7 @@ NOT_SENT = st.fixed_dictionaries(
         "timeout": st.sampled_from([1.0, 60.0]),
         "prices": st.sampled_from([None, (1e-6, 1e-6)]),
         "batch_share": st.sampled_from([1.0, 0.5]),
-        "key_variable": st.sampled_from(["A_KEY", "B_KEY"]),
+        "api_key_env": st.sampled_from([None, "A_KEY", "B_KEY"]),
     }
 )
 

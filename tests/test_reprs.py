@@ -29,7 +29,8 @@ _SHOWN = """
     Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date
     Card.details Card.signatures Card.made Card.command Card.notes Card.figures
-    Gate.by ProjectSettings.metrics ProjectSettings.store ProjectSettings.gates ProjectSettings.columns
+    RunFacts.addresses Gate.by
+    ProjectSettings.metrics ProjectSettings.store ProjectSettings.gates ProjectSettings.columns
 """
 SHOWN = set(_SHOWN.split())
 

@@ -18,6 +18,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data.evidence import Evidence
+from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
@@ -91,4 +92,10 @@ def test_an_altered_result_is_held_to_the_same(number, value):
     ids=["binary", "probability", "graded", "adherence", "recall", "accuracy", "noisy_or"],
 )
 def test_a_judge_that_gives_no_probability_fails_the_metric(metric, replies, wrong):
-    assert metric.score(SAMPLE, judge=ScriptedJudge(replies(wrong))).status == "failed"
+    class Careless(Judge):
+        name = "careless"
+
+        async def answer(self, question):
+            return await ScriptedJudge(replies(wrong)).answer(question)
+
+    assert metric.score(SAMPLE, judge=Careless()).status == "failed"

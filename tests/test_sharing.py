@@ -80,7 +80,7 @@ def test_what_two_runs_could_not_use_is_known_until_fresh(serve: Serve, tmp_path
         report = evaluate(ROWS[:1], [ContextUtilization()], judge="openai/odd", store=store, progress=False)
         assert report.results[0].results["context_utilization"].error.type == "MalformedReply"  # type: ignore[union-attr]
         counts.append(len(server.requests) - before)
-    assert counts == [4, 4, 0, 4]  # two chunks, each asked and repaired
+    assert counts == [6, 6, 0, 6]  # two chunks, each asked and repaired twice
 
 
 def test_a_cap_on_money_needs_a_price(serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

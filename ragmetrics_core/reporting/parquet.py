@@ -159,6 +159,8 @@ class ParquetRows(Sequence[SampleResult]):
             if other := next((name for name, own in files.items() if not {*structs} & {*own.names}), None):
                 raise ValueError(f"{other} holds no results")
             self._data, self.metrics = found.replace_schema(whole), tuple(structs)
+            if "sample" not in whole.names:
+                raise ValueError("it has no column named sample")
             noted = {own.name for own in whole.field("sample").type}
             self._told = {name: self._field("sample", name) for name in _ABOUT if name in noted or name not in _LATER}
             for name in structs:
