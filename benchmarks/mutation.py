@@ -681,18 +681,19 @@ class Covering:
 
     seconds: Mapping[str, float]
     tests_by_line: Mapping[int, frozenset[str]]
-    imported_lines: frozenset[int]
+    imported_lines: frozenset[int]  # outside of all functions: any test may depend on them
     best_module: str
 
     def tests(self, mutant: Mutant) -> list[str]:
         """The tests to try a mutant with.
 
-        A line that an import runs may change anything in the file: then all tests that run a line of it.
+        A line that an import runs may change anything in the file: then all tests that run a line of it. The coverage
+        names only the first test that imports the module.
         """
         lines = range(mutant.line, mutant.last_line + 1)
-        tests: set[str] = set().union(*(self.tests_by_line.get(line, frozenset()) for line in lines))
-        if not tests and any(line in self.imported_lines for line in lines):
-            tests = set().union(*self.tests_by_line.values())
+        is_imported = any(line in self.imported_lines for line in lines)
+        by_line = self.tests_by_line.values() if is_imported else (self.tests_by_line.get(line, ()) for line in lines)
+        tests: set[str] = set().union(*by_line)
         return sorted(tests, key=lambda test: (self.seconds[test], test))
 
     def stages(self, mutant: Mutant) -> Iterator[dict[str, float]]:
@@ -717,12 +718,10 @@ def covering(file: str, coverages: Iterable[Coverage]) -> Covering:
     """Joins what all test modules run of one file."""
     seconds: dict[str, float] = {}
     tests_by_line: dict[int, set[str]] = defaultdict(set)
-    imported_lines: set[int] = set()
     tests_and_lines: dict[str, tuple[int, int]] = {}
     for coverage in coverages:
         seconds |= coverage.seconds
         lines = coverage.lines(file)
-        imported_lines |= {line for line, tests in lines.items() if "" in tests}
         own_lines = {line: [test for test in tests if test] for line, tests in lines.items()}
         for line, tests in own_lines.items():
             tests_by_line[line] |= set(tests)
@@ -731,7 +730,16 @@ def covering(file: str, coverages: Iterable[Coverage]) -> Covering:
         tests_and_lines[coverage.module] = (n_lines, n_tests)
     best = max(tests_and_lines, key=lambda module: tests_and_lines[module], default="")
     frozen = {line: frozenset(tests) for line, tests in tests_by_line.items()}
-    return Covering(seconds, frozen, frozenset(imported_lines), best)
+    return Covering(seconds, frozen, _imported_lines((ROOT / file).read_text(encoding="utf-8")), best)
+
+
+def _imported_lines(source: str) -> frozenset[int]:
+    """The lines that an import runs: those outside of the bodies of functions."""
+    lines = set(range(1, len(source.splitlines()) + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines -= set(range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1))
+    return frozenset(lines)
 
 
 def tried(mutant: Mutant, stages: Sequence[Mapping[str, float]]) -> Outcome:

@@ -278,6 +278,32 @@ def test_of_a_list_the_labels_that_tokens_settle_keep_their_probability() -> Non
     assert result.usage.calls == 1
 
 
+def characters(text: str, listed: dict[str, float]) -> Choice:
+    """A reply of one token for each character; those that are a digit after a space list these alternatives."""
+    alternatives = tuple((token, math.log(p)) for token, p in listed.items())
+    tokens = [
+        TokenAlternatives(sign, math.log(listed[sign]), alternatives)
+        if sign in listed and text[place - 1] == " "
+        else TokenAlternatives(sign, 0.0, ())
+        for place, sign in enumerate(text)
+    ]
+    return Choice(text, tokens=tuple(tokens))
+
+
+def test_space_around_a_reply_moves_no_label() -> None:
+    model = Toy(characters(' \n {"useful": 1, "reason": "r"} \n', {"1": 0.7, "0": 0.3}), capabilities=WEIGHING)
+    asked = answer(model, useful(scale="probability")).reply
+    assert parts_of(asked.weights) == [(pytest.approx(0.7), "logprobs", pytest.approx(1.0))]
+    assert len(model.asked) == 1
+
+
+def test_a_list_whose_labels_cannot_be_told_apart_in_the_text_counts_as_it_is_written() -> None:
+    text = '{"facts": [{label: "F2", "covered": 1}, {label: "F1", "covered": 0}]}'
+    model = Toy(characters(text, {"1": 0.7, "0": 0.3}), capabilities=WEIGHING)
+    asked = answer(model, fact("a", "b", together=True)).reply
+    assert asked.weights == (Weight(0.0, "sequential"), Weight(1.0, "sequential"))
+
+
 def test_lists_are_weighed_label_by_label_or_polled() -> None:
     question = useful("a", "b", listwise=True, scale="probability", polls=3)
     weighed = answer(Toy(capabilities=WEIGHING, probability=0.3), question).reply

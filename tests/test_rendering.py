@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.questions import Instructions, Part, Question
 from ragmetrics_core.data.sample import Turn
+from ragmetrics_core.endpoints.chat import Message
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.context_utilization import Usefulness
 
@@ -45,6 +46,15 @@ def test_the_part_above_the_break_is_the_system_message() -> None:
     assert [message.role for message in messages] == ["system", "user"]
     assert messages[0].content == "Rules."
     assert messages[1].content.endswith("---\nEnd.")
+
+
+def test_texts_above_the_break_stand_in_fences_of_the_system_message() -> None:
+    system, user = render(useful("Rules.\n{chunk}\n{answer}\n---\nGo on."))
+    assert (system.role, user) == ("system", Message("user", "Go on."))
+    fences = [(match["label"], match["text"]) for match in FENCE.finditer(system.content)]
+    assert fences == [("Chunk", "the chunk"), ("Answer", "the answer")]
+    digest = system.content.splitlines()[1].partition(" ")[0]
+    assert system.content.count(digest) == 3  # what closes the first text opens the second
 
 
 def test_without_a_break_all_is_the_user_message() -> None:

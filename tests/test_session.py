@@ -90,7 +90,7 @@ def test_equal_requests_share_one_call_in_a_run_and_between_runs(loopback_server
     answers = in_loop(work, session)
     assert len(server.requests) == 1
     assert [outcomes(answer) for answer in answers] == [[1]] * 3
-    assert sorted(answer.usage.calls for answer in answers) == [0, 0, 1]
+    assert sorted((answer.usage.calls, answer.usage.stored) for answer in answers) == [(0, 1), (0, 1), (1, 0)]
     assert [len(store) for store in stores] == [1, 1]
 
 
