@@ -47,6 +47,7 @@ SLOW_MODULES = {
     "tests/test_store_disk.py": "fills a disk, in processes of its own",
     "tests/test_store_processes.py": "starts several processes for each test",
     "tests/test_traces_law.py": "records every shape of the adapters' tests by real instrumentations",
+    "tests/test_trust.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_until.py": "runs the command and pytest in processes of their own",
 }
 
