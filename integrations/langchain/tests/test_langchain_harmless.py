@@ -10,9 +10,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -399,6 +400,40 @@ def test_observed_store_is_the_store() -> None:
     assert inner.get_by_ids(["new"])[0].page_content == "New."
     assert seen.embeddings is inner.embeddings
     assert asyncio.run(seen.asimilarity_search("Paris", k=1)) == inner.similarity_search("Paris", k=1)
+
+
+class PermittedStore(InMemoryVectorStore):
+    """A store whose plain search shows only what everybody may read, and counts its calls."""
+
+    searched: ClassVar[list[str]] = []
+
+    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        self.searched.append("similarity_search")
+        return [found for found in super().similarity_search(query, k, **kwargs) if found.id != "salaries"]
+
+    def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:
+        self.searched.append("similarity_search_with_score")
+        return super().similarity_search_with_score(query, k, **kwargs)
+
+
+def test_observing_a_store_changes_neither_what_is_called_nor_what_it_returns() -> None:
+    documents = [document("Salaries of all staff.", "salaries"), document("Salaries are paid monthly.", "open")]
+    bare = PermittedStore.from_documents(documents, Letters())
+    PermittedStore.searched.clear()
+    searches = (
+        lambda store: store.similarity_search("Salaries?"),
+        lambda store: asyncio.run(store.asimilarity_search("Salaries?")),
+        lambda store: store.as_retriever().invoke("Salaries?"),
+        lambda store: store.similarity_search_with_score("Salaries?"),
+    )
+    for search in searches:
+        expected, calls_expected = search(bare), list(PermittedStore.searched)
+        PermittedStore.searched.clear()
+        with capture():
+            assert search(observe(bare)) == expected
+        assert PermittedStore.searched == calls_expected
+        PermittedStore.searched.clear()
+    assert [found.id for found in observe(bare).similarity_search("Salaries?")] == ["open"]
 
 
 def test_a_copy_of_an_observed_store_is_observed() -> None:

@@ -21,7 +21,6 @@ _SEARCHES = (
     *("search", "similarity_search", "similarity_search_with_score", "similarity_search_with_relevance_scores"),
     *("similarity_search_by_vector", "max_marginal_relevance_search", "max_marginal_relevance_search_by_vector"),
 )
-_WITH_SCORE = "similarity_search_with_score"
 
 
 def add_documents(documents: Iterable[Document | tuple[Document, float]], *, query: str = "") -> None:
@@ -45,17 +44,17 @@ def add_documents(documents: Iterable[Document | tuple[Document, float]], *, que
     _reporting("add_documents", query)(list(documents))
 
 
-def observe(vectorstore: Store, *, scores: bool = True) -> Store:
+def observe(vectorstore: Store) -> Store:
     """Wrap a vector store so that its searches are seen, also where they are called directly.
 
     Args:
         vectorstore: Any vector store.
-        scores: Ask the store for scores with each plain ``similarity_search``, by calling its
-            ``similarity_search_with_score`` instead where it has one; the application gets the documents as before.
-            False calls exactly what the application calls.
 
     Returns:
-        A store with the same methods, ``as_retriever`` included; use it in place of the store.
+        A store with the same methods, ``as_retriever`` included; use it in place of the store. Each search calls what
+        the application called and nothing else, so that a store which filters by permission still does. Scores are
+        known where the application asks for them (``similarity_search_with_score``) or the store puts them into the
+        metadata.
 
     Examples:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -64,55 +63,51 @@ def observe(vectorstore: Store, *, scores: bool = True) -> Store:
         >>> observe(store).similarity_search("Capital of France?")[0].page_content
         'Paris.'
     """
-    return cast("Store", _ObservedStore(vectorstore, scores))
+    return cast("Store", _ObservedStore(vectorstore))
 
 
 @VectorStore.register
 class _ObservedStore:
     """Has everything that the store has, and reports what its searches return."""
 
-    def __init__(self, store: VectorStore, scores: bool) -> None:
-        scored = getattr(type(store), _WITH_SCORE, None) not in (None, getattr(VectorStore, _WITH_SCORE))
-        object.__setattr__(self, "_observed", (store, scores and scored))
+    def __init__(self, store: VectorStore) -> None:
+        object.__setattr__(self, "_observed", store)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # how a store copies itself would make a bare one of this
             raise AttributeError(name)
-        store, scores = object.__getattribute__(self, "_observed")
+        store = object.__getattribute__(self, "_observed")
         if name == "as_retriever":  # its retriever must search through this object
             return functools.partial(getattr(type(store), name, VectorStore.as_retriever), self)
         if name.removeprefix("a") in _SEARCHES and hasattr(store, name):
-            return _reported(store, name, scores)
+            return _reported(store, name)
         return getattr(store, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._observed[0], name, value)
+        setattr(self._observed, name, value)
 
 
-def _reported(store: VectorStore, name: str, scores: bool) -> Callable[..., Any]:
+def _reported(store: VectorStore, name: str) -> Callable[..., Any]:
     """A search of the store that reports what it returns."""
-    plain = scores and name.removeprefix("a") == "similarity_search"
-    called = getattr(store, name.replace("similarity_search", _WITH_SCORE) if plain else name)
+    called = getattr(store, name)
 
-    def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
+    def reporting(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], None]:
         query = args[0] if args else kwargs.get("query")
-        report = _reporting(type(store).__name__, query if isinstance(query, str) else "")
+        return _reporting(type(store).__name__, query if isinstance(query, str) else "")
 
-        def ended(found: Any) -> Any:
-            report(found)
-            return [document for document, _ in found] if plain else found
-
-        return ended
-
-    @functools.wraps(getattr(store, name))
+    @functools.wraps(called)
     def search(*args: Any, **kwargs: Any) -> Any:
-        ended = begun(args, kwargs)
-        return ended(called(*args, **kwargs))
+        report = reporting(args, kwargs)
+        found = called(*args, **kwargs)
+        report(found)
+        return found
 
-    @functools.wraps(getattr(store, name))
+    @functools.wraps(called)
     async def asearch(*args: Any, **kwargs: Any) -> Any:
-        ended = begun(args, kwargs)
-        return ended(await called(*args, **kwargs))
+        report = reporting(args, kwargs)
+        found = await called(*args, **kwargs)
+        report(found)
+        return found
 
     return asearch if inspect.iscoroutinefunction(called) else search
 
