@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -429,3 +430,15 @@ def test_grades_of_captured_samples_are_counted_and_filtered() -> None:
     assert "Captured: 2 exact, 1 inferred." in report.table()
     assert [row.index for row in report.graded("exact").results] == [0, 2]
     assert "Captured" not in Report([rows[3]]).table()
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "|", "%", " =", "\t", "\r", "\n"])
+def test_a_text_that_a_spreadsheet_may_compute_begins_with_an_apostrophe(begin: str, tmp_path: Path) -> None:
+    text = f"{begin}1"
+    samples = [Sample(question=text, answer="1 + 1"), Sample(question="plain @ = text", answer=text)]
+    rows = [SampleResult(index=place, sample=sample, results={}) for place, sample in enumerate(samples)]
+    Report(rows).to_csv(tmp_path / "report.csv")
+    with (tmp_path / "report.csv").open(encoding="utf-8-sig", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert (first["question"], first["answer"]) == (f"'{text}", "1 + 1")
+    assert (second["question"], second["answer"]) == ("plain @ = text", f"'{text}")
