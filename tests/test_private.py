@@ -4,6 +4,7 @@ import asyncio
 import json
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
     server = loopback_server(faults=lambda _: Fault(status, {"Location": location}))
     error = raised(MODELS[name](server.base_url))
     assert type(error) is errors.EndpointMoved
-    assert other.base_url.replace("127.0.0.1", "localhost") in str(error)
+    assert f"localhost:{urlsplit(other.base_url).port}," in str(error)
     assert KEY not in str(error)
     assert len(server.requests) == 1
     assert other.requests == []
@@ -111,6 +112,80 @@ def test_a_traceback_holds_neither_key_nor_text(name: str, loopback_server: Call
     shown = "".join(traceback.format_exception(error))
     assert KEY not in shown
     assert TEXT not in shown
+
+
+WORD = "Quetzalcoatl"  # of a sample
+ECHOES: dict[str, Fault] = {
+    **{
+        f"{status}, {field} is the {what}": Fault(status, body=json.dumps({"error": {"message": "no", field: echo}}))
+        for status in (400, 401)
+        for field in ("code", "type", "param")
+        for what, echo in (("key", KEY), ("word", WORD))
+    },
+    "at the top": Fault(422, body=json.dumps({"code": KEY, "type": WORD, "param": f"messages[0].{WORD}"})),
+    **{
+        f"redirect to {echo}": Fault(307, {"Location": location.format(echo)})
+        for echo in (KEY, WORD)
+        for location in ("/{}/chat/completions", "http://127.0.0.1:9/v1/{}", "/v1?{}", "http://{}/v1/chat/completions")
+        if (echo, location) != (WORD, "http://{}/v1/chat/completions")  # a host is told, unless it holds the key
+    },
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+def test_what_an_endpoint_echoes_reaches_neither_errors_nor_results(
+    echo: str, loopback_server: Callable[..., LoopbackServer], tmp_path: Path
+) -> None:
+    server, out = loopback_server(faults=lambda _: ECHOES[echo]), tmp_path / "results.jsonl"
+    shown = "".join(traceback.format_exception(raised(own(server.base_url))))
+    assert KEY not in shown
+    assert WORD.casefold() not in shown.casefold()
+    judge = LLMJudge(own(server.base_url), attempts=1)
+    with suppress(errors.JudgeUnavailable):  # e.g. for a refused key; there is no report then
+        report = evaluate([SAMPLE], ContextUtilization(), judge=judge, progress=False)
+        report.to_jsonl(out)
+        told = "\n".join([out.read_text(), report.table(), *report.summary().all_signs])
+        assert KEY not in told
+        assert WORD.casefold() not in told.casefold()
+
+
+@pytest.mark.parametrize("symbol", ["invalid_api_key", "unsupported_value", "max_tokens", "messages[3].content"])
+def test_the_codes_that_services_document_are_told(symbol: str, loopback_server: Callable[..., LoopbackServer]) -> None:
+    server = loopback_server(faults=lambda _: Fault(400, body=json.dumps({"error": {"code": symbol}})))
+    assert f"(HTTP 400, {symbol})" in str(raised(own(server.base_url)))
+
+
+OF_THE_ENVIRONMENT = "a-key-of-the-environment"
+NAMED: dict[str, bool] = {  # what a reply may say its model is, and whether that is repeated
+    "gpt-4o-mini-2024-07-18": True,
+    "accounts/fireworks/models/llama-v3p1-8b": True,
+    "llama3.1:8b-instruct@q4": True,
+    "/models/qwen.gguf": True,
+    KEY: False,
+    f"gpt-4o/{KEY}": False,
+    "sk-another": False,
+    OF_THE_ENVIRONMENT: False,
+    "a secret text": False,
+    "": False,
+    "x" * 300: False,
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_reply_tells_its_model_where_that_is_a_name_and_no_key(
+    name: str, loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_SERVICE_KEY", OF_THE_ENVIRONMENT)
+    server = loopback_server(said=lambda body: {**body, "model": name})
+
+    async def work() -> tuple[str, ...]:
+        model = own(server.base_url)
+        try:
+            return (await model.complete(REQUEST)).usage.models
+        finally:
+            await model.aclose()
+
+    assert RUNNER.run(work()) == ((name,) if NAMED[name] else ())
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "LiteLLM, another protocol"])

@@ -33,7 +33,6 @@ from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Ch
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
 from ragmetrics_core.endpoints.limits import Budget
-from ragmetrics_core.endpoints.openai_form import chat_reply
 from ragmetrics_core.endpoints.store import ReplyStore, SqliteStore
 from ragmetrics_core.endpoints.urls import public
 
@@ -358,7 +357,7 @@ def _answer(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
         return ChatReply((), failures=(errors.ConflictingVerdicts(told),))
     try:
         if status == 200:
-            return checked(model, chat_reply(model.name, body, model.batch_prices))
+            return checked(model, model.reply(body, model.batch_prices))
         fault = Fault.from_reply(status, json.dumps(body), None)
         raise judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
     except errors.JudgeError as error:

@@ -146,6 +146,10 @@ class OpenAICompatibleModel(ChatModel):
         if "aiohttp" not in sys.modules:
             await asyncio.to_thread(importlib.import_module, "aiohttp")
 
+    def reply(self, body: Any, prices: tuple[float, float] | None) -> ChatReply:
+        """A reply's body, as parsed from JSON, narrowed to what is read; ``JudgeServerError`` if it is no reply."""
+        return chat_reply(self.name, body, prices, key=self._key())
+
     def body(self, request: ChatRequest) -> dict[str, Any]:
         """The body of a request, as it is sent."""
         return {"model": self.model, **request_body(request), **self._extra}
@@ -154,7 +158,7 @@ class OpenAICompatibleModel(ChatModel):
         """Send one request; ``JudgeError`` as its status and code say, or as listed in ``EXCEPTIONS``."""
         length = sum(len(message.content) for message in request.messages)
         body = await computed(lambda: json.dumps(self.body(request)).encode(), size=length)
-        return chat_reply(self.name, await self.call("POST", "chat/completions", body), self._prices)
+        return self.reply(await self.call("POST", "chat/completions", body), self._prices)
 
     async def call(self, method: str, path: str, data: Any = None) -> Any:
         """Call the endpoint at a path below ``base_url``; errors are those of ``complete``.
@@ -165,7 +169,7 @@ class OpenAICompatibleModel(ChatModel):
         bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
         status, headers, content = await self._sent(method, url, data, *bounds)
         if status in _REDIRECTS and "Location" in headers:
-            raise moved(self.name, url, headers["Location"])
+            raise moved(self.name, url, headers["Location"], self._key())
         if status >= 300:
             wait = seconds(headers.get("Retry-After"))
             raise self._error(errors.JudgeServerError, Fault.from_reply(status, content.decode(errors="replace"), wait))

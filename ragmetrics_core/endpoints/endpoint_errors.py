@@ -1,7 +1,7 @@
 """From what a client raised, or an endpoint replied, to the judge error that says it.
 
-The sentences hold status codes, symbols and names of parameters, never what the endpoint wrote: it may echo
-keys or texts of samples.
+The sentences hold status codes, and codes and names of parameters that services are known to send. They never hold
+anything else that the endpoint wrote: it may echo keys or texts of samples.
 """
 
 import json
@@ -21,7 +21,38 @@ from ragmetrics_core.endpoints.urls import UNREADABLE, public, read_address
 
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
-_SYMBOL = re.compile(r"[A-Za-z][\w.\-\[\]]{0,60}")
+# Error codes and types that services document. Only these are repeated: other texts may echo keys or samples.
+_DOCUMENTED = (
+    # OpenAI, Azure, Anthropic, Mistral, Groq, Together, vLLM, TGI and llama.cpp
+    "account_deactivated api_error authentication_error batch_cancelled batch_expired billing_error "
+    "billing_hard_limit_reached billing_not_active content_filter content_policy_violation context_length_exceeded "
+    "duplicate_custom_id empty_file engine_overloaded exceed_context_size_error generation http_error "
+    "incomplete_generation insufficient_quota integer_above_max_value integer_below_min_value internal_error "
+    "internal_server_error invalid_api_key invalid_authentication invalid_image invalid_json invalid_json_line "
+    "invalid_model invalid_organization invalid_parameter invalid_prompt invalid_request invalid_request_error "
+    "invalid_type invalid_url invalid_value json_validate_failed mismatched_model missing_parameter "
+    "missing_required_parameter model_decommissioned model_not_found model_overloaded not_found not_found_error "
+    "not_supported_error organization_restricted overloaded overloaded_error permission_denied permission_error "
+    "rate_limit_error rate_limit_exceeded rate_limit_reached request_too_large requests server_error "
+    "service_unavailable string_above_max_length timeout_error token_limit_exceeded tokens unauthorized "
+    "unavailable_error unknown_parameter unknown_url unsupported_country_region_territory unsupported_model "
+    "unsupported_parameter unsupported_value validation validation_error "
+    "AccessDenied BadRequest BadRequestError DeploymentNotFound InternalServerError NotFoundError "
+    "NotImplementedError OperationNotSupported PermissionDenied ResourceNotFound ResponsibleAIPolicyViolation "
+    "ServiceUnavailable TooManyRequests Unauthorized UnprocessableEntityError "
+    # Google
+    "DEADLINE_EXCEEDED FAILED_PRECONDITION INTERNAL INVALID_ARGUMENT NOT_FOUND PERMISSION_DENIED "
+    "RESOURCE_EXHAUSTED UNAUTHENTICATED UNAVAILABLE "
+    # Ours, of requests in batches
+    "no_result contradictory_answers "
+    # Parameters of a request
+    "model messages max_tokens max_completion_tokens temperature top_p n logprobs top_logprobs response_format "
+    "reasoning_effort seed stop stream tools tool_choice presence_penalty frequency_penalty"
+)
+_SYMBOLS = frozenset(_DOCUMENTED.split())
+_PART_OF_PARAMETER = re.compile(
+    r"messages\.?\[\d{1,4}\](?:\.(?:role|content))?|response_format\.(?:type|json_schema(?:\.(?:name|schema|strict))?)"
+)
 _PARAMETERS = re.compile(r"\b(top_logprobs|logprobs|response_format|json_schema|temperature|max_tokens)\b")
 _ABOUT_N = re.compile(r"['\"`]n['\"`]|\bparam(?:eter)? n\b")
 _ABOUT_KEY = re.compile(
@@ -159,12 +190,16 @@ class Fault:
 
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
-    """Error codes and names of parameters, as far as they are symbols."""
+    """Error codes and names of parameters, as far as services are known to send them."""
     detail = nested if isinstance(nested := body.get("error"), dict) else body
     symbols = [detail.get(name) for name in ("code", "type", "param")]
-    valid = [symbol for symbol in symbols if isinstance(symbol, str) and _SYMBOL.fullmatch(symbol)]
+    valid = [symbol for symbol in symbols if isinstance(symbol, str) and _is_known(symbol)]
     named = [*_PARAMETERS.findall(text), *(("param n",) if _ABOUT_N.search(text) else ())]
     return tuple(dict.fromkeys((*valid, *named)))
+
+
+def _is_known(symbol: str) -> bool:
+    return symbol in _SYMBOLS or _PART_OF_PARAMETER.fullmatch(symbol) is not None
 
 
 def seconds(header: Any, now: datetime | None = None) -> float | None:
@@ -243,17 +278,25 @@ def foreign(error: BaseException, where: str) -> errors.JudgeError:
     return errors.JudgeError(f"{where} could not answer: its client raised {type(error).__name__}{place}")
 
 
-def moved(where: str, asked: str, location: str) -> errors.EndpointMoved:
-    """The error for a redirect of a call to an address; of where it points to, only what is no word of the endpoint."""
-    end = "/chat/completions"
+def moved(where: str, asked: str, location: str, key: str = "") -> errors.EndpointMoved:
+    """The error for a redirect of a call to an address; of where it points to, only scheme, host and port are told.
+
+    The path may be an echo of anything that was sent.
+
+    Args:
+        where: Name of the model.
+        asked: The address that was called.
+        location: Where the redirect points to.
+        key: The key that was sent; a host that holds it is not told.
+    """
     try:
-        target = read_address(urljoin(asked, location))
-        # What else the path says may be anything.
-        base = target.shown.removesuffix(end) if target.path.endswith(end) else target.origin
+        origin = read_address(urljoin(asked, location)).origin
     except ValueError:  # also one of urljoin's
-        base = UNREADABLE
+        origin = UNREADABLE
+    if key and key.casefold() in origin.casefold():
+        origin = UNREADABLE
     return errors.EndpointMoved(
-        f"{where} answered with a redirect to {base}, which was not followed, because keys and texts would go there: "
+        f"{where} answered with a redirect to {origin}, which was not followed, because keys and texts would go there: "
         "configure that address as the endpoint's, if it is the right one"
     )
 

@@ -233,7 +233,7 @@ class LiteLLMModel(ChatModel):
     def _reply(self, response: Any) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
         usage, choices = dict(getattr(response, "usage", None) or ()), map(_choice, response.choices or ())
-        reply = reply_of(self.model, choices, usage=usage, models=[response.model])
+        reply = reply_of(self.model, choices, usage=usage, models=[response.model], key=self._key())
         cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
         if self._prices is None and isinstance(cost, (int, float)):
             return replace(reply, usage=replace(reply.usage, cost=float(cost)))
@@ -304,7 +304,7 @@ def _guard_clients() -> None:
         _guard_key(call, request)
         response = await send(client, request, **{**options, "stream": True, "follow_redirects": False})
         if response.has_redirect_location:
-            call.refused.append(moved(call.model, str(request.url), response.headers["Location"]))
+            call.refused.append(moved(call.model, str(request.url), response.headers["Location"], call.key))
         response.stream = Bounded(response.stream, call.model, call.refused)
         if not options.get("stream"):
             await response.aread()
@@ -318,7 +318,7 @@ def _guard_clients() -> None:
         _guard_key(call, request)
         response = send_and_wait(client, request, **{**options, "follow_redirects": False})
         if response.has_redirect_location:
-            call.refused.append(moved(call.model, str(request.url), response.headers["Location"]))
+            call.refused.append(moved(call.model, str(request.url), response.headers["Location"], call.key))
         return response
 
     setattr(httpx.AsyncClient, "send", guarded)  # noqa: B010 - no assignment: it is of another type by its name alone

@@ -1,6 +1,8 @@
 """The form of requests and replies that OpenAI's chat endpoint and those compatible with it share; what it costs."""
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -16,6 +18,10 @@ _FINISH: dict[str, Finish] = {
     **dict.fromkeys(("length", "max_tokens", "model_length", "incomplete"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "refused", "safety", "blocklist", "prohibited_content"), "refused"),
 }
+# A name, a path of a provider or a file, with a version or tag. What begins like a usual key is none.
+_MODEL_NAME = re.compile(r"(?!(?:sk|pk|rk|gsk|hf|xai|pplx)[-_]|AIza)[\w.][\w./:@+=-]{0,199}|/[\w./:@+=-]{1,199}")
+_ENDS_OF_SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")  # how variables that hold secrets are named
+_SHORTEST_SECRET = 8  # what is shorter stands in too many names
 
 
 class Listed(NamedTuple):
@@ -63,13 +69,16 @@ def parameters(request: ChatRequest) -> dict[str, Any]:
     return {name: value for name, value in optional.items() if value is not None}
 
 
-def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> ChatReply:
-    """Narrow the body of a reply, as parsed from JSON, to what is read; ``JudgeServerError`` if it is no chat reply."""
+def chat_reply(model: str, body: Any, prices: tuple[float, float] | None, *, key: str = "") -> ChatReply:
+    """Narrow the body of a reply, as parsed from JSON, to what is read; ``JudgeServerError`` if it is no chat reply.
+
+    ``key`` is the key that was sent; see ``reply_of``.
+    """
     listed = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed, list) or not listed:
         raise errors.JudgeServerError(f"{model} sent a body without any reply; check the endpoint")
     choices = [_choice(model, choice) for choice in listed]
-    return priced(reply_of(model, choices, usage=body.get("usage"), models=[body.get("model")]), prices)
+    return priced(reply_of(model, choices, usage=body.get("usage"), models=[body.get("model")], key=key), prices)
 
 
 def priced(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
@@ -80,18 +89,29 @@ def priced(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
     return replace(reply, usage=replace(reply.usage, cost=cost))
 
 
-def reply_of(model: str, choices: Iterable[Choice], *, usage: object, models: Iterable[object]) -> ChatReply:
+def reply_of(
+    model: str, choices: Iterable[Choice], *, usage: object, models: Iterable[object], key: str = ""
+) -> ChatReply:
     """A reply with the tokens and names that were told, where they are such; ``JudgeServerError`` without a choice.
 
     ``usage`` is a mapping of ``prompt_tokens`` and ``completion_tokens``, as far as they were told.
+    A name of a model may be an echo: it is left out if it holds ``key`` or a secret of the environment, or has not the
+    form of a name.
     """
     if not (made := tuple(choices)):
         raise errors.JudgeServerError(f"{model} returned no reply; check its endpoint")
     told = usage if isinstance(usage, Mapping) else {}
     counts = (told.get(f"{side}_tokens") for side in ("prompt", "completion"))
     asked, said = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
-    named = tuple(sorted({name for name in models if isinstance(name, str) and name}))
+    named = tuple(sorted({name for name in models if isinstance(name, str) and _names_a_model(name, key)}))
     return ChatReply(made, Usage(calls=1, prompt_tokens=asked, completion_tokens=said, cost=None, models=named))
+
+
+def _names_a_model(name: str, key: str) -> bool:
+    if _MODEL_NAME.fullmatch(name) is None or (key and key in name):
+        return False
+    secrets = [value for variable, value in os.environ.items() if variable.upper().endswith(_ENDS_OF_SECRETS)]
+    return not any(len(secret) >= _SHORTEST_SECRET and secret in name for secret in secrets)
 
 
 def _choice(model: str, choice: Any) -> Choice:
