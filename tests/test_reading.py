@@ -147,6 +147,34 @@ def test_parquet_counts_rows_over_batches(tmp_path: Path) -> None:
     assert str(last) == f"{path}, row 601: answer: needs a text, found list"
 
 
+TWO_ANSWERS = pa.table([["a"], ["b"], ["c"]], names=["answer", "question", "answer"])
+
+
+def test_parquet_with_two_columns_of_one_name(tmp_path: Path) -> None:
+    parquet.write_table(TWO_ANSWERS, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet: several columns are named answer; rename all but one"):
+        read(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pa.array([b"fine", b"\xff"]).view(pa.string()),
+        pa.array([0, 10**14], pa.timestamp("s")),
+        pa.array([0, 10**7], pa.date32()),
+        pa.array([[("a", "b")], [("a", "b"), ("a", "c")]], pa.map_(pa.string(), pa.string())),
+    ],
+)
+def test_values_that_python_cannot_hold_are_bad_rows(tmp_path: Path, second: Any) -> None:
+    rows = pa.table({"answer": ["a", "b"], "when": second})
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    for first, bad in (read(tmp_path / "a.parquet"), each_sample(rows, {}), each_sample(rows.to_batches()[0], {})):
+        assert isinstance(first, Sample)
+        assert first.answer == "a"
+        assert isinstance(bad, RowError)
+        assert "when: a value that Python cannot hold (" in str(bad)
+
+
 def test_parquet_that_is_none(written: Any) -> None:
     with pytest.raises(InputError, match=r"a\.parquet: not Parquet"):
         read(written("a.parquet", "PAR1, but only in name"))
@@ -399,7 +427,12 @@ def test_tables(samples: Any) -> None:
         ({"train": [], "test": []}, "got one dict; choose one of its splits"),
         (Sample(), "got one Sample$"),
         (None, "got one NoneType$"),
-        (pd.DataFrame([["a", "b"]], columns=["answer", "answer"]), "several columns .* named answer"),
+        (
+            pd.DataFrame([["a", "b"]], columns=["answer", "answer"]),
+            "several columns of the data frame .* named answer;",
+        ),
+        (TWO_ANSWERS, "several columns of the Arrow table are named answer; rename all but one"),
+        (TWO_ANSWERS.to_batches()[0], "several columns of the Arrow table are named answer; rename all but one"),
     ],
 )
 def test_what_is_no_table(samples: Any, message: str) -> None:

@@ -7,13 +7,12 @@ cannot be used is a bad row, so that a gate counts what was swallowed.
 
 import csv
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name
+from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name, repeated
 from ragmetrics_core.data.errors import InputError, RowError
 
 _KNOWN_COLUMNS = {plain_name(name) for names in USUAL_NAMES.values() for name in names}
@@ -106,7 +105,7 @@ def _check_header(header: Record, separator: str, path: Path) -> None:
             f"{path}, lines {header.first_line} to {header.last_line}: the header goes on over lines that look like "
             "rows; close its quotation mark"
         )
-    doubled = [name for name, count in Counter(header.cells).items() if name and count > 1]
+    doubled = repeated(name for name in header.cells if name)
     if doubled:
         raise InputError(f"{path}: several columns are named {', '.join(doubled)}; rename all but one")
 

@@ -7,7 +7,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data import PARTIAL, USUAL_NAMES, Sample, extra, json_lines, open_text, plain_name, read_text, told
+from ragmetrics_core.data import (
+    PARTIAL,
+    USUAL_NAMES,
+    Sample,
+    extra,
+    json_lines,
+    open_text,
+    plain_name,
+    read_text,
+    repeated,
+    told,
+)
+from ragmetrics_core.data.arrow import rows_of
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 from ragmetrics_core.datasets.csv_rows import csv_rows
 from ragmetrics_core.engine.tables import refuse_columns_of_no_row, samples_of_row
@@ -174,10 +186,12 @@ def _parquet(path: Path) -> Iterator[Located]:
     pa, parquet = (extra(name, "parquet", "Reading Parquet") for name in ("pyarrow", "pyarrow.parquet"))
     try:
         with parquet.ParquetFile(path) as file:
-            rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
+            if doubled := repeated(file.schema_arrow.names):
+                raise InputError(f"{path}: several columns are named {', '.join(doubled)}; rename all but one")
+            rows = (row for batch in file.iter_batches(batch_size=256) for row in rows_of(batch))
             for number, row in enumerate(rows, start=1):
                 yield f"{path}, row {number}", row
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise InputError(f"{path}: not Parquet ({str(error).splitlines()[0]})") from None
 
 

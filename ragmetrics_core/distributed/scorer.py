@@ -5,11 +5,12 @@ from threading import Lock
 from typing import Any
 
 from ragmetrics_core.data import RowError, Sample, SampleResult, SettingError, columns_by_field, extra
+from ragmetrics_core.data.arrow import rows_of
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, stream
 from ragmetrics_core.metrics.registry import chosen
-from ragmetrics_core.reporting.parquet import columns_of, rows_of
+from ragmetrics_core.reporting.parquet import columns_of
 
 _SAMPLE_COLUMN = "sample"  # as ``columns_of`` names it
 _TURN = Lock()  # a run takes one table after the other, whichever thread of an engine brings it

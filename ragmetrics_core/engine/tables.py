@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ragmetrics_core.data import NoSuchColumn, RowError, Sample, SampleResult, SettingError, samples_from_row
+from ragmetrics_core.data import NoSuchColumn, RowError, Sample, SampleResult, SettingError, repeated, samples_from_row
+from ragmetrics_core.data.arrow import rows_of
 
 _ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each, or none at all, and intervals "
@@ -95,12 +96,14 @@ def warn_of_doubles(samples: Iterable[Sample | RowError]) -> Iterator[Sample | R
 def _rows(samples: Any) -> Iterator[Any]:
     if hasattr(samples, "itertuples") and hasattr(samples, "columns"):  # pandas
         names = [str(name) for name in samples.columns]
-        if doubled := sorted({name for name in names if names.count(name) > 1}):
-            raise SettingError(f"several columns of the data frame are named {', '.join(doubled)}; rename all but one")
+        _refuse_repeated(names, "data frame")
         return (dict(zip(names, values, strict=True)) for values in samples.itertuples(index=False, name=None))
     if hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars
         return iter(samples.iter_rows(named=True))
-    if hasattr(samples, "to_pylist"):  # Arrow
+    if hasattr(samples, "to_pylist") and hasattr(samples, "column_names"):  # an Arrow table or record batch
+        _refuse_repeated(samples.column_names, "Arrow table")
+        return rows_of(samples)
+    if hasattr(samples, "to_pylist"):  # an Arrow array of structs
         return iter(samples.to_pylist())
     if isinstance(samples, Iterable) and not isinstance(samples, (Sample, Mapping, str, bytes)):
         return iter(samples)
@@ -108,3 +111,8 @@ def _rows(samples: Any) -> Iterator[Any]:
     if isinstance(samples, (str, PurePath)):
         hint = "; read the file first, or use the command: ragmetrics evaluate FILE"
     raise SettingError(f"samples must be several: a list of Sample or rows, got one {type(samples).__name__}{hint}")
+
+
+def _refuse_repeated(names: Iterable[str], what: str) -> None:
+    if doubled := repeated(names):
+        raise SettingError(f"several columns of the {what} are named {', '.join(doubled)}; rename all but one")

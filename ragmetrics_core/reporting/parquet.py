@@ -27,6 +27,7 @@ from ragmetrics_core.data import (
     extra,
     plain_name,
 )
+from ragmetrics_core.data.arrow import rows_of
 from ragmetrics_core.data.results import ErrorInfo, MetricResult, SampleResult, Signature
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.showing import EMBEDDED
@@ -47,20 +48,6 @@ _ABOUT |= _LATER
 _COUNTED: dict[str, tuple[str, ...]] = {it: (it,) for it in ("status", "value", "reason", "code", "usage", "judge")}
 _COUNTED |= {"type": ("error", "type"), "useful": ("evidence", "useful")}  # what a summary counts of each metric
 _NOT_OURS = ("kind", "ledger")  # of evidence; a ledger is another thing in each shape
-
-
-def rows_of(table: Any) -> Iterator[dict[str, Any] | RowError]:
-    """The rows of an Arrow table or record batch as mappings; one that Python cannot hold comes as its error."""
-    try:
-        yield from table.to_pylist(maps_as_pydicts="lossy")
-        return
-    except (ValueError, OverflowError):  # somewhere a text that is no UTF-8, or a date beyond all dates
-        pass
-    for place in range(table.num_rows):
-        try:
-            yield table.slice(place, 1).to_pylist(maps_as_pydicts="lossy")[0]
-        except (ValueError, OverflowError) as error:
-            yield RowError(f"the row cannot be read: {type(error).__name__} in one of its values")
 
 
 def columns_of(results: Sequence[SampleResult], metrics: Sequence[str]) -> dict[str, Any]:
@@ -180,12 +167,14 @@ class ParquetRows(Sequence[SampleResult]):
         return self.at([places])[0] if isinstance(places, int) else self.at(places)
 
     def __iter__(self) -> Iterator[SampleResult]:
-        rows = (row for batch in self._data.to_batches(batch_size=1000, **_LITTLE) for row in rows_of(batch))
+        rows = (
+            row for batch in self._data.to_batches(batch_size=1000, **_LITTLE) for row in rows_of(batch, maps="lossy")
+        )
         return (self._row(index, row) for index, row in enumerate(rows))
 
     def at(self, places: Sequence[int]) -> list[SampleResult]:
         """The rows at these places; it reads on until it has them all."""
-        rows = rows_of(self._data.take(list(places), batch_size=1000, **_LITTLE))
+        rows = rows_of(self._data.take(list(places), batch_size=1000, **_LITTLE), maps="lossy")
         return [self._row(index, row) for index, row in zip(places, rows, strict=True)]
 
     def values(self, metric: str, *field: str) -> Iterator[Any]:
