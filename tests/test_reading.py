@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +74,25 @@ def test_json(written: Any, content: str) -> None:
     assert answers(written("a.json", content)) == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ({"data": [], "samples": [{"answer": "a"}]}, ["a"]),
+        ({"samples": [{"answer": "a"}], "rows": []}, ["a"]),
+        ({"data": [], "samples": []}, []),
+        ({"data": 3, "samples": [{"answer": "a"}]}, ["a"]),
+    ],
+)
+def test_of_several_lists_the_one_that_is_not_empty_has_the_rows(written: Any, data: Any, found: list[str]) -> None:
+    assert answers(written("a.json", json.dumps(data))) == found
+
+
+def test_several_lists_that_may_be_the_rows_are_refused(written: Any) -> None:
+    path = written("a.json", '{"samples": [{"answer": "a"}], "n": 1, "data": [{"answer": "b"}]}')
+    with pytest.raises(InputError, match=r"a\.json holds several lists that may be the rows \(data, samples\)"):
+        read(path)
+
+
 def test_json_of_a_single_object(written: Any) -> None:
     assert answers(written("a.json", '{"answer": "a"}')) == ["a"]
     row = {"question": "q", "answer": "a", "results": ["one"]}
@@ -114,6 +136,14 @@ def test_csv_with_a_huge_cell(written: Any) -> None:
     (sample,) = read(written("a.csv", f"answer\n{long}\n"))
     assert isinstance(sample, Sample)
     assert sample.answer == long
+
+
+@pytest.mark.parametrize("marks", ["\ufeff", "\ufeff\ufeff", "\ufeff\ufeff\ufeff"])
+@pytest.mark.parametrize("content", ["id,answer\n7,a\n", '"id","answer"\n"7","a"\n', "sep=,\nid,answer\n7,a\n"])
+def test_marks_at_the_beginning_belong_to_no_column(written: Any, marks: str, content: str) -> None:
+    (sample,) = read(written("a.csv", marks + content))
+    assert isinstance(sample, Sample)
+    assert (sample.id, sample.answer) == ("7", "a")
 
 
 def test_csv_with_two_columns_of_one_name(written: Any) -> None:
@@ -202,6 +232,16 @@ def test_encodings_that_their_first_bytes_name(written: Any, name: str, content:
     (sample,) = read(written(name, (mark + content).encode(encoding)))
     assert isinstance(sample, Sample)
     assert (sample.question, sample.contexts[0].text, sample.answer) == ("Who?", "Änne lit it.", "She; did.")
+
+
+def test_files_that_are_no_text_are_named(written: Any) -> None:
+    with pytest.raises(InputError, match="is no text but compressed with gzip"):
+        read(written("a.jsonl", gzip.compress(JSONL.encode())))
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a.csv", CSV)
+    with pytest.raises(InputError, match="is no text but a zip archive"):
+        read(written("a.csv", archive.getvalue()))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core import Context, Fact, Sample, Turn
+from ragmetrics_core.data.cells import structured
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.frozen import blank
 from ragmetrics_core.data.rows import USUAL_NAMES, samples_from_row
@@ -513,3 +514,46 @@ def test_objects_that_were_written_as_one_text_are_no_context(text: str) -> None
 )
 def test_a_context_in_brackets_stays_one(text: str) -> None:
     assert [context.text for context in Sample.from_row({"contexts": text}).contexts] == [text]
+
+
+@pytest.mark.parametrize("field", ["contexts", "retrieved", "facts", "history"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["The lamp was lit by An',
+        '["one", "two',
+        "['one', 'two",
+        '[{"text": "one"}, {"te',
+        '[\n  {"text": "one"},',
+        '[ "one"',
+        "[{'text': 'one'",
+        '[{"text": "one", "text": "two"}]',
+    ],
+)
+def test_a_list_that_was_cut_off_makes_a_bad_row(field: str, text: str) -> None:
+    with pytest.raises(RowError, match=f"{field}: begins as a list and cannot be read as one"):
+        Sample.from_row({field: text})
+
+
+@pytest.mark.parametrize("text", ["[sic] a text", "{", "[1] Paris", "[", '"a', "[['x']", "The list: ['a"])
+def test_a_text_that_begins_as_no_list_is_a_context(text: str) -> None:
+    assert [context.text for context in Sample.from_row({"contexts": text}).contexts] == [text]
+
+
+@pytest.mark.parametrize("text", ["['" + "\\'" * 300_000, '["' + '\\"' * 300_000, "['" + "\\'" * 300_000 + "\\"])
+def test_a_string_without_an_end_takes_linear_time(text: str) -> None:
+    assert structured(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("['a' 'b']", ["a", "b"]),
+        ("""['a' "b"\n 'c']""", ["a", "b", "c"]),
+        (r"['it\'s' 'b\\']", ["it's", "b\\"]),
+        ("['a', 'b']", ["a", "b"]),
+        ("""['say "no"' 'b']""", ['say "no"', "b"]),
+    ],
+)
+def test_strings_without_commas_are_several(text: str, values: list[str]) -> None:
+    assert structured(text) == values

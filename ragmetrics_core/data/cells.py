@@ -1,15 +1,14 @@
 """Values of rows: what is missing, what was written as text, and the shapes of documents, facts and earlier turns."""
 
 import ast
-import json
 import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.errors import NotJson, RowError
+from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.frozen import blank
 from ragmetrics_core.data.sample import Context, Turn
 
@@ -30,8 +29,11 @@ _SPEAKERS = {"human": "user", "ai": "assistant"}
 _WRITTEN_OBJECTS = re.compile(
     r"\[?\s*array\(\[|\[\s*[A-Za-z_][\w.]*\(\w+=|\[\s*<[\w.]+ object at |\[['\"].*['\"]\s*\.\.\.\s*['\"]", re.DOTALL
 )
-# A string that another one follows: numpy writes no comma between them, and Python would join them.
-_NEIGHBOUR = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")(?=\s*['"])""", re.DOTALL)
+# A string, and the mark with which another one begins behind it. One that is not closed goes on to the end of the text,
+# so that no character is looked at for each mark before it.
+_STRING = re.compile(r"""('(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z))(?=\s*+(['"]?))""", re.DOTALL)
+# How a list of texts or objects begins.
+_LIST_BEGINS = re.compile(r"""\s*\[\s*["'{]""")
 
 
 def present(value: Any) -> bool:
@@ -67,14 +69,23 @@ def structured(value: Any) -> Any:
     value = plain_data(value)
     if not (isinstance(value, str) and value.strip()[:1] in ("[", "{")):
         return value
-    with suppress(ValueError, RecursionError):
-        return json.loads(value)
+    try:
+        return json_value(value)
+    except NotJson:
+        pass  # perhaps it is Python
+    except RowError:
+        return value
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a text is no code of ours: its escapes are nobody's mistake
-            return ast.literal_eval(_NEIGHBOUR.sub(r"\1,", value.strip()))
+            return ast.literal_eval(_STRING.sub(_with_comma, value.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return value
+
+
+def _with_comma(string: re.Match[str]) -> str:
+    """A string, with a comma if another follows: numpy writes none between them, and Python would join them."""
+    return f"{string[1]}," if string[2] else string[1]
 
 
 def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
@@ -127,7 +138,17 @@ def contexts(value: Any, field: str) -> list[Any]:
     written = isinstance(value, str) and value.rstrip()[-1:] in ("]", ")") and _WRITTEN_OBJECTS.match(value.lstrip())
     if written and isinstance(structured(value), str):
         raise RowError(f"{field}: Python objects that str() wrote as one text; write a list of their texts, or JSON")
+    _refuse_broken_list(value, field)
     return [context(item, field, rank) for rank, item in enumerate(listed(value), start=1)]
+
+
+def _refuse_broken_list(value: Any, field: str) -> None:
+    """Raise ``RowError`` for a text that begins as a list of texts or objects and cannot be read as one."""
+    if isinstance(value, str) and _LIST_BEGINS.match(value) and isinstance(structured(value), str):
+        raise RowError(
+            f"{field}: begins as a list and cannot be read as one; perhaps it was cut off, as Excel cuts a cell at "
+            "32,767 characters; write the whole list as JSON, or a text that begins so as a list of one text"
+        )
 
 
 def context(item: Any, field: str, rank: int) -> Any:
@@ -158,6 +179,7 @@ def metadata(value: Any) -> dict[str, Any]:
 
 def facts(value: Any) -> list[Any] | None:
     """Facts from texts, or from objects with ``text`` and perhaps ``weight`` and ``vital``; None without any."""
+    _refuse_broken_list(value, "facts")
     kept = ("text", "weight", "vital")
     return [
         {key: item[key] for key in kept if item.get(key) is not None} if isinstance(item, Mapping) else item
@@ -167,6 +189,7 @@ def facts(value: Any) -> list[Any] | None:
 
 def turns(value: Any) -> list[Any]:
     """Earlier turns from messages, from pairs of question and answer, or from texts that take turns."""
+    _refuse_broken_list(value, "history")
     said = listed(value)
     if said and all(isinstance(turn, (list, tuple)) and len(turn) == 2 for turn in said):
         said = [text for pair in said for text in pair]

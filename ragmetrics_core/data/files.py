@@ -24,6 +24,10 @@ _MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
     *((mark, "utf-32") for mark in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)),
     *((mark, "utf-16") for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
 )
+_PACKED = (
+    (b"\x1f\x8b", "compressed with gzip; unpack it first (gzip -d)"),
+    (b"PK\x03\x04", "a zip archive, as workbooks of Excel are; unpack it, or save the table as CSV"),
+)
 
 
 @contextmanager
@@ -35,6 +39,8 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     try:
         with path.open("rb") as file:
             head = file.read(4)
+        if packed := next((what for mark, what in _PACKED if head.startswith(mark)), None):
+            raise InputError(f"{path} is no text but {packed}")
         encoding = next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8-sig")
         if encoding == "utf-8-sig" and b"\0" in head:
             raise _not_utf8(path, "UTF-16BE" if head.startswith(b"\0") else "UTF-16LE")

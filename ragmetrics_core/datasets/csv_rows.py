@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -18,6 +19,7 @@ from ragmetrics_core.data.errors import InputError, RowError
 _KNOWN_COLUMNS = {plain_name(name) for names in USUAL_NAMES.values() for name in names}
 _MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>"))  # as numpy, pandas and databases write it
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
+_MARK = "\ufeff"  # a byte order mark; some programs write a second one, behind that which names the encoding
 _ENOUGH = 3  # separators in the right number, beyond which lines of a cell look like rows
 
 
@@ -44,7 +46,7 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
     """
     csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
     with open_text(path, newline="") as file:
-        first_line = file.readline()
+        first_line = file.readline().lstrip(_MARK)
         said = _SEPARATOR_LINE.fullmatch(first_line.strip())  # Excel's own line, e.g. sep=;
         if said is None:
             file.seek(0)
@@ -62,7 +64,8 @@ def _records(file: TextIO, separator: str, path: Path, *, first_line: int) -> It
     lines: list[str] = []
 
     def remembered() -> Iterator[str]:
-        for line in file:
+        first = file.readline()
+        for line in chain([first.lstrip(_MARK)] if first else [], file):
             lines.append(line)
             yield line
 

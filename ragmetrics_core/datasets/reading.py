@@ -159,11 +159,21 @@ def _json(path: Path) -> Iterator[Located]:
                 f"{path} holds columns ({', '.join(columns)}) and not rows; write rows, e.g. with pandas: "
                 f"pandas.DataFrame(json.load(open({str(path)!r}))).to_json('rows.json', orient='records')"
             )
-        lists = [name for name in _LISTS if isinstance(data.get(name), list)]
-        data = data[lists[0]] if lists and not _is_sample(data) else [data]
+        data = [data] if _is_sample(data) else _framed_rows(data, path)
     if not isinstance(data, list):
         raise InputError(f"{path}: needs a list of objects, found {type(data).__name__}")
     yield from ((f"{path}, item {number}", row) for number, row in enumerate(data, start=1))
+
+
+def _framed_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
+    """The list of rows in an object, or the object as the only row; ``InputError`` if several lists may be the rows."""
+    lists: dict[str, list[Any]] = {name: data[name] for name in _LISTS if isinstance(data.get(name), list)}
+    filled = [name for name, rows in lists.items() if rows]
+    if len(filled) > 1:
+        raise InputError(f"{path} holds several lists that may be the rows ({', '.join(filled)}); keep one of them")
+    if filled:
+        return lists[filled[0]]
+    return [] if lists else [data]
 
 
 def _is_column(name: str, value: Any) -> bool:
