@@ -518,6 +518,24 @@ def test_work_is_bounded(name: str) -> None:
     assert time.process_time() - started < 30
 
 
+LINE = "A rather long line of words that stands in many places."
+
+
+@pytest.mark.parametrize("line", [LINE, LINE[:30]])
+def test_as_many_equal_candidates_are_shown_as_stand_there_however_many(line: str) -> None:
+    found = locate([line] * 700, [line] * 600)
+    assert list(found.order) == list(range(600))
+    assert [found.places[index].part for index in found.order] == list(range(600))
+    assert {place.outcome for place in found.places[600:]} == {"not shown"}
+
+
+def test_a_text_is_found_behind_many_places_where_only_its_beginning_stands() -> None:
+    text = "a" * 3000 + " and then the tail of it."
+    others = ["a" * 3000 + f" and tail number {number} of them." for number in range(50)]
+    found = locate([*others, text, FARO], "a" * 200_000 + f" - {text} - {FARO}")
+    assert list(found.order) == [50, 51]
+
+
 def test_long_prompts_are_searched_in_steps_that_miss_nothing() -> None:
     rng = random.Random(3)
     texts = [" ".join(rng.choices(VOCABULARY, k=rng.randint(9, 60))) for _ in range(100)]

@@ -234,7 +234,7 @@ def _rank(showing: Showing) -> tuple[object, ...]:
     """The longest first, less for parts, since neighbours fit by chance; then the fullest, known texts, the first."""
     group, size = showing.group, showing.size
     length = size if showing.whole else max(map(size_of, runs_of(showing.spans))) - STEP
-    return -length, -size, -showing.share, not group.known, group.members[:1], showing.place
+    return -length, -size, -size / group.size, not group.known, group.members[:1], showing.place
 
 
 def _filled(showings: Sequence[Showing], ground: int) -> set[Showing]:
@@ -242,8 +242,10 @@ def _filled(showings: Sequence[Showing], ground: int) -> set[Showing]:
 
     They come last, else a text that fits two neighbours, or an old version of them, would hide both.
     """
+    filled: set[Showing] = set()
+    if all(showing.unbroken for showing in showings):
+        return filled
     fuller = bytearray(ground)
-    filled = set()
     fullest_first = sorted(showings, key=_fullness, reverse=True)
     for _, group in groupby(fullest_first, key=_fullness):
         equal = list(group)

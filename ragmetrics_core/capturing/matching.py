@@ -28,6 +28,7 @@ ANCHOR = 16  # bytes of an anchor; candidates are tiled with them
 COMMON = 8  # an anchor of more candidates is boilerplate and proves nothing
 RESUMED = 12  # after a step at least so many bytes must agree; fewer do by chance
 WORD = 4  # so many are enough where they end the text, follow a line's number, or stand between two marks
+WHOLE = 0.98  # of a text so much is all of it, also where pieces of it stand apart
 APART = 96  # parts of one text at most so far apart are one showing
 EDGE, MIDDLE = 32, 48  # the least part at an edge of a text, and elsewhere; less is no trace
 TRIES = 64  # extensions for a text; more for duplicates
@@ -38,6 +39,7 @@ _MARKS = re.compile(r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:
 _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 _LINE_NUMBER = re.compile(rb"\d{1,4}")
 _OFFSET_BITS = 40  # of the number that is a place of an anchor, these are the offset in the text
+_OFFSETS = (1 << _OFFSET_BITS) - 1
 _NOBODY = -1  # the place of an anchor that only says that a text may begin here
 _NESTED = 4  # of texts that begin with each other and stand at one place so many count, the longest
 _INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCII
@@ -53,11 +55,11 @@ class Group:
     tries: int = TRIES
     shown: list[Showing] = field(default_factory=list)  # one candidate or known text after the other
     why: tuple[Literal["not shown", "unknown"], str] | None = None  # where more is to say than that it was not found
+    size: int = field(init=False)  # bytes of the stream
 
-    @property
-    def size(self) -> int:
-        """How many bytes the stream has."""
-        return len(self.text.stream)
+    def __post_init__(self) -> None:
+        """Count the bytes once: they are asked for at each anchor."""
+        self.size = len(self.text.stream)
 
     @property
     def explains(self) -> bool:
@@ -92,12 +94,14 @@ class Showing:
     @property
     def whole(self) -> bool:
         """In one place 98 % of the text, or first to last with 85 % and no gap that is not stepped over."""
+        if len(self.spans) == 1:  # by far the most frequent
+            return self.spans[0].size >= WHOLE * self.group.size
         steps = list(pairwise(self.spans))
         if any(after.at - before.end > APART + STEP or after.of < before.last for before, after in steps):
             return False
         from_first_to_last = self.spans[0].of == 0 and self.spans[-1].last == self.group.size
         no_gap = all(after.of - before.last <= STEP for before, after in steps)
-        least = 0.85 if from_first_to_last and no_gap else 0.98
+        least = 0.85 if from_first_to_last and no_gap else WHOLE
         return self.size >= least * self.group.size
 
 
@@ -108,41 +112,57 @@ class Complete:
     is but those that it begins with itself.
     """
 
-    def __init__(self, prompt: bytes, streams: Sequence[bytes]) -> None:
+    def __init__(self, prompt: bytes, streams: Sequence[bytes], *, every: int) -> None:
         self._prompt = prompt
         self._budget = _COMPARED * len(prompt)
-        buckets: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
+        texts_by_beginning: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
         for number, text in enumerate(streams):
             if len(text) >= ANCHOR:
-                buckets[text[:ANCHOR]].append((text, number))
-        self._buckets = {beginning: _Bucket(texts) for beginning, texts in buckets.items()}
+                texts_by_beginning[text[:ANCHOR]].append((text, number))
+        buckets = [_Bucket(texts) for texts in texts_by_beginning.values()]
+        self._bucket_of = {number: bucket for bucket in buckets for number in bucket.waiting}
+        self.anchors: dict[bytes, list[tuple[int, _Bucket]]] = {}
+        """Where to stop: which texts may begin how many bytes before an anchor."""
+        for bucket in buckets:
+            for shift, anchor in bucket.anchors(every):
+                self.anchors.setdefault(anchor, []).append((shift, bucket))
+        self._every = every
 
-    def at(self, start: int) -> Sequence[tuple[int, int]]:
-        """Numbers and sizes of the texts that stand at a place, the longest first."""
-        bucket = self._bucket_at(start)
-        if bucket is None:
-            return ()
+    def beginnings(self, at: int, anchor: bytes) -> Iterator[tuple[int, _Bucket]]:
+        """Where texts may begin that have an anchor at a place, and which texts."""
+        if self._budget <= 0:
+            self.anchors.clear()
+        for shift, bucket in self.anchors.get(anchor, ()):
+            start = at - shift
+            is_repetition = abs(start - bucket.stood_at) < ANCHOR  # the beginning repeats itself
+            if start >= 0 and not is_repetition and self._prompt.startswith(bucket.beginning, start):
+                yield start, bucket
+
+    def at(self, start: int, bucket: _Bucket) -> Sequence[tuple[int, int]]:
+        """Numbers and sizes of the texts of a bucket that stand at a place, the longest first."""
+        self._budget -= bucket.longest
         standing = bucket.beginnings_of(self._prompt[start : start + bucket.longest])
         if standing:
             bucket.stood_at = start
         return standing
 
-    def likest(self, start: int) -> Sequence[int]:
+    def likest(self, start: int, bucket: _Bucket) -> Sequence[int]:
         """Numbers of the texts that run along farthest from a place on, where so many begin alike that none is told."""
-        bucket = self._bucket_at(start)
-        if bucket is None or bucket.size <= COMMON:
+        if bucket.size <= COMMON:
             return ()
         self._budget -= COMMON * bucket.longest
         return bucket.likest(self._prompt[start : start + bucket.longest])
 
-    def _bucket_at(self, start: int) -> _Bucket | None:
-        bucket = self._buckets.get(self._prompt[start : start + ANCHOR]) if start >= 0 else None
-        if (
-            bucket is None or self._budget <= 0 or abs(start - bucket.stood_at) < ANCHOR
-        ):  # a beginning that repeats itself
-            return None
-        self._budget -= bucket.longest
-        return bucket
+    def forget(self, number: int) -> None:
+        """Look for a text no longer."""
+        bucket = self._bucket_of[number]
+        bucket.waiting.discard(number)
+        if bucket.waiting:
+            return
+        for _, anchor in bucket.anchors(self._every):
+            others = [(shift, other) for shift, other in self.anchors.pop(anchor, ()) if other is not bucket]
+            if others:
+                self.anchors[anchor] = others
 
 
 class _Bucket:
@@ -153,8 +173,15 @@ class _Bucket:
         self._texts = [text for text, _ in texts]
         self._numbers = [number for _, number in texts]
         self._shorter = list(_longest_beginnings(self._texts))
+        self.beginning = self._texts[0][:ANCHOR]
         self.longest = max(map(len, self._texts))
         self.stood_at = -ANCHOR  # where one of them was found last
+        self.waiting = set(self._numbers)  # those that are still looked for
+
+    def anchors(self, every: int) -> set[tuple[int, bytes]]:
+        """What stands at each of so many first bytes of the texts that are long enough to be found, and at which."""
+        texts = [text for text in self._texts if len(text) >= ANCHOR + every - 1]
+        return {(shift, text[shift : shift + ANCHOR]) for text in texts for shift in range(every)}
 
     def beginnings_of(self, words: bytes) -> list[tuple[int, int]]:
         """Numbers and sizes of the texts that some words begin with, the longest first."""
@@ -216,10 +243,11 @@ class Search:
         self._more: dict[bytes, list[int]] = {}
         self._runs: dict[int, list[list[Span]]] = defaultdict(list)
         self._unbroken: dict[int, list[int]] = defaultdict(list)  # where each text stands whole and in one piece
-        self._complete = Complete(prompt.stream, self._streams)
+        self._complete = Complete(prompt.stream, self._streams, every=self._every)
         self._add_anchors()
         self._drop_common()
-        self._add_beginnings()
+        for anchor in self._complete.anchors:  # stop at each beginning of a text, whatever else it is
+            self._first.setdefault(anchor, _NOBODY)
 
     @property
     def shortest(self) -> int:
@@ -270,13 +298,6 @@ class Search:
         shifted = [of + shift for of in rare for shift in (-2, -1, 1, 2)]
         return [of for of in shifted if 0 <= of <= end]
 
-    def _add_beginnings(self) -> None:
-        """Stop at each beginning of a text, whatever else it is the beginning of."""
-        for text in self._streams:
-            for shift in range(self._every):
-                if len(text) >= self.shortest:
-                    self._first.setdefault(text[shift : shift + ANCHOR], _NOBODY)
-
     # The pass
 
     def showings(self) -> Iterator[Showing]:
@@ -304,48 +325,61 @@ class Search:
         at = skip_from = skip_to = 0
         while at < behind:
             at = next((near for near in range(at, behind, every) if prompt[near : near + ANCHOR] in anchors), behind)
-            end = self._note_complete(at)
+            if at == behind:
+                break
+            anchor = prompt[at : at + ANCHOR]
+            end = self._note_complete(at, anchor)
             if at >= skip_to:
                 skip_from = at + every * ANCHOR  # several may fit here
             skip_to = max(skip_to, end - self.shortest)
-            self._extend(at)
+            self._extend(at, anchor)
             at += every
             if skip_from <= at < skip_to:
                 at = skip_to
 
-    def _note_complete(self, at: int) -> int:
-        """Note the texts that begin at a place or up to two bytes before, and are complete; where a candidate ends."""
+    def _note_complete(self, at: int, anchor: bytes) -> int:
+        """Note the texts that begin at an anchor or just before it, and are complete; where a candidate ends."""
         behind = 0
-        for start in range(at, at - self._every, -1):
-            standing = self._complete.at(start)
+        for start, bucket in self._complete.beginnings(at, anchor):
+            standing = self._complete.at(start, bucket)
             for number, size in standing:
-                starts = self._unbroken[number]
-                if not starts or starts[-1] + ANCHOR <= start:
-                    starts.append(start)
+                self._note_unbroken(number, start)
                 if self.groups[number].members:
                     behind = max(behind, start + size)
-            for number in () if standing else self._complete.likest(start):
+            for number in () if standing else self._complete.likest(start, bucket):
                 self._follow_from(number, start, 0)
         return behind
 
-    def _extend(self, near: int) -> None:
-        """Follow the match of each text that holds the anchor at a place, if one stands there."""
-        anchor = self.prompt.stream[near : near + ANCHOR]
-        first = self._first.get(anchor, _NOBODY)
-        if first == _NOBODY:
+    def _note_unbroken(self, number: int, start: int) -> None:
+        """Note that a text stands at a place whole and in one piece, unless it stands in too many."""
+        starts, group = self._unbroken[number], self.groups[number]
+        if starts and start < starts[-1] + ANCHOR:
             return
-        somebody_left = False
-        for place in self._more.get(anchor) or (first,):
-            number = place >> _OFFSET_BITS
-            self._follow_from(number, near, _offset(place))
-            somebody_left = somebody_left or self.groups[number].tries > 0
-        if not somebody_left:
-            self._first[anchor] = _NOBODY
+        starts.append(start)
+        if len(starts) >= OCCURRENCES + group.known + len(group.members):
+            group.tries = 0
+            group.why = "unknown", "its words stand in too many places"
+            self._complete.forget(number)
+
+    def _extend(self, near: int, anchor: bytes) -> None:
+        """Follow the match of each text that holds the anchor at a place, if one stands there."""
+        first = self._first[anchor]
+        if first != _NOBODY:
+            places = self._more.get(anchor) or [first]
+            for place in places:
+                self._follow_from(place >> _OFFSET_BITS, near, _offset(place))
+            waiting = [place for place in places if self.groups[place >> _OFFSET_BITS].tries > 0]
+            if len(waiting) < len(places):
+                self._more[anchor] = waiting
+            if not waiting:
+                self._first[anchor] = _NOBODY
+        if self._first[anchor] == _NOBODY and anchor not in self._complete.anchors:
+            del self._first[anchor]
 
     def _follow_from(self, number: int, near: int, of: int) -> None:
         """Follow the match of a text both ways from one place."""
         group = self.groups[number]
-        if group.size >= EDGE and group.tries > 0 and not self._is_found(number, near, of):
+        if group.tries > 0 and group.size >= EDGE and not self._is_found(number, near, of):
             group.tries -= 1
             _add_run(self._runs[number], self._run(near, self._streams[number], of))
 
@@ -401,7 +435,7 @@ class Search:
 
 def _offset(place: int) -> int:
     """The byte in its text of an anchor's place."""
-    return place & (1 << _OFFSET_BITS) - 1
+    return place & _OFFSETS
 
 
 # Following a match

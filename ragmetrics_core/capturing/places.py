@@ -9,13 +9,11 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from ragmetrics_core.capturing.forms import Prompt, Text, stream
-from ragmetrics_core.capturing.matching import RESUMED, Showing
+from ragmetrics_core.capturing.matching import RESUMED, WHOLE, Showing
 from ragmetrics_core.capturing.spans import STEP, Span, runs_of, without_overlap
 
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
-
-WHOLE = 0.98  # of a text so much is all of it, also where pieces of it stand apart
 
 _DOTTED = re.compile(r"(?:\.\.\.|…)(\W*\w.*)$", re.DOTALL)
 _BEGUN = re.compile(r"\W(\w+)$")

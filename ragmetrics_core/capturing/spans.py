@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 def size_of(spans: Iterable[Span]) -> int:
     """How many bytes agree."""
-    return sum(span.size for span in spans)
+    return sum([span.size for span in spans])
 
 
 def within(spans: Iterable[Span], start: int = 0, end: int = _FAR, first: int = 0, last: int = _FAR) -> list[Span]:
