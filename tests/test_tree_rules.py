@@ -25,6 +25,7 @@ from ragmetrics_core.capturing import (
     samples_of,
 )
 from ragmetrics_core.capturing.evidence import Calls, end_of
+from ragmetrics_core.data import RowError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said
 
@@ -1004,6 +1005,36 @@ def test_contexts_that_the_user_names_do_not_rest_on_a_call() -> None:
     assert sample.capture is not None
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
     assert [context.text for context in sample.contexts] == [FARO]
+
+
+def test_named_contexts_and_answer_are_sought_in_what_the_run_returned_first() -> None:
+    """A LangGraph state that starts with ``chunks: []`` is an input under the name of the output."""
+    clock = Clock()
+    given = {"question": QUESTION, "chunks": [], "reply": ""}
+    returned = {"question": "another", "chunks": [{"text": PORTO, "source": "a.md"}], "reply": "Porto."}
+    made = tree(clock, model(clock, asked(PORTO)), places=(given,), results=(returned,))
+    (sample,) = samples_of(made, Overrides(question_from="question", contexts_from="chunks", answer_from="reply"))
+    assert [one.text for one in sample.contexts] == [PORTO]
+    assert (sample.question, sample.answer) == (QUESTION, "Porto.")
+
+
+def test_named_contexts_without_a_text_are_refused() -> None:
+    for value in ([{"body": PORTO, "source": "a.md"}], {"body": PORTO, "source": "a.md"}):
+        clock = Clock()
+        made = tree(clock, model(clock, asked(PORTO)), answers=SAYS, results=({"chunks": value},))
+        with pytest.raises(RowError, match=r"without a text \(one of .*\): body, source"):
+            samples_of(made, Overrides(contexts_from="chunks"))
+
+
+def test_where_no_context_is_named_nothing_is_exact() -> None:
+    clock = Clock()
+    made = tree(clock, model(clock, asked(PORTO)), answers=SAYS, results=({"chunks": []},))
+    (sample,) = samples_of(made, Overrides(contexts_from="chunks"))
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert sample.capture.warnings == (
+        "contexts_from= led to a place without any text; if something was retrieved, name the place that holds it",
+    )
 
 
 def test_runs_without_a_sample_are_said_once() -> None:

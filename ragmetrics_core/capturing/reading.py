@@ -8,7 +8,7 @@ from itertools import chain, takewhile
 from typing import Any
 
 from ragmetrics_core.capturing.tree import Document, Message
-from ragmetrics_core.data import Context, RowError, Sample, SettingError, Turn, follow
+from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow
 
 Source = str | Callable[[Any], Any]
 QUESTION_KEYS = ("question", "query", "input", "user_input", "user_question", "prompt", "messages")
@@ -82,12 +82,18 @@ def documents_in(value: object) -> Iterator[Document]:
 
 
 def contexts_in(value: object) -> list[Context]:
-    """Contexts that the user points at: documents, rows with a text, else all texts."""
-    found = [one.context() for one in documents_in(value)]
-    if not found and isinstance(value, (list, tuple)) and any(isinstance(one, Mapping) for one in value):
-        with suppress(RowError):
-            return list(Sample.from_row({"contexts": list(value)}).contexts)
-    return found or [Context(text=text) for text in texts_in(value)]
+    """Contexts that the user points at: documents, objects with a text, else all texts.
+
+    Raises:
+        RowError: If an object has no text under a usual name: its other fields, such as its source, are no contexts.
+    """
+    documents = [document.context() for document in documents_in(value)]
+    if documents:
+        return documents
+    objects = value if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(item, Mapping) for item in objects):
+        return list(Sample.from_row({"contexts": list(objects)}).contexts)
+    return [Context(text=text) for text in texts_in(value)]
 
 
 def texts_in(value: object) -> Iterator[str]:

@@ -56,8 +56,14 @@ class _Turn:
         self.error = tree.error or tree.root.error
 
     def named(self, name: str) -> tuple[bool, Any]:
-        """What the user said of a field, as plain values."""
-        there, value = self.where.find(name, self.tree.run, *self.tree.places)
+        """What the user said of a field, as plain values.
+
+        A state's ``chunks: []`` among the inputs is where the run fills in what it found: outputs come first, but for
+        the question.
+        """
+        tree = self.tree
+        places = (*tree.places, *tree.results) if name == "question" else (*tree.results, *tree.places)
+        there, value = self.where.find(name, tree.run, *places)
         return there, self.tree.plain(value) if there else None
 
     def counts(self) -> bool:
@@ -279,7 +285,11 @@ class _Making:
         there, value = turn.named("contexts")
         if there:
             self.evidence_from, self.contexts_at = "named", "contexts_from"
-            return tuple(contexts_in(value)), []
+            contexts = tuple(contexts_in(value))
+            if not contexts:
+                self.grades.add("inferred")
+                self.warnings.append(_NONE_NAMED)
+            return contexts, []
         if call is not None:
             shown = turn.calls.shown(call, self.known)
             self.feeding = [one for one in shown.calls if one is not call]
@@ -360,6 +370,7 @@ _TEXT = "tool {} returned text without documents; if that is evidence, name it i
 _UNREAD = "the text of {} retrieved documents was not recorded"
 _UNTOLD = "the answering prompt does not tell which retrieved texts it shows; all stand for it"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
+_NONE_NAMED = "contexts_from= led to a place without any text; if something was retrieved, name the place that holds it"
 _FOREIGN = "{} of {} contexts are not among the retrieved documents: they came with the question, or as a tool's text"
 _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"

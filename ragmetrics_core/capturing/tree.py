@@ -163,4 +163,5 @@ class Tree:
     warnings: tuple[str, ...] = ()  # what the adapter has to say
     run: Any = None  # the framework's own, for callables of the user
     places: tuple[Any, ...] = ()  # mappings that the user's keys and paths lead into, the first hit wins
+    results: tuple[Any, ...] = ()  # more of these, of what the run returned: contexts and answer are sought here first
     plain: Callable[[Any], Any] = field(default=lambda value: value)  # makes plain values of what is found there

@@ -47,6 +47,7 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         unread=sum(tree.unread for tree in trees),
         other=tuple(one for tree in trees for one in tree.other),
         places=tuple(place for tree in reversed(trees) for place in tree.places),
+        results=tuple(result for tree in reversed(trees) for result in tree.results),
     )
 
 

@@ -216,6 +216,7 @@ NAMED = [
     "question_from",
     "answer_from",
     "contexts_from",
+    "contexts_from_a_state_that_starts_empty",
     "every_turn",
     "build",
     "langsmith_target",
@@ -1135,6 +1136,14 @@ def question_from() -> None:
 @shape(Turn(), answer_from=lambda run: run.outputs["blob"][0])
 def answer_from() -> None:
     (rag() | (lambda answer: {"blob": (answer, 1), "text": "other"})).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(LYON, None, None)]), contexts_from="docs")
+def contexts_from_a_state_that_starts_empty() -> None:
+    def search(state: State) -> State:
+        return {"docs": [document(LYON)]}
+
+    graph(search, write).invoke({"question": QUESTION, "docs": []})
 
 
 @shape(Turn(contexts=[(LYON, None, None)], retrieved=FOUND), contexts_from="used")

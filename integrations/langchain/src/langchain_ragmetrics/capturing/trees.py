@@ -95,7 +95,8 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         continues=continues,
         given=_given(given),
         run=run,
-        places=(run.inputs, run.outputs or {}),
+        places=(run.inputs,),
+        results=(run.outputs or {},),
         plain=plain,
     )
 
