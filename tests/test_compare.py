@@ -410,6 +410,35 @@ def test_bad_rows_and_metadata() -> None:
     assert first.compare(other)["m"].verdict == "identical"
 
 
+def other_samples(report: Report, **texts: Any) -> Report:
+    """The same ids and scores of samples with other texts."""
+    rows = [
+        row.model_copy(update={"sample": row.sample.model_copy(update=texts)}) for row in report.results if row.sample
+    ]
+    return Report(rows, report.run)
+
+
+@pytest.mark.parametrize("texts", [{"question": "another"}, {"reference": ("another",)}])
+def test_equal_ids_of_other_samples_are_no_matches(texts: dict[str, Any]) -> None:
+    first = other_samples(run_of(0.1, 0.2, 0.3), reference=("a reference",))
+    with pytest.raises(InputError, match="3 of 3 samples of one id have another question or reference"):
+        first.compare(other_samples(first, **texts))
+    assert first.compare(other_samples(first, **texts), anyway=True).differing
+    unknown = other_samples(first, **dict.fromkeys(texts, () if "reference" in texts else None))
+    assert len(first.compare(unknown).matched.pairs) == 3
+
+
+def test_a_metric_that_the_second_run_lacks_is_undecided_and_said() -> None:
+    second = run_of(*[0.5] * 30)
+    rows = [row.model_copy(update={"results": {**row.results, "n": row.results["m"]}}) for row in second.results]
+    first = Report(rows, RunFacts(metrics={"m": "m|v1", "n": "m|v1"}))
+    found = first.compare(second)
+    assert found.regression() == {"m": "passed", "n": "undecided"}
+    assert "! n is not compared: the second run lacks it" in found.table()
+    assert first.compare(second, metrics=["m"]).regression() == {"m": "passed"}
+    assert second.compare(first).regression() == {"m": "passed"}
+
+
 def test_rows_without_question_and_id_are_matched_by_their_texts() -> None:
     samples = [Sample(contexts=["c"], answer=f"a{n}") for n in range(3)]
     report = Report(SampleResult(index=n, sample=own, results={"m": outcome(0.5)}) for n, own in enumerate(samples))

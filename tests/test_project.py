@@ -61,21 +61,30 @@ def evaluated(*options: str) -> Report:
 def test_evaluate_reads_it_and_options_win(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    FILE.write_text(
-        'metrics = ["adherence"]\ngates = ["adherence=0.99", "recall=0.5"]\n'
-        '[columns]\nquestion = "q"\nanswer = "text"\n'
-    )
+    FILE.write_text('metrics = ["adherence"]\ngates = ["adherence=0.99"]\n[columns]\nquestion = "q"\nanswer = "text"\n')
     report = evaluated("--gate", "point")
     assert report.metrics == ("context_adherence",)
     assert report.results[0].sample is not None
     assert report.results[0].sample.question == "Who lit the lamp?"
     shown = capsys.readouterr()
     assert "failed: context_adherence misses 0.99" in shown.out
-    assert "recall" not in shown.out
     assert "settings are taken from ragmetrics.toml" in caplog.text
     report = evaluated("--metrics", "utilization", "--fail-under", "utilization=0.5", "--gate", "point")
     assert report.metrics == ("context_utilization",)
     assert "passed: context_utilization" in capsys.readouterr().out
+
+
+def test_a_gate_of_the_file_is_held_refused_or_named(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    FILE.write_text('metrics = ["utilization"]\ngates = ["adherence=0.99"]\n')
+    assert main(["evaluate", "rows.jsonl"]) == 2
+    assert "adherence" in capsys.readouterr().err
+    FILE.write_text('gates = ["adherence=0.99", "utilization=0"]\n[columns]\nquestion = "q"\nanswer = "text"\n')
+    assert main(["evaluate", "rows.jsonl", "--gate", "point", "--quiet"]) == 1
+    assert "failed: context_adherence" in capsys.readouterr().out
+    assert main(["evaluate", "rows.jsonl", "--gate", "point", "--quiet", "--metrics", "utilization"]) == 0
+    assert "the gate adherence=0.99 of ragmetrics.toml is not held" in caplog.text
 
 
 def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,62 @@ def test_without_gates_the_table_is_shown(project: Path) -> None:
     assert "context_adherence  0.9" in told.partition("= ragmetrics =")[2]
 
 
+GATES_THAT_MAY_BE_LOST = """
+import pytest
+
+BAD = [{"question": "Who?", "contexts": ["Anna lit the lamp."], "answer": "Bert sank 1856 ships."}] * 40
+
+
+@pytest.mark.ragmetrics("adherence=0.8")
+class TestOfAClass:
+    @pytest.mark.ragmetrics(on="point")
+    def test_fails_by_the_class(self, ragmetrics):
+        ragmetrics(BAD)
+
+    def test_passes_beside_it(self): ...
+
+
+@pytest.mark.ragmetrics("adherence=0")
+@pytest.mark.ragmetrics("adherence=0.8")
+def test_fails_by_the_second_marker(ragmetrics):
+    ragmetrics(BAD)
+
+
+@pytest.mark.ragmetrics("adherence=0.8")
+def test_fails_as_nothing_was_measured(ragmetrics): ...
+
+
+@pytest.mark.ragmetrics("adherence=0.8")
+def test_fails_as_it_has_no_fixture(): ...
+
+
+@pytest.mark.ragmetrics("adherence=0.8", gates=[])
+def test_fails_as_gates_are_named_twice(ragmetrics):
+    ragmetrics(BAD)
+
+
+def test_passes_without_a_gate(ragmetrics):
+    ragmetrics(BAD)
+"""
+
+
+def test_no_gate_of_a_marker_is_lost(project: Path) -> None:
+    (project / "test_answers.py").write_text(GATES_THAT_MAY_BE_LOST)
+    _, told = run(project, "-n", "0", "-rA")
+    outcomes = [
+        line.partition(" - ")[0].split("::")[-1] for line in told.splitlines() if line.startswith(("FAILED", "ERROR"))
+    ]
+    assert sorted(outcomes) == [
+        "test_fails_as_gates_are_named_twice",
+        "test_fails_as_it_has_no_fixture",
+        "test_fails_as_nothing_was_measured",
+        "test_fails_by_the_class",
+        "test_fails_by_the_second_marker",
+    ], told
+    assert "2 passed" in told
+    assert "no gate was named: nothing is held" in told
+
+
 def test_a_wrong_file_is_told(project: Path) -> None:
     (project / "ragmetrics.toml").write_text('gate = "adherence=0.8"\n')
     code, told = run(project, "-k", "of_the_file", "-n", "0")

@@ -3,7 +3,7 @@
 import argparse
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from ragmetrics_core.engine.dry_run import estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.registry import METRICS, full_name, metrics_set
+from ragmetrics_core.metrics.registry import full_name, metrics_set
 from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.matching import KeysSought
@@ -224,8 +224,33 @@ def settle(options: argparse.Namespace) -> None:
             raise SettingError(f"{PROJECT_FILE} names the column of {field}, which samples lack")
         if getattr(options, name) is None:
             setattr(options, name, value)
-    names = {full_name(name) for name in (METRICS if options.metrics is None else options.metrics.split(","))}
-    options.fail_under = options.fail_under or [own for own in found.gates if full_name(own.partition("=")[0]) in names]
+    options.fail_under = options.fail_under or _gates_to_hold(found.gates, options.metrics, of_file=found.metrics)
+
+
+def _gates_to_hold(gates: Sequence[str], metrics: str | None, *, of_file: Sequence[str] | None) -> list[str]:
+    """The gates of the settings file, but for those of metrics that the command line leaves out, which is said.
+
+    Where the file itself leaves a gate's metric out, the gate stays and is refused, like one on the command line.
+    """
+    if metrics is None or (of_file is not None and metrics == ",".join(of_file)):
+        return list(gates)
+    measured = [_metric_name(name) for name in metrics.split(",")]
+    # A gate of no shipped metric is one of the user's own; it is looked up among all that are measured.
+    held = [gate for gate in gates if _metric_name(gate.partition("=")[0]) in (*measured, None)]
+    for gate in gates:
+        if gate not in held:
+            logging.getLogger("ragmetrics_core").warning(
+                "the gate %s of %s is not held: --metrics leaves its metric out", gate, PROJECT_FILE
+            )
+    return held
+
+
+def _metric_name(name: str) -> str | None:
+    """The full name of a shipped metric; None for any other."""
+    try:
+        return full_name(name)
+    except SettingError:
+        return None
 
 
 def _decided(options: argparse.Namespace) -> list[str]:

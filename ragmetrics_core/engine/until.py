@@ -10,7 +10,7 @@ from typing import Literal
 from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, SampleResult, SettingError
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.gates import VERBS, Gate, UntilDecided, parse_gate
-from ragmetrics_core.reporting.matching import KeysSought, Pair, differences, group_of, match
+from ragmetrics_core.reporting.matching import KeysSought, Pair, asked_otherwise, differences, group_of, match
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
 from ragmetrics_core.statistics.sequential import Outcome, Score, SequentialGate, difference, drawn_order, together
@@ -144,6 +144,11 @@ class Decider:
         if found.by == "question" and (strangers or len(questions) < len(found.pairs)):
             told = "both runs must hold the same questions, none of them twice, or each sample an id of its own"
             raise InputError(f"rows cannot be told apart: {told}")
+        if others := asked_otherwise(found.pairs):
+            raise InputError(
+                f"{others:,} of {len(found.pairs):,} rows have the id of an earlier row with another question or "
+                "reference; give the ids that the same samples had in the earlier run"
+            )
         all_rows = len(samples) + self._alone
         if len(found.pairs) < self.until.min_scored * all_rows - 1e-9:
             bad_rows = sum(row.sample is None for row in found.first_only)

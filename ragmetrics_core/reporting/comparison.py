@@ -30,6 +30,7 @@ from ragmetrics_core.reporting.matching import (
     Matched,
     Pair,
     are_identical,
+    asked_otherwise,
     differences,
     match,
     numbering,
@@ -123,6 +124,7 @@ class Comparison(Frozen):
     differing: tuple[str, ...] = Field((), description="in what the runs are not comparable; only with ``anyway``")
     stopped: str = Field("", description='why either run ended before all its rows were read; "" if neither did')
     decisions: tuple[SequentialDecision, ...] = Field((), description="made while the second run went on (``until``)")
+    lacking: tuple[str, ...] = Field((), description="metrics of the first run that the second run lacks")
 
     def __getitem__(self, name: str) -> MetricChange:
         """The change of a metric over all samples, or of one slice as ``"metric [slice]"``."""
@@ -146,11 +148,14 @@ class Comparison(Frozen):
 
         ``passed`` if both runs are identical, or if the one-sided 95 % lower bound of the difference, with failures set
         to the worst, lies above −margin; ``failed`` if the upper bound, with failures set to the best, lies below; else
-        ``undecided``, as after a run that ended early, or where less than ``min_scored`` of all rows of either run is
-        scored in both.
+        ``undecided``, as after a run that ended early, where less than ``min_scored`` of all rows of either run is
+        scored in both, and for a metric that the second run lacks.
         """
         check_shares(min_scored=min_scored)
-        return self.decisions or tuple(self._regression(change, min_scored) for change in self.changes)
+        if self.decisions:
+            return self.decisions
+        lacking = (Decision(metric=name, outcome="undecided", sentence=_lacks(name)) for name in self.lacking)
+        return (*(self._regression(change, min_scored) for change in self.changes), *lacking)
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
         outcome, why = "undecided", self.stopped
@@ -170,6 +175,7 @@ class Comparison(Frozen):
         """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
         lines = [str(self.matched), self.judged, *(f"! not comparable: {found}" for found in self.differing)]
         lines += map(str, self.decisions)
+        lines += [f"! {_lacks(name)}" for name in self.lacking]
         for change in self.changes:
             lines += ["", *change.lines(self.margin)]
         return "\n".join(lines)
@@ -233,6 +239,7 @@ def compare(
         second = evaluate(second, metrics or first.metrics, until=until, **how)
         decisions, metrics = second.decisions, None
     both = [name for name in first.metrics if name in second.metrics]
+    lacking = [name for name in first.metrics if name not in second.metrics] if metrics is None else []
     if not both:
         raise InputError("the two runs have no metric in common")
     asked = [metric if isinstance(metric, str) else metric.name for metric in metrics or both]
@@ -247,6 +254,8 @@ def compare(
     until_decided = bool(first.decisions or second.decisions)
     alone = (*(() if second.decisions else matched.first_only), *matched.second_only)
     few = sum(row.sample is not None for row in alone)
+    if others := asked_otherwise(matched.pairs):
+        differing.insert(0, f"{others} of {len(matched.pairs)} samples of one id have another question or reference")
     if matched.by == "question" and few:
         differing.insert(0, f"{few} rows are in one run only, and without ids nothing else tells rows apart")
     if differing and not anyway:
@@ -268,7 +277,7 @@ def compare(
     addresses = {name: _addresses(name, first, second) for name in judges}
     return Comparison(
         changes=judged, matched=matched, judges=judges, addresses=addresses, margin=margin, differing=(*differing,),
-        stopped=stopped, decisions=decisions,
+        stopped=stopped, decisions=decisions, lacking=(*lacking,),
     )  # fmt: skip
 
 
@@ -286,6 +295,10 @@ def _unchanged(metric: str, part: str | None, pairs: Sequence[Pair], rows: int) 
         difference=0.0 if scored else None,
         verdict="identical",
     )
+
+
+def _lacks(metric: str) -> str:
+    return f"{metric} is not compared: the second run lacks it"
 
 
 def _addresses(judge: str, *reports: Report) -> tuple[str, ...]:

@@ -196,6 +196,22 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
     return Matched(by=by, pairs=pairs, first_only=alone[0], second_only=alone[1])
 
 
+def asked_otherwise(pairs: Iterable[Pair]) -> int:
+    """How many pairs of one id hold another question or another reference, where both runs hold one at all.
+
+    Line numbers make equal ids of any two data sets; such pairs are no samples measured twice.
+    """
+    return sum(_is_another(first.sample, second.sample) for first, second in pairs)
+
+
+def _is_another(first: Sample | None, second: Sample | None) -> bool:
+    if first is None or second is None:
+        return False
+    other_question = bool(first.question and second.question) and first.question != second.question
+    other_reference = bool(first.reference and second.reference) and first.reference != second.reference
+    return other_question or other_reference
+
+
 def are_identical(first: Iterable[SampleResult], second: Iterable[SampleResult], metrics: Sequence[str]) -> bool:
     """Whether two runs hold the same rows by content, in any order, with the same known outcomes of the metrics.
 

@@ -3,7 +3,7 @@
 Every session of pytest imports this module, so it loads nothing else until the fixture is used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -12,6 +12,9 @@ _MARKER = (
     'ragmetrics(*gates, **how): what the fixture of this name holds and gives to evaluate, e.g. ("adherence=0.8", '
     'judge="gpt-4o-mini"); on="point" takes the mean alone.'
 )
+
+
+_MEASURED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,12 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """A function that takes what ``evaluate`` takes, returns the report, and fails the test unless its gates pass.
 
-    Its arguments win, then those of the marker, then ``ragmetrics.toml`` in pytest's root folder. Beside those of
+    Its arguments win, then those of the markers, then ``ragmetrics.toml`` in pytest's root folder. Gates of several
+    markers, of the test, its class and its module, all count; else the nearest marker wins. Beside those of
     ``evaluate`` there are ``gates``, e.g. ``["adherence=0.8"]``, and ``on="point"`` for the mean alone in place of its
     95 % interval, which too few samples leave undecided.
     """
-    marker = request.node.get_closest_marker("ragmetrics")
-    marked = {**({"gates": marker.args} if marker.args else {}), **marker.kwargs} if marker else {}
+    marked = _marked(request.node)
 
     def measure(samples: Any, metrics: Any = None, **how: Any) -> Any:
         from ragmetrics_core.data import project_settings
@@ -42,16 +45,48 @@ def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
         settled |= {"store": folder / found.store} if found.store else {}
         how = {"metrics": found.metrics, "gates": found.gates, "on": "interval", **settled, **marked, **how}
         gates, on = how.pop("gates"), how.pop("on")
+        request.node.stash[_MEASURED] = True
         report = evaluate(samples, progress=False, **how | ({"metrics": metrics} if metrics is not None else {}))
         asked = [parse_gate(gate, report.metrics) for gate in ([gates] if isinstance(gates, str) else gates)]
         decisions = [decide(gate, report, on=on) for gate in asked]
-        told = [report.table(), *map(str, decisions)]
+        told = [report.table(), *(map(str, decisions) if decisions else ["no gate was named: nothing is held"])]
         request.node.user_properties.append(("ragmetrics", "\n".join(told)))  # which travels from workers of xdist
         if wrong := [own.sentence for own in decisions if own.outcome != "passed"]:
             pytest.fail("\n".join(wrong), pytrace=False)
         return report
 
     return measure
+
+
+def _marked(node: pytest.Item) -> dict[str, Any]:
+    """What all markers of a test say: their gates together, of anything else what stands nearest to the test."""
+    marked: dict[str, Any] = {}
+    gates: list[str] = []
+    for marker in node.iter_markers("ragmetrics"):  # the nearest first
+        if marker.args and "gates" in marker.kwargs:
+            raise pytest.UsageError("the marker ragmetrics names gates twice: write them as arguments, or as gates=")
+        named = marker.kwargs.get("gates", marker.args)
+        gates += [named] if isinstance(named, str) else named
+        marked = {**marker.kwargs, **marked}
+    marked.pop("gates", None)
+    return {**marked, "gates": gates} if gates else marked
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test that names gates and measured nothing: its gates would seem to be passed.
+
+    A marker of a class or module does not speak of the tests in it that do not ask for the fixture.
+    """
+    outcome = yield
+    is_meant = "ragmetrics" in getattr(item, "fixturenames", ()) or any(
+        node is item for node, _ in item.iter_markers_with_node("ragmetrics")
+    )
+    gates = _marked(item).get("gates") if is_meant else None
+    if gates and not item.stash.get(_MEASURED, False):
+        named = ", ".join(map(str, gates))
+        pytest.fail(f"the gates {named} were not held: the test never called the fixture ragmetrics", pytrace=False)
+    return outcome
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
