@@ -770,6 +770,26 @@ def _(kit: Kit) -> None:
     asyncio.run(run())
 
 
+class RagOfAConversation(Workflow):
+    """A workflow that is handed its question beside the conversation so far."""
+
+    def __init__(self, kit: Kit) -> None:
+        super().__init__(timeout=10)
+        self.kit = kit
+
+    @step
+    async def only(self, ev: StartEvent) -> StopEvent:
+        return StopEvent(result=str(await self.kit.engine().aquery(ev.query)))
+
+
+@row("workflow with a question beside a history", Expected(history=tuple(turn.content for turn in HISTORY)))
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        assert await RagOfAConversation(kit).run(query=QUESTION, chat_history=list(HISTORY)) == ANSWER
+
+    asyncio.run(run())
+
+
 # -- parts on their own
 
 

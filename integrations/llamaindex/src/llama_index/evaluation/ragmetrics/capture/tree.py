@@ -113,6 +113,9 @@ def question(run: Run) -> tuple[str | None, str]:
     fields = run.fields
     if fields.get("user_msg"):
         return fields["user_msg"], "user_msg"
+    named = _question_field(run)
+    if named is not None:
+        return fields[named], f"start event: {named}"
     said = [turn.content for turn in run.history if turn.role == "user"]
     if said:
         return said[-1], "last user message of chat_history"
@@ -123,10 +126,16 @@ def question(run: Run) -> tuple[str | None, str]:
     return (fields[found[0]], f"start event: {found[0]}") if found else (asked, "first query")
 
 
+def _question_field(run: Run) -> str | None:
+    """The field of a start event that asks beside a ``chat_history``: the last user message there is an earlier one."""
+    return next((name for name in _QUESTION_FIELDS if run.history and run.fields.get(name)), None)
+
+
 def _earlier(run: Run) -> tuple[Turn, ...]:
     """The turns that the run was given or remembers; without the question where it is the last of them."""
     asked = [at for at, turn in enumerate(run.history) if turn.role == "user"]
-    handed = run.kind == "workflow" and not run.fields.get("user_msg") and asked
+    is_named = bool(run.fields.get("user_msg")) or _question_field(run) is not None
+    handed = run.kind == "workflow" and not is_named and asked
     return run.history[: asked[-1]] if handed else run.history
 
 
