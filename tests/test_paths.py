@@ -323,3 +323,77 @@ def test_a_summary_of_the_environment_is_added_to_no_input_and_no_other_output(
     assert main(["compare", "a.jsonl", "b.jsonl"]) == 2
     assert files() == before
     assert main([*command, "--summary", "summary.md"]) == 0
+
+
+LINKS: dict[str, tuple[list[str], str, str]] = {  # what is run, and where a link to a file outside stands
+    "out": ([*EVALUATE, "--out", "results.jsonl", "--no-store"], "results.jsonl", "file"),
+    "first place of out": ([*EVALUATE, "--out", "results.jsonl", "--no-store"], "results.jsonl.partial", "file"),
+    "first place of old results": ([*EVALUATE, "--out", "a.jsonl", "--no-store"], "a.jsonl.partial", "file"),
+    "report": ([*EVALUATE, "--report", "report.html", "--no-store"], "report.html", "file"),
+    "out, a link to nothing": ([*EVALUATE, "--out", "results.jsonl", "--no-store"], "results.jsonl", "nothing"),
+    "folder of out": ([*EVALUATE, "--out", "results/.bashrc", "--no-store"], "results", "."),
+    "settings": (["init"], "ragmetrics.toml", "nothing"),
+    "comparison": ([*COMPARE, "--report", "page.html"], "page.html", "file"),
+}
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_a_link_out_of_the_folder_changes_no_file_there(
+    case: str, files: Held, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, link, target = LINKS[case]
+    home = tmp_path_factory.mktemp("home")
+    for name in ("file", ".bashrc"):
+        (home / name).write_text("mine\n")
+        (home / name).chmod(0o600)
+    Path("a.jsonl").chmod(0o755)
+    Path(link).symlink_to(home / target)
+    capsys.readouterr()
+    assert main(command) == 2
+    assert re.search("link|exists here, and is yours", capsys.readouterr().err)
+    found = {path.name: (path.read_text(), path.stat().st_mode & 0o777) for path in home.iterdir()}
+    assert found == dict.fromkeys(("file", ".bashrc"), ("mine\n", 0o600))
+
+
+def test_a_text_that_python_writes_follows_no_link_out_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "outside").write_text("mine")
+    for name in ("a.html", "b.html.partial"):
+        (tmp_path / "folder" / name).symlink_to(tmp_path / "outside")
+    for name in ("a.html", "b.html"):
+        with pytest.raises(InputError, match="link"):
+            write_text(tmp_path / "folder" / name, "new", "the page")
+    assert (tmp_path / "outside").read_text() == "mine"
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_two_runs_do_not_write_to_one_place(tmp_path: Path, written: bool) -> None:
+    first = Aside(tmp_path / "a.jsonl", "the report")
+    if written:
+        first.write("first")
+    with pytest.raises(InputError, match=r"another run writes there now; wait until it ends, or name another file"):
+        Aside(tmp_path / "a.jsonl", "the report")
+    first.write(" run")
+    first.finish()
+    assert (tmp_path / "a.jsonl").read_text() == ("first run" if written else " run")
+    write_text(tmp_path / "a.jsonl", "second run", "the report")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.jsonl", "second run")]
+
+
+@pytest.mark.parametrize("put_aside", [True, False])
+def test_what_another_run_put_aside_does_not_take_the_place(tmp_path: Path, put_aside: bool) -> None:
+    """As on a file system without locks, or where somebody moved the file."""
+    place, partial = tmp_path / "a.jsonl", tmp_path / "a.jsonl.partial"
+    first = Aside(place, "the report")
+    first.write("first")
+    if put_aside:
+        partial.rename(tmp_path / "a.jsonl.partial.1")
+    else:
+        partial.unlink()
+    partial.write_text("of another run")
+    where = "a.jsonl.partial.1" if put_aside else "a file that was removed"
+    with pytest.raises(InputError, match=f"the report is whole in .*{where}, but another run has taken"):
+        first.finish()
+    first.leave()
+    assert not place.exists()
+    assert partial.read_text() == "of another run"

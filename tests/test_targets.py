@@ -164,7 +164,10 @@ def test_assessments_of_mlflow_and_a_second_push_changes_nothing(receiver, monke
     report("tr-" + TRACE).to_jsonl(path)
     for _ in range(2):
         assert main(["push", str(path), "--to", "mlflow"]) == 0
-        assert capsys.readouterr().out == "3 results of 2 rows: mlflow\n"
+        assert (
+            capsys.readouterr().out
+            == "3 results of 1 rows: mlflow; not sent, because they hold no sample or no results: 1\n"
+        )
     kept = receiver.assessments
     assert [one["trace_id"] for one in kept] == ["tr-" + TRACE] * 3
     error = {"error_code": "JudgeTimeout", "error_message": "no reply in 60 s"}
@@ -365,3 +368,68 @@ def test_no_such_target():
         SettingError, match=re.escape("no target 'excel'; there are: otel, openinference, mlflow, langfuse")
     ):
         report().write_to("excel")
+
+
+SEVERAL = {  # samples of one trace: id, what stands in the metadata, and answer
+    "by span": [("", SPAN, "a"), ("", SPAN[::-1], "a")],
+    "by id": [("one", "", "a"), ("two", "", "a")],
+    "by both": [("one", SPAN, "a"), ("two", SPAN, "a")],
+    "by turn": [(f"{TRACE}#0", "", "a"), (f"{TRACE}#1", "", "a")],
+    "by text": [("", "", "a"), ("", "", "b")],
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL)
+def test_samples_of_one_trace_have_scores_of_their_own(case, langfuse):
+    rows = []
+    for index, (name, span, answer) in enumerate(SEVERAL[case]):
+        metadata = {"trace_id": TRACE, "span_id": span}
+        sample = Sample(question="q", answer=answer, id=name or None, metadata=metadata)
+        rows.append(SampleResult(index=index, sample=sample, results={one.metric: one for one in OUTCOMES}))
+    for _ in range(2):
+        Report(rows).write_to("langfuse")
+    ids = [[one["id"] for one in json.loads(body)] for _, body in langfuse.bodies]
+    assert ids[:2] == ids[2:]
+    assert len({*ids[0], *ids[1]}) == 6
+
+
+NO_ANSWERS = {
+    "an error": (b'{"error": {"message": "no"}}', "application/json"),
+    "an error beside": (b'{"partialSuccess": {}, "error": "no"}', "application/json"),
+    "a list": (b"[]", "application/json"),
+    "text": (b"accepted", "text/plain"),
+    "empty text that parses": (b"", "text/html; charset=utf-8"),
+    "a page": (b"<html>", "text/html"),
+    "in other spelling": (
+        b'{"partial_success": {"rejected_log_records": "2", "rejected_spans": 2}}',
+        "application/json",
+    ),
+}
+
+
+@pytest.mark.parametrize("target", PARTIAL)
+@pytest.mark.parametrize("case", NO_ANSWERS)
+def test_an_answer_that_is_none_of_otlp_is_no_success(case, target, pushed, receiver):
+    receiver.raw, receiver.kind = NO_ANSWERS[case]
+    code, told = pushed(target)
+    assert (code, "row 0 was not taken" in told) == (2, True), told
+    assert "results of" not in told
+
+
+@pytest.mark.parametrize("target", PARTIAL)
+def test_a_warning_of_an_endpoint_is_told_without_its_words(target, pushed, receiver, caplog):
+    receiver.raw = b'{"partialSuccess": {"errorMessage": "a secret text"}}'
+    code, told = pushed(target)
+    assert code == 0
+    assert "the endpoint took outcomes with a warning" in caplog.text
+    assert "a secret text" not in told + caplog.text
+
+
+@pytest.mark.parametrize("rows", [[], [SampleResult(index=0, sample=None, problem="no object")],
+                                  [SampleResult(index=0, sample=Sample(id=TRACE), results={})]])  # fmt: skip
+def test_a_file_without_results_is_not_pushed(rows, receiver, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    Report(rows).to_jsonl(tmp_path / "report.jsonl")
+    assert main(["push", str(tmp_path / "report.jsonl"), "--to", "otel"]) == 2
+    assert "holds no results of samples, so nothing was sent" in capsys.readouterr().err
+    assert not receiver.bodies

@@ -6,6 +6,7 @@ from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, show
+from ragmetrics_core.data import InputError
 from ragmetrics_core.reporting.comparison import MARGIN
 from ragmetrics_core.reporting.report import Report
 
@@ -58,6 +59,11 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _push(options: argparse.Namespace) -> int:
     report = Report.from_jsonl(options.results)
+    sent = [row for row in report.results if row.sample is not None and row.results]
+    if not sent:
+        raise InputError(f"{options.results} holds no results of samples, so nothing was sent; evaluate samples first")
     report.write_to(options.to)
-    show(f"{sum(len(row.results) for row in report.results)} results of {len(report.results)} rows: {options.to}")
+    left_out = len(report.results) - len(sent)
+    rest = f"; not sent, because they hold no sample or no results: {left_out}" if left_out else ""
+    show(f"{sum(len(row.results) for row in sent)} results of {len(sent)} rows: {options.to}{rest}")
     return 0

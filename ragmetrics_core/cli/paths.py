@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ragmetrics_core.data import PARTIAL, InputError
+from ragmetrics_core.data import PARTIAL, InputError, check_stays
 from ragmetrics_core.endpoints.store import default_path
 
 # Every option and argument that names a path, by its place among the parsed options; a test holds it complete.
@@ -82,7 +82,10 @@ def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
         raise InputError(f"{shown} is a folder; name a file")
     if not path.parent.is_dir():
         raise InputError(f"{shown} cannot be written: there is no folder {path.parent}")
+    check_stays(path, shown)
     partial = Path(os.path.realpath(path) + PARTIAL)  # what is no file cannot be put aside
+    if partial.is_symlink():
+        raise InputError(f"{shown} is written first to {partial}, which is a link; remove it, or name another file")
     if os.path.lexists(partial) and not partial.is_file():
         raise InputError(f"{shown} is written first to {partial}, which is no file; name another one")
     for name in ("corpus", "data"):

@@ -1,6 +1,7 @@
 """What a newcomer runs first: ``ragmetrics init``, ``demo``, ``metrics`` and ``trust``."""
 
 import argparse
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def add_to(commands: Any) -> None:
 
 
 def _init(_: argparse.Namespace) -> int:
-    if Path(PROJECT_FILE).exists():
+    if os.path.lexists(PROJECT_FILE):  # a link to nothing is somebody's, too
         raise InputError(f"{PROJECT_FILE} exists here, and is yours; it stays as it is")
     write_text(PROJECT_FILE, files("ragmetrics_core.cli").joinpath(PROJECT_FILE).read_text("utf-8"), "the file")
     show(f"{PROJECT_FILE} is written; its settings are comments until you edit it. Then: ragmetrics evaluate FILE")

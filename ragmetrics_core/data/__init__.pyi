@@ -56,6 +56,7 @@ from ragmetrics_core.data.extras import extra as extra
 from ragmetrics_core.data.extras import own as own
 from ragmetrics_core.data.files import PARTIAL as PARTIAL
 from ragmetrics_core.data.files import Aside as Aside
+from ragmetrics_core.data.files import check_stays as check_stays
 from ragmetrics_core.data.files import json_lines as json_lines
 from ragmetrics_core.data.files import json_value as json_value
 from ragmetrics_core.data.files import open_text as open_text

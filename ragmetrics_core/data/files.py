@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import shlex
-import shutil
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -16,6 +16,9 @@ from typing import Any, TextIO
 from ragmetrics_core.data.errors import CutOffLine, InputError, NotJson, RowError
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.nearest import repeated
+
+if sys.platform != "win32":
+    import fcntl
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -133,11 +136,32 @@ def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
     return InputError(f"{path}{place}: not UTF-8; save the file as UTF-8, or if it is {likely}: {command}")
 
 
+def check_stays(path: str | Path, shown: str) -> None:
+    """Refuse a file to be written whose path is a link out of its folder, or leads out of the working folder by one.
+
+    A folder that somebody else made may hold such links, e.g. to a file in the user's home. What is no regular file,
+    such as ``/dev/stdout``, is no file to be destroyed.
+
+    Raises:
+        InputError: Beginning with ``shown``.
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not place.is_file():
+        return
+    folder = Path(path).parent
+    if Path(path).is_symlink() and not place.is_relative_to(folder.resolve()):
+        raise InputError(f"{shown} is a link out of its folder, to {place}; remove the link, or name that file")
+    here = Path.cwd()
+    if Path(os.path.abspath(folder)).is_relative_to(here) and not folder.resolve().is_relative_to(here.resolve()):
+        raise InputError(f"{shown} leads out of this folder by a link, to {place}; remove the link, or name that file")
+
+
 class Aside:
     """A text file that is written beside its place and takes it when it is whole, so that a run loses no old file.
 
-    What is no regular file, such as a pipe, is written at once. A link is followed; the file's mode is kept. What an
-    earlier run left in ``partial`` is kept under the next free name.
+    What is no regular file, such as a pipe, is written at once. A link within its folder is followed; the file's mode
+    is kept. What an earlier run left in ``partial`` is kept under the next free name. One run at a time writes to a
+    place.
 
     Args:
         path: The file.
@@ -149,11 +173,13 @@ class Aside:
         whole: True once the file has its place.
 
     Raises:
-        InputError: If it cannot be written, e.g. because the disk is full; so do ``write`` and ``finish``.
+        InputError: If it cannot be written, e.g. because the disk is full, another run writes to it, or a link leads
+            out of its folder; so do ``write`` and ``finish``.
     """
 
     def __init__(self, path: str | Path, what: str) -> None:
         self.path, self._what = Path(path), what
+        check_stays(self.path, str(self.path))
         self._place = Path(os.path.realpath(path)) if self.path.is_symlink() else self.path
         self._direct = self._place.exists() and not self._place.is_file()
         self.partial = self._place if self._direct else self._place.with_name(self._place.name + PARTIAL)
@@ -161,15 +187,13 @@ class Aside:
         with self._said():
             if self._place.is_file():
                 self._place.open("r+b").close()  # a file that must not be written must not be replaced
-            self._open()
+            self._file = self._opened()
 
     def write(self, text: str) -> None:
         """Write some text; it has left this process when this returns. What no encoding can carry is replaced."""
         with self._said():
             if not self.written and not self._direct and os.fstat(self._file.fileno()).st_size:
-                self._file.close()
                 self._keep_earlier()
-                self._open()
             self.written = True
             self._file.write(str(clean(text)))
             self._file.flush()
@@ -179,36 +203,111 @@ class Aside:
         if self._file.closed:
             return
         self.write("")
-        with self._said():
+        try:
             if not self._direct:
-                os.fsync(self._file.fileno())
-            self._file.close()
-        with self._said(f"is whole in {self.partial}, but"):
-            if not self._direct:
-                self.partial.replace(self._place)
+                with self._said():
+                    os.fsync(self._file.fileno())
+                self._take_place()
+        finally:
+            with self._said():
+                self._file.close()
         self.whole = True
 
     def leave(self) -> None:
         """End without taking the place; what was written stays in ``partial``."""
+        with suppress(OSError, ValueError):  # it may be closed
+            if (
+                not self.whole
+                and not self._direct
+                and _is_at(self.partial, self._file)
+                and not self.partial.stat().st_size
+            ):
+                self.partial.unlink()
         with suppress(OSError):
             self._file.close()
-            if not self.whole and not self._direct and not self.partial.stat().st_size:
-                self.partial.unlink()
 
-    def _open(self) -> None:
-        self._file = self.partial.open("w" if self._direct else "a", encoding="utf-8", newline="\n")
-        if not self._direct and self._place.is_file():
-            shutil.copymode(self._place, self.partial)
+    def _opened(self) -> TextIO:
+        """The file to write to, which no other run writes to."""
+        if self._direct:
+            return self._place.open("w", encoding="utf-8", newline="\n")
+        if self.partial.is_symlink():
+            raise InputError(
+                f"{self._what} is written first to {self.partial}, which is a link; remove it, or name another file"
+            )
+        while True:
+            file = _open_no_link(self.partial)
+            if not _lock(file):
+                file.close()
+                raise InputError(
+                    f"{self._what} cannot be written to {self.path}: another run writes there now; wait until it ends, "
+                    "or name another file"
+                )
+            if _is_at(self.partial, file):
+                break
+            file.close()  # it took its place, or was put aside, before it was locked
+        if self._place.is_file() and sys.platform != "win32":
+            os.fchmod(file.fileno(), stat.S_IMODE(self._place.stat().st_mode))
+        return file
+
+    def _take_place(self) -> None:
+        if not _is_at(self.partial, self._file):
+            raise InputError(
+                f"{self._what} is whole in {self._where()}, but another run has taken {self.partial}; "
+                f"{self.path} holds nothing of this run"
+            )
+        if sys.platform == "win32":
+            self._file.close()  # there an open file cannot be moved
+        with self._said(f"is whole in {self.partial}, but"):
+            self.partial.replace(self._place)
+
+    def _where(self) -> str:
+        """The name under which another run has put this run's file aside."""
+        own = os.fstat(self._file.fileno())
+        for path in self.partial.parent.glob("*"):
+            if path.name.startswith(self.partial.name) and os.path.samestat(path.lstat(), own):
+                return str(path)
+        return "a file that was removed"
 
     def _keep_earlier(self) -> None:
         kept = next(name for n in count(1) if not os.path.lexists(name := Path(f"{self.partial}.{n}")))
+        if sys.platform == "win32":
+            self._file.close()
         self.partial.rename(kept)
+        self._file.close()
+        self._file = self._opened()
         with kept.open("rb") as file:
             rows = sum(line.startswith(b'{"index"') for line in file)
         logger.warning("%s keeps what an earlier run left in %s (judged rows: %d)", kept, self.partial.name, rows)
 
     def _said(self, what: str = "cannot be written to") -> AbstractContextManager[None]:
         return told(f"{self._what} {what} {self.path}")
+
+
+def _is_at(path: Path, file: TextIO) -> bool:
+    """True if the path still names the file that is open."""
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(file.fileno()))
+
+
+def _open_no_link(path: Path) -> TextIO:
+    """Open a file for more text; ``OSError`` if it is a link, which could lead to a file of somebody else."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8", newline="\n")
+
+
+def _lock(file: TextIO) -> bool:
+    """Hold a file until it is closed; False if another run holds it. Some file systems know no locks: True."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+    return True
 
 
 def write_text(path: str | Path, text: str | Iterable[str], what: str) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data import CutOffLine, Frozen, InputError, SettingError, clean, own_lines, told
+from ragmetrics_core.data import CutOffLine, Frozen, InputError, SettingError, check_stays, clean, own_lines, told
 from ragmetrics_core.datasets import sets
 from ragmetrics_core.reporting.jsonl import validated
 from ragmetrics_core.statistics.agreement import kappa
@@ -48,6 +48,7 @@ class Reviews:
 
     def __init__(self, path: str | Path, given: sets.AnySet) -> None:
         self.path = Path(path).with_suffix(".reviews.jsonl")
+        check_stays(self.path, f"the file of reviews {self.path}")
         self.first, self.second = dict[str, Review](), dict[str, Review]()
         self._set = sets.digest_of([sets.to_jsonl(given)])
         lines = own_lines(self.path, "the file of reviews") if self.path.exists() else ()

@@ -5,6 +5,7 @@ The judged trace and span of a sample are ``trace_id`` and ``span_id`` of its me
 """
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,9 @@ from ragmetrics_core.capturing import InputError, MetricResult, SampleResult, Se
 from ragmetrics_core.data import extra
 
 _NO_MODEL = ("", "lexical")  # names of judges
+# What an answer of OTLP may be called; "" where it is called nothing.
+_OTLP_KINDS = ("", "application/json", "application/x-protobuf", "application/protobuf", "application/octet-stream")
+logger = logging.getLogger("ragmetrics_core")
 _MLFLOW_REDIRECTS = "MLFLOW_ALLOW_HTTP_REDIRECTS"
 
 
@@ -29,12 +33,16 @@ class _Score(NamedTuple):
 def _scores(result: SampleResult) -> Iterator[_Score]:
     if result.sample is None:
         return
-    own, _, turn = (result.sample.id or "").partition("#")
+    own = (result.sample.id or "").partition("#")[0]
     trace, span = (str(result.sample.metadata.get(name) or "") for name in ("trace_id", "span_id"))
     if not (trace := trace or own):
         raise InputError(f"row {result.index} names no trace: its id must be one, or its metadata have a trace_id")
+    # A trace may hold several samples: their spans or ids tell them apart, else their texts.
+    sample_of_trace = [span, result.sample.id or ""]
+    if not any(sample_of_trace):
+        sample_of_trace += [result.sample.question or "", result.sample.answer or ""]
     for one in result.results.values():
-        made = uuid5(NAMESPACE_URL, f"ragmetrics:{trace}:{turn}:{one.metric}:{one.signature}")
+        made = uuid5(NAMESPACE_URL, json.dumps(["ragmetrics", trace, *sample_of_trace, one.metric, str(one.signature)]))
         more = {"ragmetrics.id": str(made), "signature": str(one.signature), "outcome": one.status}
         yield _Score(one, trace, span, more | ({"code": one.code} if one.status == "undefined" else {}))
 
@@ -70,23 +78,35 @@ class _Answers:
         if not 200 <= answer.status_code < 300:
             return f"HTTP {answer.status_code}, and a redirect is not followed"
         try:
-            rejected = self._count(answer)
+            rejected, has_message = self._count(answer)
         except Exception as error:  # noqa: BLE001  # whatever a parser raises for what is no answer of OTLP
             return f"the answer is not one of OTLP ({type(error).__name__})"
+        if has_message and not rejected:
+            logger.warning("the endpoint took outcomes with a warning; its words may hold texts: see its own log")
         return f"{rejected} of its outcomes were rejected" if rejected else ""
 
-    def _count(self, answer: Any) -> int:
-        """How many records the endpoint rejected."""
+    def _count(self, answer: Any) -> tuple[int, bool]:
+        """How many records the endpoint rejected, and whether it says more; ``ValueError`` if it is no such answer."""
+        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().casefold()
+        if kind == "text/html" or (answer.content and kind not in _OTLP_KINDS):
+            raise ValueError(kind)
         if not answer.content:
-            return 0
-        if "json" in answer.headers.get("Content-Type", ""):
-            partial = answer.json().get("partialSuccess") or {}
-            head, *words = self._rejected.split("_")
-            return int(partial.get("".join([head, *map(str.title, words)])) or 0)
+            return 0, False
+        if kind == "application/json":
+            return self._count_in_json(answer.json())
         signal = "logs" if "Logs" in self._response else "trace"
         service = _otel(f"proto.collector.{signal}.v1.{signal}_service_pb2")
-        message = getattr(service, self._response).FromString(answer.content)
-        return int(getattr(message.partial_success, self._rejected))
+        partial = getattr(service, self._response).FromString(answer.content).partial_success
+        return int(getattr(partial, self._rejected)), bool(partial.error_message)
+
+    def _count_in_json(self, body: Any) -> tuple[int, bool]:
+        """Read an answer in JSON, whose names are written in either way."""
+        if not isinstance(body, dict) or body.keys() - {"partialSuccess", "partial_success"}:
+            raise ValueError("other fields than those of OTLP")
+        partial = body.get("partialSuccess") or body.get("partial_success") or {}
+        head, *words = self._rejected.split("_")
+        rejected = partial.get("".join([head, *map(str.title, words)])) or partial.get(self._rejected) or 0
+        return int(rejected), bool(partial.get("errorMessage") or partial.get("error_message"))
 
 
 class OpenTelemetry(Sink):
