@@ -6,6 +6,7 @@ import asyncio
 import copy
 import gc
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -385,6 +386,31 @@ def test_watch_judges_a_share() -> None:
     assert 3 <= watching.aggregates["context_utilization"].scored <= 37
     rag().invoke(QUESTION)
     assert watching.pending == 0
+
+
+def calls_while_captured(state: object) -> int:
+    """How many Python functions run while a chain hands on a state and is captured."""
+    chain = RunnableLambda(lambda _: {"state": state}) | RunnableLambda(lambda found: {**found, "answer": "Paris."})
+    count = 0
+
+    def counted(frame: object, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    with capture():
+        chain.invoke(QUESTION)  # what is made once is made now
+        sys.setprofile(counted)
+        try:
+            assert chain.invoke(QUESTION)["state"] is state
+        finally:
+            sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("number", [0.5, 7], ids=["embeddings", "tokens"])
+def test_what_capture_does_grows_with_no_vector_of_a_step(number: float) -> None:
+    short, long = ([[number] * length for _ in range(3)] for length in (20, 20_000))
+    assert calls_while_captured(long) <= calls_while_captured(short) + 20
 
 
 def test_observed_store_is_the_store() -> None:

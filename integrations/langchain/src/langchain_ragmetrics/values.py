@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -17,6 +17,7 @@ from ragmetrics_core import capturing
 from ragmetrics_core.capturing import SCORE_KEYS, Message, ToolCall
 
 _DEPTH = 4
+_SHORT = 8  # items; a list of more numbers is a vector
 ROLES = {
     **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
     **dict.fromkeys(("ai", "assistant", "AIMessage", "AIMessageChunk"), "assistant"),
@@ -42,6 +43,8 @@ def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any
     if isinstance(value, dict) and depth:
         return {key: copied(item, messages=messages, depth=depth - 1) for key, item in value.items()}
     if depth and (type(value) is list or type(value) is tuple):
+        if _looks_like_vector(value):
+            return value  # no rule reads it, and copying the embeddings of a step would hold the application up
         items = [copied(item, messages=messages, depth=depth - 1) for item in value]
         return items if type(value) is list else tuple(items)
     if messages and isinstance(value, BaseModel):
@@ -64,12 +67,19 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     if isinstance(value, PromptValue):
         value = value.to_messages()
     if isinstance(value, (list, tuple)) and not hasattr(value, "_asdict"):
+        if _looks_like_vector(value) and all(type(item) in (int, float) for item in value):
+            return ()
         return tuple(plain(item, depth - 1) for item in value) if depth else ()
     fields = fields_of(value)
     if fields is not None:
         return {str(key): plain(item, depth - 1) for key, item in fields.items()} if depth else {}
     said = None if is_command(value) else getattr(value, "answer", None)  # an object of any class
     return {"answer": said} if isinstance(said, str) else None
+
+
+def _looks_like_vector(value: Sequence[object]) -> bool:
+    """True for a long list whose first and last items are numbers, such as an embedding or token ids."""
+    return len(value) > _SHORT and type(value[0]) in (int, float) and type(value[-1]) in (int, float)
 
 
 def _is_number(value: object) -> bool:
