@@ -591,6 +591,37 @@ def test_a_value_that_is_nested_too_deep_is_noted(depth: int, form: str) -> None
     assert read.notes.without == [("b" * 32, "unreadable")]
 
 
+def search_of(spans: list[Told]) -> Told:
+    """The span of the retriever."""
+    (search,) = (one for one in spans if one["name"] == "search")
+    return search
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["chain", "search", "model"])
+def test_a_span_whose_attributes_were_dropped_makes_the_sample_incomplete(place: int) -> None:
+    spans = openinference()
+    spans[place]["droppedAttributesCount"] = 3
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert any("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in warning for warning in sample.capture.warnings)
+
+
+def test_documents_of_a_retriever_that_ended_with_an_error_were_handed_on() -> None:
+    spans = openinference()
+    search_of(spans)["status"] = {"code": 2}
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert seen(sample) == WANTED
+
+
+def test_a_negative_place_loses_no_other_document() -> None:
+    spans = openinference()
+    stray = {"key": "retrieval.documents.-1.document.content", "value": {"stringValue": "stray"}}
+    search_of(spans)["attributes"].append(stray)
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert seen(sample) == WANTED
+
+
 def test_brackets_inside_texts_nest_nothing() -> None:
     spans = openinference()
     for item in (item for one in spans for item in one["attributes"]):

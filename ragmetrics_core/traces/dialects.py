@@ -1,5 +1,6 @@
 """What a span says, by the names that its instrumentation uses; these stand in ``dialects.toml``."""
 
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from ragmetrics_core.capturing.tree import Kind
 from ragmetrics_core.traces.values import made, mapping, messages_in, plain
 
 DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(files(__package__).joinpath("dialects.toml").read_text("utf-8"))
+_PLACE = re.compile(r"-?\d+")
 _KINDS = {name: cast("Kind", kind) for kind, names in DIALECTS.pop("kinds").items() for name in names}
 
 
@@ -96,7 +98,10 @@ def _nested(leaves: Mapping[str, Any]) -> Any:
         first, _, rest = path.partition(".")
         parts[first][rest] = value
     found = {key: _nested(part) for key, part in parts.items()}
-    return [found[key] for key in sorted(found, key=int)] if found and all(map(str.isdecimal, found)) else found
+    places = [key for key in found if key.isdecimal()]
+    if places and all(_PLACE.fullmatch(key) for key in found):  # a negative place is nobody's
+        return [found[key] for key in sorted(places, key=int)]
+    return found
 
 
 def _documents(attributes: Mapping[str, Any], names: Sequence[str]) -> tuple[Document, ...] | None:

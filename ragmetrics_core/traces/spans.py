@@ -33,6 +33,7 @@ class Span:
     attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     error: str | None = field(default=None, repr=False)
     remote: bool = False  # its parent is a span of another process
+    dropped: int = 0  # attributes that the SDK left out, because its limit was reached
 
 
 class UnknownForm(Exception):
@@ -79,6 +80,7 @@ def _told(span: Any) -> dict[str, Any]:
         "end_time": span.end_time,
         "attributes": {key: [*item] if isinstance(item, tuple) else item for key, item in span.attributes.items()},
         "status": {"code": span.status.status_code.name},
+        "dropped_attributes_count": span.dropped_attributes,
         "events": [{"name": one.name, "attributes": one.attributes} for one in span.events],
         **around,
     }
@@ -112,7 +114,8 @@ def _span(value: Any, **more: Any) -> Span:
         called, scope = str(value.get("name") or "span"), str(value.get("scope") or "")
         parent, remote = _name(first(_PARENT)), bool(int(value.get("flags") or 0) & 0x200)  # as OTLP says it
         if trace and name and max(map(abs, times)) < 2**63:
-            return Span(trace, name, parent, called, scope, *times, _attributes(value), _error(value), remote)
+            dropped = int(value.get("droppedAttributesCount") or value.get("dropped_attributes_count") or 0)
+            return Span(trace, name, parent, called, scope, *times, _attributes(value), _error(value), remote, dropped)
     except WRONG:
         pass
     return Span(trace, "", name="unreadable")

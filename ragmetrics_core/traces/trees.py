@@ -22,6 +22,7 @@ Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
 _DEEPEST = 250
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 _ABANDONED = "the stream was abandoned before its end"
+_DROPPED = "{} spans lack attributes, dropped at the limit of the SDK: raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
 
 
 @dataclass(eq=False)
@@ -126,6 +127,7 @@ def _tree(call: Call, said: Reading) -> Tree:
     unread = dict.fromkeys(one.id for node in root.walk() for one in node.documents or () if not one.text)
     for node in root.walk() if unread else ():
         node.documents = tuple(one for one in node.documents or () if one.text) or None
+    cut = _spans_without_all_attributes(call)
     waits = any((one.error or "").startswith("GraphInterrupt") for one in root.walk())
     error = call.span.error or (_ABANDONED if output is None and _is_abandoned(call) else None)
     shows_none = said.documents == () or (output is not None and any(not one.taken for one in synthesizers[-1:]))
@@ -148,9 +150,15 @@ def _tree(call: Call, said: Reading) -> Tree:
         continues=continues,
         given={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
         other=tuple(Document("", one) for one in unread),
-        unread=len(unread),
+        unread=len(unread) + cut,
+        warnings=(_DROPPED.format(cut),) if cut else (),
         places=(call.span.trace,),
     )
+
+
+def _spans_without_all_attributes(call: Call) -> int:
+    """How many spans of a turn lack attributes that the SDK dropped: they may have held documents or a prompt."""
+    return sum(inner.span.dropped > 0 for inner in call.walk())
 
 
 def _leave_out(root: Node, synthesizers: Sequence[Node]) -> None:
@@ -214,6 +222,8 @@ def _node(call: Call, said: Reading) -> Node:
         given = {(one.id, one.text, one.score) for one in documents_in(said.input)}
         found = documents_in(said.output)
         node.documents = tuple(one for one in found if (one.id, one.text, one.score) not in given) or None
+    if node.error and node.kind in ("retriever", "reranker") and node.documents:
+        node.error = None  # what it found was recorded, so it was handed on, whatever came afterwards
     if node.error:
         node.documents = node.reply = node.text = None
     return node
