@@ -19,7 +19,7 @@ from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool
 from llama_index.core.types import Thread
@@ -513,3 +513,57 @@ def test_samples_from_responses(kit: ModuleType) -> None:
     assert str(unread) == "Paris", "the stream was not read"
     with pytest.raises(SettingError, match="got int"):
         samples_from(7)  # type: ignore[arg-type]
+
+
+class Pieces:
+    """A stream of an application's own, with more than an iterator has."""
+
+    usage = 7
+
+    def __init__(self) -> None:
+        self.left = ["Paris ", "it is."]
+
+    def __iter__(self) -> "Pieces":
+        return self
+
+    def __next__(self) -> str:
+        if not self.left:
+            raise StopIteration
+        return self.left.pop(0)
+
+
+class StreamOf(CustomQueryEngine):
+    """An engine that answers with a stream that the application made."""
+
+    stream: Any
+
+    def custom_query(self, query_str: str) -> StreamingResponse:
+        return StreamingResponse(response_gen=self.stream, source_nodes=[])
+
+
+@pytest.mark.parametrize("stream", [["Paris ", "it is."], Pieces()], ids=["list", "iterator"])
+def test_a_stream_that_is_no_generator_stays_what_it_is(stream: Any) -> None:
+    with capture() as captured:
+        response = StreamOf(stream=stream).query("Where?")
+        assert response.response_gen is stream
+        assert str(response) == "Paris it is."
+    assert [sample.capture.grade for sample in captured.samples if sample.capture] == ["incomplete"]
+
+
+def test_what_an_application_sends_and_throws_reaches_its_generator() -> None:
+    def talk() -> Any:
+        heard = []
+        try:
+            heard.append((yield "one"))
+            yield f"heard {heard[0]}"
+        except KeyError:
+            yield "caught"
+        return "the end"
+
+    with capture():
+        stream = StreamOf(stream=talk()).query("Where?").response_gen
+        assert next(stream) == "one"
+        assert stream.send("you") == "heard you"
+        assert stream.throw(KeyError("k")) == "caught"
+        with pytest.raises(StopIteration, match="the end"):
+            next(stream)

@@ -4,8 +4,10 @@ Handlers hand on what they are told; their errors would be swallowed unseen.
 """
 
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
@@ -21,8 +23,6 @@ from pydantic import Field, PrivateAttr
 
 Ended = Callable[[str, BaseException | None], None]  # called once with what was read, and what broke it off
 Within = Callable[[], AbstractContextManager[object]]  # around each piece: a model may be called only then
-
-_END = object()
 
 
 class Spans(BaseSpanHandler[BaseSpan]):
@@ -76,13 +76,24 @@ def install(spans: Spans, events: Events) -> None:
 
 
 def observe(response: Streamed, ended: Ended, within: Within) -> None:
-    """Put a generator of the same kind and content around a response's stream, which tells how its reading ended."""
+    """Put a generator of the same kind and content around a response's stream, which tells how its reading ended.
+
+    Only generators are wrapped: of an object of another kind the application may use what no wrapper has, so that it
+    stays as it is and is taken for a stream that was never read.
+    """
     for name in ("response_gen", "chat_stream", "achat_stream"):
         stream = vars(response).get(name)
-        if stream is not None:
-            read = (_areading if isinstance(stream, AsyncIterator) else _reading)(stream, ended, within)
-            weakref.finalize(read, ended, "", GeneratorExit()).atexit = False  # never started, it ends without a word
-            setattr(response, name, read)
+        if isinstance(stream, AsyncGeneratorType):
+            wrapped: Generator[Any, Any, Any] | AsyncGenerator[Any, Any] = _areading(stream, ended, within)
+        elif isinstance(stream, GeneratorType):
+            wrapped = _reading(stream, ended, within)
+        elif stream is not None:
+            ended("", GeneratorExit())
+            continue
+        else:
+            continue
+        weakref.finalize(wrapped, ended, "", GeneratorExit()).atexit = False  # never started, it ends without a word
+        setattr(response, name, wrapped)
 
 
 def _told(ended: Ended, read: list[str]) -> ExitStack:
@@ -92,28 +103,44 @@ def _told(ended: Ended, read: list[str]) -> ExitStack:
     return left
 
 
-def _reading(pieces: Any, ended: Ended, within: Within) -> Generator[Any, None, None]:
+def _reading(pieces: Generator[Any, Any, Any], ended: Ended, within: Within) -> Generator[Any, Any, Any]:
     read: list[str] = []
     with _told(ended, read):
+        advance = partial(next, pieces)
         while True:
-            with within():
-                piece = next(pieces, _END)
-            if piece is _END:
-                return
+            try:
+                with within():
+                    piece = advance()
+            except StopIteration as end:
+                return end.value
             read.append(_text(piece))
-            yield piece
+            try:
+                advance = partial(pieces.send, (yield piece))
+            except GeneratorExit:
+                pieces.close()
+                raise
+            except BaseException as error:  # noqa: BLE001  # what the application throws in is its generator's
+                advance = partial(pieces.throw, error)
 
 
-async def _areading(pieces: Any, ended: Ended, within: Within) -> AsyncGenerator[Any, None]:
+async def _areading(pieces: AsyncGenerator[Any, Any], ended: Ended, within: Within) -> AsyncGenerator[Any, Any]:
     read: list[str] = []
     with _told(ended, read):
+        advance = partial(anext, pieces)
         while True:
-            with within():
-                piece = await anext(pieces, _END)
-            if piece is _END:
+            try:
+                with within():
+                    piece = await advance()
+            except StopAsyncIteration:
                 return
             read.append(_text(piece))
-            yield piece
+            try:
+                advance = partial(pieces.asend, (yield piece))
+            except GeneratorExit:
+                await pieces.aclose()
+                raise
+            except BaseException as error:  # noqa: BLE001  # what the application throws in is its generator's
+                advance = partial(pieces.athrow, error)
 
 
 def _text(piece: object) -> str:
