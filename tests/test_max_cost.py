@@ -14,7 +14,9 @@ from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.data.errors import JudgeServerError, LimitReached
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
+from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
 from ragmetrics_core.endpoints.limits import Budget
+from ragmetrics_core.endpoints.openai_form import priced, reply_of
 from ragmetrics_core.endpoints.session import Session
 
 ROUNDING = 1e-9
@@ -170,3 +172,27 @@ def test_the_bill_keeps_to_the_cap(
         assert len(shop.promised) == 60
     else:
         assert shop.spent + (shop.dearest or 0.0) > cap - ROUNDING  # nor does it end before it must
+
+
+@pytest.mark.parametrize(
+    ("usage", "text", "cost"),
+    [
+        ({"prompt_tokens": 100, "completion_tokens": 10}, "a", 1.2),
+        ({"completion_tokens": 10}, "a", None),
+        ({"prompt_tokens": 100}, "a", None),
+        ({"prompt_tokens": 100}, "", 1.0),
+        ({"prompt_tokens": True, "completion_tokens": True}, "a", None),
+        ({}, "a", None),
+    ],
+)
+def test_a_cost_is_known_where_all_that_is_paid_was_told(usage: object, text: str, cost: float | None) -> None:
+    reply = reply_of("m", [Choice(text)], usage=usage, models=())
+    assert priced(reply, (0.01, 0.02)).usage.cost == (None if cost is None else pytest.approx(cost))
+    assert priced(reply, (0.0, 0.0)).usage.cost == 0.0
+    assert priced(reply, None).usage.cost is None
+
+
+@pytest.mark.parametrize("status", [[1], {}, "500", None, True, 1.5])
+def test_a_status_of_any_type_is_a_typed_fault(status: object) -> None:
+    fault = Fault.from_reply(status, "{}", None)  # type: ignore[arg-type]
+    assert isinstance(judge_error(JudgeServerError, fault, "m"), JudgeServerError)

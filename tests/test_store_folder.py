@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,27 @@ def test_a_run_that_another_process_made_costs_nothing_again(
     first, calls = run(), len(server.requests)
     assert run() == first
     assert len(server.requests) == calls > 0
+
+
+@pytest.mark.parametrize("foreign", ["database", "text", "folder", "loop"])
+def test_a_foreign_file_in_the_folder_is_passed_over_and_said(
+    foreign: str, folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Path(folder) / "other.sqlite"
+    place.parent.mkdir()
+    if foreign == "database":
+        with closing(sqlite3.connect(place)) as connection:
+            connection.execute("CREATE TABLE t (x)")
+            connection.commit()
+    elif foreign == "text":
+        place.write_text("a note")
+    elif foreign == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to(place)
+    store = FolderStore(folder)
+    store.put({KEY: Choice("a reply")})
+    store.flush()
+    assert store.get(KEY) is not None
+    assert store.get(OTHER) is None
+    assert [record.message for record in caplog.records if "other.sqlite is passed over" in record.message]

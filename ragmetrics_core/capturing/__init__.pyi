@@ -11,6 +11,7 @@ from ragmetrics_core.capturing.hooks import guarded as guarded
 from ragmetrics_core.capturing.hooks import in_a_capture as in_a_capture
 from ragmetrics_core.capturing.hooks import renew_after_fork as renew_after_fork
 from ragmetrics_core.capturing.hooks import strand as strand
+from ragmetrics_core.capturing.hooks import words_of as words_of
 from ragmetrics_core.capturing.reading import ANSWER_KEYS as ANSWER_KEYS
 from ragmetrics_core.capturing.reading import Overrides as Overrides
 from ragmetrics_core.capturing.reading import Source as Source

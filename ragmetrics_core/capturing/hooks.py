@@ -132,6 +132,14 @@ def guarded(hook: Callable[P, T]) -> Callable[P, T]:
     return cast("Callable[P, T]", guarding)
 
 
+def words_of(error: BaseException, write: Callable[[BaseException], str] = str) -> str:
+    """An error of the application in words; its class alone where these cannot be had, as its own code makes them."""
+    try:
+        return write(error)
+    except Exception:  # noqa: BLE001  # whatever an application's class raises, the run has to end
+        return type(error).__name__
+
+
 # Who gets the runs that begin here: captures by context, watches by process; work of judges reaches nobody.
 
 

@@ -162,6 +162,7 @@ class Fault:
             body = json.loads(text)
         except (ValueError, RecursionError):
             body = {}
+        status = status if type(status) is int else None  # a batch service may write anything there
         return cls(status, _symbols(body if isinstance(body, dict) else {}, text), retry_after, text)
 
     @property

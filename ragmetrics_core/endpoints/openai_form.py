@@ -83,10 +83,17 @@ def chat_reply(model: str, body: Any, prices: tuple[float, float] | None, *, key
 
 def priced(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
     """The reply with what it cost; unknown, not free, where prices or tokens are unknown."""
-    counts = (reply.usage.prompt_tokens, reply.usage.completion_tokens)
-    known = prices if prices is None or any(counts) or not any(prices) else None
-    cost = None if known is None else known[0] * counts[0] + known[1] * counts[1]
+    cost = None
+    if prices is not None and _tells_what_is_paid(reply, prices):
+        cost = prices[0] * reply.usage.prompt_tokens + prices[1] * reply.usage.completion_tokens
     return replace(reply, usage=replace(reply.usage, cost=cost))
+
+
+def _tells_what_is_paid(reply: ChatReply, prices: tuple[float, float]) -> bool:
+    """Whether the tokens that cost something were told: every request has some, and every reply with a text."""
+    knows_prompt = reply.usage.prompt_tokens > 0 or not prices[0]
+    is_empty = not any(choice.text for choice in reply.choices)
+    return knows_prompt and (reply.usage.completion_tokens > 0 or is_empty or not prices[1])
 
 
 def reply_of(
@@ -102,7 +109,7 @@ def reply_of(
         raise errors.JudgeServerError(f"{model} returned no reply; check its endpoint")
     told = usage if isinstance(usage, Mapping) else {}
     counts = (told.get(f"{side}_tokens") for side in ("prompt", "completion"))
-    asked, said = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    asked, said = (count if type(count) is int and count > 0 else 0 for count in counts)
     named = tuple(sorted({name for name in models if isinstance(name, str) and _names_a_model(name, key)}))
     return ChatReply(made, Usage(calls=1, prompt_tokens=asked, completion_tokens=said, cost=None, models=named))
 

@@ -6,6 +6,7 @@ the calls that were in flight.
 """
 
 import json
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,12 @@ from pathlib import Path
 from typing import Protocol, get_args, runtime_checkable
 from uuid import uuid4
 
-from ragmetrics_core.data import SettingError, safe
+from ragmetrics_core.data import ForeignFile, SettingError, safe
+from ragmetrics_core.endpoints import own_file
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, Origin, TokenAlternatives
 from ragmetrics_core.endpoints.own_file import Kind, OwnFile
+
+logger = logging.getLogger("ragmetrics_core")
 
 
 @runtime_checkable
@@ -184,6 +188,7 @@ class FolderStore(ReplyStore):
         self._folder = Path(folder).expanduser()
         self._own: tuple[int, SqliteStore] | None = None
         self._others: dict[Path, SqliteStore] = {}
+        self._foreign: set[Path] = set()
         self._listed = 0.0
 
     def __repr__(self) -> str:
@@ -223,10 +228,22 @@ class FolderStore(ReplyStore):
         own = self._mine()
         if (now := time.monotonic()) - self._listed >= _LISTED_FOR:
             for path in self._folder.glob("*.sqlite"):
-                if path != own.path and path not in self._others:
+                if path != own.path and path not in self._others and not self._is_foreign(path):
                     self._others[path] = SqliteStore(path, kind=_SHARED)
             self._listed = now
         return [own, *self._others.values()]
+
+    def _is_foreign(self, path: Path) -> bool:
+        """Whether a file that lies in the folder is none of ours; it is left as it is, and said once."""
+        if path in self._foreign:
+            return True
+        try:
+            own_file.check(path, _SHARED)
+        except (ForeignFile, OSError, RuntimeError) as error:  # a link to itself is a RuntimeError before Python 3.13
+            logger.warning("%s is passed over: %s", path, error)
+            self._foreign.add(path)
+            return True
+        return False
 
 
 def _dumped(choice: Choice) -> str:

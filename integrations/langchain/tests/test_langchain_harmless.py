@@ -479,3 +479,22 @@ def test_scripted_judge_of_the_core_works() -> None:
     handler = RagMetricsCallback(metrics=["context_adherence"], judge=ScriptedJudge({}))
     rag().invoke(QUESTION, config={"callbacks": [handler]})
     assert handler.report().results[0].results["context_adherence"].status == "failed"
+
+
+class Unspeakable(Exception):
+    """An application's error whose words cannot be had."""
+
+    def __repr__(self) -> str:
+        raise KeyError("detail")
+
+    __str__ = __repr__
+
+
+def test_a_run_that_ends_with_an_error_without_words_ends() -> None:
+    def fail(_: object) -> str:
+        raise Unspeakable
+
+    with capture() as captured, pytest.raises(Unspeakable):
+        (Shelf() | RunnableLambda(fail)).invoke(QUESTION)
+    assert [sample.error for sample in captured.samples] == ["Unspeakable"]
+    assert not RECORDER.open

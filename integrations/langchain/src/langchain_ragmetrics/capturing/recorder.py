@@ -14,7 +14,7 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_ragmetrics.capturing.trees import CALL, FALLBACKS, FLOW, HANDOFF, OBSERVED, Run
 from langchain_ragmetrics.values import ROLES, copied, is_command, kind_of, text_of
-from ragmetrics_core.capturing import Problems, guarded, is_judge_work, strand
+from ragmetrics_core.capturing import Problems, guarded, is_judge_work, strand, words_of
 
 JUDGE_TAG = "ragmetrics-judge"
 Receiver = Callable[[Run], object]
@@ -69,7 +69,7 @@ class Recorder(BaseCallbackHandler):
     def on_chain_error(self, error: BaseException, *, run_id: UUID, inputs: Any = None, **_: Any) -> None:
         """Note the error of a run."""
         if run := self._run_going(run_id, inputs):
-            run.error = repr(error)
+            run.error = words_of(error, repr)
             self._run_ended(run, {})
 
     on_llm_error = on_tool_error = on_retriever_error = on_chain_error

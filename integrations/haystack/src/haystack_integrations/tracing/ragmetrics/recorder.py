@@ -21,7 +21,16 @@ from haystack.core.errors import BreakpointException, PipelineRuntimeError
 from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, Run, copied, tick
 
-from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work, strand, texts_in
+from ragmetrics_core.capturing import (
+    Listener,
+    Listeners,
+    guarded,
+    in_a_capture,
+    is_judge_work,
+    strand,
+    texts_in,
+    words_of,
+)
 
 _OURS = "haystack_integrations.components.evaluators.ragmetrics."
 _SPANS = ("haystack.component", "haystack.agent", "haystack.agent.step.llm", "haystack.agent.step.tool")
@@ -77,7 +86,8 @@ class TeeSpan(Span):
     @guarded
     def closed(self, error: BaseException | None) -> None:
         """The block of code under the span was left, with an error or without."""
-        self.node.error = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else None
+        if isinstance(error, Exception):
+            self.node.error = words_of(error, lambda known: f"{type(known).__name__}: {known}")
         if error is not None and self.node is self.run.root:
             self.run.paused = isinstance(error, BreakpointException)
             failed = error.pipeline_snapshot if isinstance(error, PipelineRuntimeError) else None

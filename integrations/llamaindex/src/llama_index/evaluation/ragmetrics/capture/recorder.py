@@ -24,7 +24,7 @@ from llama_index.evaluation.ragmetrics.capture.run import MEMORY, ROOTS, Kind, R
 from llama_index_instrumentation.span import active_span_id
 
 from ragmetrics_core import capturing
-from ragmetrics_core.capturing import Listener, Listeners, Message, Node, guarded, strand
+from ragmetrics_core.capturing import Listener, Listeners, Message, Node, guarded, strand, words_of
 
 MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
 # Kinds that are not listed are named alike.
@@ -306,7 +306,7 @@ def _added(node: Node, live: _Live, parent: Node) -> _Track:
 
 
 def _told(error: BaseException | None) -> str | None:
-    return None if error is None else f"{type(error).__name__}: {error}"
+    return None if error is None else words_of(error, lambda known: f"{type(known).__name__}: {known}")
 
 
 def _twin(around: _Place, prompt: tuple[Message, ...]) -> Node | None:
