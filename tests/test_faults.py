@@ -132,7 +132,8 @@ def test_the_usage_counts_every_request_that_left(
     gives_up = "slow" in name or (limits is not None and limits.deadline is not None)
     model = Counting(endpoint.base_url, "test", timeout=0.3 if "slow" in name else 60.0)
     report = evaluate(rows, judge=LLMJudge(model, attempts=2), limits=limits, concurrency=4, progress=False)
-    assert len(endpoint.requests) > 2
+    if limits is None or limits.deadline is None:  # on a busy machine a deadline may come before the first request
+        assert len(endpoint.requests) > 2
     assert report.usage.calls == model.calls
     if gives_up:  # a request that is given up may not have arrived yet
         assert len(endpoint.requests) <= model.calls
