@@ -24,7 +24,7 @@ from ragmetrics_core.capturing import (
     ledger,
     samples_of,
 )
-from ragmetrics_core.capturing.evidence import Calls, end_of
+from ragmetrics_core.capturing.calls import Calls, end_of
 from ragmetrics_core.data import RowError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said

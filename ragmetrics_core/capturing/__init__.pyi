@@ -2,7 +2,6 @@ from ragmetrics_core.capturing.background import Aggregate as Aggregate
 from ragmetrics_core.capturing.background import BackgroundEvaluator as BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured as Captured
 from ragmetrics_core.capturing.captured import Given as Given
-from ragmetrics_core.capturing.evidence import name_authors as name_authors
 from ragmetrics_core.capturing.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capturing.hooks import Listener as Listener
 from ragmetrics_core.capturing.hooks import Listeners as Listeners
@@ -38,6 +37,7 @@ from ragmetrics_core.capturing.tree import Node as Node
 from ragmetrics_core.capturing.tree import ToolCall as ToolCall
 from ragmetrics_core.capturing.tree import Tree as Tree
 from ragmetrics_core.capturing.turns import Turns as Turns
+from ragmetrics_core.capturing.written import name_authors as name_authors
 from ragmetrics_core.data.errors import InputError as InputError
 from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError

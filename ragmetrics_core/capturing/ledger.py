@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 from math import inf
 from typing import Literal
 
-from ragmetrics_core.capturing.evidence import Calls, Key, chosen, end_of, is_asked_later, text_of
+from ragmetrics_core.capturing.calls import Calls, Key, Reply, end_of, is_asked_later, text_of
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.origins import derives_from, shown_as, without_origin
 from ragmetrics_core.capturing.reading import one_line, parsed, texts_in
@@ -259,7 +259,7 @@ class Arrivals:
     def _of_tool(self, node: Node) -> Iterator[Arrival]:
         inner = [*node.walk()][1:]
         text = node.text if (node.text or "").strip() else None
-        named, nodes = node.name in self._calls.tools, self._calls.nodes
+        named, nodes = node.name in self._calls.context_tools, self._calls.nodes
         if node.error:
             searched = named or node.documents is not None or any(one.kind == "retriever" for one in inner)
             yield Arrival("retrieval" if searched else "tool", node, error=node.error)
@@ -366,7 +366,7 @@ def _is_written(tool: Node, nodes: Iterable[Node]) -> bool:
     whole, lines = one_line(text), {one_line(line) for line in text.splitlines()}
     inside = any(one in lines or (one in whole and 2 * len(one) > len(whole)) for one in map(one_line, said))
     rest = whole.rstrip(_MARKS)
-    for one in (one_line(one) for node in nodes if node.began < tool.began for one in chosen(node)):
+    for one in (one_line(one) for node in nodes if node.began < tool.began for one in Reply(node.reply).arguments):
         rest = rest.replace(one.rstrip(_MARKS), "\0") if len(one) >= OWN else rest
     frame = rest.replace("\0", "").lstrip("0123456789 ")  # an echoed query ends no text, or a number stands beside it
     echo = rest.endswith("\0") and 2 * len(frame) <= len(whole) and not any(map(str.isdigit, frame))

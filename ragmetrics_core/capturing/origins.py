@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ragmetrics_core.capturing.evidence import Key
+from ragmetrics_core.capturing.calls import Key
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.tree import Document
 from ragmetrics_core.data import Context

@@ -1,20 +1,19 @@
 """From the calls of one turn to its samples: question, answering call, contexts, grade. Pure."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ragmetrics_core.capturing.calls import Calls, Key, text_of
 from ragmetrics_core.capturing.conversations import BY_WORDS
-from ragmetrics_core.capturing.evidence import Calls, Key, Shown, chosen, text_of, wrote
+from ragmetrics_core.capturing.forms import stream
 from ragmetrics_core.capturing.ledger import Arrivals, Seen
-from ragmetrics_core.capturing.locating import locate
 from ragmetrics_core.capturing.origins import shown_as, without_origin
+from ragmetrics_core.capturing.passages import share_a_passage, stands_in
 from ragmetrics_core.capturing.reading import (
     Overrides,
     answer_text,
-    compact,
     contexts_in,
     is_message,
     one_line,
@@ -22,13 +21,13 @@ from ragmetrics_core.capturing.reading import (
     question_in,
     texts_in,
 )
+from ragmetrics_core.capturing.showings import Showings, Shown
 from ragmetrics_core.capturing.tree import DISTANCE_KEYS, FLOW, Answer, Document, Node, Tree
 from ragmetrics_core.data import CaptureNotes, Context, EvidenceFrom, Grade, Ledger, Sample
 
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
 _QUERY = 200
-_VERDICTS = ("yes", "no", "true", "false", "relevant", "irrelevant", "not relevant", "grounded", "supported", "useful")
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
@@ -73,7 +72,9 @@ class _Turn:
             return False
         handed_in = bool(tree.root.taken) and tree.question is not None
         if handed_in and not self.calls.tried and not self.error:
-            handed_in = any(self.calls.weight(one) and _word(one) not in _VERDICTS for one in self.calls.models)
+            handed_in = any(
+                self.calls.weights[one] and not self.calls.replies[one].is_verdict for one in self.calls.models
+            )
         return tree.is_query or self.calls.tried or handed_in or self.where.contexts_from is not None
 
     def answers(self) -> list[Answer]:
@@ -97,8 +98,13 @@ class _Turn:
         wanted, value = {one_line(text) for text in (answer.text, *answer.replies)} - {""}, parsed(answer.text)
         latest = self.calls.models[::-1]
         wrote = [call for call in latest if one_line(text_of(call)) in wanted]
-        wrote += [call for call in latest if wanted & _fields(call) or (value is not None and value in _values(call))]
-        wrote += [call for call in latest if wanted & set(map(one_line, _LABELS.split(text_of(call))))]
+        replies = self.calls.replies
+        wrote += [
+            call
+            for call in latest
+            if wanted & replies[call].fields or (value is not None and value in replies[call].values)
+        ]
+        wrote += [call for call in latest if wanted & replies[call].parts]
         if wrote:
             return self._by(answer, wrote[0])
         if is_message(self.tree.output, answer.text) and self._based(self._held):
@@ -113,25 +119,26 @@ class _Turn:
         """
         if stated and self.tree.root.name != FLOW:
             return replace(answer, call=call)
-        asked = call in self.calls.asked(self.question()[0])
-        used = self.calls.shown(call, ()).calls if asked else [call]
+        asked = call in self.calls.asked(self.question()[0], self.calls.likely)
+        used = self.showings.of(call).calls if asked else [call]
         said = {one_line(text_of(one)) for one in used}
         others = [one for one in self.calls.likely if one_line(text_of(one)) not in said]
         taken = "the last that was shown the question" if asked else "the last one"
         doubt = f"several calls may have answered; {taken} is taken" if others else ""
-        doubt = "the answer may be a verdict" if _word(call) in _VERDICTS else doubt
+        doubt = "the answer may be a verdict" if self.calls.replies[call].is_verdict else doubt
         return replace(answer, call=call, doubts=(doubt,) if doubt else ())
 
     @cached_property
     def _held(self) -> list[Node]:
         """Calls whose text is in the output."""
         output = {one_line(text) for text in texts_in(self.tree.output)} - {""}
-        models = (call for call in self.calls.models if self.calls.weight(call))
-        return [call for call in models if one_line(text_of(call)) in output or self.tree.output in _values(call)]
+        models = (call for call in self.calls.models if self.calls.weights[call])
+        replies = self.calls.replies
+        return [call for call in models if replies[call].line in output or self.tree.output in replies[call].values]
 
     def _based(self, calls: Sequence[Node]) -> list[Node]:
         """Those that were shown documents."""
-        return [call for call in calls if self.calls.shown(call, ()).found]
+        return [call for call in calls if self.showings.of(call).found]
 
     def _found(self) -> Answer:
         """The answering call where the framework names no answer: one whose text is in the output, else the last.
@@ -143,9 +150,9 @@ class _Turn:
             return Answer(None, "nothing in the outputs", doubts=("no answer was found in the outputs",))
         said = {one_line(text_of(call)) for call in held}
         several = len(held) > 1 and sum(one_line(text) in said for text in texts_in(self.tree.output)) > 1
-        based, asked = self._based(held) if several else [], self.calls.asked(question)
+        based, asked = self._based(held) if several else [], self.calls.asked(question, likely)
         call = sorted(held or likely, key=lambda one: (one in based, one in asked, one in likely))[-1]
-        text = next((answer_text(value) or compact(value) for value in _values(call)), text_of(call))
+        text = self.calls.replies[call].answer
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
         if several and not (based == held[-1:] and self.calls.asked(question, based)):
             return Answer(text, place, call=call, doubts=(_SEVERAL,))
@@ -165,21 +172,26 @@ class _Turn:
         queries = [node.query for node in nodes if node.query and parsed(node.query) is None]  # no arguments of tools
         if not queries:
             return None, "", ("no question was found",)
-        if all(self._is_written(query) for query in queries):
+        if all(self.calls.is_written(query) for query in queries):
             return self._spoken(queries[0]) or (queries[0], "query of the first retriever", (_REWRITTEN,))
         said = "the question was not found in the inputs; the retriever's query stands for it"
         plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
         return queries[0], "query of the first retriever", () if plain else (said,)
 
-    def _is_written(self, text: str) -> bool:
-        return any(wrote(call, text) for call in self.calls.models)
+    @cached_property
+    def showings(self) -> Showings:
+        question = self.question()[0]
+        asked = [text for text in (question, self.standalone(question)) if text]
+        return Showings(self.calls, (*asked, *(one.content for one in self.tree.history), *self.tree.instructions))
 
     def _spoken(self, query: str) -> tuple[str, str, tuple[str, ...]] | None:
         """What the user said last to the call that chose the query for a tool, else to the answering call.
 
         None if documents or a query stand in what was said to the latter.
         """
-        choosing = [call for call in self.calls.models if one_line(query) in map(one_line, chosen(call))]
+        choosing = [
+            call for call in self.calls.models if one_line(query) in map(one_line, self.calls.replies[call].arguments)
+        ]
         call = next(iter([*choosing, *reversed(self.calls.likely)]), None)
         said = [one.text for one in call.prompt if one.role == "user" and one.text.strip()] if call is not None else []
         if call is None or not said or not (choosing or self._is_plain(said[-1])):
@@ -188,9 +200,12 @@ class _Turn:
 
     def _is_plain(self, said: str) -> bool:
         """Whether a message holds no documents or queries, and no model wrote it."""
-        texts = [one.text for some in self.calls.lists() for one in some]
-        texts += [node.query for node in self.calls.nodes if node.query]
-        return not self._is_written(said) and not locate(texts, said).order
+        host = stream(said)
+        queries = [stream(node.query) for node in self.calls.nodes if node.query]
+        documents = [stream(one.text) for some in self.calls.lists() for one in some]
+        holds_one = any(stands_in(query, host) for query in queries)
+        holds_one = holds_one or any(share_a_passage(document, host) for document in documents)
+        return not self.calls.is_written(said) and not holds_one
 
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""
@@ -223,7 +238,7 @@ class _Making:
         question, asked_at, said = turn.question()
         self.warnings += [*tree.warnings, *said]
         standalone = turn.standalone(question)
-        contexts, order = self._contexts(question, standalone)
+        contexts, order = self._contexts()
         keys = order or [("named", str(place)) for place in range(len(contexts))]
         by_key = dict(zip(keys, contexts, strict=True))
         added = turn.arrivals.brought_by_steps(by_key)
@@ -277,11 +292,10 @@ class _Making:
         told = self.turn.arrivals.told(seen, turn, self.answer.text, tree.earlier, added)
         return Ledger(conversation=tree.conversation, turn=turn, calls=tuple(told))
 
-    def _contexts(self, question: str | None, standalone: str | None) -> tuple[tuple[Context, ...], list[Key]]:
+    def _contexts(self) -> tuple[tuple[Context, ...], list[Key]]:
         """The contexts, and the keys of the documents behind them."""
         turn, call = self.turn, self.answer.call
-        said = [text for text in (question, standalone) if text]
-        self.known = [*said, *(one.content for one in turn.tree.history), *turn.tree.instructions]
+        self.known = turn.showings.known
         there, value = turn.named("contexts")
         if there:
             self.evidence_from, self.contexts_at = "named", "contexts_from"
@@ -291,12 +305,12 @@ class _Making:
                 self.warnings.append(_NONE_NAMED)
             return contexts, []
         if call is not None:
-            shown = turn.calls.shown(call, self.known)
+            shown = turn.showings.of(call)
             self.feeding = [one for one in shown.calls if one is not call]
             self.untold = shown.traces
             if shown.found:
                 return self._from_prompt(shown, call)
-            if turn.calls.taken_out(call):
+            if _taken_out(turn.calls, call):
                 self.evidence_from, self.contexts_at = "prompt", f"the prompt of {call.name}"
                 self.warnings.append(_TAKEN_OUT)
                 return (), []
@@ -362,7 +376,6 @@ class _Making:
             self.warnings.append(_FOREIGN.format(len(foreign), len(contexts)))
 
 
-_LABELS = re.compile(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)  # what parsers of frameworks split at
 _UNLIKE = "no reply equals the answer; it is taken to rest on the last call that wrote a text"
 _REWRITTEN = "a model wrote every query, and the user's own words were not found; the first query stands for them"
 _SEVERAL = "the outputs hold several texts of models; the last that was shown documents, else the question, is taken"
@@ -376,17 +389,11 @@ _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
 
 
-def _values(call: Node) -> list[Any]:
-    """Structured values of a reply: its text where that is JSON, the arguments of its tool calls."""
-    value = parsed(text_of(call))
-    arguments = [dict(one.arguments) for one in call.reply.calls] if call.reply is not None else []
-    return [*([] if value is None else [value]), *reversed(arguments)]
-
-
-def _word(call: Node) -> str:
-    return text_of(call).strip(" .!\n").lower()
-
-
-def _fields(call: Node) -> set[str]:
-    """Texts inside a structured reply."""
-    return {one_line(text) for value in _values(call) for text in (*texts_in(value), answer_text(value) or "")} - {""}
+def _taken_out(calls: Calls, call: Node) -> bool:
+    """Whether all results that earlier calls of a tool loop were shown are gone from this one's prompt."""
+    outer = [node for node, path in calls.paths.items() if not any(one.kind == "tool" for one in path[:-1])]
+    given = {one_line(node.text) for node in outer if node.kind == "tool"}
+    loop = [one for one in calls.models if one in outer and one.began < call.began]
+    before = {one_line(said.text) for one in loop for said in one.prompt if said.role == "tool"} & given
+    now = {one_line(said.text) for said in call.prompt if said.role == "tool"}
+    return call in outer and bool(now and before) and not before & now

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
+from ragmetrics_core.capturing.calls import FREE_TEXT, Calls, Reply, text_of
 from ragmetrics_core.capturing.conversations import Conversations, of_blocks
-from ragmetrics_core.capturing.evidence import Calls, chosen, text_of, wrote
 from ragmetrics_core.capturing.hooks import Lock, Problems, Run
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.reading import Overrides, one_line
@@ -28,11 +28,11 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         return trees[0]
     root = Node("step", name, trees[0].root.began, trees[-1].root.ended, [tree.root for tree in trees])
     calls = Calls(Tree(root), ())
-    wrote = {one_line(text) for call in calls.models for text in (text_of(call), *chosen(call))}
+    wrote = {one_line(text) for call in calls.models for text in (text_of(call), *calls.replies[call].arguments)}
     asked = [tree for tree in trees if tree.question is not None and tree.root.kind != "retriever"]
     asking = next((tree for tree in asked if one_line(tree.question) not in wrote), None)
     question = asking.question if asking is not None else next((node.query for node in calls.nodes if node.query), None)
-    answering = [*calls.likely, *calls.asked(question)][-1:]
+    answering = [*calls.likely, *calls.asked(question, calls.likely)][-1:]
     last = next((tree for tree in trees if name == FLOW and answering and answering[0] in tree.root.walk()), trees[-1])
     given = {name: value for tree in reversed(trees) for name, value in tree.given.items()}
     return replace(
@@ -166,7 +166,11 @@ class Turns(Generic[Run]):
     def _writers(self, tree: Tree) -> list[Tree]:
         """Earlier calls of models that chose what a run is asked, to be used once: what the user asked stands there."""
         loose, asked = self._loose.get(tree.strand, []), one_line(tree.question)
-        found = [it for it in loose if asked and any(asked in map(one_line, chosen(by)) for by in it.root.walk())]
+        found = [
+            it
+            for it in loose
+            if asked and any(asked in map(one_line, Reply(by.reply).arguments) for by in it.root.walk())
+        ]
         for one in found:
             if sum(len(node.reply.calls) for node in one.root.walk() if node.reply is not None) < 2:
                 loose.remove(one)
@@ -217,7 +221,7 @@ class Turns(Generic[Run]):
             first.trees += group.trees
             self._groups.remove(group)
         first.trees.sort(key=lambda part: part.root.began)
-        first.add(tree, answers=any(calls.weight(call) == 3 for call in calls.models))
+        first.add(tree, answers=any(calls.weights[call] == FREE_TEXT for call in calls.models))
         return True
 
     def _near(self, strand: str) -> tuple[list[_Group], list[_Group]]:
@@ -250,9 +254,14 @@ class Turns(Generic[Run]):
         return self._made_of(self._held.popitem(last=False)[1], THREAD) if len(self._held) > _MOST_WAITING else []
 
 
+def _chose(tree: Tree, query: str) -> bool:
+    """Whether a model of a run called a tool with a query."""
+    return any(query in map(one_line, Reply(node.reply).arguments) for node in tree.root.walk())
+
+
 def _wrote(tree: Tree, query: str) -> bool:
     """Whether a model of a run wrote a query."""
-    return any(wrote(node, query) for node in tree.root.walk() if node.kind == "model")
+    return any(Reply(node.reply).wrote(query) for node in tree.root.walk() if node.kind == "model")
 
 
 def _gave(group: _Group, tree: Tree) -> bool:

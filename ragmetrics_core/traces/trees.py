@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capturing import answer_in, compact, documents_in, has_written, history_in
-from ragmetrics_core.capturing.evidence import name_authors
 from ragmetrics_core.capturing.reading import each, question_in, question_in_state, texts_in
 from ragmetrics_core.capturing.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.capturing.turns import joined
+from ragmetrics_core.capturing.written import name_authors
 from ragmetrics_core.data import InputError
 from ragmetrics_core.traces.dialects import Reading, reading_of
 from ragmetrics_core.traces.spans import Span

@@ -1,0 +1,30 @@
+"""Whether two texts share a passage, by their letters alone: for where no place in a prompt is needed. Pure.
+
+Texts are compared as streams of letters (``forms``), so that escapes, quotes and other white space make no difference.
+"""
+
+PASSAGE = 48  # bytes that two texts share by no chance
+EDGE = 32  # as many at the beginning or the end of one of them
+SHORTEST = 16  # a text of fewer bytes stands in others by chance
+_STEP = 16
+_WINDOW = PASSAGE - _STEP + 1  # of each shared passage one such window, taken at every step, lies inside it
+
+
+def stands_in(text: bytes, host: bytes) -> bool:
+    """Whether a text that is long enough to be no chance stands whole in another one."""
+    return len(text) >= SHORTEST and text in host
+
+
+def share_a_passage(one: bytes, other: bytes) -> bool:
+    """Whether a passage of one text stands in the other: an edge of either, a run from its middle, or all of it."""
+    if _an_edge_stands_in(one, other) or _an_edge_stands_in(other, one):
+        return True
+    shorter, longer = sorted((one, other), key=len)
+    starts = range(0, len(shorter) - _WINDOW + 1, _STEP)
+    return any(shorter[start : start + _WINDOW] in longer for start in starts)
+
+
+def _an_edge_stands_in(text: bytes, host: bytes) -> bool:
+    if len(text) < EDGE:
+        return stands_in(text, host)
+    return text[:EDGE] in host or text[-EDGE:] in host

@@ -1,0 +1,219 @@
+"""What each call of a model was shown of the documents that were there: a table that is located once per call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ragmetrics_core.capturing.calls import Calls, Key, end_of, text_of
+from ragmetrics_core.capturing.locating import OWN, locate
+from ragmetrics_core.capturing.places import Located, Place, union
+from ragmetrics_core.capturing.reading import one_line, parsed, texts_in
+from ragmetrics_core.capturing.tree import Document, Node
+
+_MOST_OCCURRENCES = 50  # of a known text so many are told to locating
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a call was shown, with the calls that feed it."""
+
+    found: Mapping[Key, tuple[Document, Place]]  # in the order of first showing
+    unknown: Mapping[Key, Document]  # the prompts do not tell of these
+    traces: frozenset[Key]  # of these unknown ones some words stand there
+    calls: tuple[Node, ...]  # the call and those that feed it, in the order in which they began
+
+
+@dataclass(frozen=True)
+class _ShownAlone:
+    """What one call was shown, and which earlier calls feed it."""
+
+    found: Mapping[Key, tuple[Document, Place]]
+    unknown: Mapping[Key, Document]
+    traces: frozenset[Key]
+    feeding: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Showings:
+    """What the calls of models in a run were shown.
+
+    Args:
+        calls: The calls of the run.
+        known: Texts that stand in prompts for another reason: question, history, instructions.
+    """
+
+    calls: Calls
+    known: Sequence[str] = ()
+    _with_feeding: dict[Node, Shown] = field(default_factory=dict)
+    _alone: dict[Node, _ShownAlone] = field(default_factory=dict)
+
+    def of(self, call: Node) -> Shown:
+        """What a call, and those that feed it, were shown."""
+        if call not in self._with_feeding:
+            self._with_feeding[call] = self._united(call)
+        return self._with_feeding[call]
+
+    def _united(self, call: Node) -> Shown:
+        reached = [call]
+        for one in reached:  # grows
+            reached += [feeding for feeding in self._of_one(one).feeding if feeding not in reached]
+        reached.sort(key=lambda node: node.began)
+        parts = [self._of_one(one) for one in reached]
+        found: dict[Key, tuple[Document, Place]] = {}
+        for part in parts:
+            for key, showing in part.found.items():
+                found[key] = _united_showing(found[key], showing) if key in found else showing
+        unknown = {key: document for part in parts for key, document in part.unknown.items()}
+        traces = frozenset(key for part in parts for key in part.traces)
+        settled = _best_versions(found)
+        named = {document.id for document, _ in found.values() if document.id is not None}
+        left = {key: one for key, one in unknown.items() if key not in settled and one.id not in named}
+        return Shown(settled, left, traces, tuple(reached))
+
+    def _of_one(self, call: Node) -> _ShownAlone:
+        if call not in self._alone:
+            self._alone[call] = self._located(call)
+        return self._alone[call]
+
+    def _located(self, call: Node) -> _ShownAlone:
+        """What one call was shown: documents of the latest lists, and earlier replies."""
+        lists = self.calls.lists(call.began) or self.calls.lists()
+        documents = _latest(lists)
+        texts = [(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))]
+        readable = self._readable(call)
+        prompt = [message.text for message in call.prompt]
+        candidates = [*(text for _, text in texts), *map(text_of, readable)]
+        located = locate(candidates, prompt, known=_by_occurrences(self.known, prompt))
+        arrived = list({one.key: None for some in reversed(lists) for one in some})
+        found = _documents_shown(texts, located, arrived)
+        unknown = {}
+        traces = set()
+        for (document, _), place in zip(texts, located.places, strict=False):
+            if place.outcome == "unknown" and document.key not in found:
+                unknown[document.key] = document
+                if place.traced:
+                    traces.add(document.key)
+        replies = zip(readable, located.places[len(texts) :], strict=True)
+        read = [one for one, place in replies if place.extent == "whole"]
+        feeding = dict.fromkeys([*read, *self._authors(call), *self._beside(call)])
+        return _ShownAlone(found, unknown, frozenset(traces), tuple(feeding))
+
+    # Which calls feed one
+
+    def _readable(self, call: Node) -> list[Node]:
+        """Earlier calls whose reply may be part of a prompt: a free text, or what a tool or agent gave back."""
+        results = _results_shown(call)
+        earlier = [one for one in self._free_replies if one is not call and end_of(one) <= call.began]
+        return [one for one in earlier if len(text_of(one)) >= OWN or self.calls.replies[one].line in results]
+
+    @cached_property
+    def _free_replies(self) -> list[Node]:
+        """Calls that said something, chose no tool and wrote no query."""
+        texts = [one for one in self.calls.models if text_of(one) and one not in self.calls.steering]
+        return [one for one in texts if one.reply is not None and not one.reply.calls]
+
+    def _beside(self, call: Node) -> list[Node]:
+        """Earlier calls of the step that was handed documents to answer from: refine, trees, one call per document."""
+        path = self.calls.paths[call]
+        host = next((one for one in reversed(path) if one.kind == "step" and one.taken), None)
+        if host is None:
+            return []
+        return [one for one in self.calls.models if host in self.calls.paths[one] and end_of(one) <= call.began]
+
+    def _authors(self, call: Node) -> list[Node]:
+        """Calls that wrote documents which the framework handed to the engine of a call."""
+        engine = self._engine(call)
+        steps = (node for node in self._handed_documents_of_authors if self._engine(node) is engine)
+        handed = (one.author for node in steps if node.began < call.began for one in node.taken)
+        authors = dict.fromkeys(author for author in handed if author is not None)
+        inside = [[one for one in author.walk() if one in self._models] for author in authors]
+        return [calls[-1] for calls in inside if calls]
+
+    @cached_property
+    def _handed_documents_of_authors(self) -> list[Node]:
+        return [node for node in self.calls.nodes if any(one.author is not None for one in node.taken)]
+
+    @cached_property
+    def _models(self) -> frozenset[Node]:
+        return frozenset(self.calls.models)
+
+    def _engine(self, node: Node) -> Node | None:
+        """The innermost sub-run around a call."""
+        return next((one for one in reversed(self.calls.paths[node]) if one.kind == "agent"), None)
+
+
+def _results_shown(call: Node) -> set[str]:
+    """Texts of tools' results in a prompt, and texts inside of those that are structured."""
+    results = [message.text for message in call.prompt if message.role == "tool"]
+    return {one_line(text) for result in results for text in (result, *texts_in(parsed(result)))}
+
+
+def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
+    """Each document once: as the latest list holds it, with the score of the last step that scored it."""
+    latest: dict[Key, Document] = {}
+    for document in (one for some in lists for one in some):
+        known = latest.setdefault(document.key, document)
+        if known.score is None and document.score is not None:
+            latest[document.key] = replace(known, score=document.score)
+    named = {text for one in latest.values() if one.id is not None for text in (one.text, *one.forms)}
+    return [one for one in latest.values() if one.id is not None or one.text not in named]  # handed on as bare texts
+
+
+def _by_occurrences(known: Iterable[str], prompt: Sequence[str]) -> list[str]:
+    """Known texts as often as each stands in a prompt: each explains one occurrence."""
+    repeated = []
+    for text in dict.fromkeys(known):
+        if text.strip():
+            count = sum(message.count(text) for message in prompt)
+            repeated += [text] * min(_MOST_OCCURRENCES, max(1, count))
+    return repeated
+
+
+def _documents_shown(
+    texts: Sequence[tuple[Document, str]], located: Located, arrived: Sequence[Key]
+) -> dict[Key, tuple[Document, Place]]:
+    """The documents that a prompt shows, in its order, each by its longest showing.
+
+    Of several documents of one text the first to come is the first one shown.
+
+    Args:
+        texts: The documents, each with a text that it may be shown as.
+        located: The places of these texts, and perhaps of others behind them.
+        arrived: The keys of the documents in the order in which they came.
+    """
+    rank = {key: number for number, key in enumerate(arrived)}
+    shown = [index for index in located.order if index < len(texts)]
+    waiting: dict[str, list[int]] = {}
+    for index in sorted(shown, key=lambda index: rank[texts[index][0].key]):
+        waiting.setdefault(texts[index][1], []).append(index)
+    found: dict[Key, tuple[Document, Place]] = {}
+    for index in shown:
+        document = texts[waiting[texts[index][1]].pop(0)][0]
+        place = located.places[index]
+        if document.key not in found or len(found[document.key][1].text) < len(place.text):
+            found[document.key] = document, place
+    return found
+
+
+def _united_showing(first: tuple[Document, Place], second: tuple[Document, Place]) -> tuple[Document, Place]:
+    """One document in the prompts of two calls: what both show of one text together, else the fuller showing."""
+    document, place = first
+    if second[1].is_of_the_text_of(place):
+        return document, union([place, second[1]])
+    return second if second[1].coverage > place.coverage else first
+
+
+def _best_versions(found: Mapping[Key, tuple[Document, Place]]) -> dict[Key, tuple[Document, Place]]:
+    """Of several versions of one document those that are whole, else the one of which most is shown."""
+    by_id: dict[str, list[Key]] = {}
+    for key, (document, _) in found.items():
+        if document.id is not None:
+            by_id.setdefault(document.id, []).append(key)
+    hidden: set[Key] = set()
+    for keys in by_id.values():
+        whole = [key for key in keys if found[key][1].extent == "whole"]
+        best = whole or [max(keys, key=lambda key: len(found[key][1].text))]
+        hidden.update(set(keys).difference(best))
+    return {key: showing for key, showing in found.items() if key not in hidden}
