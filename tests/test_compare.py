@@ -457,3 +457,69 @@ def test_the_command_passes_a_copy_of_a_run(
     assert main(command) == 0
     assert "passed: m against a loss of 0.02; all" in capsys.readouterr().out
     assert "Identical, all rows and their outcomes are equal in both runs:" in Path("page.html").read_text("utf-8")
+
+
+KEYS = st.sampled_from([None, "x", "y", "z"])
+
+
+def keyed_run(keys: list[str | None], value: float, name: str = "thread") -> Report:
+    """A run with a score that varies by row, and with these keys in the metadata of its samples."""
+    rows = []
+    for index, key in enumerate(keys):
+        sample = Sample(id=f"s{index}", question=f"q{index}", metadata={} if key is None else {name: key})
+        score = outcome(value * (index % 3) / 2)
+        rows.append(SampleResult(index=index, sample=sample, results={"m": score} if score else {}))
+    return Report(rows, RunFacts(metrics={"m": "m|v1"}))
+
+
+def clusters_of(found: Any) -> int | None:
+    return found["m"].interval.clusters
+
+
+@given(st.lists(KEYS, min_size=4, max_size=10).filter(any), st.sampled_from(["thread", "conversation_id"]))
+def test_clusters_and_slices_are_those_of_either_run(keys: list[str | None], name: str) -> None:
+    cluster: Any = "auto" if name == "conversation_id" else name
+    nothing: list[str | None] = [None] * len(keys)
+    halves = [key if place % 2 else None for place, key in enumerate(keys)]
+    others = [None if place % 2 else key for place, key in enumerate(keys)]
+
+    def compared(first: list[str | None], second: list[str | None]) -> Any:
+        runs = keyed_run(first, 0.2, name), keyed_run(second, 0.9, name)
+        return runs[0].compare(runs[1], cluster=cluster, slices=name).changes
+
+    in_both = compared(keys, keys)
+    assert compared(keys, nothing) == in_both
+    assert compared(nothing, keys) == in_both
+    assert compared(halves, others) == in_both
+
+
+@given(st.lists(st.tuples(KEYS, KEYS), min_size=2, max_size=10).filter(lambda keys: any(map(any, keys))))
+def test_rows_that_belong_together_in_either_run_are_one_cluster(keys: list[tuple[str | None, str | None]]) -> None:
+    first, second = [key for key, _ in keys], [key for _, key in keys]
+    renamed = [key and f"run 2 {key}" for key in second]  # as of conversations that a run names by itself
+    found = keyed_run(first, 0.2).compare(keyed_run(renamed, 0.9), cluster="thread")
+    components = [{place} for place in range(len(keys))]
+    for column in (first, renamed):
+        for key in {key for key in column if key is not None}:
+            together = {place for place, own in enumerate(column) if own == key}
+            joined = set().union(*(part for part in components if part & together))
+            components = [part for part in components if not part & together] + [joined]
+    assert (clusters_of(found) or len(keys)) == len(components)
+
+
+@pytest.mark.parametrize("lost_in", ["first", "second"])
+def test_a_slice_whose_rows_are_all_gone_is_undecided(lost_in: str) -> None:
+    whole = keyed_run(["en"] * 192 + ["fr"] * 8, 0.5, "language")
+    part = Report([row for row in whole.results if row.index < 192], whole.run)
+    first, second = (part, whole) if lost_in == "first" else (whole, part)
+    found = first.compare(second, slices="language", margin=0.1)
+    assert found.regression() == {"m": "passed", "m [en]": "passed", "m [fr]": "undecided"}
+    assert "0 of 8 rows were scored in both runs: 8 without a partner" in found.regressions()[2].sentence
+
+
+def test_rows_that_are_in_another_slice_in_the_second_run_are_refused() -> None:
+    first, second = (keyed_run(["en"] * 20 + [key] * 5, 0.5, "language") for key in ("fr", "de"))
+    with pytest.raises(InputError, match="5 of 25 samples are in another slice in the second run"):
+        first.compare(second, slices="language")
+    found = first.compare(second, slices="language", anyway=True)
+    assert [change.slice for change in found.changes] == [None, "en", "fr"]

@@ -635,6 +635,21 @@ def test_the_command(
     assert [source.rows for source in report.run.inputs] == [400]
 
 
+@pytest.mark.parametrize("cluster", ["auto", "conversation_id"])
+def test_conversations_that_only_the_earlier_run_names_are_units(cluster: str) -> None:
+    talks = [{"conversation_id": f"talk {n // 20}"} for n in range(200)]
+    plain = [{**row, "id": n} for n, row in enumerate(rows(*[0.9] * 200))]
+    named = [{**row, **talk} for row, talk in zip(plain, talks, strict=True)]
+    sentences = set()
+    for earlier_rows, later_rows in ((named, named), (named, plain), (plain, named)):
+        before = evaluate(earlier_rows, good, judge="lexical", progress=False)
+        report = until(later_rows, against=before, margin=0.5, cluster=cluster)
+        sentences.add(report.decisions[0].sentence)
+    assert len(sentences) == 1
+    alone = until(plain, against=evaluate(plain, good, judge="lexical", progress=False), margin=0.5)
+    assert alone.decisions[0].sentence not in sentences
+
+
 def test_the_command_against_an_earlier_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, before = written(tmp_path / "rows.jsonl", 300, 30), tmp_path / "before.jsonl"
     assert main(["evaluate", str(path), *BASE, "--out", str(before)]) == 0

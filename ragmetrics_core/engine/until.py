@@ -10,7 +10,15 @@ from typing import Literal
 from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, SampleResult, SettingError
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.gates import VERBS, Gate, UntilDecided, parse_gate
-from ragmetrics_core.reporting.matching import KeysSought, Pair, asked_otherwise, differences, group_of, match
+from ragmetrics_core.reporting.matching import (
+    KeysSought,
+    Pair,
+    asked_otherwise,
+    differences,
+    group_of,
+    group_pairs,
+    match,
+)
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
 from ragmetrics_core.statistics.sequential import Outcome, Score, SequentialGate, difference, drawn_order, together
@@ -116,19 +124,28 @@ class Decider:
             return
         rows = list(items)
         self.samples = [None if isinstance(item, RowError) else item for item in rows]
+        self._match(self.samples)
+        earlier = [row.sample for row in self._partners.values()]
         keys = KeysSought(cluster=self.until.cluster)
-        for sample in filter(None, self.samples):
+        for sample in filter(None, (*self.samples, *earlier)):
             keys.look(sample)
         keys.check()
-        self._match(self.samples)
         self._texts = [texts_of(sample) for sample in self.samples]
-        units = drawn_order(self._texts, seed=self.until.seed, clusters=[self._key(sample) for sample in self.samples])
+        units = drawn_order(self._texts, seed=self.until.seed, clusters=self._clusters(self.samples))
         self._sizes = [len(unit) for unit in units]
         self._gates = self._made(max(1, len(rows)), max(self._sizes, default=1))
         most, ends = self.until.max_samples or len(rows), accumulate(self._sizes)
         places = [place for unit, end in zip(units, ends, strict=True) if end <= most for place in unit]
         self._reach = len(places)
         yield from ((place, rows[place]) for place in places)
+
+    def _clusters(self, samples: Sequence[Sample | None]) -> list[str | None]:
+        """The cluster of each row, None for one that stands alone; those of one cluster in either run are together."""
+        if self.until.on != "interval":
+            return [None] * len(samples)
+        partners = [self._partners.get(place) for place in range(len(samples))]
+        before = [None if row is None else row.sample for row in partners]
+        return group_pairs(zip(before, samples, strict=True), self.until.cluster)
 
     def _key(self, sample: Sample | None) -> str | None:
         return group_of(sample, self.until.cluster) if self.until.on == "interval" else None

@@ -32,8 +32,9 @@ from ragmetrics_core.reporting.matching import (
     are_identical,
     asked_otherwise,
     differences,
+    group_pairs,
     match,
-    numbering,
+    sliced_otherwise,
 )
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
 from ragmetrics_core.statistics import paired
@@ -215,8 +216,9 @@ def compare(
         first: The run to compare with.
         second: The run in question; differences are second − first. With ``until`` its rows, which are judged.
         metrics: Names of metrics, with ``until`` also metrics; None for all that both runs have.
-        cluster: Which samples belong together, as in ``Report.summary``.
-        slices: What splits the samples into slices that are tested, too; Holm counts all tests.
+        cluster: Which samples belong together, as in ``Report.summary``; those that do in either run.
+        slices: What splits the samples into slices that are tested, too; Holm counts all tests. A sample belongs to the
+            slice that the first run names, else to that of the second; of a slice that one run lacks it is said.
         margin: Differences up to this do not matter.
         anyway: Compare runs that were not measured in the same way.
         until: Judge rows only until it is decided whether they lose more than the margin.
@@ -256,6 +258,8 @@ def compare(
     few = sum(row.sample is not None for row in alone)
     if others := asked_otherwise(matched.pairs):
         differing.insert(0, f"{others} of {len(matched.pairs)} samples of one id have another question or reference")
+    if moved := sliced_otherwise(matched.pairs, slices):
+        differing.insert(0, f"{moved} of {len(matched.pairs)} samples are in another slice in the second run")
     if matched.by == "question" and few:
         differing.insert(0, f"{few} rows are in one run only, and without ids nothing else tells rows apart")
     if differing and not anyway:
@@ -324,8 +328,9 @@ def _change(
         abstained=_mcnemar([[isinstance(it, Undefined) and it.code == "abstained" for it in pair] for pair in both]),
         failed=_mcnemar([[status == "failed" for status in pair] for pair in statuses]),
     )
-    number_of = numbering(cluster)
-    keys = [number_of(one.sample) for one, _ in pairs]
+    groups = group_pairs(((first.sample, second.sample) for first, second in pairs), cluster)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(filter(None, groups)))}
+    keys = [-1 if name is None else numbers[name] for name in groups]
     scored, worst, best = (_differences(both, keys, assumed) for assumed in ((None, None), (1.0, 0.0), (0.0, 1.0)))
     if not (count := len(scored[0])):
         return change

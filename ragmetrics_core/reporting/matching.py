@@ -156,6 +156,53 @@ def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
     return number_of
 
 
+def group_pairs(pairs: Iterable[tuple[Sample | None, Sample | None]], by: GroupBy) -> list[str | None]:
+    """The name of each pair's group, which is one of its keys; None for a pair that stands alone.
+
+    Pairs hang together if their samples do in either run: what two runs know of conversations need not be the same, and
+    one may name them anew. A pair that the first run gives no key is grouped by that of the second.
+    """
+    groups = _JoinedKeys()
+    keys_of_pairs: list[_RunKey | None] = []
+    for first, second in pairs:
+        first_key, second_key = group_of(first, by), group_of(second, by)
+        main_key = first_key if first_key is not None else second_key
+        keys_of_pairs.append(None if main_key is None else ("first", main_key))
+        if main_key is not None and second_key is not None:
+            groups.join(("first", main_key), ("second", second_key))
+    names: dict[_RunKey, str] = {}  # of whole groups, whatever the order of the pairs
+    for key in keys_of_pairs:
+        if key is not None:
+            group = groups.representative(key)
+            names[group] = min(names.get(group, key[1]), key[1])
+    return [None if key is None else names[groups.representative(key)] for key in keys_of_pairs]
+
+
+_RunKey = tuple[Literal["first", "second"], str]
+"""A key, and the run whose samples have it: two runs may use one key for two things."""
+
+
+class _JoinedKeys:
+    """Sets of keys that are joined (union-find); a key that was never joined is a set of its own."""
+
+    def __init__(self) -> None:
+        self._parent: dict[_RunKey, _RunKey] = {}
+
+    def representative(self, key: _RunKey) -> _RunKey:
+        """The same key for all keys of one set."""
+        path = []
+        while (parent := self._parent.get(key, key)) != key:
+            path.append(key)
+            key = parent
+        for passed in path:
+            self._parent[passed] = key
+        return key
+
+    def join(self, left: _RunKey, right: _RunKey) -> None:
+        """Make one set of the sets of two keys."""
+        self._parent[self.representative(left)] = self.representative(right)
+
+
 class Matched(Frozen):
     """The rows of two runs side by side."""
 
@@ -169,13 +216,32 @@ class Matched(Frozen):
         return f"{len(self.pairs)} samples matched by {self.by}; {alone}. Differences: second − first."
 
     def parts(self, by: GroupBy) -> Iterator[tuple[str | None, Sequence[Pair], int]]:
-        """All pairs, then those of each slice by its value as text; and how many rows of either run belong to them."""
-        keyed = [(group_of(pair[0].sample, by), pair) for pair in self.pairs]
+        """All pairs, then those of each slice by its value as text; and how many rows of either run belong to them.
+
+        A pair belongs to the slice that the first run names, else to that of the second. A slice whose rows all lack a
+        partner has no pairs.
+        """
         alone = Counter(group_of(row.sample, by) for row in (*self.first_only, *self.second_only))
         yield None, self.pairs, len(self.pairs) + alone.total()
-        for name in sorted({key for key, _ in keyed if key is not None}):
-            pairs = [pair for key, pair in keyed if key == name]
-            yield name, pairs, len(pairs) + alone[name]
+        pairs_of: dict[str, list[Pair]] = {name: [] for name in alone if name is not None}
+        for pair in self.pairs:
+            first_key, second_key = _keys_of(pair, by)
+            name = first_key if first_key is not None else second_key
+            if name is not None:
+                pairs_of.setdefault(name, []).append(pair)
+        for name in sorted(pairs_of):
+            yield name, pairs_of[name], len(pairs_of[name]) + alone[name]
+
+
+def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
+    first, second = pair
+    return group_of(first.sample, by), group_of(second.sample, by)
+
+
+def sliced_otherwise(pairs: Iterable[Pair], by: GroupBy) -> int:
+    """How many pairs belong to one slice by the first run, and to another by the second."""
+    keys = (_keys_of(pair, by) for pair in pairs)
+    return sum(None not in (first, second) and first != second for first, second in keys)
 
 
 def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:
