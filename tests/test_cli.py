@@ -341,7 +341,8 @@ def test_interrupt_leaves_what_was_done(
     assert "ragmetrics: out.jsonl is as it was; what was judged stands in out.jsonl.partial\n" in errors.decode()
     assert not Path("out.jsonl").exists()
     report = Report.from_jsonl("out.jsonl.partial")
-    assert len(report.results) == 3
+    assert [bool(row.results) for row in report.results] == [True] * 3 + [False]  # which shared its call with the last
+    assert [row.usage.calls for row in report.results] == [1] * 4  # also that which was given up
     assert report.run.interrupted
     assert main(["evaluate", "out.jsonl.partial", "--out", "other.jsonl"]) == 0
 

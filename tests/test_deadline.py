@@ -99,7 +99,8 @@ def test_the_deadline_ends_any_judge_and_any_metric(metrics: Any, judge: Any) ->
     assert [row.index for row in report.results] == list(range(len(report.results)))
     outcomes = [outcome for row in report.results for outcome in row.results.values()]
     assert {outcome.status for outcome in outcomes} <= {"scored", "undefined"}
-    assert report.summary().not_judged >= (judge is not SAYS_YES or metrics in (plain,))
+    if report.results:  # on a busy machine the deadline may come before the first row
+        assert report.summary().not_judged >= (judge is not SAYS_YES or metrics in (plain,))
 
 
 def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:

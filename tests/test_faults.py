@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
+import signal
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 from loopback import Fault, LoopbackServer
 from plausible import plausible_reply
 
-from ragmetrics_core import ContextUtilization, Limits, LLMJudge, OpenAICompatibleModel, evaluate
+from ragmetrics_core import ContextUtilization, Limits, LLMJudge, OpenAICompatibleModel, Question, evaluate
+from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.endpoints.chat import ChatReply, ChatRequest
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.engine.progress import Progress
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.reporting.report import Report
 
 SHARES: Mapping[str, float] = {"429": 0.10, "500": 0.05, "reset": 0.03, "malformed": 0.02, "hang": 0.01}
 FAULTS = {
@@ -139,3 +150,109 @@ def test_the_usage_counts_every_request_that_left(
         assert len(endpoint.requests) <= model.calls
     else:
         assert len(endpoint.requests) == model.calls
+
+
+# Also those of questions that are cut off while their judge is still at work, however the run ends.
+
+
+class Toy(ChatModel):
+    """Answers at once, and counts its calls; from one of them on it does something else."""
+
+    name = "toy"
+    address = ""
+
+    def __init__(self, *, at: int, then: Callable[[], None], text: str = '{"useful": 1, "reason": "r"}') -> None:
+        self.calls, self._at, self._then, self._text = 0, at, then, text
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        if self.calls == self._at:
+            self._then()
+        await asyncio.sleep(0)  # as a call that waits for its reply
+        return ChatReply((Choice(self._text),), Usage(calls=1, prompt_tokens=7, completion_tokens=3, cost=0.5))
+
+
+class Wrapping(Judge):
+    """A judge of a user's own, which asks another one and then does something else."""
+
+    name = "wrapping"
+
+    def __init__(self, judge: Judge, *, then: str) -> None:
+        self._judge, self._then = judge, then
+        self.models = judge.models
+
+    def session(self, **settings: Any) -> Judge:
+        mine = copy(self)
+        mine._judge = self._judge.session(**settings)
+        return mine
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        answer = await self._judge.answer(question)
+        if self._then == "waits":
+            await asyncio.Event().wait()
+        elif self._then == "crashes":
+            raise ZeroDivisionError
+        return answer
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C counts, also where the tests run below a shell in the background."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def hold_the_loop() -> None:
+    """Keep the loop of all judges busy beyond the deadline, and beyond what a judge has to settle."""
+    ends = time.monotonic() + 0.5
+    while time.monotonic() < ends:
+        pass
+
+
+def press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def nothing() -> None:
+    """Go on."""
+
+
+CUT: dict[str, tuple[Callable[[], None], str, Limits | None, str]] = {
+    "deadline while the judge works": (nothing, "waits", Limits(deadline=0.3), "the deadline of 0.3 s"),
+    "deadline while the loop is busy": (hold_the_loop, "answers", Limits(deadline=0.3), "the deadline of 0.3 s"),
+    "Ctrl-C while the judge works": (press_ctrl_c, "waits", None, "it was interrupted"),
+    "Ctrl-C while calls are in flight": (press_ctrl_c, "answers", None, "it was interrupted"),
+    "a cap while the judge works": (nothing, "answers", Limits(max_calls=6), "max_calls=6"),
+    "a judge that crashes": (nothing, "crashes", None, ""),
+}
+
+
+@pytest.mark.parametrize("text", ['{"useful": 1, "reason": "r"}', "no JSON"], ids=["usable", "unusable"])
+@pytest.mark.parametrize(("at_the_fourth", "then", "limits", "stopped"), CUT.values(), ids=CUT)
+def test_what_a_question_cost_that_was_cut_off_is_told(
+    at_the_fourth: Callable[[], None], then: str, limits: Limits | None, stopped: str, text: str, tmp_path: Path
+) -> None:
+    model = Toy(at=4, then=at_the_fourth, text=text)
+    rows = [{"question": "q", "contexts": [f"c {n}", f"d {n}"], "answer": f"a {n}"} for n in range(40)]
+    progress: list[Progress] = []
+    with interruptible():
+        report = evaluate(
+            rows, "utilization", judge=Wrapping(LLMJudge(model), then=then), limits=limits, concurrency=1,
+            progress=lambda now: progress.append(copy(now)),
+        )  # fmt: skip
+    assert report.run.stopped.startswith(stopped)
+    assert report.run.interrupted == ("interrupted" in stopped)
+    if limits is None or limits.deadline is None:  # on a busy machine a deadline may come before the first call
+        assert model.calls >= 4
+    assert report.usage.calls == model.calls
+    assert report.usage.prompt_tokens == 7 * model.calls
+    assert report.usage.cost == 0.5 * model.calls
+    assert (progress[-1].calls, progress[-1].cost) == (report.usage.calls, report.usage.cost)
+    report.to_jsonl(tmp_path / "r.jsonl")
+    assert Report.from_jsonl(tmp_path / "r.jsonl").usage == report.usage

@@ -131,8 +131,10 @@ class Maker:
 
         this = Run(making, self._judge, self._concurrency, self._store)
         for row in stream(this, samples, progress=self._progress, columns={}):
-            outcome = row.results["making"]
-            self.usage += outcome.usage
+            self.usage += row.usage
+            outcome = row.results.get("making")
+            if outcome is None:  # cut off by an interrupt or a limit: the run says so at its end
+                continue
             yield cast("Any", outcome.evidence).item if isinstance(outcome, Scored) else outcome
         if this.interrupted:
             raise KeyboardInterrupt

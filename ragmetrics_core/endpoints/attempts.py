@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypeVar, get_args
 
-from ragmetrics_core.data import errors, safe
+from ragmetrics_core.data import Usage, errors, safe
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, TokenAlternatives
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, foreign, too_large
 from ragmetrics_core.endpoints.limits import Budget, Limiter
 from ragmetrics_core.endpoints.openai_form import priced
+from ragmetrics_core.endpoints.spending import spending_here
 from ragmetrics_core.endpoints.store import ReplyStore
 
 T = TypeVar("T")
@@ -108,12 +109,10 @@ class Attempts:
         """
         sent: list[float] = []  # when each call left
         try:
-            async with asyncio.timeout(self.budget.remaining) as deadline:
+            async with self.budget.in_time():
                 reply = await self._attempted(request, sent)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            reply = _failed(request, self.budget.expire())
+        except errors.LimitReached as reached:
+            reply = _failed(request, reached)
         if len(sent) == reply.usage.calls <= 1:
             return reply  # nothing to correct
         return replace(reply, usage=replace(reply.usage, calls=len(sent), faults=max(len(sent) - 1, 0)))
@@ -169,16 +168,20 @@ class Attempts:
         return outcome
 
     async def _call(self, request: ChatRequest, tokens: float, sent: list[float]) -> ChatReply:
+        spending = spending_here()
+        spending.note(Usage(calls=1, faults=int(bool(sent))))
         sent.append(time.monotonic())
         try:
             async with asyncio.timeout(self.timeout):
-                return await typed(self.model.name, self._complete, request)
+                reply = await typed(self.model.name, self._complete, request)
         except TimeoutError:
             raise errors.JudgeTimeout(f"{self.model.name} sent no reply within {self.timeout:g} s") from None
         except errors.ContextWindowExceeded as error:
             if not error.where or error.tokens is not None:
                 raise
             raise error.counted(error.where, int(tokens), error.window, about="about ") from None
+        spending.note(replace(reply.usage, calls=0, faults=0))  # counted when it left
+        return reply
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         return checked(self.model, await self.model.complete(request))

@@ -8,7 +8,8 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -87,6 +88,7 @@ class Budget:
         calls: Calls sent so far.
         spent: US dollars so far.
         reached: The cap that ended the run; None as long as none did.
+        interrupted: Whether somebody ended the run before it was done.
         live: Whether a run in batches asks live what no batch has answered.
     """
 
@@ -99,17 +101,46 @@ class Budget:
         self.limits, self.clock, self._sleep = limits or Limits(), clock, sleep
         self.calls, self.spent = 0, 0.0
         self.reached: LimitReached | None = None
+        self.interrupted = False
         self.live = False
         self._began = clock()
         self._dearest: float | None = None
         self._in_flight = 0
         self._ended = asyncio.Event()  # a call; another one for each
+        self._timed: dict[asyncio.Timeout, float] = {}  # what the end of the run gives up, and so many seconds later
 
     @property
     def remaining(self) -> float | None:
         """Seconds left, at least 0; None without a deadline."""
         deadline = self.limits.deadline
         return None if deadline is None else max(self._began + deadline - self.clock(), 0.0)
+
+    @asynccontextmanager
+    async def in_time(self, *, grace: float = 0.0) -> AsyncIterator[None]:
+        """Give up the block, with ``LimitReached``, ``grace`` seconds after the deadline or an interrupt of the run."""
+        remaining = self.remaining
+        try:
+            async with asyncio.timeout(None if remaining is None else remaining + grace) as timeout:
+                self._timed[timeout] = grace
+                try:
+                    yield
+                finally:
+                    del self._timed[timeout]
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            reached = self.reached if self.interrupted and self.reached is not None else self.expire()
+            raise reached.with_traceback(None) from None
+
+    def interrupt(self) -> None:
+        """End the run at once, on its event loop: what is in flight is given up, and says what it cost until then."""
+        self.interrupted = True
+        if self.reached is None:
+            self.reached = LimitReached("it was interrupted")
+        now = asyncio.get_running_loop().time()
+        for timeout, grace in self._timed.items():
+            if not timeout.expired():
+                timeout.reschedule(now + grace)
 
     async def pause(self, seconds: float) -> None:
         """Wait, but not beyond the deadline."""

@@ -23,6 +23,7 @@ from ragmetrics_core.endpoints.attempts import Attempts, Availability, typed
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
 from ragmetrics_core.endpoints.fitting import Fitting, gathered, lacking
 from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, Slots
+from ragmetrics_core.endpoints.spending import spending_here
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.endpoints.threads import computed
 
@@ -240,7 +241,10 @@ class Session:
         """Ask for several replies, keep each as it comes, and hand them to whoever waits."""
 
         async def send(request: ChatRequest, position: int) -> ChatReply:
-            reply = self._kept.parked(self.model, keys[position:], request) or await self._attempts.send(request)
+            parked = self._kept.parked(self.model, keys[position:], request)
+            if parked is not None:
+                spending_here().note(parked.usage)
+            reply = parked or await self._attempts.send(request)
             origin = _origin(next(iter(reply.usage.models), ""), len(reply.choices))
             pairs = zip(keys[position:], reply.choices, strict=False)
             named = {key: Choice(given.text, given.finish, given.tokens, origin) for key, given in pairs}

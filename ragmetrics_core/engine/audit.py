@@ -33,6 +33,8 @@ def audit(
     ]
     run = Run([metric], judge, concurrency, MemoryStore())
     again = [_chunks(row, metric.name) for row in stream(run, shuffled, progress=False, columns={})]
+    if run.interrupted:
+        raise KeyboardInterrupt
     verdicts = [
         (place, before[order[place]].useful, chunk.useful)
         for (_, before), order, after in zip(chosen, orders, again, strict=True)

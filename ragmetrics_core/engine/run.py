@@ -7,10 +7,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from itertools import chain, islice
-from typing import Any
+from typing import Any, cast
 
 from ragmetrics_core.data import JudgeUnavailable, LimitReached, RowError, Sample, SampleResult, SettingError, Usage
 from ragmetrics_core.endpoints.batches import ParkingStore
@@ -39,6 +40,7 @@ _PACKAGES = {"litellm": "litellm", "langchain_core": "langchain-core"} | {
     "haystack": "haystack-ai",
 }
 _AHEAD = 32  # questions that wait for a slot, between two attempts, or for their reply to be read
+_ENDING = 2.0  # seconds that what is in flight has to end after an interrupt
 POOL = 64  # samples that metrics look at which need others
 
 
@@ -58,6 +60,8 @@ class Run:
         self.interrupted = False
         self.audit: Audit | None = None
         self._models: set[str] = set()
+        self.untaken: dict[int, SampleResult] = {}  # by index the rows that are judged and that nobody has got yet
+        self._in_flight: set[asyncio.Task[Any]] = set()
         self._waiting: deque[Future[SampleResult]] = deque()
         self._before: tuple[Sample, ...] = ()
         self._started, self._date = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
@@ -133,13 +137,14 @@ class Run:
         """
         rows = warn_of_doubles(each_sample(samples, columns, widened=widened))
         items = self.decider.drawn(rows, listed=isinstance(samples, Sized)) if self.decider else iter(enumerate(rows))
+        self.untaken.clear()
         pool = list(islice(items, POOL))
         others = [item for _, item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(others) for metric in self.metrics]
         for index, item in chain(pool, items):
             if self._over or (self.decider is not None and self.decider.done):
                 break
-            self._waiting.append(submit(self._judge(index, item, self.metrics)))
+            self._waiting.append(submit(self._row(index, item)))
             if len(self._waiting) >= self.window:
                 yield self._waiting[0]
         while self._waiting:
@@ -173,9 +178,28 @@ class Run:
             self.decider.take(result)
         return result
 
-    def give_up(self) -> list[Future[SampleResult]]:
-        """End what is in flight; what is done already."""
-        return [future for future in self._waiting if not future.cancel()]
+    def interrupt(self) -> Iterator[SampleResult]:
+        """End the run before its rows are done; of what was in flight, give what is done and what the rest cost.
+
+        What does not end within two seconds, such as a judge that blocks the loop of all judges, is given up untold.
+        """
+        self.interrupted = True
+        with suppress(TimeoutError):
+            submit(self._end_rows()).result(timeout=2 * _ENDING)
+        for index in sorted(self.untaken):
+            result = self.untaken.pop(index)
+            if result.results or result.unfinished or result.problem:
+                yield result
+
+    async def _end_rows(self) -> None:
+        self._budget.interrupt()
+        if self._in_flight:
+            await asyncio.wait(self._in_flight, timeout=_ENDING)
+
+    def give_up(self) -> None:
+        """End what is in flight."""
+        for future in self._waiting:
+            future.cancel()
 
     @property
     def waiting(self) -> bool:
@@ -193,6 +217,17 @@ class Run:
             self._before = (*self._before, sample)[-POOL:]
         return submit(self._judge(index, sample, metrics))
 
+    async def _row(self, index: int, item: Sample | RowError) -> SampleResult:
+        """Judge a row of the table; an interrupt finds it here even if it came before anybody held its future."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._in_flight.add(task)
+        try:
+            result = await self._judge(index, item, self.metrics)
+        finally:
+            self._in_flight.discard(task)
+        self.untaken[index] = result
+        return result
+
     async def _judge(self, index: int, item: Sample | RowError, metrics: Sequence[Metric]) -> SampleResult:
         if isinstance(item, RowError):
             return SampleResult(index=index, sample=None, problem=str(item))
@@ -209,19 +244,21 @@ class Run:
 
 
 def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]) -> Iterator[SampleResult]:
-    """Yield the results of a run in input order; an interrupt yields what is done and marks the run."""
+    """Yield the results of a run in input order; an interrupt yields what is done or was paid, and marks the run."""
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
             if run.parking is not None:
                 wait_for(run.parking.look())
             for future in run.due(samples, columns, widened=display.widen):
-                yield display.add(run.take(future.result()))
+                result = display.add(run.take(future.result()))
+                index = result.index
+                del run.untaken[index]  # and at once, before an interrupt can come between, it is given
+                yield result
             if run.parking is not None:
                 wait_for(run.parking.submit())
         except KeyboardInterrupt:
-            run.interrupted = True
-            for future in run.give_up():
-                yield display.add(future.result())
+            for result in run.interrupt():
+                yield display.add(result)
         finally:
             run.give_up()
             run.store.flush()
@@ -234,7 +271,9 @@ async def astream(
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
             for future in run.due(samples, columns, widened=display.widen):
-                yield display.add(run.take(await asyncio.wrap_future(future)))
+                result = display.add(run.take(await asyncio.wrap_future(future)))
+                del run.untaken[result.index]
+                yield result
         finally:
             run.give_up()
             await asyncio.to_thread(run.store.flush)  # another process may hold the file's lock for a while

@@ -17,6 +17,7 @@ from ragmetrics_core.data import Answer, ErrorInfo, Failed, NotAnswered, Sample,
 from ragmetrics_core.data.questions import Batch, Question, Replies
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.limits import Budget
+from ragmetrics_core.endpoints.spending import noted
 from ragmetrics_core.endpoints.store import resolve_store
 from ragmetrics_core.endpoints.threads import computed, in_thread
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -100,22 +101,16 @@ class RunJudge:
             self.unavailable = error
 
     def check_time(self) -> None:
-        """Raise ``LimitReached`` once the deadline of the run has passed."""
+        """Raise ``LimitReached`` once the deadline of the run has passed, or the run was interrupted."""
+        if self.budget.interrupted:
+            self.budget.check()
         if self.budget.remaining == 0.0:
             raise self.budget.expire().with_traceback(None)
 
     async def in_time(self, work: Awaitable[T], *, grace: float = 0.0) -> T:
-        """What some work brings, or ``LimitReached`` at the deadline, ``grace`` seconds later; the work is given up."""
-        remaining = self.budget.remaining
-        if remaining is None:
+        """What some work brings; ``LimitReached`` if the run ends before, ``grace`` seconds later: it is given up."""
+        async with self.budget.in_time(grace=grace):
             return await work
-        try:
-            async with asyncio.timeout(remaining + grace) as deadline:
-                return await work
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-        raise self.budget.expire().with_traceback(None)
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
@@ -207,11 +202,18 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
     """
     async with judge.slots:
         judge.check_time()
-        try:
-            # A judge that keeps the deadline by itself then says what was spent until then.
-            answer = await judge.in_time(judge.session.answer(question), grace=_SETTLING)
-        except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
-            raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
+        with noted() as spending:
+            answered = False
+            try:
+                # A judge that keeps the deadline by itself then says what was spent until then.
+                answer = await judge.in_time(judge.session.answer(question), grace=_SETTLING)
+                answered = True
+            except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
+                raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
+            finally:
+                if not answered and spending.usage != Usage():  # nobody else will ever tell what left
+                    usage.append(spending.usage)
+                    judge.paid = judge.paid or _took_tokens(spending.usage)
     usage.append(answer.usage)
     judge.paid = judge.paid or _paid(answer)
     if not isinstance(answer.reply, NotAnswered):
@@ -227,8 +229,12 @@ def _paid(answer: Answer[Any]) -> bool:
     """True if a call was paid; one that an endpoint refuses takes no tokens, but counts as a call."""
     usage = answer.usage
     if isinstance(answer.reply, NotAnswered) and isinstance(answer.reply.error, errors.JudgeUnavailable):
-        return bool(usage.prompt_tokens or usage.completion_tokens or usage.cost)
+        return _took_tokens(usage)
     return usage.calls > 0
+
+
+def _took_tokens(usage: Usage) -> bool:
+    return bool(usage.prompt_tokens or usage.completion_tokens or usage.cost)
 
 
 def _crashed(metric: Metric, error: BaseException) -> Failed:
