@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragmetrics_core import Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.datasets.labels import Label, calibrate, certify_precision, matched, read_labels
+from ragmetrics_core.datasets.labels import Label, calibrate, certify_precision, draw, matched, read_labels
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score
 
@@ -162,3 +166,120 @@ def test_a_report_with_three_outcomes() -> None:
         assert_score(good, at_least=0.8, metric="other")
     with pytest.raises(SettingError, match="no metric"):
         assert_score(Report([]), at_least=0.8)
+
+
+Row = dict[str, Any]
+TEXTS = st.none() | st.text(max_size=12)
+
+
+def run_of_samples(samples: list[Sample], *metrics: str) -> Report:
+    results = {name: Scored(metric=name, value=0.9, reason="r") for name in metrics or ("context_adherence",)}
+    rows = [SampleResult(index=n, sample=sample, results=results) for n, sample in enumerate(samples)]
+    return Report(rows, RunFacts(judges=("lexical",), metrics={name: f"{name}|v1" for name in results}))
+
+
+def labelled_run(count: int = 40, **changes: Any) -> Report:
+    """A run over so many samples; changes are made to its sample s3."""
+    samples = [
+        Sample(id=f"s{n}", question=f"q{n}", answer=f"a{n}", contexts=["c", f"d{n}"], reference=["r"])
+        for n in range(count)
+    ]
+    samples[3] = samples[3].model_copy(update=changes)
+    return run_of_samples(samples, "context_adherence", "context_utilization")
+
+
+def filled_in(report: Report, count: int) -> list[Row]:
+    """The lines of a draw, with a label in each."""
+    drawn = draw(report, "context_adherence", count, seed=1)
+    return [{**row, "label": 1} for row in drawn]
+
+
+USES: dict[str, Callable[[Report, str, list[Label]], object]] = {
+    "agreement": matched,
+    "calibrate": calibrate,
+    "certify": lambda report, metric, labels: certify_precision(report, metric, labels, 0.9),
+}
+OTHER_SAMPLES: dict[str, Row] = {
+    "question": {"question": "another"},
+    "answer": {"answer": "another"},
+    "no answer now": {"answer": None},
+    "contexts": {"contexts": Sample(contexts=["c"]).contexts},
+    "order of contexts": {"contexts": Sample(contexts=["d3", "c"]).contexts},
+    "reference": {"reference": ("another",)},
+}
+
+
+def labels_in(path: Path, rows: list[Row]) -> list[Label]:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return read_labels(path)
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("change", OTHER_SAMPLES)
+def test_labels_of_other_texts_are_refused(use: str, change: str, tmp_path: Path) -> None:
+    report, path = labelled_run(), tmp_path / "labels.jsonl"
+    labels = labels_in(path, filled_in(report, 40))
+    USES[use](report, "context_adherence", labels)
+    with pytest.raises(InputError, match=r"1 of 40 labels were given for another question, answer.*: s3; label"):
+        USES[use](labelled_run(**OTHER_SAMPLES[change]), "context_adherence", labels)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_labels_of_another_metric_are_refused(use: str, tmp_path: Path) -> None:
+    report, path = labelled_run(), tmp_path / "labels.jsonl"
+    rows = filled_in(report, 40)
+    with pytest.raises(InputError, match="given for context_adherence, not for context_utilization"):
+        USES[use](report, "context_utilization", labels_in(path, rows))
+    for row in rows:
+        row["metric"] = "adherence"
+    USES[use](report, "context_adherence", labels_in(path, rows))
+    for row in rows:
+        del row["metric"]
+    USES[use](report, "context_utilization", labels_in(path, rows))
+
+
+@pytest.mark.parametrize("use", ["calibrate", "certify"])
+@pytest.mark.parametrize(
+    ("scored", "lines", "is_a_draw"), [(40, 20, True), (40, 19, False), (38, 20, True), (400, 20, False)]
+)
+def test_a_draw_is_from_all_scored_samples_of_the_run(
+    use: str, scored: int, lines: int, is_a_draw: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "labels.jsonl"
+    labels = labels_in(path, filled_in(labelled_run(40), 20)[:lines])
+    report = labelled_run(scored)
+    if is_a_draw:
+        USES[use](report, "context_adherence", labels)
+        return
+    with pytest.raises(InputError, match=f"{lines} labels with a probability of 0.5 are no draw from the {scored} sc"):
+        USES[use](report, "context_adherence", labels)
+    assert calibrate(report, "context_adherence", labels, assume_random=True).labelled == lines
+
+
+@given(
+    texts=st.lists(st.tuples(TEXTS, TEXTS, st.lists(st.text(max_size=6), max_size=2), TEXTS), min_size=1, max_size=4)
+)
+def test_what_was_drawn_belongs_to_its_samples_whatever_they_say(
+    texts: list[tuple[str | None, str | None, list[str], str | None]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    samples = [
+        Sample(id=f"s{n}", question=question, answer=answer, contexts=contexts, reference=[reference or ""])
+        for n, (question, answer, contexts, reference) in enumerate(texts)
+    ]
+    report, path = run_of_samples(samples), tmp_path_factory.mktemp("labels") / "labels.jsonl"
+    labels = labels_in(path, filled_in(report, len(samples)))
+    assert len(matched(report, "context_adherence", labels)) == len(samples)
+
+
+def test_labels_in_a_form_of_their_own_say_nothing_of_texts(tmp_path: Path) -> None:
+    report, path = labelled_run(), tmp_path / "labels.jsonl"
+    rows = [{"id": "s1", "label": 1, "contexts": [{"text": "else"}], "reference": 7, "metric": 3}]
+    assert len(matched(report, "context_adherence", labels_in(path, rows))) == 1
+
+
+@pytest.mark.parametrize("change", OTHER_SAMPLES)
+def test_a_rival_that_judged_other_samples_is_refused(change: str) -> None:
+    report, labels = labelled_run(), [Label(f"s{n}", (n % 2 == 0,)) for n in range(40)]
+    assert len(matched(report, "context_adherence", labels, labelled_run())) == 40
+    with pytest.raises(InputError, match="another question, answer, contexts or reference for 1 samples of one id: s3"):
+        matched(report, "context_adherence", labels, labelled_run(**OTHER_SAMPLES[change]))

@@ -3,13 +3,14 @@
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ragmetrics_core.data import Sample, follow, json_lines, number_as_text, open_text
+from ragmetrics_core.data import Sample, follow, json_lines, metric_among, number_as_text, open_text
 from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.reporting.matching import GroupBy, KeysSought, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled
@@ -17,6 +18,7 @@ from ragmetrics_core.statistics.certification import Certified, certify
 from ragmetrics_core.statistics.corrected_means import CorrectedMean, Scores, ppi, rogan_gladen
 
 _NAMED = 5
+_SHOWN = ("question", "answer", "contexts", "reference")  # what a person is shown who labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,16 @@ class Label:
         votes: One vote per annotator; a graded label from 0.5 on is a yes. Empty if it was drawn and not labelled.
         source: Where the sample comes from.
         probability: Probability with which it was drawn; None if no draw recorded one.
+        metric: The metric that it was drawn for; None if that was not recorded.
+        shown: What the person was shown, by field of the sample, as far as it was recorded.
     """
 
     id: str
     votes: tuple[bool, ...]
     source: str = "all"
     probability: float | None = None
+    metric: str | None = None
+    shown: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def read_labels(path: Path, *, column: str = "label") -> list[Label]:
@@ -58,7 +64,15 @@ def _label(row: Any, place: str, column: str) -> Label:
     if chance is not None and (isinstance(chance, bool) or not isinstance(chance, (int, float)) or not 0 < chance <= 1):
         raise RowError(f"{place}: 'probability' must be a number above 0 up to 1, or left out if no draw recorded one")
     votes = () if value is None and chance is not None else votes_of(value, f"{place}: {column!r}")
-    return Label(name, votes, str(row.get("source") or "all"), chance)
+    metric = row.get("metric")
+    return Label(
+        id=name,
+        votes=votes,
+        source=str(row.get("source") or "all"),
+        probability=chance,
+        metric=metric if isinstance(metric, str) else None,
+        shown={name: row[name] for name in _SHOWN if name in row},
+    )
 
 
 def votes_of(value: Any, name: str) -> tuple[bool, ...]:
@@ -73,9 +87,12 @@ def votes_of(value: Any, name: str) -> tuple[bool, ...]:
 def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None) -> list[Labelled]:
     """Scores with their labels, matched by id; samples without a score are left out.
 
-    ``InputError`` if nothing matches, or an id stands for several samples or labels.
+    ``InputError`` if nothing matches, an id stands for several samples or labels, or labels were given for another
+    metric or for other texts than those of their samples, as are those of a rival's.
     """
     own, others = _scored(report, metric), _scored(rival, metric) if rival else {}
+    _refuse_labels_of_others(report, metric, labels)
+    _refuse_other_texts(own, others)
     found = [
         Labelled(own[name][1], label.votes, label.source, others[name][1] if rival else None, name)
         for name, label in _voted(labels).items()
@@ -87,6 +104,73 @@ def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report 
             f"for: {_some([label.id for label in labels])}"
         )
     return found
+
+
+def _refuse_labels_of_others(report: Report, metric: str, labels: Sequence[Label]) -> None:
+    """Raise ``InputError`` for labels that, by their own record, speak of another metric, or of other texts."""
+    recorded = {label.metric for label in labels if label.metric is not None}
+    others = sorted(name for name in recorded if not _names_metric(name, metric, report))
+    if others:
+        raise InputError(
+            f"these labels were given for {', '.join(others)}, not for {metric}; draw labels for {metric}, "
+            'or, if they answer its question too, take "metric" out of their lines'
+        )
+    samples = {row.sample.id: row.sample for row in report.results if row.sample is not None}
+    wrong = [label.id for label in labels if label.id in samples and _shows_other_texts(label, samples[label.id])]
+    if wrong:
+        raise InputError(
+            f"{len(wrong)} of {len(labels)} labels were given for another question, answer, contexts or reference than "
+            f"the sample of their id has now: {_some(wrong)}; label the samples of this run"
+        )
+
+
+def _names_metric(name: str, metric: str, report: Report) -> bool:
+    """Whether a name, also a short one, is that of the metric."""
+    try:
+        return metric_among(name, [metric, *report.metrics], place="in this run") == metric
+    except SettingError:
+        return False
+
+
+def _shows_other_texts(label: Label, sample: Sample) -> bool:
+    """Whether a label recorded other texts than the sample has; what was not recorded in our own form says nothing."""
+    now = _texts_shown(sample)
+    return any(_is_as_drawn(text) and _plain(text) != _plain(now[name]) for name, text in label.shown.items())
+
+
+def _texts_shown(sample: Sample) -> dict[str, Any]:
+    return {
+        "question": sample.question,
+        "answer": sample.answer,
+        "contexts": [context.text for context in sample.contexts],
+        "reference": list(sample.reference),
+    }
+
+
+def _is_as_drawn(value: Any) -> bool:
+    is_list_of_texts = isinstance(value, list) and all(isinstance(text, str) for text in value)
+    return value is None or isinstance(value, str) or is_list_of_texts
+
+
+def _plain(value: Any) -> list[str]:
+    """A text, or several, without what an editor may change; nothing and empty texts are one."""
+    texts = [value] if value is None or isinstance(value, str) else value
+    return [" ".join(str(clean(text)).split()) for text in texts if text]
+
+
+def _refuse_other_texts(own: Mapping[str, tuple[Sample, float]], rivals: Mapping[str, tuple[Sample, float]]) -> None:
+    """Raise ``InputError`` if two judges' runs hold other samples under one id."""
+    wrong = [name for name in own if name in rivals and _texts_differ(own[name][0], rivals[name][0])]
+    if wrong:
+        raise InputError(
+            f"the other run has another question, answer, contexts or reference for {len(wrong)} samples of one id: "
+            f"{_some(wrong)}; two judges are compared on the same samples"
+        )
+
+
+def _texts_differ(first: Sample, second: Sample) -> bool:
+    shown = _texts_shown(second)
+    return any(_plain(text) != _plain(shown[name]) for name, text in _texts_shown(first).items())
 
 
 def left_over(report: Report, metric: str, labels: Sequence[Label]) -> list[str]:
@@ -160,10 +244,9 @@ def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool =
         order = [order[int((start + place) * step)] for place in range(count)]
         chance.shuffle(order)
     return [
-        {"id": sample.id, "label": None, **known, "question": sample.question, "answer": sample.answer,
-         "contexts": [context.text for context in sample.contexts], "reference": sample.reference, "metric": metric}
+        {"id": sample.id, "label": None, **known, **_texts_shown(sample), "metric": metric}
         for sample, _ in order[:count]
-    ]  # fmt: skip
+    ]
 
 
 def calibrate(
@@ -187,7 +270,7 @@ def calibrate(
     """
     if report.decisions:
         raise InputError("a run until decided cannot be calibrated: it stopped for what it saw; judge all of its rows")
-    known, number_of = _drawn(labels, assume_random), numbering(cluster)
+    known, number_of = _drawn(report, metric, labels, assume_random), numbering(cluster)
     scored = _scored(report, metric).items()
     keys = KeysSought(cluster=cluster)
     for _, (sample, _) in scored:
@@ -208,20 +291,38 @@ def certify_precision(
     report: Report, metric: str, labels: Sequence[Label], target: float, *, assume_random: bool = False
 ) -> Certified:
     """Certify a threshold of a run's scores for a precision; arguments and errors are those of ``calibrate``."""
-    known, scored = _drawn(labels, assume_random), _scored(report, metric)
+    known, scored = _drawn(report, metric, labels, assume_random), _scored(report, metric)
     labelled = [(score, known[name]) for name, (_, score) in scored.items() if name in known]
     return certify(labelled, [score for _, score in scored.values()], target)
 
 
-def _drawn(labels: Sequence[Label], assume_random: bool) -> dict[str, bool]:
+def _drawn(report: Report, metric: str, labels: Sequence[Label], assume_random: bool) -> dict[str, bool]:
     """The majority's votes by id; refused unless the labels are, by their own record, all that one draw drew."""
+    _refuse_labels_of_others(report, metric, labels)
     voted = _voted(labels)
-    if (empty := len(labels) - len(voted)) and not assume_random:
+    if not assume_random:
+        _refuse_other_than_a_draw(labels, empty=len(labels) - len(voted), scored=len(_scored(report, metric)))
+    return {name: Labelled(0.0, label.votes).yes for name, label in voted.items()}
+
+
+def _refuse_other_than_a_draw(labels: Sequence[Label], *, empty: int, scored: int) -> None:
+    """Raise ``InputError`` unless labels are, by their own record, all that one draw drew from all scored samples.
+
+    Fewer samples may be scored now than when the labels were drawn: those that are left are still a random sample.
+    """
+    if empty:
         raise InputError(f"{empty} of {len(labels)} drawn samples have no label, and those may be the hard ones")
     chances = {label.probability for label in labels}
-    if (len(chances) != 1 or None in chances) and not assume_random:
+    chance = next(iter(chances), None)
+    if len(chances) != 1 or chance is None:
         raise InputError(
             "a calibrated mean needs labels drawn at random: draw them with `ragmetrics label draw`, or say that "
             "they are a random sample (assume_random=True, --assume-random)"
         )
-    return {name: Labelled(0.0, label.votes).yes for name, label in voted.items()}
+    expected = chance * scored
+    if len(labels) < expected - 0.5:
+        raise InputError(
+            f"{len(labels)} labels with a probability of {chance:g} are no draw from the {scored} scored samples, of "
+            f"which it takes {expected:.0f}: labels are missing, or were drawn from another run; draw them from this "
+            "run, or say that they are a random sample of it (assume_random=True, --assume-random)"
+        )
