@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +22,13 @@ from ragmetrics_core.capturing import (
     ToolCall,
     Tree,
     Turns,
-    ledger,
+    answer,
+    evidence,
+    order,
+    question,
     samples_of,
 )
+from ragmetrics_core.capturing.arrivals import Arrivals
 from ragmetrics_core.capturing.calls import Calls, end_of
 from ragmetrics_core.data import RowError
 from ragmetrics_core.data.sample import Sample
@@ -950,6 +955,30 @@ def test_what_put_the_documents_in_order_is_noted() -> None:
     assert sample.capture.provenance["reranker"] == "m, CohereRerank"
 
 
+# The tables of rules
+
+TABLES = {
+    "question": question.QUESTION_RULES,
+    "answer": answer.ANSWER_RULES,
+    "call": answer.CALL_RULES,
+    "contexts": evidence.CONTEXT_RULES,
+}
+
+
+@pytest.mark.parametrize("stage", TABLES)
+def test_the_rules_of_a_stage_stand_in_the_docs_with_the_application_that_needs_each(stage: str) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "how_it_works.md").read_text(encoding="utf-8")
+    table = page.split(f"**The {stage}**", 1)[1].split("\n\n")[1]
+    documented = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in table.splitlines()[2:]]
+    expected = []
+    for rule in TABLES[stage]:
+        what, _, application = (rule.__doc__ or "").replace("``", "`").partition("\n\n")
+        name = " ".join(application.split()).partition(": ")[0]
+        expected.append((f"`{rule.__name__}`", " ".join(what.split()).rstrip("."), name))
+    assert documented == expected
+    assert all(name for _, _, name in documented)
+
+
 # What queries and arguments of tools do not mean
 
 
@@ -963,6 +992,34 @@ def test_an_argument_of_a_tool_is_no_question() -> None:
     reading = tool(c, PORTO, query='{"repo": "a", "path": "b"}', documents=DOCS[:1])
     (sample,) = samples_of(tree(c, reading, model(c, PORTO), question=None))
     assert sample.question is None
+
+
+def _without_a_question(clock: Clock) -> Tree:
+    """A chain over documents, of which neither inputs nor a query tell what was asked."""
+    return tree(clock, retriever(clock, *DOCS, query=""), model(clock, PORTO), answers=SAYS, question=None)
+
+
+def _with_a_query_alone(clock: Clock) -> Tree:
+    """A chain whose inputs hold no question, but whose retriever was asked something."""
+    return tree(clock, retriever(clock, *DOCS, query="Douro"), model(clock, PORTO), answers=SAYS, question=None)
+
+
+DOUBTFUL = {
+    "no question was found": _without_a_question,
+    "the question was not found in the inputs; the retriever's query stands for it": _with_a_query_alone,
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTFUL)
+def test_where_the_question_is_in_doubt_nothing_is_exact(doubt: str) -> None:
+    (sample,) = samples_of(DOUBTFUL[doubt](Clock()))
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert doubt in sample.capture.warnings
+    (named,) = samples_of(DOUBTFUL[doubt](Clock()), Overrides(question_from=lambda run: QUESTION))
+    assert named.question == QUESTION
+    assert named.capture is not None
+    assert named.capture.grade == "exact"
 
 
 def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
@@ -1112,7 +1169,7 @@ def test_many_retrievals_of_one_run_are_put_in_order_in_few_steps(monkeypatch: p
         steps.append(node)
         return end_of(node)
 
-    monkeypatch.setattr(ledger, "end_of", counted)
+    monkeypatch.setattr(order, "end_of", counted)
     counts = []
     for count in (200, 400):
         clock = Clock()
@@ -1156,7 +1213,7 @@ def test_those_that_ran_beside_each_other_count_from_when_the_first_began(seed: 
         beside = [other[-1].began for other in paths if other is not path and _ran_beside(path, other)]
         (document,) = path[-1].documents or ()
         first[document.id] = min([path[-1].began, *beside])
-    retrieved = ledger.Arrivals(Calls(Tree(root), ())).retrieved()
+    retrieved = Arrivals(Calls(Tree(root))).retrieved()
     moments = [first[one.id] for one in retrieved or ()]
     assert len(moments) == len(paths)
     assert moments == sorted(moments)

@@ -27,7 +27,7 @@ from ragmetrics_core.capturing.reading import question_in as question_in
 from ragmetrics_core.capturing.reading import question_in_state as question_in_state
 from ragmetrics_core.capturing.reading import spoken as spoken
 from ragmetrics_core.capturing.reading import texts_in as texts_in
-from ragmetrics_core.capturing.rules import samples_of as samples_of
+from ragmetrics_core.capturing.samples import samples_of as samples_of
 from ragmetrics_core.capturing.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capturing.tree import SCORE_KEYS as SCORE_KEYS
 from ragmetrics_core.capturing.tree import Answer as Answer

@@ -1,7 +1,7 @@
 """The calls of one run of an application, free of any framework: what adapters fill and the rules read.
 
 An adapter makes a ``Tree`` of what it recorded: copies of texts, documents and messages, and what the framework itself
-says of question, answer and data flow. What counts as answer, context and turn is decided once, in ``rules``.
+says of question, answer and data flow. What counts as answer, context and turn is decided once, in ``samples``.
 """
 
 from __future__ import annotations

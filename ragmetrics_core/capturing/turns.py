@@ -11,7 +11,7 @@ from ragmetrics_core.capturing.conversations import Conversations, of_blocks
 from ragmetrics_core.capturing.hooks import Lock, Problems, Run
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.reading import Overrides, one_line
-from ragmetrics_core.capturing.rules import samples_of
+from ragmetrics_core.capturing.samples import samples_of
 from ragmetrics_core.capturing.tree import FLOW, THREAD, Node, Tree
 from ragmetrics_core.data import Sample
 

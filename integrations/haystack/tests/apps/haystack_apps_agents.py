@@ -228,7 +228,14 @@ COMMENT = "The masons took the blocks from the old mill; see the chronicle."
 
 @app(
     f"{COOKBOOK}/github_issue_resolver_agent.ipynb",
-    Expected(("brother", "sister", "gate"), COMMENT, None, ("brother", "sister", "gate"), warned=("no question",)),
+    Expected(
+        ("brother", "sister", "gate"),
+        COMMENT,
+        None,
+        ("brother", "sister", "gate"),
+        grade="inferred",
+        warned=("no question",),
+    ),
 )
 def a_tool_whose_argument_is_the_answer() -> None:
     viewer = ComponentTool(
@@ -336,7 +343,14 @@ def an_agent_as_tool() -> None:
 
 @app(
     f"{COOKBOOK}/agent-breakpoints.ipynb",
-    Expected(("brother", "sister"), "Added two people.", None, ("brother", "sister"), warned=("no question",)),
+    Expected(
+        ("brother", "sister"),
+        "Added two people.",
+        None,
+        ("brother", "sister"),
+        grade="inferred",
+        warned=("no question",),
+    ),
 )
 def documents_in_the_message_for_an_agent() -> None:
     def add(name: Annotated[str, "a name"]) -> str:

@@ -206,7 +206,14 @@ class Fetcher:
 
 @app(
     f"{COOKBOOK}/hackernews-custom-component-rag.ipynb",
-    Expected(("brother", "sister"), "Two people have siblings.", None, ("brother", "sister"), warned=("no question",)),
+    Expected(
+        ("brother", "sister"),
+        "Two people have siblings.",
+        None,
+        ("brother", "sister"),
+        grade="inferred",
+        warned=("no question",),
+    ),
 )
 def a_summary_nobody_asked_for() -> None:
     connected(
@@ -239,7 +246,7 @@ FUNCTION = 'def save_data(about_mills: bool, places: list[str]):\n    """\n    S
 
 @app(
     f"{COOKBOOK}/information_extraction_raven.ipynb",
-    Expected((("page", PAGE),), CALL, None, ("page",), warned=("no question",)),
+    Expected((("page", PAGE),), CALL, None, ("page",), grade="inferred", warned=("no question",)),
 )
 def an_extraction_nobody_asked_for() -> None:
     connected(
