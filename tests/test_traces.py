@@ -368,7 +368,7 @@ def test_texts_are_resolved_by_their_ids(by: str) -> None:
 
     values = [otlp(*conventions(traceloop=False))]
     (sample,) = samples_from_spans(values, resolve=texts if by == "mapping" else found)
-    assert seen(sample) == WANTED
+    assert seen(sample) == (*WANTED[:3], "inferred")  # the retriever's query stands for the question
     assert asked == ([] if by == "mapping" else [["gate", "mill"]])
 
     def broken(ids: Any) -> dict[str, str]:
