@@ -223,6 +223,42 @@ def test_models_as_returned() -> None:
     assert first.compare(run_of(0.1)).differing == ()  # from the store: no model was called
 
 
+HERE, THERE = "http://here:8000/v1", "http://there:8000/v1"
+
+
+def asked_at(*addresses: str, judge: str = "gpt") -> Report:
+    """A run whose judge was asked at these addresses."""
+    report = run_of(0.1, 0.2)
+    results = [
+        row.model_copy(
+            update={"results": {name: own.model_copy(update={"judge": "gpt"}) for name, own in row.results.items()}}
+        )
+        for row in report.results
+    ]
+    addresses = {judge: addresses} if addresses else {}
+    return Report(results, report.run.model_copy(update={"judges": (judge,), "addresses": addresses}))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (asked_at(HERE), asked_at(THERE), f"judge gpt at {HERE} against {THERE}"),
+        (asked_at(HERE), asked_at(HERE, THERE), f"judge gpt at {HERE} against {HERE}, {THERE}"),
+        (asked_at(HERE), asked_at(HERE), ""),
+        (asked_at(HERE, THERE), asked_at(THERE, HERE), ""),
+        (asked_at(HERE), asked_at(), ""),  # a file of before: not known
+        (asked_at(HERE, judge="other"), asked_at(THERE, judge="other"), ""),  # it judged nothing that is compared
+    ],
+)
+def test_one_name_at_two_addresses_is_two_judges(first: Report, second: Report, words: str) -> None:
+    if words:
+        with pytest.raises(InputError, match=f"not comparable: {words}"):
+            first.compare(second)
+    found = first.compare(second, anyway=True)
+    assert found.differing == ((words,) if words else ())
+    assert (f"! not comparable: {words}" in found.table()) == bool(words)
+
+
 def accuracy(fact: str, mode: Mode) -> Report:
     evidence = AccuracyEvidence(
         facts=(Fact(text=fact),), facts_from="io", evaluated="contexts", context_ids=(None,),

@@ -462,6 +462,17 @@ def test_earlier_runs_that_do_not_fit(before: Report, after: list[Row], words: s
         until(after, against=before)
 
 
+def test_a_judge_of_one_name_at_another_address_is_another_judge_before_anything_is_paid(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    here, there = (loopback_server(says_yes) for _ in range(2))
+    judges = [LLMJudge(OpenAICompatibleModel(server.base_url, "m")) for server in (here, there)]
+    before = evaluate(THINGS[:5], ONE_CALL, judge=judges[0], progress=False)
+    with pytest.raises(InputError, match=rf"judge openai-compatible/m at {there.base_url} against {here.base_url}"):
+        evaluate(THINGS[:5], ONE_CALL, judge=judges[1], until=UntilDecided(against=before), progress=False)
+    assert there.requests == []
+
+
 def test_other_settings_are_not_comparable() -> None:
     data = [{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}]
     before = evaluate(data, ContextAdherence(polls=3), judge="lexical")

@@ -89,8 +89,8 @@ class Run:
         self._judges = {name: asked[model] for name, model in models.items()}
         if gates and until is None:
             raise SettingError('gates= end a run until="decided"; of a run over all rows ask decide(gate, report)')
-        names = [judge.session.name for judge in asked.values()]
-        self.decider = None if until is None else Decider(until, gates, self.metrics, names)
+        addresses = {judge.session.name: _addresses(judge.session) for judge in asked.values()}
+        self.decider = None if until is None else Decider(until, gates, self.metrics, addresses)
 
     def check_prices(self) -> None:
         """Refuse a cap on money, by ``SettingError``, where nobody knows what a call costs."""

@@ -1,7 +1,7 @@
 """Runs until decided: rows in a drawn order, gates that take their scores, and the end as soon as nothing is open."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from math import isfinite
 from pathlib import Path
@@ -17,6 +17,7 @@ from ragmetrics_core.reporting.matching import (
     differences,
     group_of,
     group_pairs,
+    judges_elsewhere,
     match,
 )
 from ragmetrics_core.reporting.report import Report
@@ -32,7 +33,8 @@ logger = logging.getLogger("ragmetrics_core")
 class Decider:
     """The gates of one run: draws the order of its rows, takes their results in it, and says when all is decided.
 
-    Gates are means to reach, and with ``against`` every metric that the earlier run has; judges are names.
+    Gates are means to reach, and with ``against`` every metric that the earlier run has. Judges are names with the
+    addresses that they ask.
     ``samples`` are those of all rows, None for a row that is none; None for rows that come from an iterator.
 
     Raises:
@@ -42,7 +44,7 @@ class Decider:
 
     def __init__(
         self, until: UntilDecided | Literal["decided"], gates: Sequence[Gate | str] | str, metrics: Sequence[Metric],
-        judges: Sequence[str],
+        judges: Mapping[str, Sequence[str]],
     ) -> None:  # fmt: skip
         self.until = UntilDecided() if until == "decided" else until
         if not isinstance(self.until, UntilDecided):
@@ -275,7 +277,9 @@ def _score_of(result: MetricResult | None) -> tuple[float | None, bool]:
     return (None, True) if result is None else (result.value, result.status != "undefined")
 
 
-def _finished(against: Report | Path | str | None, metrics: Sequence[Metric], judges: Sequence[str]) -> Report | None:
+def _finished(
+    against: Report | Path | str | None, metrics: Sequence[Metric], judges: Mapping[str, Sequence[str]]
+) -> Report | None:
     """The earlier run; ``InputError`` unless it was judged to its end, by the same judges, with the same settings."""
     before = Report.from_jsonl(against) if isinstance(against, (str, Path)) else against
     if before is None:
@@ -286,6 +290,7 @@ def _finished(against: Report | Path | str | None, metrics: Sequence[Metric], ju
     wrong = [f"{own} against {it}" for name, it in before.run.metrics.items() if (own := now.get(name, it)) != it]
     if not set(judges) <= set(before.run.judges):
         wrong.append(f"judge {', '.join(judges)} against {', '.join(before.run.judges)}")
+    wrong += judges_elsewhere(judges, before.run.addresses).values()
     if wrong:
         raise InputError(f"the runs are not comparable: {'; '.join(wrong)}; measure both in the same way")
     return before

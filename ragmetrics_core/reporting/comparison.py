@@ -33,6 +33,7 @@ from ragmetrics_core.reporting.matching import (
     asked_otherwise,
     differences,
     group_pairs,
+    judges_elsewhere,
     match,
     sliced_otherwise,
 )
@@ -244,8 +245,8 @@ def compare(
     lacking = [name for name in first.metrics if name not in second.metrics] if metrics is None else []
     if not both:
         raise InputError("the two runs have no metric in common")
-    asked = [metric if isinstance(metric, str) else metric.name for metric in metrics or both]
-    names = list(dict.fromkeys(metric_among(name, both, place="in both runs") for name in asked))
+    named = [metric if isinstance(metric, str) else metric.name for metric in metrics or both]
+    names = list(dict.fromkeys(metric_among(name, both, place="in both runs") for name in named))
     keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
     for row in (*first.results, *second.results):
         if row.sample is not None:
@@ -253,6 +254,9 @@ def compare(
     keys.check()
     matched = match(first.results, second.results)
     differing = [found for name in names for found in differences(matched.pairs, name)]
+    asked = {judge for pair in matched.pairs for row in pair for judge in _judges_of(row, names)}
+    elsewhere = judges_elsewhere(first.run.addresses, second.run.addresses)
+    differing += [sentence for judge, sentence in elsewhere.items() if judge in asked]
     until_decided = bool(first.decisions or second.decisions)
     alone = (*(() if second.decisions else matched.first_only), *matched.second_only)
     few = sum(row.sample is not None for row in alone)
@@ -299,6 +303,11 @@ def _unchanged(metric: str, part: str | None, pairs: Sequence[Pair], rows: int) 
         difference=0.0 if scored else None,
         verdict="identical",
     )
+
+
+def _judges_of(row: SampleResult, metrics: Sequence[str]) -> set[str]:
+    """Who judged a row for any of the metrics."""
+    return {row.results[metric].judge for metric in metrics if metric in row.results}
 
 
 def _lacks(metric: str) -> str:

@@ -351,6 +351,23 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def judges_elsewhere(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The judges of one name that two runs asked at different addresses, with what to say of each.
+
+    Behind one name another address may serve another model. An address that is not known contradicts nothing.
+
+    Args:
+        first: By judge, the addresses that the first run asked.
+        second: Those of the second run.
+    """
+    found = {}
+    for name, addresses in first.items():
+        others = second.get(name, ())
+        if addresses and others and set(addresses) != set(others):
+            found[name] = f"judge {name} at {', '.join(addresses)} against {', '.join(others)}"
+    return found
+
+
 def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     """Every setting that must be the same, with the values that occur."""
     found: dict[str, set[str]] = {}
