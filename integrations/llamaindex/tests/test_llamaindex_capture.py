@@ -324,6 +324,50 @@ def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
     assert not captured.problems
 
 
+class Unspeakable(Exception):
+    """An exception of an application that cannot be told; the framework's dispatcher fails at it."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class FailingEngine(CustomQueryEngine):
+    """The application's own engine, which asks a retriever or fails by itself."""
+
+    retriever: Any = None
+
+    def custom_query(self, query_str: str) -> str:
+        if self.retriever is not None:
+            self.retriever.retrieve(query_str)
+        raise Unspeakable
+
+    async def acustom_query(self, query_str: str) -> str:
+        return self.custom_query(query_str)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("where", ["retriever", "engine", "a retriever alone"])
+def test_a_call_that_the_framework_never_ends_is_forgotten(kit: ModuleType, where: str, is_async: bool) -> None:
+    def fails(_: str) -> list[NodeWithScore]:
+        raise Unspeakable
+
+    def call() -> object:
+        retriever = kit.FixedRetriever(fails)
+        if where == "a retriever alone":
+            return asyncio.run(retriever.aretrieve("one")) if is_async else retriever.retrieve("one")
+        engine = FailingEngine(retriever=retriever if where == "retriever" else None)
+        return asyncio.run(engine.aquery("one")) if is_async else engine.query("one")
+
+    with pytest.raises(RuntimeError, match="no words"):
+        call()
+    with capture():
+        with pytest.raises(RuntimeError, match="no words"):  # the same
+            call()
+        gc.collect()
+        assert not RECORDER._places
+        assert not RECORDER._ends
+
+
 def test_texts_are_copied_when_it_happens(echo: RetrieverQueryEngine) -> None:
     with capture() as captured:
         response = echo.query("live?")

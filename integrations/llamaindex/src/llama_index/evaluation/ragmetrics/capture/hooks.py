@@ -37,6 +37,7 @@ class Spans(BaseSpanHandler[BaseSpan]):
     def span_enter(self, *_: Any, **given: Any) -> None:
         """A span began."""
         self._recorder.enter(given["id_"], given["bound_args"].arguments, given.get("instance"), given.get("parent_id"))
+        self._recorder.follow(given["id_"], given["bound_args"])
 
     def span_exit(self, *_: Any, **given: Any) -> None:
         """A span ended with a result."""

@@ -90,6 +90,7 @@ class Recorder:
         self._lock = threading.RLock()
         self._places: dict[str, _Place] = {}
         self._writing: dict[str, list[str]] = {}  # pieces of a streamed chat answer, by the span that writes it
+        self._ends: dict[str, weakref.finalize[Any, Any]] = {}  # by open span, what tells that nothing will end it
         self._test_data: set[str] = set()  # nodes that generators of test data made for themselves
 
     def _opened(self, listener: Listener) -> None:
@@ -131,6 +132,22 @@ class Recorder:
                 live.spans.append(id_)
             self._places[id_] = place
 
+    @guarded
+    def follow(self, id_: str, bound_args: object) -> None:
+        """Forget an open span also if the framework never says that it ended.
+
+        It says nothing where telling the application's exception raises in its turn. The framework holds the arguments
+        of a call until it has said so; once they are gone, nothing more will come.
+        """
+        if id_ in self._places or id_ in self._writing:
+            self._ends[id_] = weakref.finalize(bound_args, self._lost, id_)
+            self._ends[id_].atexit = False
+
+    @guarded
+    def _lost(self, id_: str) -> None:
+        if id_ in self._ends:
+            self.leave(id_, None, None, GeneratorExit())
+
     def _placed(
         self, kind: Kind | None, given: Mapping[str, Any], instance: object, around: _Place, fresh: tuple[Listener, ...]
     ) -> _Place:
@@ -159,6 +176,9 @@ class Recorder:
     @guarded
     def leave(self, id_: str, instance: object, result: object, error: BaseException | None) -> None:
         """A span ended with a result or an exception; of a call it is known until its run ends, for what comes late."""
+        end = self._ends.pop(id_, None)
+        if end is not None:
+            end.detach()
         place = self._places.get(id_, _OUTSIDE)
         node = place.node if place.kind is not None else None
         if node is None or not place.tracks:
