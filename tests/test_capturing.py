@@ -673,7 +673,8 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 STOPPED = """
-import os, threading
+import os, threading, warnings
+warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # Python 3.12 and newer say so of any such fork
 from ragmetrics_core import Sample
 from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Overrides, Problems, Turns
 

@@ -90,13 +90,13 @@ HUGE = {
 
 @pytest.mark.parametrize("name", HUGE)
 def test_a_huge_text_is_survived(name: str) -> None:
-    text, started = HUGE[name], time.monotonic()
+    text, started = HUGE[name], time.process_time()  # others may use this machine, too
     adherent(text, text)
     useful(text, answer="Paris", question=text)
     fact("Paris", text)
     recall(text, text)
     stated(text)
-    assert time.monotonic() - started < 60  # a quadratic step would take an hour
+    assert time.process_time() - started < 60  # a quadratic step would take an hour
 
 
 @given(answer=sentences, contexts=st.lists(sentences, max_size=4), question=sentences)

@@ -121,6 +121,16 @@ def test_what_is_no_file_is_refused(path: Path, samples: Path) -> None:
         SqliteStore(os.devnull)
 
 
+def test_a_link_that_leads_to_itself_is_refused(path: Path, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.symlink_to(path)
+    for use in (SqliteStore, resolve_store):
+        with pytest.raises(ForeignFile, match="is a link that leads to itself; name a file for"):
+            use(path)
+    assert main(["evaluate", str(samples), "--judge", "lexical", "--store", str(path)]) == 2
+    assert "is a link that leads to itself" in capsys.readouterr().err
+    assert path.is_symlink()
+
+
 def test_the_input_and_links_to_it_are_refused(samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
     link = samples.with_name("link.sqlite")
     link.symlink_to(samples)

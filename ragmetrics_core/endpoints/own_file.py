@@ -8,6 +8,7 @@ together; in WAL mode a commit survives a killed process without waiting for the
 import asyncio
 import atexit
 import contextlib
+import errno
 import logging
 import os
 import sqlite3
@@ -44,6 +45,8 @@ class Kind(NamedTuple):
 
 def check(path: Path, kind: Kind) -> None:
     """Refuse a file that is neither new nor ours, by ``ForeignFile``; nothing is touched."""
+    if _leads_to_itself(path):
+        raise ForeignFile(f"{path} is a link that leads to itself; name a file for {kind.holds}")
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")
@@ -59,8 +62,8 @@ def check(path: Path, kind: Kind) -> None:
 
 def connect(path: Path, kind: Kind) -> sqlite3.Connection:
     """Open a file that is ours, making it as needed, for the owner alone; a damaged one is moved aside."""
-    path = path.resolve()
     check(path, kind)
+    path = path.resolve()
     _make(path, kind)
     seen = path.stat().st_ino
     try:
@@ -72,6 +75,15 @@ def connect(path: Path, kind: Kind) -> sqlite3.Connection:
         _move_aside(path, kind)
     _make(path, kind)
     return _opened(path, kind)
+
+
+def _leads_to_itself(path: Path) -> bool:
+    """Whether no file is reached by a link; ``resolve`` raises errors of several kinds for it, or none, by Python."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _damaged(error: BaseException) -> bool:

@@ -239,7 +239,7 @@ class FolderStore(ReplyStore):
             return True
         try:
             own_file.check(path, _SHARED)
-        except (ForeignFile, OSError, RuntimeError) as error:  # a link to itself is a RuntimeError before Python 3.13
+        except (ForeignFile, OSError) as error:
             logger.warning("%s is passed over: %s", path, error)
             self._foreign.add(path)
             return True
