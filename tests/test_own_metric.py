@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 import threading
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -388,6 +389,31 @@ def test_a_crash_says_our_own_sentence_or_where_the_metric_stands() -> None:
         return json.loads("{")
 
     assert f"JSONDecodeError in lost ({__file__}:" in lost.score(answer="a").reason
+
+
+class CallableObject:
+    def __call__(self, sample: Sample) -> float:
+        return 1.0
+
+
+SLIPS: dict[str, tuple[Any, str]] = {
+    "a number as version": (lambda: metric(version=3)(lambda sample: 1.0), 'is a text, e.g. version="2"; got 3'),
+    "an empty version": (lambda: metric(version=" ")(lambda sample: 1.0), "is a text"),
+    "a number as version of a class": (lambda: type("Own", (Metric,), {"version": 2}), "of the metric Own is a text"),
+    "an empty name": (lambda: metric(name="")(lambda sample: 1.0), "the name of a metric is the key of its results"),
+    "a name without its keyword": (lambda: metric("politeness"), "got 'politeness'. A name is given as"),
+    "an object": (lambda: metric(CallableObject()), "got a CallableObject"),
+    "a class": (lambda: metric(CallableObject), "got a type"),
+    "a partial": (lambda: metric(partial(lambda a, b: 1.0, 1)), "got a partial"),
+    "no argument": (lambda: metric(lambda: 1.0), r"takes one argument, the sample; got <lambda>\(\)"),
+    "two arguments": (lambda: metric(lambda self, sample: 1.0), "takes one argument, the sample"),
+}
+
+
+@pytest.mark.parametrize(("made", "words"), SLIPS.values(), ids=SLIPS)
+def test_a_slip_is_told_when_the_metric_is_made(made: Any, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        made()
 
 
 def test_an_async_function_is_refused() -> None:

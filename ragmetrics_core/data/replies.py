@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from math import inf
 from typing import Annotated, Generic, Literal, TypeVar, get_args
 from unicodedata import normalize
 
@@ -117,6 +118,12 @@ class Usage:
             fallbacks=_merged(self.fallbacks, other.fallbacks),
             models=_merged(self.models, other.models),
         )
+
+    @property
+    def is_a_count(self) -> bool:
+        """Whether all its numbers are finite and at least 0."""
+        numbers = (*(getattr(self, name) for name in _COUNTED), self.cost or 0.0)
+        return all(isinstance(number, (int, float)) and 0 <= number < inf for number in numbers)
 
 
 _COUNTED = tuple(field.name for field in fields(Usage) if field.type is int)

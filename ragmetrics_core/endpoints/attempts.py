@@ -4,17 +4,26 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any, TypeVar, get_args
 
 from ragmetrics_core.data import Usage, errors, safe
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, TokenAlternatives
+from ragmetrics_core.endpoints.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Finish,
+    TokenAlternatives,
+    check_prices,
+)
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, foreign, too_large
 from ragmetrics_core.endpoints.limits import Budget, Limiter
-from ragmetrics_core.endpoints.openai_form import priced
+from ragmetrics_core.endpoints.openai_form import MOST_TOKENS, priced
 from ragmetrics_core.endpoints.spending import spending_here
 from ragmetrics_core.endpoints.store import ReplyStore
+from ragmetrics_core.endpoints.threads import is_being_cancelled
 
 T = TypeVar("T")
 
@@ -150,21 +159,23 @@ class Attempts:
 
     async def _limited(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         tokens = sum(len(message.content) for message in request.messages) / 4
-        held: list[tuple[Limiter | Availability, Any]] = []
         outcome: ChatReply | errors.JudgeError | None = None
-        try:
-            for limiter in self.limiters:
-                held.append((limiter, await limiter.acquire(tokens)))
-            self.endpoint.check()
-            await self.store.settled()
-            held += [(self.budget, await self.budget.acquire(tokens)), (self.endpoint, None)]
-            outcome = await self._call(request, tokens, sent)
-        except errors.JudgeError as error:
-            outcome = error
-            raise
-        finally:
-            for limiter, ticket in reversed(held):
+        with ExitStack() as observing:  # each limiter observes how the call ended, even if another one fails at it
+
+            def observe(limiter: Limiter | Availability, ticket: Any) -> None:
                 limiter.observe(ticket, outcome)
+
+            try:
+                for limiter in self.limiters:
+                    observing.callback(observe, limiter, await limiter.acquire(tokens))
+                self.endpoint.check()
+                await self.store.settled()
+                observing.callback(observe, self.budget, await self.budget.acquire(tokens))
+                observing.callback(observe, self.endpoint, None)
+                outcome = await self._call(request, tokens, sent)
+            except errors.JudgeError as error:
+                outcome = error
+                raise
         return outcome
 
     async def _call(self, request: ChatRequest, tokens: float, sent: list[float]) -> ChatReply:
@@ -213,7 +224,11 @@ async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
         return await call(*given)
     except errors.RagMetricsError:
         raise
-    except (Exception, SystemExit) as raised:  # noqa: BLE001  # nobody knows what; SystemExit would end the loop
+    except asyncio.CancelledError as raised:
+        if is_being_cancelled():
+            raise
+        error = foreign(raised, name)
+    except (Exception, SystemExit, KeyboardInterrupt) as raised:  # noqa: BLE001  # nobody knows what a client raises
         error = foreign(raised, name)
     raise error  # outside of any handler: what a client raised may hold keys and texts
 
@@ -224,7 +239,10 @@ def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
         raise errors.JudgeError(f"{model.name} could not answer: its complete returned {wrong}")
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise too_large(model.name)
-    reply = reply if reply.usage.cost else priced(reply, model.prices())
+    if not reply.usage.cost:
+        prices = model.prices()
+        check_prices(model.name, prices)
+        reply = priced(reply, prices)
     models = tuple(map(safe, reply.usage.models))
     if models == reply.usage.models and all(safe(choice.text) == choice.text for choice in reply.choices):
         return reply
@@ -244,6 +262,8 @@ def _wrong(reply: object) -> str:
         whole = isinstance(it, Choice) and isinstance(it.text, str) and it.finish in _ENDS
         if not whole or not all(isinstance(token, TokenAlternatives) for token in it.tokens):
             return f"what is no Choice with a text, a finish of {', '.join(_ENDS)}, and TokenAlternatives or none"
+    if not isinstance(reply.usage, Usage):
+        return f"a usage that is a {type(reply.usage).__name__}, no Usage"
     counts = (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cost or 0)
-    counted = all(isinstance(count, (int, float)) and 0 <= count < inf for count in counts)
-    return "" if counted else "a usage whose tokens or cost are no numbers of at least 0"
+    counted = all(isinstance(count, (int, float)) and 0 <= count <= MOST_TOKENS for count in counts)
+    return "" if counted else f"a usage whose tokens or cost are no numbers from 0 to {MOST_TOKENS}"

@@ -1,6 +1,7 @@
 """The one protocol behind the LLM judge: a chat request goes in, choices and usage come out."""
 
 import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
@@ -173,6 +174,23 @@ class ChatModel(Protocol):
             JudgeError: Mapped from whatever the endpoint or client raised. Any other exception is mapped by what it
                 says of the endpoint: an HTTP status, a timeout, a lost connection.
         """
+
+
+def check_prices(model: str, prices: object) -> None:
+    """Refuse, by ``SettingError``, prices that are neither None nor two numbers of at least 0."""
+    if prices is None:
+        return
+    if isinstance(prices, (tuple, list)) and len(prices) == 2 and all(map(_is_price, prices)):
+        return
+    shown = "; ".join(map(repr, prices)) if isinstance(prices, (tuple, list)) else type(prices).__name__
+    raise SettingError(
+        f"the prices of {model} must be two numbers of at least 0, US dollars per prompt token and per reply token, or "
+        f"None where they are not known; got {shown}"
+    )
+
+
+def _is_price(price: object) -> bool:
+    return isinstance(price, (int, float)) and not isinstance(price, bool) and 0 <= price < math.inf
 
 
 def check_model(model: object) -> None:

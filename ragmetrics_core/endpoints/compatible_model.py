@@ -18,7 +18,7 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.endpoints.addresses import NAME_A_KEY, OPENAI, openai_endpoint
 from ragmetrics_core.endpoints.cache_keys import endpoint_key
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, check_prices
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, seconds, too_large
 from ragmetrics_core.endpoints.openai_form import chat_reply, listed, request_body
 from ragmetrics_core.endpoints.threads import computed
@@ -91,6 +91,7 @@ class OpenAICompatibleModel(ChatModel):
         self._proxy = None if proxy_bypass(address.host) else getproxies().get(address.scheme)
         self._api_key, self.api_key_env = api_key, api_key_env
         self._timeout, self.batch_share = timeout, batch_share
+        check_prices(name or model, prices)
         self._capabilities, self._prices = capabilities or Capabilities(), prices
         self.batch_prices = prices and (prices[0] * batch_share, prices[1] * batch_share)
 

@@ -141,7 +141,7 @@ class Fault:
         while len(chain) < 8 and (cause := chain[-1].__cause__ or chain[-1].__context__):
             chain.append(cause)
         body = next((body for link in chain if isinstance(body := getattr(link, "body", None), dict)), {})
-        text = "\n".join(map(str, (*chain, body)))  # newer clients of OpenAI keep the body out of their message
+        text = "\n".join(map(_words_of, (*chain, body)))  # newer clients of OpenAI keep the body out of their message
         holders = [holder for link in chain for holder in (link, getattr(link, "response", None))]
         statuses = (getattr(holder, name, None) for holder in holders for name in ("status_code", "status"))
         names = ("headers", "litellm_response_headers")
@@ -188,6 +188,14 @@ class Fault:
         """True if there was a reply that the client could not read, whatever it calls that itself."""
         stumbled = not self.classes.isdisjoint(_STUMBLES) and "OSError" not in self.classes
         return self.unanswered is not errors.JudgeTimeout and (stumbled or _NOT_JSON.search(self.text) is not None)
+
+
+def _words_of(told: object) -> str:
+    """What an exception of somebody's client says; "" if it cannot be told."""
+    try:
+        return str(told)
+    except Exception:  # noqa: BLE001  # it is their code
+        return ""
 
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:

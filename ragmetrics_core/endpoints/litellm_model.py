@@ -27,7 +27,7 @@ from ragmetrics_core.endpoints.addresses import (
     variable_naming,
 )
 from ragmetrics_core.endpoints.cache_keys import endpoint_key, provider_addresses, public_form
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, check_prices
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, too_large
 from ragmetrics_core.endpoints.openai_form import choice_of, listed, priced, reply_of, request_body
 from ragmetrics_core.endpoints.urls import endpoint_address, public
@@ -147,6 +147,7 @@ class LiteLLMModel(ChatModel):
         self._base = None if api_base is None else endpoint_address(api_base)
         self._asked = self._base.shown if self._base else ""
         known = listed(model.removeprefix("openai/"))
+        check_prices(model, prices)
         self._prices = prices or (None if known is None else known.prices)
         self._extra = dict(extra or {})
         self._provider = model.partition("/")[0]

@@ -21,6 +21,8 @@ _FINISH: dict[str, Finish] = {
 # A name, a path of a provider or a file, with a version or tag. What begins like a usual key is none.
 _MODEL_NAME = re.compile(r"(?!(?:sk|pk|rk|gsk|hf|xai|pplx)[-_]|AIza)[\w.][\w./:@+=-]{0,199}|/[\w./:@+=-]{1,199}")
 _ENDS_OF_SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")  # how variables that hold secrets are named
+MOST_TOKENS = 2**53
+"""What no request or reply has; a larger count is none, and fits neither a float nor a column of a table."""
 _SHORTEST_SECRET = 8  # what is shorter stands in too many names
 
 
@@ -109,7 +111,7 @@ def reply_of(
         raise errors.JudgeServerError(f"{model} returned no reply; check its endpoint")
     told = usage if isinstance(usage, Mapping) else {}
     counts = (told.get(f"{side}_tokens") for side in ("prompt", "completion"))
-    asked, said = (count if type(count) is int and count > 0 else 0 for count in counts)
+    asked, said = (count if type(count) is int and 0 < count <= MOST_TOKENS else 0 for count in counts)
     named = tuple(sorted({name for name in models if isinstance(name, str) and _names_a_model(name, key)}))
     return ChatReply(made, Usage(calls=1, prompt_tokens=asked, completion_tokens=said, cost=None, models=named))
 

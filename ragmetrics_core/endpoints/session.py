@@ -20,7 +20,15 @@ from typing import Any, Generic, Self, TypeVar
 
 from ragmetrics_core.data import Usage, errors
 from ragmetrics_core.endpoints.attempts import Attempts, Availability, typed
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
+from ragmetrics_core.endpoints.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Message,
+    Origin,
+    check_prices,
+)
 from ragmetrics_core.endpoints.fitting import Fitting, gathered, lacking
 from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.endpoints.spending import spending_here
@@ -100,6 +108,7 @@ class Session:
         if self._here is not None and self._here is self._by_loop.get(loop):
             return
         await typed(self.model.name, self.model.prepare)
+        check_prices(self.model.name, self.model.prices())
         if loop not in self._by_loop:
             for other in [other for other in self._by_loop if other.is_closed()]:
                 del self._by_loop[other]

@@ -8,7 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextvars import Context, copy_context
 from functools import partial
 from queue import SimpleQueue
@@ -33,6 +33,12 @@ def in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T
     work = partial(_carried_out, call, future)
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
     return future
+
+
+def is_being_cancelled() -> bool:
+    """Whether somebody cancels the running task; a CancelledError that a client raises by itself is a failure of it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def computed(call: Callable[[], T], *, size: int | None = None) -> T:
@@ -60,7 +66,7 @@ def _carried_out(call: Callable[[], T], future: Future[T]) -> None:
     try:
         future.set_result(call())
     except BaseException as error:  # noqa: BLE001  # who waits would wait for ever
-        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        if isinstance(error, Exception) and not isinstance(error, (StopIteration, CancelledError)):
             future.set_exception(error)
         else:  # asyncio hands on neither, or the loop that all judges share would end
             stopped = RuntimeError(f"the call raised {type(error).__name__}")

@@ -5,6 +5,7 @@ crossing loops. A process forked later makes its own.
 """
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Coroutine
@@ -15,6 +16,8 @@ from ragmetrics_core.data import SettingError
 from ragmetrics_core.endpoints.threads import COMPUTING
 
 T = TypeVar("T")
+
+logger = logging.getLogger("ragmetrics_core")
 
 _THREAD = "ragmetrics-judges"
 _lock = threading.Lock()
@@ -54,9 +57,20 @@ def _running() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None or _thread is None or not _thread.is_alive():
             _loop = asyncio.new_event_loop()
-            _thread = threading.Thread(target=_loop.run_forever, name=_THREAD, daemon=True)
+            _thread = threading.Thread(target=_keep_running, args=(_loop,), name=_THREAD, daemon=True)
             _thread.start()
         return _loop
+
+
+def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop for ever: what a task of somebody's judge raises to end the process ends that task alone."""
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            logger.warning("a judge raised what ends a process; the run goes on")
+        else:
+            return
 
 
 def _forget() -> None:

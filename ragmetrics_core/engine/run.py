@@ -87,6 +87,7 @@ class Run:
             for model, own in judges.items()
         }
         self._judges = {name: asked[model] for name, model in models.items()}
+        self._check_signatures()
         if gates and until is None:
             raise SettingError('gates= end a run until="decided"; of a run over all rows ask decide(gate, report)')
         addresses = {judge.session.name: _addresses(judge.session) for judge in asked.values()}
@@ -101,6 +102,11 @@ class Run:
                     f"the price of {model.name} is not known, so max_cost cannot be held: limit max_calls instead, "
                     "or evaluate from Python with a model that is given prices="
                 )
+
+    def _check_signatures(self) -> None:
+        """End the run before anything is paid if a metric or judge cannot say what its settings are."""
+        for metric in self.metrics:
+            self._judges[metric.name].signature_of(metric)
 
     @property
     def stopped(self) -> str:
@@ -140,7 +146,8 @@ class Run:
         self.untaken.clear()
         pool = list(islice(items, POOL))
         others = [item for _, item in pool if isinstance(item, Sample)]
-        self.metrics = [metric.prepare(others) for metric in self.metrics]
+        self.metrics = [_prepared(metric, others) for metric in self.metrics]
+        self._check_signatures()
         for index, item in chain(pool, items):
             if self._over or (self.decider is not None and self.decider.done):
                 break
@@ -212,7 +219,7 @@ class Run:
 
     def follow(self, index: int, sample: Sample) -> Future[SampleResult]:
         """Start judging a sample of a stream without end; metrics that need others take those before it."""
-        metrics = [metric.prepare(self._before) for metric in self.metrics]
+        metrics = [_prepared(metric, self._before) for metric in self.metrics]
         if any(metric.needs_others for metric in self.metrics):
             self._before = (*self._before, sample)[-POOL:]
         return submit(self._judge(index, sample, metrics))
@@ -277,6 +284,17 @@ async def astream(
         finally:
             run.give_up()
             await asyncio.to_thread(run.store.flush)  # another process may hold the file's lock for a while
+
+
+def _prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
+    """The metric with what it takes from other samples; ``SettingError`` if its ``prepare`` gives no metric."""
+    prepared = metric.prepare(others)
+    if not isinstance(prepared, Metric) or prepared.name != metric.name:
+        raise SettingError(
+            f"the metric {metric.name} cannot be used: its prepare must return the metric, or a copy with the same "
+            f"name; got {type(prepared).__name__}"
+        )
+    return prepared
 
 
 def _cut(outcome: Outcome) -> bool:

@@ -13,15 +13,26 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ragmetrics_core.data import Answer, ErrorInfo, Failed, NotAnswered, Sample, Scored, Undefined, Usage, errors
+from ragmetrics_core.data import (
+    Answer,
+    ErrorInfo,
+    Failed,
+    NotAnswered,
+    Sample,
+    Scored,
+    Signature,
+    Undefined,
+    Usage,
+    errors,
+)
 from ragmetrics_core.data.questions import Batch, Question, Replies
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.spending import noted
 from ragmetrics_core.endpoints.store import resolve_store
-from ragmetrics_core.endpoints.threads import computed, in_thread
+from ragmetrics_core.endpoints.threads import computed, in_thread, is_being_cancelled
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.judge import Judge, check_answer
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 T = TypeVar("T")
@@ -92,6 +103,18 @@ class RunJudge:
     answered: int = 0  # questions
     paid: bool = False  # whether any call of it was
     unavailable: errors.JudgeUnavailable | None = None  # why it answers none
+    _signatures: dict[str, tuple[Metric, Signature]] = field(default_factory=dict)  # by the metric's name
+
+    def signature_of(self, metric: Metric) -> Signature:
+        """The signature of a metric by this judge, made once for all samples.
+
+        Raises:
+            SettingError: If the metric or the judge cannot say what its settings are.
+        """
+        known = self._signatures.get(metric.name)
+        if known is None or known[0] is not metric:
+            known = self._signatures[metric.name] = (metric, _signature(metric, self.session))
+        return known[1]
 
     def note(self, error: errors.JudgeError) -> None:
         """Remember an error that says that the judge answers nothing; a cap of the run says it of no judge."""
@@ -119,22 +142,50 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     Never raises: an unexpected exception of a metric or judge becomes ``Failed`` with ``MetricCrashed``.
     """
     usage: list[Usage] = []
+    signature = Signature(metric=metric.name, version=metric.version)
     try:
+        signature = judge.signature_of(metric)
         outcome = await _conclude(metric, sample, judge, usage)
     except errors.JudgeError as error:
         judge.note(error)
         outcome = metric.failed(error)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  # the rest of the run goes on
+    except asyncio.CancelledError as error:
+        if is_being_cancelled():
+            raise
+        outcome = _crashed(metric, error)
+    except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # noqa: BLE001  # the rest goes on
         outcome = _crashed(metric, error)
     asked = bool(usage) or outcome.status == "failed"
     return outcome.model_copy(
         update={
             "judge": judge.session.name if asked else "",
-            "signature": metric.signature.by(judge.session.name, judge.session.details),
+            "signature": signature,
             "sample_id": sample.id,
             "usage": sum(usage, Usage()),
         }
     )
+
+
+def _signature(metric: Metric, judge: Judge) -> Signature:
+    """What numbers of this metric by this judge must share to be comparable."""
+    try:
+        own = metric.signature
+    except errors.RagMetricsError:
+        raise
+    except Exception as error:  # it is somebody's code
+        raise errors.SettingError(
+            f"the metric {metric.name} cannot say what its settings are, because settings(), prompts() or "
+            f"instructions() raised {type(error).__name__}; all three give texts"
+        ) from error
+    try:
+        details = dict(judge.details)
+    except Exception as error:  # it is somebody's code
+        raise errors.SettingError(
+            f"the judge {judge.name} cannot say what its settings are: details raised {type(error).__name__}"
+        ) from error
+    if not all(isinstance(word, str) for word in (*details, *details.values())):
+        raise errors.SettingError(f"the details of the judge {judge.name} must be texts by name, e.g. {{'T': '1.0'}}")
+    return own.by(judge.name, details)
 
 
 async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list[Usage]) -> Outcome:
@@ -207,7 +258,12 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
             try:
                 # A judge that keeps the deadline by itself then says what was spent until then.
                 answer = await judge.in_time(judge.session.answer(question), grace=_SETTLING)
+                check_answer(judge.session.name, answer, question)
                 answered = True
+            except asyncio.CancelledError as stop:
+                if is_being_cancelled():
+                    raise
+                raise RuntimeError("the judge raised CancelledError") from stop
             except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
                 raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
             finally:

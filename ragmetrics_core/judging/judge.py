@@ -59,6 +59,24 @@ class Judge(ABC):
         return self
 
 
+def check_answer(judge: str, answer: object, question: Question[Any]) -> None:
+    """Refuse, by ``JudgeError``, what somebody's judge must not return."""
+    wrong = ""
+    if not isinstance(answer, Answer):
+        wrong = f"answer must return an Answer, from an 'async def'; got {type(answer).__name__}"
+    elif not isinstance(answer.reply, (Asked, NotAnswered)):
+        wrong = f"an Answer holds Asked replies or NotAnswered; got {type(answer.reply).__name__}"
+    elif isinstance(answer.reply, Asked) and not answer.reply.replies:
+        wrong = "Asked holds at least one reply; where there is none answer with NotAnswered and why"
+    elif isinstance(answer.reply, Asked) and not all(isinstance(it, question.Reply) for it in answer.reply.replies):
+        kinds = ", ".join(sorted({type(it).__name__ for it in answer.reply.replies}))
+        wrong = f"replies are objects of question.Reply, {question.Reply.__name__}; got {kinds}"
+    elif not isinstance(answer.usage, Usage) or not answer.usage.is_a_count:
+        wrong = "its usage must be a Usage whose numbers are finite and at least 0"
+    if wrong:
+        raise JudgeError(f"the judge {judge} gave no answer: {wrong}")
+
+
 class ScriptedJudge(Judge):
     """Answers each question type from a script; deterministic, no I/O.
 

@@ -6,13 +6,14 @@ import asyncio
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 from pydantic import Field
+from pydantic_core import PydanticSerializationError
 
 from ragmetrics_core.data import Asked, Batch, Evidence, Instructions, NotAnswered, Part, Replies, Sample, Silent, about
 from ragmetrics_core.data.cells import plain_data
@@ -52,6 +53,12 @@ def _groups(requires: Any) -> tuple[tuple[str, ...], ...]:
     return groups
 
 
+def _check_version(metric: str, version: object) -> None:
+    """Refuse a version that is no text."""
+    if not isinstance(version, str) or not version.strip():
+        raise SettingError(f'the version of the metric {metric} is a text, e.g. version="2"; got {version!r}')
+
+
 class Metric(Silent, Settings, ABC):
     """Base of all metrics: immutable settings that validate, serialise and can be compared.
 
@@ -71,6 +78,7 @@ class Metric(Silent, Settings, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        _check_version(cls.__name__, cls.version)
         cls.requires = _groups(cls.requires)
 
     def __init__(self, **settings: Any) -> None:
@@ -118,7 +126,7 @@ class Metric(Silent, Settings, ABC):
     def settings(self) -> dict[str, str]:
         """Settings that change scores, for the signature: by default the metric's own fields."""
         own = type(self).model_fields.keys() - Metric.model_fields.keys()
-        given = self.model_dump(mode="json", include=own).items()
+        given = [(name, _as_json(self, name)) for name in type(self).model_fields if name in own]
         # Of texts and collections only a digest, as they may be long or private.
         told = {name: str(it) if isinstance(it, int | float | None) else digest(json.dumps(it)) for name, it in given}
         return {f"own_{name}" if name in Signature.model_fields else name: text for name, text in told.items()}
@@ -186,6 +194,29 @@ class Metric(Silent, Settings, ABC):
         from ragmetrics_core.engine.scoring import score_one
 
         return await asyncio.wrap_future(submit(score_one(self, sample, fields, judge)))
+
+
+def _as_json(metric: Metric, field: str) -> Any:
+    """The setting of a metric as JSON, sets in one order in every process."""
+    try:
+        told = metric.model_dump(mode="json", include={field}).get(field)
+    except PydanticSerializationError as error:
+        kind = type(getattr(metric, field)).__name__
+        raise SettingError(
+            f"the setting {field!r} of the metric {metric.name} is a {kind}, which the signature of results cannot "
+            "hold; make it a PrivateAttr or a ClassVar, or override settings() and say in texts what changes scores"
+        ) from error
+    return _in_order(told, getattr(metric, field))
+
+
+def _in_order(told: Any, value: object) -> Any:
+    """JSON in which what came of a set is sorted."""
+    if isinstance(told, dict) and isinstance(value, Mapping) and len(told) == len(value):
+        return {name: _in_order(item, own) for (name, item), own in zip(told.items(), value.values(), strict=True)}
+    if isinstance(told, list) and isinstance(value, (list, tuple, set, frozenset)) and len(told) == len(value):
+        items = [_in_order(item, own) for item, own in zip(told, value, strict=True)]
+        return sorted(items, key=json.dumps) if isinstance(value, (set, frozenset)) else items
+    return told
 
 
 class FunctionMetric(Metric):
@@ -267,7 +298,8 @@ def metric(
         A decorator. What the function raises or returns out of range is *failed*, naming the metric.
 
     Raises:
-        SettingError: If a sample has no such field, or the function is async.
+        SettingError: If a sample has no such field, the name is empty, the version is no text, or the function is
+            async, or does not take one sample.
 
     Examples:
         >>> from ragmetrics_core import Sample
@@ -278,11 +310,30 @@ def metric(
         1.0
     """
     groups = _groups(requires)
+    _check_version(name or "", version)
+    if name is not None and not name.strip():
+        raise SettingError("the name of a metric is the key of its results; give one, or leave name= out")
 
     def made(function: Function) -> FunctionMetric:
+        _check_function(function)
         return _class_of(function, version, groups)(name=name or function.__name__)
 
     return made if function is None else made(function)
+
+
+def _check_function(function: object) -> None:
+    """Refuse what no metric can be made of: what is no function, or one that does not take one sample."""
+    if not inspect.isfunction(function):
+        shown = repr(function) if isinstance(function, str) else f"a {type(function).__name__}"
+        raise SettingError(
+            f"@metric makes a metric of a function that takes a sample; got {shown}. A name is given as "
+            '@metric(name="politeness"); around anything else that can be called, define a function'
+        )
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        shown = f"{function.__name__}{inspect.signature(function)}"
+        raise SettingError(f"the function of a metric takes one argument, the sample; got {shown}") from None
 
 
 @lru_cache(maxsize=256)  # what is unpickled is then equal to what was pickled
