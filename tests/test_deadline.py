@@ -80,6 +80,37 @@ class Planned(Metric):
         return self.scored(1.0, "")
 
 
+class Elsewhere(Metric):
+    """Waits for ever where a metric is not carried out step by step."""
+
+    name: str = "elsewhere"
+    where: str
+
+    def _wait_at(self, where: str) -> None:
+        if where == self.where:
+            threading.Event().wait()
+
+    @property
+    def needs(self) -> tuple[tuple[str, ...], ...]:
+        self._wait_at("needs")
+        return super().needs
+
+    def gap(self, sample: Sample) -> Any:
+        self._wait_at("gap")
+        return super().gap(sample)
+
+    def plan(self, sample: Sample) -> Any:
+        self._wait_at("plan")
+        return self._plan()
+
+    def _plan(self) -> Any:
+        try:
+            yield from ask([question("Paris.")])
+        finally:
+            self._wait_at("finally")
+        return self.scored(1.0, "")
+
+
 @pytest.mark.parametrize(
     ("metrics", "judge", "never_ends"),
     [
@@ -90,8 +121,12 @@ class Planned(Metric):
         (plain, SAYS_YES, True),
         (Planned(), SAYS_YES, True),
         ("recall", SAYS_YES, False),  # undefined on every row
+        (Elsewhere(where="needs"), SAYS_YES, True),
+        (Elsewhere(where="gap"), SAYS_YES, True),
+        (Elsewhere(where="plan"), SAYS_YES, True),
+        (Elsewhere(where="finally"), Waiting(), True),
     ],
-    ids=["embedded", "waits", "blocks", "quick", "function", "plan", "undefined"],
+    ids=["embedded", "waits", "blocks", "quick", "function", "plan", "undefined", "needs", "gap", "begins", "finally"],
 )
 def test_the_deadline_ends_any_judge_and_any_metric(metrics: Any, judge: Any, never_ends: bool) -> None:
     report = evaluate(endless(), metrics, judge=judge, limits=Limits(deadline=0.2), concurrency=2, progress=False)
@@ -111,17 +146,18 @@ def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:
 
 
 def test_what_an_unfinished_worker_brings_is_dropped() -> None:
-    released, finished = threading.Event(), threading.Event()
+    begun, released, finished = threading.Event(), threading.Event(), threading.Event()
 
     @metric
     def late(sample: Sample) -> float:
+        begun.set()
         released.wait()
         finished.set()
         return 1.0
 
     report = evaluate([{"answer": "a"}], [late], judge="lexical", limits=Limits(deadline=0.05), progress=False)
     released.set()
-    assert finished.wait(20)
+    assert finished.wait(20) or not begun.is_set()  # on a busy machine the deadline may come before it begins
     assert report.results[0].results == {}
     assert report.summary().not_judged == 1
 

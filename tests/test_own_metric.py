@@ -391,37 +391,171 @@ def test_a_crash_says_our_own_sentence_or_where_the_metric_stands() -> None:
     assert f"JSONDecodeError in lost ({__file__}:" in lost.score(answer="a").reason
 
 
+async def later(sample: Sample) -> float:
+    return 1.0
+
+
+async def later_still(sample: Sample) -> Any:
+    yield 1.0
+
+
+def of_nothing() -> float:
+    return 1.0
+
+
+def of_two(sample: Sample, other: Sample) -> float:
+    return 1.0
+
+
+def of_a_name_alone(*, sample: Sample) -> float:
+    return 1.0
+
+
+def with_a_default(sample: Sample, most: int = 3) -> float:
+    return 1.0
+
+
 class CallableObject:
     def __call__(self, sample: Sample) -> float:
         return 1.0
 
+    def method(self, sample: Sample) -> float:
+        return 1.0
 
-SLIPS: dict[str, tuple[Any, str]] = {
-    "a number as version": (lambda: metric(version=3)(lambda sample: 1.0), 'is a text, e.g. version="2"; got 3'),
-    "an empty version": (lambda: metric(version=" ")(lambda sample: 1.0), "is a text"),
-    "a number as version of a class": (lambda: type("Own", (Metric,), {"version": 2}), "of the metric Own is a text"),
-    "an empty name": (lambda: metric(name="")(lambda sample: 1.0), "the name of a metric is the key of its results"),
-    "a name without its keyword": (lambda: metric("politeness"), "got 'politeness'. A name is given as"),
-    "an object": (lambda: metric(CallableObject()), "got a CallableObject"),
-    "a class": (lambda: metric(CallableObject), "got a type"),
-    "a partial": (lambda: metric(partial(lambda a, b: 1.0, 1)), "got a partial"),
-    "no argument": (lambda: metric(lambda: 1.0), r"takes one argument, the sample; got <lambda>\(\)"),
-    "two arguments": (lambda: metric(lambda self, sample: 1.0), "takes one argument, the sample"),
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "async": (lambda: metric(later), "later is async"),  # type: ignore[arg-type]
+    "async generator": (lambda: metric(later_still), "later_still is async"),  # type: ignore[arg-type]
+    "a name in its place": (lambda: metric("politeness"), r"write @metric\(name='politeness'\)"),  # type: ignore[call-overload]
+    "a class": (lambda: metric(CallableObject), "CallableObject is a class: a class inherits from Metric"),  # type: ignore[arg-type]
+    "an object": (lambda: metric(CallableObject()), "got a CallableObject: write a def"),
+    "a partial": (lambda: metric(partial(of_two, Sample())), "got a partial: write a def"),
+    "a builtin": (lambda: metric(len), "got a builtin_function_or_method: write a def"),  # type: ignore[arg-type]
+    "a metric": (lambda: metric(lengthy), "lengthy is a metric already"),  # type: ignore[arg-type]
+    "no parameter": (lambda: metric(of_nothing), r"of_nothing\(\) .* cannot be called with a sample alone"),  # type: ignore[arg-type]
+    "two parameters": (lambda: metric(of_two), r"of_two\(.* cannot be called with a sample alone"),  # type: ignore[arg-type]
+    "a method": (lambda: metric(CallableObject.method), r"method\(self.* cannot be called with a sample alone"),  # type: ignore[arg-type]
+    "a keyword": (lambda: metric(of_a_name_alone), "cannot be called with a sample alone"),  # type: ignore[arg-type]
+    "version 2": (lambda: metric(version=2), 'is a text: write version="2"; got 2'),  # type: ignore[call-overload]
+    "version None": (lambda: metric(version=None), 'is a text: write version="2"; got a NoneType'),  # type: ignore[call-overload]
+    "an empty version": (lambda: metric(version=" "), "is a text: write version=\"2\"; got ' '"),
+    "an empty name": (lambda: metric(name=""), "the name of a metric is the key of its results"),
+    "a number as name": (lambda: metric(name=2), "the name of a metric is the key of its results"),  # type: ignore[call-overload]
+    "version of a class": (
+        lambda: type("Own", (Polled,), {"version": 2, "__module__": __name__}),
+        'of Own is a text: write version="2"; got 2',
+    ),
+    "requires no names": (lambda: metric(requires=5), "requires names fields of a sample.*got int"),  # type: ignore[call-overload]
+    "requires None": (lambda: metric(requires=None), "requires names fields of a sample.*got NoneType"),  # type: ignore[call-overload]
+    "the class": (lambda: evaluate(ROWS, [Polled]), r"the class Polled: write Polled\(\)"),  # type: ignore[list-item]
+    "the class alone": (lambda: evaluate(ROWS, Polled), r"the class Polled: write Polled\(\)"),  # type: ignore[arg-type]
+    "the function": (lambda: evaluate(ROWS, [shortness]), "the function shortness: make a metric of it with @metric"),  # type: ignore[list-item]
+    "the function alone": (lambda: evaluate(ROWS, shortness), "the function shortness"),  # type: ignore[arg-type]
 }
 
 
-@pytest.mark.parametrize(("made", "words"), SLIPS.values(), ids=SLIPS)
-def test_a_slip_is_told_when_the_metric_is_made(made: Any, words: str) -> None:
-    with pytest.raises(SettingError, match=words):
-        made()
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_before_a_row_is_looked_at(mistake: str) -> None:
+    make, said = MISTAKES[mistake]
+    with pytest.raises(SettingError, match=said):
+        make()
 
 
-def test_an_async_function_is_refused() -> None:
-    async def later(sample: Sample) -> float:
-        return 1.0
+@pytest.mark.parametrize("function", [with_a_default, CallableObject().method, lambda *samples: 1.0, shortness])
+def test_whatever_takes_a_sample_is_a_metrics_function(function: Any) -> None:
+    assert metric(name="own")(function).score(answer="").value == 1.0
 
-    with pytest.raises(SettingError, match="later is async"):
-        metric(later)  # type: ignore[arg-type]
+
+def yields_a_number(sample: Sample) -> Any:
+    yield 5
+    return 0.5
+
+
+def yields_nothing(sample: Sample) -> Any:
+    yield
+    return 0.5
+
+
+def yields_a_text(sample: Sample) -> Any:
+    yield "yes"
+    return 0.5
+
+
+def asks_a_text(sample: Sample) -> Any:
+    yield from ask("yes")  # type: ignore[arg-type]
+    return 0.5
+
+
+def asks_texts(sample: Sample) -> Any:
+    yield from ask(["Is it polite?"])  # type: ignore[list-item]
+    return 0.5
+
+
+def asks_no_list(sample: Sample) -> Any:
+    yield from ask(Question(parts={}, instructions=Instructions(""), Reply=OwnReply))  # type: ignore[arg-type]
+    return 0.5
+
+
+def asks_a_question_beside_a_text(sample: Sample) -> Any:
+    yield from ask([Question(parts={}, instructions=Instructions(""), Reply=OwnReply), "?"])  # type: ignore[list-item]
+    return 0.5
+
+
+@pytest.mark.parametrize(
+    ("function", "got"),
+    [
+        (yields_a_number, "int"),
+        (yields_nothing, "NoneType"),
+        (yields_a_text, "str"),
+        (asks_a_text, "str"),
+        (asks_texts, "str"),
+        (asks_no_list, "Question"),
+        (asks_a_question_beside_a_text, "str"),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_what_is_no_question_is_not_asked_and_gives_no_score(function: Any, got: str) -> None:
+    judge = ScriptedJudge({})
+    result = metric(name="own")(function).score(answer="a", judge=judge)
+    assert (result.status, judge.asked) == ("failed", [])
+    assert re.search(rf"own: a metric's plan asks questions: .*'.*; got {got}$", result.reason)
+
+
+class Written(Metric):
+    """What somebody wrote in the place of a plan."""
+
+    name: str = "own"
+    what: str
+    unless: Any = None
+
+    def gap(self, sample: Sample) -> Any:
+        return self.unless or super().gap(sample)
+
+    def plan(self, sample: Sample) -> Any:
+        if self.what == "outcome":
+            return self.scored(1.0, "")
+        return 0.5 if self.what == "number" else self._plan()
+
+    def _plan(self) -> Any:
+        yield from ask([])
+        return 0.5
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (Written(what="outcome"), "plan must be a generator.* It returned Scored"),
+        (Written(what="number"), "plan must be a generator.* It returned float"),
+        (Written(what="generator"), "a plan must return what self.scored.* got float"),
+        (Written(what="generator", unless="no answer"), r"gap must return self.undefined\(...\) or None, got str"),
+        (Written(what="generator", unless=True), r"gap must return self.undefined\(...\) or None, got bool"),
+    ],
+)
+def test_a_class_that_does_not_do_what_a_metric_does_says_what_it_must_do(own: Metric, said: str) -> None:
+    report = evaluate(ROWS, [own, lengthy], judge="lexical", progress=False)
+    for row in report.results:
+        assert re.fullmatch(f"own: {said}", row.results["own"].reason, re.DOTALL)
+        assert row.results["lengthy"].status == "scored"
 
 
 @pytest.mark.parametrize("text", ["def f(:", "unknown", "from ragmetrics_core import metric\nmetric(requires=['x'])"])

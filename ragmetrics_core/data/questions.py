@@ -5,7 +5,7 @@ but its name.
 """
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean
@@ -206,9 +206,28 @@ def ask(questions: Sequence[Question[R]]) -> Generator[Batch, Replies, tuple[Ask
     """Ask a batch of questions from within a metric's plan; they may be answered in any order, at the same time.
 
     Returns ``Asked`` or ``NotAnswered`` for each question, in order; use it with ``yield from``.
+
+    Raises:
+        SettingError: If what is given is no sequence of questions.
     """
-    replies = (yield tuple(questions)) if questions else ()
+    batch = batch_of(questions)
+    replies = (yield batch) if batch else ()
     return cast("tuple[Asked[R] | NotAnswered, ...]", replies)
+
+
+def batch_of(step: object) -> Batch:
+    """The questions that a plan asks at a time; ``SettingError`` for anything else, of which no judge could answer."""
+    if isinstance(step, (Question, str)) or not isinstance(step, Iterable):
+        wrong = type(step).__name__
+    else:
+        questions = tuple(step)
+        wrong = next((type(item).__name__ for item in questions if not isinstance(item, Question)), "")
+        if not wrong:
+            return questions
+    raise SettingError(
+        f"a metric's plan asks questions: 'replies = yield from ask([question])', with a list of Question objects; "
+        f"got {wrong}"
+    )
 
 
 def shares(replies: Sequence[BaseModel], weigh: Weigh, mode: Mode | None = None) -> tuple[Weight, ...]:

@@ -5,7 +5,7 @@ import logging
 import os
 import sysconfig
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
     Usage,
     errors,
 )
-from ragmetrics_core.data.questions import Batch, Question, Replies
+from ragmetrics_core.data.questions import Batch, Question, Replies, batch_of
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.spending import noted
@@ -195,37 +195,73 @@ async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list
         LimitReached: If the plan came to no end before the deadline.
     """
     judge.check_time()
-    gap = metric.gap(sample)
-    if gap is not None:
-        return gap
-    plan = metric.plan(sample)
+    begun = await judge.in_time(_beside(metric, sample, partial(_begun, metric, sample)))
+    if isinstance(begun, Undefined):
+        return begun
+    plan, step = begun
     try:
-        step = await judge.in_time(_stepped(metric, sample, partial(_step, plan, None)))
         while not isinstance(step, StopIteration):
             judge.check_time()
             answers = await gathered(_answer(judge, question, usage) for question in step)
             judge.check_time()
             replies = tuple(answer.reply for answer in answers)
-            step = await judge.in_time(_stepped(metric, sample, partial(_step, plan, replies)))
+            step = await judge.in_time(_beside(metric, sample, partial(_step, plan, replies)))
     finally:
-        with suppress(ValueError):  # a thread that was left to itself is still at work in it
-            plan.close()
+        if not isinstance(step, StopIteration):
+            _left(metric, plan)
     if not isinstance(step.value, (Scored, Undefined, Failed)):
-        raise TypeError(f"a plan must return Scored, Undefined or Failed, got {type(step.value).__name__}")
+        raise errors.SettingError(
+            "a plan must return what self.scored(...), self.undefined(...) or self.failed(...) give, "
+            f"got {type(step.value).__name__}"
+        )
     if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:  # copies are not validated
         return metric.scored(step.value.value, step.value.reason, step.value.evidence)
     return step.value
 
 
-async def _stepped(metric: Metric, sample: Sample, step: Callable[[], Batch | StopIteration]) -> Batch | StopIteration:
-    """Take a step of a plan where it holds up nobody.
+async def _beside(metric: Metric, sample: Sample, work: Callable[[], T]) -> T:
+    """Do what a metric computes where it holds up nobody.
 
     Nobody knows how long the code of a user's metric computes or waits: each of its steps has a thread of its own.
     """
-    if type(metric).__module__.startswith(_OURS) and not metric.in_thread:
-        return await computed(step, size=_length(sample))
-    begun = in_thread(step, context=copy_context(), name=f"ragmetrics {metric.name}")
+    if not _waits(metric):
+        return await computed(work, size=_length(sample))
+    begun = in_thread(work, context=copy_context(), name=_thread_of(metric))
     return await asyncio.wrap_future(begun)
+
+
+def _waits(metric: Metric) -> bool:
+    """Whether nobody knows how long a metric computes or waits."""
+    return metric.in_thread or not type(metric).__module__.startswith(_OURS)
+
+
+def _thread_of(metric: Metric) -> str:
+    return f"ragmetrics {metric.name}"
+
+
+def _left(metric: Metric, plan: Plan) -> None:
+    """End a plan that came to no end; what it still does then, in a ``finally``, holds up nobody."""
+    if _waits(metric):
+        in_thread(plan.close, context=copy_context(), name=_thread_of(metric))
+    else:
+        with suppress(ValueError):  # a thread that was left to itself is still at work in it
+            plan.close()
+
+
+def _begun(metric: Metric, sample: Sample) -> Undefined | tuple[Plan, Batch | StopIteration]:
+    """Why a metric is undefined for a sample, else its plan with its first step."""
+    gap = metric.gap(sample)
+    if isinstance(gap, Undefined):
+        return gap
+    if gap is not None:
+        raise errors.SettingError(f"gap must return self.undefined(...) or None, got {type(gap).__name__}")
+    plan: object = metric.plan(sample)
+    if not isinstance(plan, Generator):
+        raise errors.SettingError(
+            "plan must be a generator, which asks by 'replies = yield from ask([question])' and returns the outcome; "
+            f"where it asks nothing write 'yield from ask([])'. It returned {type(plan).__name__}"
+        )
+    return plan, _step(plan, None)
 
 
 def _length(sample: Sample) -> int:
@@ -240,7 +276,7 @@ def _length(sample: Sample) -> int:
 def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
     """The next questions of a plan, or how it ended, which no coroutine hands on as an exception."""
     try:
-        return plan.send(cast("Replies", replies))
+        return batch_of(plan.send(cast("Replies", replies)))
     except StopIteration as stop:
         return stop
 

@@ -47,16 +47,23 @@ def turn(sample: Sample) -> dict[str, Part]:
 def _groups(requires: Any) -> tuple[tuple[str, ...], ...]:
     """Groups of fields of a sample; a name alone is a group of one."""
     given = (requires,) if isinstance(requires, str) else requires
-    groups = tuple((group,) if isinstance(group, str) else tuple(group) for group in given)
+    try:
+        groups = tuple((group,) if isinstance(group, str) else tuple(group) for group in given)
+    except TypeError:
+        raise SettingError(
+            f'requires names fields of a sample, e.g. requires=["answer"]; got {type(requires).__name__}'
+        ) from None
     if unknown := sorted({field for group in groups for field in group} - set(Sample.model_fields)):
         raise SettingError(f"requires names {', '.join(unknown)}; a sample has: {', '.join(Sample.model_fields)}")
     return groups
 
 
-def _check_version(metric: str, version: object) -> None:
-    """Refuse a version that is no text."""
+def _check_version(version: object, *, of: str) -> None:
+    """Refuse a version that signatures, which are texts, cannot hold."""
     if not isinstance(version, str) or not version.strip():
-        raise SettingError(f'the version of the metric {metric} is a text, e.g. version="2"; got {version!r}')
+        shown = repr(version) if isinstance(version, (int, float, str)) else f"a {type(version).__name__}"
+        example = f'version="{version}"' if isinstance(version, (int, float)) else 'version="2"'
+        raise SettingError(f"the version of {of} is a text: write {example}; got {shown}")
 
 
 class Metric(Silent, Settings, ABC):
@@ -78,8 +85,8 @@ class Metric(Silent, Settings, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        _check_version(cls.__name__, cls.version)
         cls.requires = _groups(cls.requires)
+        _check_version(cls.version, of=cls.__name__)
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -298,8 +305,8 @@ def metric(
         A decorator. What the function raises or returns out of range is *failed*, naming the metric.
 
     Raises:
-        SettingError: If a sample has no such field, the name is empty, the version is no text, or the function is
-            async, or does not take one sample.
+        SettingError: If a sample has no such field, the name is empty, the version is no text, or what is given is no
+            function of one sample, or an async one.
 
     Examples:
         >>> from ragmetrics_core import Sample
@@ -310,9 +317,9 @@ def metric(
         1.0
     """
     groups = _groups(requires)
-    _check_version(name or "", version)
-    if name is not None and not name.strip():
-        raise SettingError("the name of a metric is the key of its results; give one, or leave name= out")
+    _check_version(version, of=name or "the metric")
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise SettingError("the name of a metric is the key of its results: give a text, or leave name= out")
 
     def made(function: Function) -> FunctionMetric:
         _check_function(function)
@@ -322,25 +329,35 @@ def metric(
 
 
 def _check_function(function: object) -> None:
-    """Refuse what no metric can be made of: what is no function, or one that does not take one sample."""
-    if not inspect.isfunction(function):
-        shown = repr(function) if isinstance(function, str) else f"a {type(function).__name__}"
+    """Refuse, by ``SettingError``, what can be no metric's function, before a row is looked at."""
+    if isinstance(function, str):
+        raise SettingError(f"@metric takes a name as name=: write @metric(name={function!r})")
+    if isinstance(function, Metric):
+        raise SettingError(f"{function.name} is a metric already; give it to evaluate as it is")
+    if isinstance(function, type):
         raise SettingError(
-            f"@metric makes a metric of a function that takes a sample; got {shown}. A name is given as "
-            '@metric(name="politeness"); around anything else that can be called, define a function'
+            f"@metric makes a metric of a function, and {function.__name__} is a class: a class inherits from Metric"
         )
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        raise SettingError(
+            f"@metric makes a metric of a function, got a {type(function).__name__}: write a def that takes a sample "
+            "and calls it"
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise SettingError(f"{function.__name__} is async; a metric asks by 'yield from ask([...])' in a plain def")
+    signature = inspect.signature(function)
     try:
-        inspect.signature(function).bind(None)
+        signature.bind(None)  # as a plan calls it
     except TypeError:
-        shown = f"{function.__name__}{inspect.signature(function)}"
-        raise SettingError(f"the function of a metric takes one argument, the sample; got {shown}") from None
+        raise SettingError(
+            f"{function.__name__}{signature} cannot be called with a sample alone, as a metric's function is: "
+            "let it take one argument; for settings write a class on Metric"
+        ) from None
 
 
 @lru_cache(maxsize=256)  # what is unpickled is then equal to what was pickled
 def _class_of(function: Function, version: str, requires: tuple[tuple[str, ...], ...]) -> type[FunctionMetric]:
     """The class of the metrics that a function is."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise SettingError(f"{function.__name__} is async; a metric asks by 'yield from ask([...])' in a plain def")
     members = {
         "__doc__": function.__doc__,
         "__module__": function.__module__,

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
+from inspect import isfunction
 from typing import Any
 
 from ragmetrics_core.data import NotJson, RowError, SettingError, did_you_mean, json_value, own
@@ -98,12 +99,22 @@ def metrics_set(names: Iterable[str] | None, settings: Iterable[str]) -> Sequenc
 
 def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:
     """Metrics of a run from objects and names, None for all; ``SettingError`` for unknown names, or one name twice."""
-    if isinstance(metrics, (Metric, str)):
+    if isinstance(metrics, (Metric, str)) or callable(metrics):
         metrics = [metrics]
     made = [metric_named(it) if isinstance(it, str) else it for it in (METRICS if metrics is None else metrics)]
-    if others := [type(it).__name__ for it in made if not isinstance(it, Metric)]:
-        raise SettingError(f"a metric must be a Metric or a name, got {others[0]}")
+    for item in made:
+        if not isinstance(item, Metric):
+            raise SettingError(f"a metric must be a Metric or a name, got {_told_of(item)}")
     names = [metric.name for metric in made]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise SettingError(f"two metrics are named {', '.join(doubled)}; give one of them another name=")
     return made
+
+
+def _told_of(item: object) -> str:
+    """What was given in the place of a metric, and what to write instead where that is known."""
+    if isinstance(item, type) and issubclass(item, Metric):
+        return f"the class {item.__name__}: write {item.__name__}()"
+    if isfunction(item):
+        return f"the function {item.__name__}: make a metric of it with @metric"
+    return type(item).__name__
