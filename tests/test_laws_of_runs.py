@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, Report, Sample, evaluate
 from ragmetrics_core.capturing import BackgroundEvaluator
+from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RequestRejected
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.rows import USUAL_NAMES
 from ragmetrics_core.distributed import Scorer
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.store import MemoryStore

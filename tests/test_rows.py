@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import Context, Fact, Sample, Turn
 from ragmetrics_core.data.cells import structured
+from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.frozen import blank
-from ragmetrics_core.data.rows import USUAL_NAMES, samples_from_row
+from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import CaptureNotes
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."

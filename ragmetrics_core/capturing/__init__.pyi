@@ -38,6 +38,7 @@ from ragmetrics_core.capturing.tree import ToolCall as ToolCall
 from ragmetrics_core.capturing.tree import Tree as Tree
 from ragmetrics_core.capturing.turns import Turns as Turns
 from ragmetrics_core.capturing.written import name_authors as name_authors
+from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.errors import InputError as InputError
 from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
@@ -47,7 +48,6 @@ from ragmetrics_core.data.replies import Usage as Usage
 from ragmetrics_core.data.results import ErrorInfo as ErrorInfo
 from ragmetrics_core.data.results import MetricResult as MetricResult
 from ragmetrics_core.data.results import SampleResult as SampleResult
-from ragmetrics_core.data.rows import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.endpoints.framework_model import as_judge_work as as_judge_work
 from ragmetrics_core.endpoints.framework_model import is_judge_work as is_judge_work

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from ragmetrics_core import traces as recorded  # a name of it is loaded at its first use
-from ragmetrics_core.data import RowError, Sample, own, told
+from ragmetrics_core.data import AmbiguousColumns, RowError, Sample, own, told
 from ragmetrics_core.datasets.reading import check_readable, read_samples
 from ragmetrics_core.reporting.matching import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
@@ -69,12 +69,16 @@ class Source:
     def counted(self, *, always: bool = False) -> Self | Iterator[Sample | RowError]:
         """The samples, after a first reading of files that are not large, from which on their number is known.
 
-        What makes a file unreadable, a key or column that no sample has, and with ``--strict`` a row that is no
-        sample, is found before a call is paid.
+        What makes a file unreadable, a key or column that no sample has, two columns that may hold one field, and with
+        ``--strict`` a row that is no sample, is found before a call is paid.
         """
         if not always and sum(file.path.stat().st_size for file in self._files if file.path.exists()) > _LARGE:
             return iter(self)
-        self._count = sum(1 for file in self._files for _ in self._items(file))
+        self._count = 0
+        for item in chain.from_iterable(map(self._items, self._files)):
+            if isinstance(item, AmbiguousColumns):
+                raise item
+            self._count += 1
         self.keys.check()
         return self
 

@@ -3,6 +3,8 @@ from ragmetrics_core.data.answered import answered_without_context as answered_w
 from ragmetrics_core.data.cells import follow as follow
 from ragmetrics_core.data.cells import number_as_text as number_as_text
 from ragmetrics_core.data.cells import plain_data as plain_data
+from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
+from ragmetrics_core.data.errors import AmbiguousColumns as AmbiguousColumns
 from ragmetrics_core.data.errors import AuthenticationFailed as AuthenticationFailed
 from ragmetrics_core.data.errors import BatchFailed as BatchFailed
 from ragmetrics_core.data.errors import ConflictingVerdicts as ConflictingVerdicts
@@ -111,7 +113,6 @@ from ragmetrics_core.data.results import SampleResult as SampleResult
 from ragmetrics_core.data.results import Scored as Scored
 from ragmetrics_core.data.results import Signature as Signature
 from ragmetrics_core.data.results import Undefined as Undefined
-from ragmetrics_core.data.rows import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.rows import columns_by_field as columns_by_field
 from ragmetrics_core.data.rows import samples_from_row as samples_from_row
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes

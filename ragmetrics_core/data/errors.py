@@ -5,7 +5,8 @@ RagMetricsError
 │   ├── RowError                  one row of a table or file
 │   │   ├── CutOffLine            the last line of a file, which a crash cut off
 │   │   ├── NotJson               a text is no JSON
-│   │   └── NoSuchColumn          a column that was named is not in this row
+│   │   ├── NoSuchColumn          a column that was named is not in this row
+│   │   └── AmbiguousColumns      two columns may hold one field, and differ
 │   └── SettingError              a setting of a metric, a judge or a run
 │       └── ForeignFile           a file that was to be ours is somebody else's
 ├── MissingDependency             an optional package is needed for this
@@ -66,6 +67,10 @@ class NotJson(RowError):
 
 class NoSuchColumn(RowError):
     """The row lacks a column that was named for a field of the sample."""
+
+
+class AmbiguousColumns(RowError):
+    """Two columns of the row may hold one field of the sample, and differ."""
 
 
 class SettingError(InputError):

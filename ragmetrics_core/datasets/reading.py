@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.arrow import rows_of
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 from ragmetrics_core.datasets.csv_rows import csv_rows
-from ragmetrics_core.engine.tables import refuse_columns_of_no_row, samples_of_row
+from ragmetrics_core.engine.tables import refuse_wrong_columns, samples_of_row
 
 Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""
@@ -45,11 +45,11 @@ def read_samples(
 
     Raises:
         InputError: If the file cannot be read as what its name says.
-        SettingError: If no row has a column that was named.
+        SettingError: If no row has a column that was named, or two columns of the first row may hold one field.
         MissingDependency: If Parquet support is not installed.
     """
     rows = islice(read_rows(path), limit)
-    yield from refuse_columns_of_no_row(item for place, row in rows for item in _located(place, row, columns, unread))
+    yield from refuse_wrong_columns(item for place, row in rows for item in _located(place, row, columns, unread))
 
 
 def _located(

@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Any
 
-from ragmetrics_core.data import RowError, Sample, SampleResult, SettingError, columns_by_field, extra
+from ragmetrics_core.data import (
+    AmbiguousColumns,
+    RowError,
+    Sample,
+    SampleResult,
+    SettingError,
+    columns_by_field,
+    extra,
+)
 from ragmetrics_core.data.arrow import rows_of
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import StoreLike
@@ -111,5 +119,9 @@ class Scorer:
     def _sample(self, row: Any) -> Sample | RowError:
         try:
             return row if isinstance(row, RowError) else Sample.from_row(row, **self._columns)
+        except (
+            AmbiguousColumns
+        ) as error:  # which row comes first depends on how an engine divides them: none ends a job
+            return RowError(str(error))
         except RowError as error:
             return error

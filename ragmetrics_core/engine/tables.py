@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ragmetrics_core.data import NoSuchColumn, RowError, Sample, SampleResult, SettingError, repeated, samples_from_row
+from ragmetrics_core.data import (
+    AmbiguousColumns,
+    NoSuchColumn,
+    RowError,
+    Sample,
+    SampleResult,
+    SettingError,
+    repeated,
+    samples_from_row,
+)
 from ragmetrics_core.data.arrow import rows_of
 
 _ID = (
@@ -35,9 +44,9 @@ def each_sample(
 
     Raises:
         SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated, columns share a
-            name, or no row has a column that was named.
+            name, no row has a column that was named, or two columns of the first row may hold one field.
     """
-    yield from refuse_columns_of_no_row(_of_all_rows(samples, columns, widened))
+    yield from refuse_wrong_columns(_of_all_rows(samples, columns, widened))
 
 
 def _of_all_rows(
@@ -62,11 +71,20 @@ def samples_of_row(row: Any, columns: Mapping[str, Any]) -> Iterator[Sample | Ro
         yield error
 
 
-def refuse_columns_of_no_row(items: Iterable[Sample | RowError]) -> Iterator[Sample | RowError]:
-    """Hand samples on; raise ``SettingError`` at the end if each row lacked a column that was named for a field."""
+def refuse_wrong_columns(items: Iterable[Sample | RowError]) -> Iterator[Sample | RowError]:
+    """Hand samples on, and refuse a table whose columns are wrong.
+
+    Raises:
+        SettingError: At the end, if each row lacked a column that was named for a field. Before the first sample, if
+            two columns may hold one field; further down such a row is a bad row, so that nothing paid for is lost.
+    """
     first: NoSuchColumn | None = None
     all_lack_it = True
+    samples_came = False
     for item in items:
+        if isinstance(item, AmbiguousColumns) and not samples_came:
+            raise SettingError(str(item))
+        samples_came = samples_came or isinstance(item, Sample)
         if isinstance(item, NoSuchColumn):
             first = first or item
         else:

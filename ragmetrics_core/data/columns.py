@@ -1,0 +1,246 @@
+"""Which column of a row holds which field of a sample.
+
+What columns are called decides, never what their cells hold:
+
+- Of the usual names of a field, the first that the row has names its column. An empty cell there is an empty field; no
+  other column stands in for it.
+- Two filled columns that may hold one field and differ are refused, because nobody can say which is meant.
+- A column that is named for a field holds that field and no other.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from ragmetrics_core.data import cells
+from ragmetrics_core.data.cells import follow, number_as_text, plain_data, present, structured
+from ragmetrics_core.data.errors import AmbiguousColumns, NoSuchColumn, RowError, SettingError
+from ragmetrics_core.data.messages import messages_said
+from ragmetrics_core.data.nearest import did_you_mean, plain_name
+from ragmetrics_core.data.sample import Context
+
+# Per field of the sample, the column names in use, the most specific first. Compared without case, spaces, hyphens and
+# underscores. A name with a dot is a column's name, or a path into a column. Where a column holds an object, the same
+# names are looked for in it. In DeepEval, `context` is the ideal one and `retrieval_context` what was retrieved.
+_COLUMNS: dict[str, list[str]] = json.loads(files("ragmetrics_core.data").joinpath("columns.json").read_text("utf-8"))
+# Columns that may hold a whole request or reply, in which contexts and earlier turns stand, too.
+_HOLDERS = ("outputs", "output", "response", "result", "prediction", "inputs", "input", "request")
+
+
+def _with_paths(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, then the paths to each of them in the columns that hold a whole request or reply."""
+    paths = (f"{holder}.{name}" for holder in _HOLDERS for name in names if "." not in name)
+    return tuple(dict.fromkeys((*names, *paths)))
+
+
+_HELD = ("contexts", "history")
+USUAL_NAMES = {field: _with_paths(names) if field in _HELD else tuple(names) for field, names in _COLUMNS.items()}
+
+# Fields that are texts: an object in such a column is searched for the names above and for these. Of messages the last
+# one of this speaker is meant.
+_INSIDE = {"question": (), "answer": ("content", "text"), "reference": ("answer", "output", "response", "text")}
+_SPEAKERS = {"question": "user", "answer": "assistant", "reference": "assistant"}
+_NESTED = 4  # objects in objects, or in JSON that stands in them as a text
+SEVERAL_ANSWERS = ("answers", "responses", "predictedanswers", "replies")
+_OWN = {"ledger": "calls", "capture": "evidence_from"}  # columns of our own results, and what their objects have
+# Fields that two columns may claim. A question has one rank of names: what stands behind it holds a whole prompt, a
+# request, or what was searched for.
+_CLAIMED = ("contexts", "answer", "reference")
+_IDEAL_CONTEXT = ("retrievalcontext", "context")  # DeepEval's names: what was retrieved, and beside it the ideal
+
+Row = Mapping[str, Any]
+
+
+class Place(NamedTuple):
+    """A column or path, and what it holds for a field; not certain where that is an object without a known name."""
+
+    value: Any
+    column: str
+    certain: bool = True
+
+
+def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
+    """Per field of a sample its place in the row; a field whose column is empty has a place that holds nothing.
+
+    Raises:
+        SettingError: If ``columns`` names a field that samples do not have.
+        NoSuchColumn: If the row lacks a column that was named.
+        AmbiguousColumns: If two columns may hold one field, and differ.
+    """
+    _refuse_unknown_fields(columns)
+    found: dict[str, Place] = {}
+    for field, column in columns.items():
+        if column is not None:
+            found[field] = _named(row, field, column)
+    cells_of_row = _Cells(row)
+    for field in USUAL_NAMES:
+        if field not in found:
+            taken = {place.column for place in found.values() if place.value is row.get(place.column)}
+            place = _chosen(field, list(_places(cells_of_row, field, taken)))
+            if place is not None:
+                found[field] = place
+    return found
+
+
+def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
+    unknown = set(columns) - set(USUAL_NAMES)
+    if unknown:
+        name = min(unknown)
+        near, known = did_you_mean(name, USUAL_NAMES), ", ".join(USUAL_NAMES)
+        raise SettingError(f"no such field of a sample: {name}{near}; known: {known}")
+
+
+def _named(row: Row, field: str, column: str | Callable[[Mapping[str, Any]], Any]) -> Place:
+    """The place that was named for a field: what a callable gives, a column, or a path into one."""
+    if callable(column):
+        try:
+            return Place(column(row), "")
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RowError(f"the function for {field} raised {type(error).__name__} on this row") from error
+    if column in row:
+        place = _read(row[column], field, column)
+        return Place(row[column], column) if place is None else place
+    is_there, value = follow(row, column.split("."))
+    if not is_there:
+        present_columns = [str(other) for other in row]
+        near, listed = did_you_mean(column, present_columns), ", ".join(present_columns) or "no columns"
+        raise NoSuchColumn(f"no column {column!r} for {field}{near}; the row has: {listed}")
+    return Place(value, column)
+
+
+class _Cells:
+    """A row's cells by the names that people write, and what stands in them as text, read once."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        self._by_plain_name: dict[str, list[str]] = {}
+        self._structured: dict[str, Any] = {}
+        for name in row:
+            if isinstance(name, str):
+                self._by_plain_name.setdefault(plain_name(name), []).append(name)
+
+    def columns(self, usual: str) -> list[str]:
+        """The columns that a usual name means; one of exactly that name comes first."""
+        alike = self._by_plain_name.get(plain_name(usual), [])
+        return sorted(alike, key=lambda column: column != usual)
+
+    def value(self, column: str) -> Any:
+        """What a column holds."""
+        return self._row[column]
+
+    def follow(self, column: str, path: Sequence[str]) -> tuple[bool, Any]:
+        """What a path into a column leads to, and whether something is there."""
+        if column not in self._structured:
+            self._structured[column] = structured(self._row[column])
+        return follow(self._structured[column], path)
+
+
+def _places(row: _Cells, field: str, taken: set[str]) -> Iterator[Place]:
+    """Where a field may be by its usual names, in their order; a column that is another field is no place."""
+    for usual in USUAL_NAMES[field]:
+        columns = row.columns(usual)
+        for column in columns:
+            place = None if column in taken else _read(row.value(column), field, column)
+            if place is not None:
+                yield place
+        holder, _, path = usual.partition(".")
+        if columns or not path:
+            continue
+        for column in row.columns(holder)[:1]:
+            is_there, value = row.follow(column, path.split("."))
+            if is_there:
+                yield Place(value, f"{column}.{path}")
+
+
+def _chosen(field: str, places: Sequence[Place]) -> Place | None:
+    """The place that holds a field, by its rank; None where there is none."""
+    certain = [place for place in places if place.certain]
+    if not certain:
+        return places[0] if places else None
+    first, *others = certain
+    if not present(first.value):
+        return places[0]
+    if field in _CLAIMED:
+        _refuse_rivals(field, first, others)
+    return first
+
+
+def _refuse_rivals(field: str, first: Place, others: Sequence[Place]) -> None:
+    """Raise ``AmbiguousColumns`` where another place is filled, too, and holds something else."""
+    content = _content(field, first.value)
+    for other in others:
+        if content is None or not present(other.value) or _is_known_pair(field, first, other):
+            continue
+        other_content = _content(field, other.value)
+        if other_content is not None and other_content != content:
+            raise AmbiguousColumns(
+                f"columns {first.column!r} and {other.column!r} may both hold the {field}, and differ; name the right "
+                f"one: --{field}-column (in Python {field}_column=)"
+            )
+
+
+def _is_known_pair(field: str, first: Place, other: Place) -> bool:
+    """Whether the second place is known to be no rival: a part of the first, the ideal context, or another field."""
+    if other.column.startswith(f"{first.column}."):
+        return True
+    first_name, other_name = (plain_name(place.column.rpartition(".")[2]) for place in (first, other))
+    if (first_name, other_name) == _IDEAL_CONTEXT:
+        return True
+    return any(other_name == plain_name(name) for name in _COLUMNS["retrieved"]) and field == "contexts"
+
+
+def _content(field: str, value: Any) -> object:
+    """What two places of a field are compared by; None for what cannot be read as this field."""
+    if field == "contexts":
+        try:
+            contexts = cells.contexts(value, field)
+        except RowError:
+            return None
+        return [context.text if isinstance(context, Context) else context["text"] for context in contexts]
+    data = structured(value)
+    texts = list(data) if isinstance(data, (list, tuple)) else [plain_data(value)]
+    return [text.strip() if isinstance(text, str) else number_as_text(text) for text in texts]
+
+
+def _read(value: Any, field: str, column: str) -> Place | None:
+    """The place that a column is for a field: its value, or of an object the value in it; None if it is none."""
+    name = plain_name(column)
+    if field in _OWN:  # a column of that name may hold anything else
+        data = structured(value)
+        return Place(data, column) if isinstance(data, Mapping) and _OWN[field] in data else None
+    if field not in _INSIDE:
+        return Place(value, column)
+    data = value if name == field else structured(value)  # in a column of the field's own name JSON is the text
+    if field == "answer" and name in SEVERAL_ANSWERS:
+        return None if isinstance(data, Mapping) else Place(value, column)  # SQuAD's object holds the expected ones
+    inner = _text_in(data, field)
+    if inner is not None:
+        return Place(inner.value, column)
+    return Place(value, column, certain=not isinstance(data, Mapping))
+
+
+def _text_in(data: Any, field: str, depth: int = _NESTED) -> Place | None:
+    """The text of a field in an object or in messages, or its several texts; None where it is not known to hold any."""
+    place = _text_under(data, USUAL_NAMES[field], field, depth)
+    if place is not None:
+        return place
+    said = [message.text for message in messages_said(data) if message.role == _SPEAKERS[field]]
+    return Place(said[-1], "") if said else _text_under(data, _INSIDE[field], field, depth)
+
+
+def _text_under(data: Any, names: Sequence[str], field: str, depth: int) -> Place | None:
+    """What stands in an object under the first of these names, itself or in an object of its own."""
+    if not isinstance(data, Mapping):
+        return None
+    places = []
+    for usual in names:
+        if usual not in data:
+            continue
+        value = plain_data(data[usual])
+        inner = _text_in(structured(value), field, depth - 1) if depth else None
+        if inner is not None:
+            places.append(Place(inner.value, usual))
+        elif not isinstance(value, Mapping):
+            places.append(Place(value, usual))
+    return _chosen(field, places)

@@ -1,0 +1,196 @@
+"""Which column holds a field: what columns are called decides, never what cells hold."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import ContextAdherence, Sample, evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.columns import USUAL_NAMES
+from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
+from ragmetrics_core.datasets.reading import read_samples
+from ragmetrics_core.distributed.scorer import Scorer
+from ragmetrics_core.engine.tables import each_sample
+
+FIELDS = ("question", "contexts", "answer", "reference")
+FLAT = {field: [name for name in USUAL_NAMES[field] if "." not in name] for field in FIELDS}
+EMPTY: list[Any] = ["", "  ", None, math.nan, pd.NA, "\ufeff"]
+# Names of one field of which the second is known to hold something else.
+KNOWN_PAIRS = {("retrieval_context", "context")} | {
+    (name, retrieved)
+    for retrieved in ("retrieved_documents", "retrieved_nodes")
+    for name in FLAT["contexts"]
+    if FLAT["contexts"].index(name) < FLAT["contexts"].index(retrieved)
+}
+
+
+@given(
+    st.fixed_dictionaries({field: st.lists(st.sampled_from(FLAT[field]), min_size=1, unique=True) for field in FIELDS}),
+    st.sampled_from(EMPTY),
+    st.sampled_from([str.upper, lambda name: name.replace("_", " "), str]),
+)
+def test_no_other_column_stands_in_for_an_empty_cell(
+    names: dict[str, list[str]], empty: Any, written: Callable[[str], str]
+) -> None:
+    row = {written(name): f"text of {name}" for field in FIELDS for name in names[field]}
+    for field in FIELDS:
+        row[written(min(names[field], key=FLAT[field].index))] = empty
+    sample = Sample.from_row(row)
+    assert [field for field in FIELDS if not sample.missing(field)] == []
+
+
+@given(st.sampled_from(["outputs", "output", "response"]), st.sampled_from([dict, json.dumps, str]), st.data())
+def test_no_other_name_in_an_object_stands_in_for_an_empty_one(holder: str, write: Any, data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(FLAT["answer"]), min_size=2, unique=True))
+    held: dict[str, Any] = {name: f"text of {name}" for name in names}
+    held[min(names, key=FLAT["answer"].index)] = None
+    sample = Sample.from_row({holder: write(held)})
+    assert sample.answer is None
+
+
+RIVALS = [
+    (field, *pair)
+    for field in ("contexts", "answer", "reference")
+    for pair in combinations(FLAT[field], 2)
+    if pair not in KNOWN_PAIRS
+]
+
+
+@given(st.sampled_from(RIVALS), st.booleans())
+def test_two_columns_that_may_hold_one_field_and_differ_are_refused_with_both_named(
+    rivals: tuple[str, str, str], first_stands_first: bool
+) -> None:
+    field, first, second = rivals
+    names = [first, second] if first_stands_first else [second, first]
+    with pytest.raises(AmbiguousColumns) as refused:
+        Sample.from_row({name: f"SECRET of {name}" for name in names})
+    assert f"columns {first!r} and {second!r} may both hold the {field}" in str(refused.value)
+    assert f"--{field}-column" in str(refused.value)
+    assert "SECRET" not in str(refused.value)
+
+
+@given(st.sampled_from(RIVALS))
+def test_two_columns_that_hold_the_same_are_one(rivals: tuple[str, str, str]) -> None:
+    field, first, second = rivals
+    sample = Sample.from_row({first: "text", second: ["text"] if field == "contexts" else " text "})
+    assert not sample.missing(field)
+
+
+@given(st.sampled_from(RIVALS))
+def test_a_column_that_is_named_decides(rivals: tuple[str, str, str]) -> None:
+    field, first, second = rivals
+    columns: dict[str, Any] = {field: second}
+    sample = Sample.from_row({first: "the first", second: "the second"}, **columns)
+    assert "the second" in sample.model_dump_json(include={field})
+    assert "the first" not in sample.model_dump_json(include={field})
+
+
+@pytest.mark.parametrize("pair", sorted(KNOWN_PAIRS))
+def test_known_pairs_of_contexts(pair: tuple[str, str]) -> None:
+    sample = Sample.from_row(dict(zip(pair, (["first"], ["second"]), strict=True)))
+    assert [context.text for context in sample.contexts] == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        ({"contexts": "", "document": "the gold document"}, {"contexts": ()}),
+        ({"retrieval_context": None, "context": ["the ideal"]}, {"contexts": ()}),
+        ({"answer": None, "result": "FAIL", "answers": ["gold"]}, {"answer": None}),
+        ({"reference": math.nan, "target": "1"}, {"reference": ()}),
+        ({"outputs": {"answer": "Anna.", "contexts": None, "documents": ["gold"]}}, {"contexts": ()}),
+        ({"question": "Who?", "query": "lamp", "prompt": "Answer: Who?"}, {"question": "Who?"}),
+        ({"question": "", "query": "lamp", "prompt": "Answer: Who?"}, {"question": None}),
+        ({"query": "lamp"}, {"question": "lamp"}),
+        ({"outputs": {"tokens": 3}, "result": "Anna."}, {"answer": "Anna."}),
+        ({"outputs": {"answer": "Anna.", "output": "Anna."}}, {"answer": "Anna."}),
+    ],
+)
+def test_the_first_usual_name_that_a_row_has_is_the_column(row: dict[str, Any], fields: dict[str, Any]) -> None:
+    sample = Sample.from_row(row)
+    assert {name: getattr(sample, name) for name in fields} == fields
+
+
+def test_a_field_may_be_claimed_by_the_column_and_by_what_another_column_holds() -> None:
+    row = {"contexts": ["one"], "output": json.dumps({"answer": "Anna.", "documents": ["two"]})}
+    with pytest.raises(AmbiguousColumns, match=r"columns 'contexts' and 'output.documents' may both hold the contexts"):
+        Sample.from_row(row)
+    assert len(Sample.from_row(row, contexts="output.documents").contexts) == 1
+    with pytest.raises(AmbiguousColumns, match="columns 'answer' and 'output' may both hold the answer"):
+        Sample.from_row({"outputs": {"answer": "Anna.", "output": "Bert."}})
+
+
+def golden_and_predicted(number: int) -> dict[str, Any]:
+    context = f"Lamp {number} was lit by keeper {number}."
+    return {"context": [context], "answer": f"Keeper {number} lit lamp {number}.", "prediction": "A wizard built Rome."}
+
+
+ROWS = [golden_and_predicted(number) for number in range(20)]
+
+
+@pytest.mark.parametrize("of_table", [lambda rows: rows, pd.DataFrame, iter])
+def test_the_golden_answer_is_never_judged_as_the_applications(of_table: Callable[[Any], Any]) -> None:
+    with pytest.raises(SettingError, match="'answer' and 'prediction' may both hold the answer"):
+        evaluate(of_table(ROWS), ["adherence"], judge="lexical", progress=False)
+    named = {"answer_column": "prediction", "reference_column": "answer"}
+    report = evaluate(of_table(ROWS), ["adherence"], judge="lexical", progress=False, **named)
+    assert all(score is not None and score < 0.5 for score in report.scores("adherence"))
+
+
+def test_a_row_behind_others_that_two_columns_claim_is_a_bad_row() -> None:
+    rows = [{**ROWS[0], "answer": ROWS[0]["prediction"]}, *ROWS]
+    first, *others = each_sample(rows, {})
+    assert isinstance(first, Sample)
+    assert all(isinstance(row, RowError) for row in others)
+    report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
+    assert [row.problem != "" for row in report.results] == [False, *[True] * 20]
+
+
+def test_a_scored_table_has_no_score_where_two_columns_claim_the_answer() -> None:
+    table = pd.DataFrame(ROWS)
+    pa = pytest.importorskip("pyarrow")
+    scored = Scorer([ContextAdherence()], "lexical")(pa.Table.from_pandas(table))
+    assert scored["context_adherence"].null_count == len(ROWS)
+    assert "may both hold the answer" in scored["sample"][0].as_py()["problem"]
+
+
+def test_a_gate_does_not_pass_over_rows_without_contexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [
+        {
+            "contexts": "" if number % 2 else f"Lamp {number} was lit by keeper {number}.",
+            "answer": f"Keeper {number} lit lamp {number}.",
+            "document": f"Lamp {number} was lit by keeper {number}.",
+        }
+        for number in range(60)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    command = ["evaluate", str(path), "--metrics", "adherence", "--judge", "lexical", "--quiet"]
+    assert main([*command, "--fail-under", "adherence=0.5"]) == 3
+    assert "30/30/0" in capsys.readouterr().out.replace(" ", "")
+
+
+def test_the_command_refuses_a_file_before_anything_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{**ROWS[0], "answer": ROWS[0]["prediction"]}, *ROWS]
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    command = ["evaluate", str(path), "--judge", "lexical", "--quiet", "--out", str(tmp_path / "out.jsonl")]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert f"{path}, line 2: columns 'answer' and 'prediction' may both hold the answer" in said
+    assert "--answer-column" in said
+    assert main([*command, "--answer-column", "prediction", "--reference-column", "answer"]) == 0
+    samples = list(read_samples(path, {"answer": "prediction", "reference": "answer"}))
+    assert all(isinstance(sample, Sample) and sample.reference for sample in samples)
