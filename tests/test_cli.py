@@ -136,7 +136,7 @@ BAD_INPUT = [
         "--out no/where.jsonl cannot be written: there is no folder no",
     ),
     (["evaluate", "rows.jsonl", "--metrics", "bleu"], "no metric is named 'bleu'; there are: context_utilization"),
-    (["evaluate", "rows.jsonl", "--metrics", ""], "no metric is named ''"),
+    (["evaluate", "rows.jsonl", "--metrics", ","], "no metric is named ''"),
     (["evaluate", "rows.jsonl", "--fail-under", "bleu=1"], "no metric 'bleu' for a gate"),
     (["evaluate", "rows.jsonl", "--fail-under", "recall=2"], "the threshold of a gate is a number from 0 to 1"),
     (["evaluate", "rows.jsonl", "--metrics", "recall", "--fail-under", "adherence=1"], "no metric 'adherence'"),
@@ -146,7 +146,9 @@ BAD_INPUT = [
     (["evaluate", "rows.jsonl", "--set", "bleu.polls=3"], "no metric is named 'bleu'"),
     (["evaluate", "rows.jsonl", "--metrics", "recall", "--set", "adherence.polls=3"], "is not among the metrics"),
     (["evaluate", "rows.jsonl", "--api-base", "http://127.0.0.1:1"], "--api-base needs a model"),
-    (["evaluate", "rows.jsonl", "--judge", " "], "the judge's name is blank"),
+    (["evaluate", "rows.jsonl", "--judge="], "the value of --judge is empty, perhaps a variable that is not set"),
+    (["evaluate", "rows.jsonl", "--judge", " "], "the value of --judge is empty"),
+    (["evaluate", "rows.jsonl", ""], "an argument is empty"),
 ]
 
 
@@ -157,6 +159,43 @@ def test_bad_input(
     rows(GOOD, {**GOOD, "answer": {}})
     assert said in fails(capsys, arguments)
     assert json.loads(Path("rows.jsonl").read_text().splitlines()[0]) == GOOD
+
+
+def with_an_empty_value(example: str) -> list[list[str]]:
+    """The arguments of an example, once with each of its files and values of options given empty."""
+    arguments = shlex.split(example)[1:]
+    places = [
+        place
+        for place, word in enumerate(arguments)
+        if not word.startswith("--") and (arguments[place - 1].startswith("--") or "." in word)
+    ]
+    return [[*arguments[:place], "", *arguments[place + 1 :]] for place in places]
+
+
+OPTIONS_OF_MODELS = ["--judge", "--api-base", "--api-key-env", "--store", "--max-calls", "--metrics", "--cluster"]
+EMPTY_VALUES = [arguments for example, _ in COMMANDS for arguments in with_an_empty_value(example)]
+EMPTY_VALUES += [["evaluate", "rows.jsonl", option, ""] for option in OPTIONS_OF_MODELS]
+EMPTY_VALUES += [["evaluate", "rows.jsonl", f"{option}="] for option in OPTIONS_OF_MODELS]
+EMPTY_VALUES += [["compare", "a.jsonl", "b.jsonl", "--metrics", ""], ["compare", "a.jsonl", "b.jsonl", "--slice="]]
+
+
+@pytest.mark.parametrize("arguments", EMPTY_VALUES, ids=" ".join)
+def test_a_variable_that_is_not_set_is_no_option_that_is_not_given(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    rows(GOOD)
+    before = sorted(Path().iterdir())
+    assert "is empty, perhaps a variable that is not set; give a value" in fails(capsys, arguments)
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("setting", ['judge = ""', 'api_base = " "', 'store = ""', 'metrics = [""]', 'gates = [""]'])
+def test_an_empty_setting_of_the_project_is_refused(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], setting: str
+) -> None:
+    rows(GOOD)
+    Path("ragmetrics.toml").write_text(setting, "utf-8")
+    assert "is empty: give a value, or leave it out" in fails(capsys, ["evaluate", "rows.jsonl"])
 
 
 @pytest.mark.parametrize(

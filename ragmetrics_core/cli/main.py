@@ -41,6 +41,10 @@ def _run(arguments: Sequence[str]) -> int:
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
     from ragmetrics_core.data import RagMetricsError
 
+    empty = _empty_argument(arguments)
+    if empty is not None:
+        print(f"ragmetrics: {empty} is empty, perhaps a variable that is not set; give a value", file=sys.stderr)
+        return 2
     options = _parser(*arguments[:1]).parse_args(arguments)
     from ragmetrics_core.cli.options import discard
     from ragmetrics_core.cli.paths import check_paths
@@ -58,6 +62,23 @@ def _run(arguments: Sequence[str]) -> int:
         discard()
         return 0
     return code
+
+
+def _empty_argument(arguments: Sequence[str]) -> str | None:
+    """What is empty among the arguments, in words; None if nothing is.
+
+    An empty value is what a shell makes of a variable that is not set. It must not count as an option that is left out,
+    or a run takes another judge or another address than it was told.
+    """
+    before = ""
+    for argument in arguments:
+        option, has_value, value = argument.partition("=")
+        if option.startswith("--") and has_value and not value.strip():
+            return f"the value of {option}"
+        if not argument.strip():
+            return f"the value of {before}" if before.startswith("-") else "an argument"
+        before = argument
+    return None
 
 
 class Lines(logging.StreamHandler[TextIO]):

@@ -10,9 +10,9 @@ import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Settings
@@ -27,15 +27,24 @@ _NO_MODEL = re.compile(r"https?|arn:|\.\.", re.IGNORECASE)
 _SIDE_FILES = ("", "-wal", "-shm", "-journal")  # of a store
 
 
-class ProjectSettings(Settings):
-    """The file's keys; each may be left out."""
+def _not_empty(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty: give a value, or leave it out")
+    return value
 
-    metrics: tuple[str, ...] | None = Field(None, description="names; None for all that apply")
-    judge: str | None = Field(None, description="name of the judge; None where ``RAGMETRICS_JUDGE`` is set")
-    api_base: str | None = Field(None, repr=False, description="address of its endpoint")
-    store: str | None = Field(None, description="where replies are kept; None where ``RAGMETRICS_STORE`` is set")
-    gates: tuple[str, ...] = Field((), description="means to reach, as ``adherence=0.8``")
-    columns: dict[str, str] = Field({}, description="by field of the sample, where rows hold it")
+
+_Value = Annotated[str, AfterValidator(_not_empty)]
+
+
+class ProjectSettings(Settings):
+    """The file's keys; each may be left out, none is empty."""
+
+    metrics: tuple[_Value, ...] | None = Field(None, description="names; None for all that apply")
+    judge: _Value | None = Field(None, description="name of the judge; None where ``RAGMETRICS_JUDGE`` is set")
+    api_base: _Value | None = Field(None, repr=False, description="address of its endpoint")
+    store: _Value | None = Field(None, description="where replies are kept; None where ``RAGMETRICS_STORE`` is set")
+    gates: tuple[_Value, ...] = Field((), description="means to reach, as ``adherence=0.8``")
+    columns: dict[str, _Value] = Field({}, description="by field of the sample, where rows hold it")
 
     @property
     def code(self) -> tuple[str, ...]:
