@@ -8,7 +8,7 @@ import math
 import os
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -262,52 +262,55 @@ def test_wrong_settings(settings: dict[str, Any]) -> None:
 
 
 @component
-class Slow:
-    """A judge's model that takes a while, with a native async call."""
+class Together:
+    """A judge's model that replies when six calls have come, and when its caller's loop has gone on meanwhile."""
 
     def __init__(self) -> None:
-        self.flying = self.most = 0
+        self.calls = 0
+        self.called, self.six_called, self.caller_went_on = threading.Event(), threading.Event(), threading.Event()
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
-        self.flying += 1
-        self.most = max(self.most, self.flying)
-        time.sleep(0.05)
-        self.flying -= 1
-        return {"replies": [ChatMessage.from_assistant('{"useful": 1, "reason": "r"}')]}
+        self.count()
+        return self.reply()
 
     @component.output_types(replies=list[ChatMessage])
     async def run_async(self, messages: list[ChatMessage]) -> dict[str, Any]:
-        self.flying += 1
-        self.most = max(self.most, self.flying)
-        await asyncio.sleep(0.05)
-        self.flying -= 1
+        self.count()
+        return await asyncio.to_thread(self.reply)
+
+    def count(self) -> None:
+        """Count a call that has come."""
+        self.calls += 1
+        self.called.set()
+        if self.calls >= 6:
+            self.six_called.set()
+
+    def reply(self) -> dict[str, Any]:
+        """Wait for the others; that takes a minute only where they do not come."""
+        assert self.six_called.wait(60)
+        assert self.caller_went_on.wait(60)
         return {"replies": [ChatMessage.from_assistant('{"useful": 1, "reason": "r"}')]}
 
 
 @pytest.mark.parametrize("judge_async", [False, True])
 def test_run_async_is_concurrent(judge_async: bool) -> None:
-    slow = Slow()
-    one = evaluator(["context_utilization"], chat_generator=slow, judge_async=judge_async)
+    model = Together()
+    one = evaluator(["context_utilization"], chat_generator=model, judge_async=judge_async)
     answers = [answer(f"Answer {n}") for n in range(20)]
 
-    async def main() -> int:
-        ticks = 0
+    async def main() -> Any:
+        async def go_on() -> None:
+            await asyncio.to_thread(model.called.wait)
+            model.caller_went_on.set()
 
-        async def ticking() -> None:
-            nonlocal ticks
-            while True:
-                await asyncio.sleep(0.005)
-                ticks += 1
-
-        task = asyncio.create_task(ticking())
+        task = asyncio.create_task(go_on())
         found = await one.run_async(answers=answers)
-        task.cancel()
-        assert found["results"]["context_utilization"]["status"] == ["scored"] * 20
-        return ticks
+        await task
+        return found
 
-    assert asyncio.run(main()) > 3  # the caller's loop went on
-    assert slow.most > 5
+    found = asyncio.run(main())
+    assert found["results"]["context_utilization"]["status"] == ["scored"] * 20
 
 
 def test_warm_up_and_close_reach_the_generator() -> None:
