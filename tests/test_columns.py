@@ -130,6 +130,43 @@ def test_a_field_may_be_claimed_by_the_column_and_by_what_another_column_holds()
         Sample.from_row({"outputs": {"answer": "Anna.", "output": "Bert."}})
 
 
+def phoenix(**more: Any) -> dict[str, Any]:
+    return {"input": "Who lit it?", "output": "Anna.", "reference": "Anna lit it.", **more}
+
+
+@pytest.mark.parametrize("mark", ["context.span_id", "context.trace_id", "document_position"])
+def test_the_reference_of_a_phoenix_frame_is_the_retrieved_text(mark: str) -> None:
+    sample = Sample.from_row(phoenix(**{mark: "7", "expected": "Anna"}))
+    assert ([context.text for context in sample.contexts], sample.reference) == (["Anna lit it."], ("Anna",))
+    named = Sample.from_row(phoenix(**{mark: "7"}), reference="reference")
+    assert (named.contexts, named.reference) == ((), ("Anna lit it.",))
+    (of_frame,) = each_sample(pd.DataFrame([phoenix()], index=pd.Index(["7"], name=mark)), {})
+    assert isinstance(of_frame, Sample)
+    assert ([context.text for context in of_frame.contexts], of_frame.reference) == (["Anna lit it."], ())
+    assert Sample.from_row(phoenix()).reference == ("Anna lit it.",)
+
+
+def test_a_named_index_of_a_frame_is_a_column() -> None:
+    frame = pd.DataFrame({"id": ["a"], "question": ["Who?"]})
+    for indexed in (frame.set_index("id"), frame.set_index("id", drop=False), frame):
+        (sample,) = each_sample(indexed, {})
+        assert isinstance(sample, Sample)
+        assert (sample.id, sample.metadata) == ("a", {})
+
+
+DEEPEVAL = {"input": "Who?", "actual_output": "Anna.", "retrieval_context": "Rain fell.|Anna lit it."}
+
+
+def test_contexts_that_deepeval_joined_are_a_bad_row() -> None:
+    for row in (DEEPEVAL, {"expectedOutput": "Anna.", "retrievalContext": "Rain fell.|Anna lit it."}):
+        with pytest.raises(RowError, match=r"texts joined by \|, as DeepEval saves CSV and JSONL; save .* \(save_as"):
+            Sample.from_row(row)
+    assert len(Sample.from_row(DEEPEVAL, contexts="retrieval_context").contexts) == 1
+    for value, count in ((["Rain|fell.", "Anna"], 2), ('["Rain|fell.", "Anna"]', 2), ("Anna lit it.", 1), ("", 0)):
+        assert len(Sample.from_row({**DEEPEVAL, "retrieval_context": value}).contexts) == count
+    assert len(Sample.from_row({"contexts": "a | b", "actual_output": "Anna."}).contexts) == 1
+
+
 def golden_and_predicted(number: int) -> dict[str, Any]:
     context = f"Lamp {number} was lit by keeper {number}."
     return {"context": [context], "answer": f"Keeper {number} lit lamp {number}.", "prediction": "A wizard built Rome."}

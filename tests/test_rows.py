@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import Context, Fact, Sample, Turn
+from ragmetrics_core import Context, ContextUtilization, Fact, Sample, Turn
 from ragmetrics_core.data.cells import structured
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RowError, SettingError
@@ -340,7 +340,7 @@ def test_a_column_named_capture_may_hold_anything_else() -> None:
 @pytest.mark.parametrize(
     ("history", "roles"),
     [
-        ("Hello", ["user"]),
+        (["Hello"], ["user"]),
         (["Hello", "Hi"], ["user", "assistant"]),
         ([("Hello", "Hi"), ("And?", "So.")], ["user", "assistant", "user", "assistant"]),
         ([{"type": "human", "content": "Hello"}, {"type": "ai", "content": "Hi"}], ["user", "assistant"]),
@@ -349,6 +349,25 @@ def test_a_column_named_capture_may_hold_anything_else() -> None:
 )
 def test_history(history: object, roles: list[str]) -> None:
     assert [turn.role for turn in Sample.from_row({"chat_history": history}).history] == roles
+
+
+@pytest.mark.parametrize("name", ["history", "chat_history", "conversation"])
+@pytest.mark.parametrize("value", ["c7", 7, UUID(int=7), "User: Who lit it?\nAssistant: Anna."])
+def test_a_single_text_or_number_is_no_history_and_stays_in_the_metadata(name: str, value: object) -> None:
+    sample = Sample.from_row({"question": Q, name: value})
+    assert (sample.history, sample.metadata) == ((), {name: value})
+
+
+def test_a_named_history_that_is_a_text_is_a_bad_row() -> None:
+    with pytest.raises(RowError, match="history: needs a list of texts or of messages with a content, found a single"):
+        Sample.from_row({"past": "SECRET"}, history="past")
+    with pytest.raises(SettingError, match="history= takes a list"):
+        ContextUtilization().score(question=Q, contexts=list(C), history="SECRET", judge="lexical")
+
+
+def test_an_id_of_the_conversation_does_not_hide_its_history() -> None:
+    sample = Sample.from_row({"conversation": "c7", "inputs": {"history": ["Hello"], "question": Q}})
+    assert ([turn.content for turn in sample.history], sample.metadata) == (["Hello"], {"conversation": "c7"})
 
 
 def test_several_answers_make_several_samples() -> None:
@@ -363,7 +382,7 @@ def test_several_answers_make_several_samples() -> None:
 def test_an_answer_that_is_json_stays_one() -> None:
     assert Sample.from_row({"answer": '["a", "b"]'}).answer == '["a", "b"]'
     assert Sample.from_row({"reference": "[1]"}).reference == ("[1]",)
-    assert [c.text for c in Sample.from_row({"contexts": '{"name": "x"}'}).contexts] == ['{"name": "x"}']
+    assert [c.text for c in Sample.from_row({"contexts": ['{"name": "x"}']}).contexts] == ['{"name": "x"}']
 
 
 @pytest.mark.parametrize("value", [1856, 1856.0, np.int64(1856), "1856"])
@@ -488,7 +507,7 @@ def test_no_text_under_a_canonical_name_is_lost(given_texts: dict[str, str], oth
         assert getattr(sample, field) == given_texts.get(field) or field not in given_texts
     for field in ("reference", "contexts"):
         text = given_texts.get(field, "[")
-        if text.strip()[0] not in "[{":
+        if text.strip()[0] not in "[{(\"'" and len(text.strip()) > 3:
             (found,) = getattr(sample, field)
             assert (found.text if isinstance(found, Context) else found) == text
 
@@ -529,6 +548,13 @@ def test_a_context_in_brackets_stays_one(text: str) -> None:
         '[ "one"',
         "[{'text': 'one'",
         '[{"text": "one", "text": "two"}]',
+        "('one', 'two",
+        '"[\\"one\\", \\"tw',
+        '"[{\\"text\\": ',
+        '{"one two","thr',
+        '{"one two",NULL,three',
+        "[“one”, “two",
+        "[„one“, „two“] and more",
     ],
 )
 def test_a_list_that_was_cut_off_makes_a_bad_row(field: str, text: str) -> None:
@@ -536,7 +562,78 @@ def test_a_list_that_was_cut_off_makes_a_bad_row(field: str, text: str) -> None:
         Sample.from_row({field: text})
 
 
-@pytest.mark.parametrize("text", ["[sic] a text", "{", "[1] Paris", "[", '"a', "[['x']", "The list: ['a"])
+BRACKETS = [
+    "[1] Anna lit the lamp, Bert did not.",
+    "[Anna], [Bert]",
+    "[Anna lit the lamp.]",
+    "(Anna, in 1903, lit it.)",
+    "(1903)",
+    "('Anna')",
+    '"Anna lit it," he said.',
+    '"[sic], he said"',
+    "{Anna} lit {it}, too",
+    "None of the lamps was lit.",
+]
+
+
+@pytest.mark.parametrize("field", ["contexts", "retrieved", "facts", "history"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Rain fell on Tuesday., Anna lit the lamp.]",
+        "[“Rain fell”, “Anna lit it”]",
+        '{"Rain fell",NULL}',
+        "{Rain,Anna}",
+        "  [one, [two], three]\n",
+    ],
+)
+def test_a_list_without_its_quotes_makes_a_bad_row(field: str, text: str) -> None:
+    with pytest.raises(RowError, match=f"^{field}: begins as a list .* or written without its quotes"):
+        Sample.from_row({field: text})
+
+
+containers = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["a", "Anna lit it.", "[1]", "None", "", "it's"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["text", "content", "role", "id", "documents", "x"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+).filter(lambda value: isinstance(value, (list, dict)))
+
+
+def outcome(row: dict[str, Any]) -> object:
+    try:
+        return Sample.from_row(row)
+    except RowError as error:
+        return str(error)
+
+
+@given(st.sampled_from(["contexts", "retrieved", "facts", "history"]), containers)
+def test_a_list_or_object_in_a_text_is_what_it_is_as_data(field: str, value: Any) -> None:
+    as_data = outcome({"question": Q, field: value})
+    texts = [json.dumps(value), repr(value), json.dumps(json.dumps(value)), repr(json.dumps(value))]
+    texts += [repr(tuple(value))] if isinstance(value, list) else []
+    for text in texts:
+        assert outcome({"question": Q, field: text}) == as_data
+
+
+WRITTEN_NOTHING = ["None", "NaN", "nan", "null", "NULL", "NA", "#N/A", r"\N", "<NA>", " None "]
+
+
+@pytest.mark.parametrize("field", ["contexts", "retrieved", "facts", "history"])
+@pytest.mark.parametrize("nothing", [*WRITTEN_NOTHING, None, math.nan, pd.NA])
+def test_what_tables_write_for_nothing_is_missing(field: str, nothing: Any) -> None:
+    cells = [nothing, [nothing]]
+    if isinstance(nothing, str):
+        cells += [f"[{nothing}]", json.dumps([nothing])]
+    expected = {"contexts": (), "retrieved": None, "facts": None, "history": ()}[field]
+    for cell in cells:
+        sample = Sample.from_row({"answer": "None", field: cell})
+        assert (getattr(sample, field), sample.answer, sample.metadata) == (expected, "None", {})
+
+
+@pytest.mark.parametrize("text", ["[sic] a text", "{", "[1] Paris", "[", '"a', "[['x']", "The list: ['a", *BRACKETS])
 def test_a_text_that_begins_as_no_list_is_a_context(text: str) -> None:
     assert [context.text for context in Sample.from_row({"contexts": text}).contexts] == [text]
 

@@ -32,8 +32,17 @@ _WRITTEN_OBJECTS = re.compile(
 # A string, and the mark with which another one begins behind it. One that is not closed goes on to the end of the text,
 # so that no character is looked at for each mark before it.
 _STRING = re.compile(r"""('(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z))(?=\s*+(['"]?))""", re.DOTALL)
-# How a list of texts or objects begins.
-_LIST_BEGINS = re.compile(r"""\s*\[\s*["'{]""")
+# How a list of texts or objects begins: in brackets, in smart quotes, as an array of Postgres, as a tuple of texts, or
+# as JSON that stands in JSON as a text.
+_LIST_BEGINS = re.compile(
+    r"""\s*(?:\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""", re.DOTALL
+)
+_CLOSING = {"[": "]", "{": "}"}
+_ENCODINGS = 4  # JSON in JSON, so often
+
+_LISTS = ("contexts", "retrieved", "facts", "history")  # fields of several texts
+# What tables write for nothing: numpy, pandas, databases, Excel.
+_NOTHING = ("nan", "none", "null", "na", "n/a", "#n/a", "<na>", "\\n", "nat")
 
 
 def present(value: Any) -> bool:
@@ -44,6 +53,30 @@ def present(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which is not imported here
         return False
     return not (isinstance(value, float) and math.isnan(value))
+
+
+def filled(value: Any, field: str) -> bool:
+    """Whether a cell holds something for a field of a sample.
+
+    In a column of several texts also what tables write for nothing is nothing, such as ``None`` or ``[nan]``.
+    """
+    if not present(value):
+        return False
+    return field not in _LISTS or not _is_written_nothing(value)
+
+
+def _is_written_nothing(value: Any) -> bool:
+    if isinstance(value, str):
+        text = value.strip()
+        if text[:1] in _CLOSING and text[-1:] == _CLOSING[text[:1]]:
+            text = text[1:-1].strip()
+        if text.casefold() in _NOTHING:
+            return True
+    data = structured(value)
+    if not isinstance(data, (list, tuple)) or len(data) != 1:
+        return False
+    (only,) = data
+    return not present(only) or (isinstance(only, str) and only.strip().casefold() in _NOTHING)
 
 
 def plain_data(value: Any) -> Any:
@@ -60,27 +93,38 @@ def number_as_text(value: Any) -> Any:
 
 
 def structured(value: Any) -> Any:
-    r"""Lists and objects that stand in a text become data: JSON, or Python as data frames write it.
+    r"""Lists and objects that stand in a text become data: JSON, JSON in JSON, or Python as data frames write it.
 
     Examples:
         >>> structured("['a', None]"), structured("['a'\n 'b']"), structured("[sic]")
         (['a', None], ['a', 'b'], '[sic]')
+        >>> structured("('a', 'b')"), structured('"[\\"a\\"]"'), structured('"a"')
+        (('a', 'b'), ['a'], '"a"')
     """
     value = plain_data(value)
-    if not (isinstance(value, str) and value.strip()[:1] in ("[", "{")):
-        return value
+    data = value
+    for _ in range(_ENCODINGS):
+        if isinstance(data, str):
+            data = _parsed(data)
+    return data if isinstance(data, (list, tuple, dict, set)) else value
+
+
+def _parsed(text: str) -> Any:
+    """The value that a text holds as JSON or Python, if it may be a list or an object; else None."""
+    if text.lstrip(" \t\r\n\"'\\")[:1] not in ("[", "{", "("):
+        return None
     try:
-        return json_value(value)
+        return json_value(text)
     except NotJson:
         pass  # perhaps it is Python
     except RowError:
-        return value
+        return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a text is no code of ours: its escapes are nobody's mistake
-            return ast.literal_eval(_STRING.sub(_with_comma, value.strip()))
+            return ast.literal_eval(_STRING.sub(_with_comma, text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return value
+        return None
 
 
 def _with_comma(string: re.Match[str]) -> str:
@@ -115,14 +159,10 @@ def _first(item: Mapping[str, Any], keys: Sequence[str]) -> Any:
 def listed(value: Any) -> list[Any]:
     """Several things as a list; a single one as a list of one.
 
-    A text stays a text if what it holds as JSON or Python is no list of texts or objects: ``[1]`` is a text. An object
-    whose text is a list, as Hugging Face writes lists of objects, is one object per text.
+    A text that holds a list or an object, as JSON or Python, is that list or object. An object whose text is a list, as
+    Hugging Face writes lists of objects, is one object per text.
     """
     data = structured(value)
-    if isinstance(value, str) and not isinstance(data, str):
-        things = data if isinstance(data, (list, tuple)) else [data]
-        texts = (_first(one, _TEXT_KEYS) if isinstance(one, Mapping) else one for one in things)
-        data = data if data in ([], ()) or any(isinstance(text, str) for text in texts) else value
     if not isinstance(data, Mapping):
         return list(data) if isinstance(data, (list, tuple)) else [data]
     columns = {name: plain_data(one) for name, one in data.items()}
@@ -142,13 +182,38 @@ def contexts(value: Any, field: str) -> list[Any]:
     return [context(item, field, rank) for rank, item in enumerate(listed(value), start=1)]
 
 
+def looks_like_list(value: Any) -> bool:
+    """Whether a text begins as a list of texts or objects, or stands in brackets with commas, as a list without quotes.
+
+    Examples:
+        >>> looks_like_list('["one", "tw'), looks_like_list("[one, two]"), looks_like_list("[1] One, two.")
+        (True, True, False)
+    """
+    return isinstance(value, str) and bool(_LIST_BEGINS.match(value) or _is_unquoted_list(value.strip()))
+
+
+def _is_unquoted_list(text: str) -> bool:
+    """Whether a text stands as a whole in one pair of brackets, and has a comma."""
+    opening, closing = text[:1], _CLOSING.get(text[:1])
+    if closing is None or text[-1:] != closing or "," not in text:
+        return False
+    depth = 0
+    for place, character in enumerate(text, start=1):
+        depth += (character == opening) - (character == closing)
+        if depth == 0:
+            return place == len(text)
+    return False
+
+
 def _refuse_broken_list(value: Any, field: str) -> None:
-    """Raise ``RowError`` for a text that begins as a list of texts or objects and cannot be read as one."""
-    if isinstance(value, str) and _LIST_BEGINS.match(value) and isinstance(structured(value), str):
-        raise RowError(
-            f"{field}: begins as a list and cannot be read as one; perhaps it was cut off, as Excel cuts a cell at "
-            "32,767 characters; write the whole list as JSON, or a text that begins so as a list of one text"
-        )
+    """Raise ``RowError`` for a text that looks like a list and cannot be read as one."""
+    if not looks_like_list(value) or not isinstance(structured(value), str):
+        return
+    raise RowError(
+        f"{field}: begins as a list and cannot be read as one; perhaps it was cut off, as Excel cuts a cell at 32,767 "
+        "characters, or written without its quotes; write the whole list as JSON, or a text that looks so as a list of "
+        "one text"
+    )
 
 
 def context(item: Any, field: str, rank: int) -> Any:
@@ -188,8 +253,14 @@ def facts(value: Any) -> list[Any] | None:
 
 
 def turns(value: Any) -> list[Any]:
-    """Earlier turns from messages, from pairs of question and answer, or from texts that take turns."""
+    """Earlier turns from messages, from pairs of question and answer, or from texts that take turns.
+
+    Raises:
+        RowError: For a single text, which is no history, and for a list that cannot be read.
+    """
     _refuse_broken_list(value, "history")
+    if isinstance(structured(value), str):
+        raise RowError("history: needs a list of texts or of messages with a content, found a single text")
     said = listed(value)
     if said and all(isinstance(turn, (list, tuple)) and len(turn) == 2 for turn in said):
         said = [text for pair in said for text in pair]

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data import cells
-from ragmetrics_core.data.cells import follow, number_as_text, plain_data, present, structured
+from ragmetrics_core.data.cells import filled, follow, looks_like_list, number_as_text, plain_data, structured
 from ragmetrics_core.data.errors import AmbiguousColumns, NoSuchColumn, RowError, SettingError
 from ragmetrics_core.data.messages import messages_said
 from ragmetrics_core.data.nearest import did_you_mean, plain_name
@@ -48,6 +48,9 @@ _OWN = {"ledger": "calls", "capture": "evidence_from"}  # columns of our own res
 # request, or what was searched for.
 _CLAIMED = ("contexts", "answer", "reference")
 _IDEAL_CONTEXT = ("retrievalcontext", "context")  # DeepEval's names: what was retrieved, and beside it the ideal
+_DEEPEVAL_JOINS = "|"
+_DEEPEVAL_OUTPUTS = ("actualoutput", "expectedoutput")
+_PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")  # of its data frames
 
 Row = Mapping[str, Any]
 
@@ -74,13 +77,34 @@ def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
         if column is not None:
             found[field] = _named(row, field, column)
     cells_of_row = _Cells(row)
-    for field in USUAL_NAMES:
+    for field, names in _names_in(row).items():
         if field not in found:
             taken = {place.column for place in found.values() if place.value is row.get(place.column)}
-            place = _chosen(field, list(_places(cells_of_row, field, taken)))
+            place = _chosen(field, list(_places(cells_of_row, field, names, taken)))
             if place is not None:
                 found[field] = place
+    if "contexts" in found and columns.get("contexts") is None:
+        _refuse_joined_contexts(found["contexts"], cells_of_row)
     return found
+
+
+def _names_in(row: Row) -> Mapping[str, Sequence[str]]:
+    """The usual names of each field; in data frames of Phoenix ``reference`` is the retrieved text."""
+    if not any(mark in row for mark in _PHOENIX_MARKS):
+        return USUAL_NAMES
+    references = [name for name in USUAL_NAMES["reference"] if name != "reference"]
+    return {**USUAL_NAMES, "contexts": (*USUAL_NAMES["contexts"], "reference"), "reference": references}
+
+
+def _refuse_joined_contexts(place: Place, row: "_Cells") -> None:
+    """Raise ``RowError`` for contexts that DeepEval has joined to one text; each could hold the sign itself."""
+    is_joined = isinstance(place.value, str) and _DEEPEVAL_JOINS in place.value and not looks_like_list(place.value)
+    if is_joined and plain_name(place.column) == _IDEAL_CONTEXT[0] and any(map(row.columns, _DEEPEVAL_OUTPUTS)):
+        raise RowError(
+            f"contexts (column {place.column!r}): texts joined by {_DEEPEVAL_JOINS}, as DeepEval saves CSV and JSONL; "
+            f'save the data set as JSON (save_as("json")), or take the cell as one text: --contexts-column '
+            f"{place.column} (in Python contexts_column=)"
+        )
 
 
 def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
@@ -136,9 +160,9 @@ class _Cells:
         return follow(self._structured[column], path)
 
 
-def _places(row: _Cells, field: str, taken: set[str]) -> Iterator[Place]:
+def _places(row: _Cells, field: str, names: Sequence[str], taken: set[str]) -> Iterator[Place]:
     """Where a field may be by its usual names, in their order; a column that is another field is no place."""
-    for usual in USUAL_NAMES[field]:
+    for usual in names:
         columns = row.columns(usual)
         for column in columns:
             place = None if column in taken else _read(row.value(column), field, column)
@@ -159,7 +183,7 @@ def _chosen(field: str, places: Sequence[Place]) -> Place | None:
     if not certain:
         return places[0] if places else None
     first, *others = certain
-    if not present(first.value):
+    if not filled(first.value, field):
         return places[0]
     if field in _CLAIMED:
         _refuse_rivals(field, first, others)
@@ -170,7 +194,7 @@ def _refuse_rivals(field: str, first: Place, others: Sequence[Place]) -> None:
     """Raise ``AmbiguousColumns`` where another place is filled, too, and holds something else."""
     content = _content(field, first.value)
     for other in others:
-        if content is None or not present(other.value) or _is_known_pair(field, first, other):
+        if content is None or not filled(other.value, field) or _is_known_pair(field, first, other):
             continue
         other_content = _content(field, other.value)
         if other_content is not None and other_content != content:
@@ -209,6 +233,8 @@ def _read(value: Any, field: str, column: str) -> Place | None:
     if field in _OWN:  # a column of that name may hold anything else
         data = structured(value)
         return Place(data, column) if isinstance(data, Mapping) and _OWN[field] in data else None
+    if field == "history" and not _may_be_history(value):  # e.g. the id of the conversation
+        return None
     if field not in _INSIDE:
         return Place(value, column)
     data = value if name == field else structured(value)  # in a column of the field's own name JSON is the text
@@ -218,6 +244,12 @@ def _read(value: Any, field: str, column: str) -> Place | None:
     if inner is not None:
         return Place(inner.value, column)
     return Place(value, column, certain=not isinstance(data, Mapping))
+
+
+def _may_be_history(value: Any) -> bool:
+    """Whether a cell is empty, a list or an object, or a text that begins as one; a single text is no history."""
+    is_data = isinstance(structured(value), (list, tuple, Mapping))
+    return is_data or looks_like_list(value) or not filled(value, "history")
 
 
 def _text_in(data: Any, field: str, depth: int = _NESTED) -> Place | None:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ragmetrics_core.data import cells
-from ragmetrics_core.data.cells import number_as_text, plain_data, present, structured
+from ragmetrics_core.data.cells import filled, number_as_text, plain_data, present, structured
 from ragmetrics_core.data.columns import SEVERAL_ANSWERS, Place, Row, find
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.nearest import plain_name
@@ -64,7 +64,7 @@ def _answers(place: Place) -> list[Any]:
 
 def _sample(row: Row, found: _Found, other: Mapping[str, Any]) -> Sample:
     values = {**{name: place.value for name, place in found.items()}, **other}
-    values = {name: plain_data(value) for name, value in values.items() if present(value)}
+    values = {name: plain_data(value) for name, value in values.items() if filled(value, name)}
     values = {name: _READERS.get(name, plain_data)(value) for name, value in values.items()}
     if "contexts" not in values and "contexts" in found:
         values["contexts"] = ()  # recorded, and there were none

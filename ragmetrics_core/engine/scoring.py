@@ -81,6 +81,8 @@ def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
     if not isinstance(own, Mapping):
         raise errors.SettingError(f"metadata must be a mapping of your own data, got {type(own).__name__}")
     made = Sample.from_row({name: value for name, value in fields.items() if name != "metadata"})
+    if "history" in made.metadata:
+        raise errors.SettingError("history= takes a list of texts or of messages; a single text is no history")
     if made.metadata:
         raise errors.SettingError(
             f"no field of a sample is named {', '.join(made.metadata)}; use question, contexts, answer, reference"

@@ -113,6 +113,7 @@ def warn_of_doubles(samples: Iterable[Sample | RowError]) -> Iterator[Sample | R
 
 def _rows(samples: Any) -> Iterator[Any]:
     if hasattr(samples, "itertuples") and hasattr(samples, "columns"):  # pandas
+        samples = _with_named_index(samples)
         names = [str(name) for name in samples.columns]
         _refuse_repeated(names, "data frame")
         return (dict(zip(names, values, strict=True)) for values in samples.itertuples(index=False, name=None))
@@ -129,6 +130,13 @@ def _rows(samples: Any) -> Iterator[Any]:
     if isinstance(samples, (str, PurePath)):
         hint = "; read the file first, or use the command: ragmetrics evaluate FILE"
     raise SettingError(f"samples must be several: a list of Sample or rows, got one {type(samples).__name__}{hint}")
+
+
+def _with_named_index(frame: Any) -> Any:
+    """A data frame of pandas whose index is columns where it has names, as Phoenix names the ids of its spans."""
+    index_names = getattr(getattr(frame, "index", None), "names", ())
+    levels = [name for name in index_names if name is not None and name not in frame.columns]
+    return frame.reset_index(level=levels) if levels else frame
 
 
 def _refuse_repeated(names: Iterable[str], what: str) -> None:
