@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from itertools import count
 
 import pytest
 from said import covered, poll, polls, useful
@@ -26,11 +28,13 @@ from ragmetrics_core import (
     ask,
     evaluate,
     iter_results,
+    metric,
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeUnavailable, SettingError
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.engine.run import AHEAD, POOL
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -107,7 +111,76 @@ def test_streaming_reads_only_a_bounded_number_ahead():
     for _ in range(200):
         next(stream)
     stream.close()
-    assert taken <= 200 + 64 + 2 * 4 + 1
+    assert taken <= 200 + POOL + AHEAD + 1
+
+
+def waits_for_the_last(rows: int, *, first: int) -> Metric:
+    """A metric whose row ``first`` ends when the last of so many is looked at; 1 if that ever came."""
+    last_was_seen = threading.Event()
+
+    @metric(requires=["answer"])
+    def waiting(sample: Sample) -> bool:
+        number = int(sample.answer or "")
+        if number == rows - 1:
+            last_was_seen.set()
+        return last_was_seen.wait(30) if number == first else True
+
+    return waiting
+
+
+def numbered(count: int) -> Iterator[Sample]:
+    return (Sample(answer=str(number)) for number in range(count))
+
+
+@pytest.mark.parametrize("first", [0, 7, 60])
+@pytest.mark.parametrize("how", ["evaluate", "aevaluate", "iter_results", "iterator"])
+def test_one_row_that_does_not_end_keeps_no_other_from_being_judged(how, first):
+    rows = 200
+    waiting = waits_for_the_last(rows, first=first)
+    settings = {"judge": ScriptedJudge({}), "concurrency": 2, "progress": False}
+    if how == "aevaluate":
+        results = asyncio.run(aevaluate(list(numbered(rows)), waiting, **settings)).results
+    elif how == "iter_results":
+        results = list(iter_results(list(numbered(rows)), waiting, **settings))
+    else:
+        samples = numbered(rows) if how == "iterator" else list(numbered(rows))
+        results = evaluate(samples, waiting, **settings).results
+    assert [result.index for result in results] == list(range(rows))
+    assert {result.results["waiting"].value for result in results} == {1.0}
+
+
+def test_behind_a_row_that_does_not_end_a_bounded_number_is_read():
+    read = 0
+
+    def counted():
+        nonlocal read
+        for sample in numbered(10**6):
+            read += 1
+            yield sample
+
+    waiting = waits_for_the_last(AHEAD, first=0)  # the last that may start before it is done
+    stream = iter_results(counted(), waiting, judge=ScriptedJudge({}), concurrency=2)
+    assert next(stream).results["waiting"].value == 1.0
+    stream.close()
+    assert AHEAD <= read <= AHEAD + POOL + 1
+
+
+def test_a_run_until_decided_starts_no_row_ahead_of_the_next_one():
+    started, too_many, ahead = count(1), threading.Event(), []
+
+    @metric(requires=["answer"])
+    def first_waits(sample: Sample) -> bool:
+        number = next(started)
+        if number > 2 * 2:
+            too_many.set()
+        if number == 1:
+            ahead.append(too_many.wait(0.2))
+        return True
+
+    settings = {"judge": ScriptedJudge({}), "concurrency": 2, "progress": False}
+    report = evaluate(list(numbered(500)), first_waits, until="decided", gates=["first_waits=0.5"], **settings)
+    assert ahead == [False]
+    assert report.decisions[0].outcome == "passed"
 
 
 def test_questions_are_opened_as_slots_need_them_not_all_ahead():

@@ -3,6 +3,7 @@
 import asyncio
 import platform
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -42,6 +43,9 @@ _PACKAGES = {"litellm": "litellm", "langchain_core": "langchain-core"} | {
 _AHEAD = 32  # questions that wait for a slot, between two attempts, or for their reply to be read
 _ENDING = 2.0  # seconds that what is in flight has to end after an interrupt
 POOL = 64  # samples that metrics look at which need others
+AHEAD = 1024
+"""Most rows behind the next one to give that have started; those that are done wait as results."""
+_GIVEN_FOR_ONE = 2  # results, where there are, for one row that starts: what waited behind a slow row becomes less
 
 
 class Run:
@@ -62,7 +66,10 @@ class Run:
         self._models: set[str] = set()
         self.untaken: dict[int, SampleResult] = {}  # by index the rows that are judged and that nobody has got yet
         self._in_flight: set[asyncio.Task[Any]] = set()
-        self._waiting: deque[Future[SampleResult]] = deque()
+        self._waiting: deque[Future[SampleResult]] = deque()  # rows that have started, and that nobody has taken
+        self._unfinished: set[Future[SampleResult]] = set()  # those of them that are not done
+        self._next_end: Future[None] = _uncancellable()  # of any of these
+        self._lock = threading.Lock()
         self._before: tuple[Sample, ...] = ()
         self._started, self._date = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
         self.store = resolve_store(store)
@@ -136,8 +143,11 @@ class Run:
 
     def due(
         self, samples: Samples, columns: Mapping[str, Any], *, widened: Callable[[int], None]
-    ) -> Iterator[Future[SampleResult]]:
-        """Start as many samples as may be in flight, and give the first of them each time that it has to be taken.
+    ) -> Iterator[Future[Any]]:
+        """Start as many samples as may be in flight, and give what is to be waited for.
+
+        That is the ``SampleResult`` of the next row, which is to be taken; or None, where that row is not done and the
+        end of another one leaves room for more: one row that does not end keeps no other from being judged.
 
         ``widened`` is told of each row that holds several samples how many more than one.
         """
@@ -151,11 +161,39 @@ class Run:
         for index, item in chain(pool, items):
             if self._over or (self.decider is not None and self.decider.done):
                 break
-            self._waiting.append(submit(self._row(index, item)))
-            if len(self._waiting) >= self.window:
-                yield self._waiting[0]
+            self._start(index, item)
+            yield from self._until_room()
         while self._waiting:
             yield self._waiting[0]
+
+    def _start(self, index: int, item: Sample | RowError) -> None:
+        future = submit(self._row(index, item))
+        self._unfinished.add(future)
+        self._waiting.append(future)
+        future.add_done_callback(self._ended)
+
+    def _ended(self, future: Future[SampleResult]) -> None:
+        """Tell who waits, in whichever thread, that a row is done."""
+        self._unfinished.discard(future)
+        with self._lock:
+            ended, self._next_end = self._next_end, _uncancellable()
+        ended.set_result(None)
+
+    def _until_room(self) -> Iterator[Future[Any]]:
+        """What is to be waited for until one more row may start."""
+        given = 0
+        while len(self._waiting) >= self.window and not self._over:
+            next_end = self._next_end  # before looking: what ends from here on is not missed
+            # A decision may end the run: no row that it may not need starts before the next one is looked at.
+            may_go_ahead = self.decider is None and len(self._waiting) < AHEAD
+            has_room = may_go_ahead and len(self._unfinished) < self.window
+            if self._waiting[0].done() and not (has_room and given == _GIVEN_FOR_ONE):
+                given += 1
+                yield self._waiting[0]
+            elif has_room:
+                return
+            else:
+                yield next_end if may_go_ahead else self._waiting[0]
 
     @property
     def _over(self) -> bool:
@@ -257,7 +295,10 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
             if run.parking is not None:
                 wait_for(run.parking.look())
             for future in run.due(samples, columns, widened=display.widen):
-                result = display.add(run.take(future.result()))
+                taken: SampleResult | None = future.result()
+                if taken is None:  # another row than the next one is done
+                    continue
+                result = display.add(run.take(taken))
                 index = result.index
                 del run.untaken[index]  # and at once, before an interrupt can come between, it is given
                 yield result
@@ -278,7 +319,10 @@ async def astream(
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
             for future in run.due(samples, columns, widened=display.widen):
-                result = display.add(run.take(await asyncio.wrap_future(future)))
+                taken: SampleResult | None = await asyncio.wrap_future(future)
+                if taken is None:  # another row than the next one is done
+                    continue
+                result = display.add(run.take(taken))
                 del run.untaken[result.index]
                 yield result
         finally:
@@ -295,6 +339,13 @@ def _prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
             f"name; got {type(prepared).__name__}"
         )
     return prepared
+
+
+def _uncancellable() -> Future[None]:
+    """A future that stays the one to be told, though somebody who waits for it gives up."""
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+    return future
 
 
 def _cut(outcome: Outcome) -> bool:
