@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragmetrics_core import Sample
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.datasets.csv_rows import csv_rows
@@ -38,8 +39,11 @@ def written(header: Sequence[str], rows: Rows, separator: str, quoting: Any) -> 
 
 
 HEADER = ("question", "answer", "contexts")
+NOTHING = ("nan", "NaN", "None", "NULL", "null", "<NA>", r"\N", "#N/A")
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
-prose = texts | st.sampled_from(["", '5" pipe', 'say "hi"', "a, b; c", "two\nlines", "x\ty", '"', '""', "\r", ',"'])
+prose = texts | st.sampled_from(
+    [*NOTHING, "", '5" pipe', 'say "hi"', "a, b; c", "two\nlines", "x\ty", '"', '""', "\r", ',"']
+)
 rows_of_texts = st.lists(st.lists(prose, min_size=3, max_size=3), max_size=6)
 QUOTINGS = st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 
@@ -48,8 +52,7 @@ QUOTINGS = st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 def test_what_was_written_comes_back(rows: Rows, kind: tuple[str, str], quoting: Any) -> None:
     suffix, separator = kind
     found = rows_of(written(HEADER, rows, separator, quoting), suffix)
-    missing = ("nan", "NaN", "NULL", "null", "<NA>")
-    expected = [[None if cell.strip() in missing else cell for cell in row] for row in rows]
+    expected = [[None if cell.strip() in NOTHING else cell for cell in row] for row in rows if any(map(str.strip, row))]
     assert [list(row.values()) if isinstance(row, dict) else row for row in found] == expected
 
 
@@ -78,6 +81,36 @@ def test_one_quotation_mark_too_many_or_too_few_loses_no_row(
     whole = [row for row in found if isinstance(row, dict)]
     assert len(found) >= len(rows)
     assert len(whole) == len(found) or len(whole) < len(rows)
+
+
+@pytest.mark.parametrize("swallowed", [1, 2, 3])
+@pytest.mark.parametrize("columns", [2, 3, 5])
+@pytest.mark.parametrize("separator", [",", ";", "|"])
+def test_a_cell_that_swallows_few_rows_makes_each_of_them_a_bad_row(
+    swallowed: int, columns: int, separator: str
+) -> None:
+    header = ["question", "answer", "contexts", "reference", "id"][:columns]
+    lines = [separator.join(f"text {n}" for _ in range(columns)) for n in range(9)]
+    opened = lines[3].split(separator)
+    lines[3] = separator.join([*opened[:-1], f'"{opened[-1]}'])
+    lines[3 + swallowed] += '"'
+    found = rows_of("\n".join([separator.join(header), *lines]))
+    assert [at for at, row in enumerate(found) if isinstance(row, RowError)] == list(range(3, 4 + swallowed))
+    assert len(found) == 9
+
+
+@pytest.mark.parametrize("nothing", [",,", " , ,", '"","",""', ",,\r"])
+def test_lines_of_separators_alone_are_no_rows(nothing: str) -> None:
+    found = rows_of(f"{HEAD}q,a,c\n{nothing}\nq,a,c\n" + f"{nothing}\n" * 5)
+    assert [isinstance(row, dict) for row in found] == [True, True]
+
+
+@pytest.mark.parametrize("mark", ["\u00a0", "\u200b", "\u2009", "\t"])
+def test_a_column_is_found_whatever_blank_stands_in_its_name(mark: str) -> None:
+    (row,) = rows_of(f"{mark}question,Expected{mark}Output,answer\nWho?,Anna.,Bert.\n")
+    assert isinstance(row, dict)
+    sample = Sample.from_row(row)
+    assert (sample.question, sample.reference, sample.answer) == ("Who?", ("Anna.",), "Bert.")
 
 
 @pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t"), (".csv", ";")])
@@ -137,6 +170,8 @@ def test_a_record_that_cannot_be_used_is_a_named_bad_row(name: str) -> None:
 GOOD: dict[str, str] = {
     "lines of prose": 'q,a,"Paris, Rome, London.\nBerlin, Bonn, Cologne.\nOslo, Bergen, Tromsø."\n',
     "a table in the middle": 'q,"year,gdp,pop\n2001,3,4\n2002,3,4",c\n',
+    "a number over two lines": 'q,a,"There were\n1,000,000 lamps."\n',
+    "code that is indented": 'q,a,"def f():\n,b,c"\n',
     "marks in a file without quoted cells": 'q,5" pipe,7" pipe"\n',
     "blank lines": "\n\nq,a,c\n  \n\n",
 }

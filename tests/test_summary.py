@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import JudgedChunk
 from ragmetrics_core.data.replies import Usage
@@ -225,6 +226,38 @@ def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_call
     assert group_of(one, "document_id") == "1"
     number_of = numbering("auto")
     assert [number_of(it) for it in (one, two, one, none)] == [0, 1, 0, 2]
+
+
+SPELLINGS = {
+    "session_id": ["session_id", "sessionId", "Session ID", "session-id", "SESSION_ID", "sessionid"],
+    "conversation_id": ["conversationId", "Conversation ID"],
+    "thread_id": ["threadId", "ThreadID"],
+    "chat_id": ["chatId"],
+    "conversation": ["conversation", "Conversation"],
+    "document_id": ["documentId"],
+    "source_document": ["sourceDocument"],
+}
+
+
+@pytest.mark.parametrize(
+    ("usual", "written"), [(usual, written) for usual, names in SPELLINGS.items() for written in names]
+)
+def test_usual_names_of_clusters_are_compared_as_those_of_columns(usual: str, written: str) -> None:
+    """A row's cell and the same in the metadata; rows of one conversation are one cluster in intervals."""
+    rows = [
+        {"contexts": ["Anna lit it."], "answer": "Anna lit it." if n // 4 % 2 else "Rome.", written: f"s{n // 4}"}
+        for n in range(24)
+    ]
+    assert [group_of(Sample.from_row(row), "auto") for row in rows[:8:4]] == [f"{usual}=s0", f"{usual}=s1"]
+    interval = evaluate(rows, ["adherence"], judge="lexical", progress=False).summary()["adherence"].interval
+    assert interval is not None
+    assert interval.clusters == 6
+
+
+def test_of_two_spellings_of_a_cluster_the_one_that_is_filled_counts() -> None:
+    assert group_of(Sample(metadata={"sessionId": None, "session_id": "s"}), "auto") == "session_id=s"
+    assert group_of(Sample(metadata={"document_id": 1, "threadId": "t"}), "auto") == "thread_id=t"
+    assert group_of(Sample(metadata={"ledger.conversation": "no"}), "auto") is None
 
 
 def test_rows_of_a_tool_are_no_answer_without_context() -> None:

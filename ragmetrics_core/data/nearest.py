@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.frozen import blank
 
 SHIPPED_METRICS = ("context_utilization", "context_adherence", "context_recall", "retrieval_accuracy")
 """The metrics whose last word alone means them, in the order in which they are listed."""
@@ -15,8 +16,8 @@ _ALIKE = 0.7  # from here on two names differ by a slip of the hand
 
 @lru_cache(maxsize=4096)
 def plain_name(name: str) -> str:
-    """A name without case, spaces, hyphens and underscores."""
-    return "".join(character for character in name.casefold() if character not in "_- ")
+    """A name without case, hyphens, underscores, white space of any kind and signs without a shape."""
+    return "".join(character for character in name.casefold() if character not in "_-" and not blank(character))
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -9,7 +9,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -17,10 +17,11 @@ from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name, repeated
 from ragmetrics_core.data.errors import InputError, RowError
 
 _KNOWN_COLUMNS = {plain_name(name) for names in USUAL_NAMES.values() for name in names}
-_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>"))  # as numpy, pandas and databases write it
+_MISSING = frozenset(
+    ("nan", "NaN", "None", "NULL", "null", "<NA>", "\\N", "#N/A")
+)  # of numpy, pandas, databases, Excel
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
 _MARK = "\ufeff"  # a byte order mark; some programs write a second one, behind that which names the encoding
-_ENOUGH = 3  # separators in the right number, beyond which lines of a cell look like rows
 
 
 class Record(NamedTuple):
@@ -60,7 +61,11 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
 
 
 def _records(file: TextIO, separator: str, path: Path, *, first_line: int) -> Iterator[Record]:
-    """The records of a file, blank lines left out; ``InputError`` where the quoting makes the rest unreadable."""
+    """The records of a file, without those that hold nothing, such as the lines of separators that Excel leaves.
+
+    Raises:
+        InputError: Where the quoting makes the rest unreadable.
+    """
     lines: list[str] = []
 
     def remembered() -> Iterator[str]:
@@ -78,7 +83,7 @@ def _records(file: TextIO, separator: str, path: Path, *, first_line: int) -> It
             raise InputError(_unreadable(path, first_line, first_line + len(lines) - 1, error)) from None
         if cells is None:
             return
-        if len(cells) > 1 or any(line.strip() for line in lines):
+        if any(cell.strip() for cell in cells):
             yield Record(cells, list(lines), first_line)
         first_line += len(lines)
 
@@ -177,17 +182,23 @@ def _has_quoted_cell(record: Record, separator: str) -> bool:
 def _has_swallowed(record: Record, columns: int, separator: str) -> bool:
     """Whether a record of several lines is rather that many rows, of which the first has an unclosed quotation mark.
 
-    Its first line and most others then have the right number of cells, each by itself. Prose has so many separators in
-    few lines only; there a blank follows them.
+    Its first line and most others then have the right number of cells, each by itself. In a table of one column every
+    line has that.
     """
     first, *others = record.lines
-    if not others or not _looks_like_row(first, columns, separator):
+    if columns == 1 or not others or not _looks_like_row(first, columns, separator):
         return False
-    alike = sum(_looks_like_row(line, columns, separator) for line in others)
-    return 2 * alike >= len(others) and alike * (columns - 1) >= _ENOUGH
+    return 2 * sum(_looks_like_row(line, columns, separator) for line in others) >= len(others)
 
 
 def _looks_like_row(line: str, columns: int, separator: str) -> bool:
+    """Whether a line has as many cells as there are columns, and its separators are not those of prose.
+
+    Behind a separator of prose stands a blank, or it stands between two digits.
+    """
     cells = _cells_of_line(line, separator)
-    is_prose = any(cell.startswith(" ") for cell in cells[1:])
-    return len(cells) == columns and any(cell.strip() for cell in cells) and not is_prose
+    if len(cells) != columns or not cells[0].strip():
+        return False
+    if any(cell.startswith(" ") for cell in cells[1:]):
+        return False
+    return not all(before[-1:].isdigit() and behind[:1].isdigit() for before, behind in pairwise(cells))

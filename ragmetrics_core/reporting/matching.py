@@ -21,6 +21,7 @@ from ragmetrics_core.data import (
     Undefined,
     did_you_mean,
     follow,
+    plain_name,
 )
 from ragmetrics_core.data.cells import number_as_text, present
 from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks
@@ -33,6 +34,7 @@ gets the sample, ``"auto"``, or None for samples that are independent."""
 _CONVERSATIONS = ("conversation_id", "conversation", "session_id", "thread_id", "chat_id")
 _LEDGER = "ledger.conversation"
 _CAPTURED = (*_CONVERSATIONS, _LEDGER, "document_id", "source_document")  # a name that the caller gave comes first
+_USUAL_KEYS = {plain_name(name): name for name in _CAPTURED}
 
 Pair = tuple[SampleResult, SampleResult]
 
@@ -60,14 +62,22 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     if callable(by):
         return _key(by(sample))
     if by == "auto":
-        own = {**sample.metadata, _LEDGER: conversation}
-        keys = ((name, _key(own.get(name))) for name in _CAPTURED)
-        return next((f"{name}={key}" for name, key in keys if key is not None), None)
+        return _automatic_group(sample.metadata, conversation)
     if not by:
         raise SettingError('cluster= takes a name, a path, a callable, "auto" or None; got ""')
     found = follow(sample.metadata, by.removeprefix("metadata.").split("."))[1]
     found = conversation if found is None and by == "conversation" else found
     return _key(getattr(sample, by) if found is None and by in Sample.model_fields else found)
+
+
+def _automatic_group(metadata: Mapping[str, object], conversation: str | None) -> str | None:
+    """The first usual name that has a key, and the key; names are compared as those of columns are."""
+    keys = {_LEDGER: _key(conversation)}
+    for name, value in metadata.items():
+        usual = _USUAL_KEYS.get(plain_name(name), _LEDGER)
+        if keys.get(usual) is None and usual != _LEDGER:
+            keys[usual] = _key(value)
+    return next((f"{name}={keys[name]}" for name in _CAPTURED if keys.get(name) is not None), None)
 
 
 def _key(value: object) -> str | None:
