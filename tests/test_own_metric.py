@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
+import math
 import pickle
 import re
 import threading
@@ -14,10 +16,12 @@ from typing import Any
 
 import pytest
 from loopback import LoopbackServer
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 
 from ragmetrics_core import (
+    ContextAdherence,
     LexicalJudge,
+    Limits,
     LLMJudge,
     Metric,
     OpenAICompatibleModel,
@@ -34,7 +38,10 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.questions import Instructions, Part
+from ragmetrics_core.data.replies import Answer, Asked, Usage
 from ragmetrics_core.data.results import Signature
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import metric_named
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
@@ -268,6 +275,99 @@ def test_a_metric_whose_function_is_not_here_says_what_is_missing(module: str, m
     monkeypatch.delattr(there, "politeness")
     with pytest.raises(SettingError, match=f"'politeness' was sent from a process.*{module}.politeness"):
         pickle.loads(pickled)
+
+
+class Affirming(ChatModel):
+    """Says yes to everything, and counts how often it was asked; the calls from ``last`` on are never answered."""
+
+    name = "affirming"
+    cache_key = None
+
+    def __init__(self, last: float = math.inf) -> None:
+        self.calls, self.last = 0, last
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        if self.calls >= self.last:
+            await asyncio.Event().wait()
+        said = Choice('{"reason": "", "verdict": "yes"}')
+        return ChatReply((said,) * request.n, Usage(calls=1, prompt_tokens=10, cost=0.25))
+
+
+def as_function(judge: Judge) -> Metric:
+    @metric(name="within", requires=["answer"])
+    def within(sample: Sample) -> float | None:
+        return ContextAdherence(polls=1).score(sample, judge=judge).value
+
+    return within
+
+
+class Within(Metric):
+    """Asks its own question, and scores by another metric besides."""
+
+    name: str = "within"
+    _judge: Judge = PrivateAttr()
+
+    def plan(self, sample: Sample) -> Any:
+        yield from ask([])
+        inner = ContextAdherence(polls=1).score(sample, judge=self._judge)
+        return self.scored(inner.value or 0.0, "as the other one")
+
+
+def as_class(judge: Judge) -> Metric:
+    made = Within()
+    made._judge = judge
+    return made
+
+
+class Delegating(Judge):
+    """Answers by what a metric says, and tells what that cost."""
+
+    name = "delegating"
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    async def answer(self, question: Question[Any]) -> Any:
+        sample = Sample(contexts=("c",), answer=question["answer"])
+        inner = await asyncio.to_thread(ContextAdherence(polls=1).score, sample, judge=self._judge)
+        return Answer(Asked((OwnReply(good=inner.value == 1.0),)), inner.usage)
+
+
+def test_what_a_judge_scores_inside_is_counted_once_and_limited_with_the_run() -> None:
+    own = asking(Instructions("Is it good?\n{answer}"))
+    model = Affirming()
+    report = evaluate(ROWS, own, judge=Delegating(LLMJudge(model)), progress=False)
+    assert {row.results["asked"].value for row in report.results} == {1.0}
+    assert report.usage.calls == model.calls == 3
+    model = Affirming()
+    report = evaluate(ROWS, own, judge=Delegating(LLMJudge(model)), limits=Limits(max_calls=2), progress=False)
+    assert (model.calls, report.usage.calls, report.summary().judged) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("make", [as_function, as_class])
+def test_what_a_metric_scores_inside_is_counted_and_limited_with_the_run(make: Any) -> None:
+    model = Affirming()
+    own = make(LLMJudge(model))
+    report = evaluate(ROWS, own, judge="lexical", progress=False)
+    assert {row.results["within"].value for row in report.results} == {1.0}
+    assert (report.usage.calls, report.usage.cost) == (model.calls, 0.25 * model.calls) == (3, 0.75)
+    assert own.score(**ROWS[0], judge="lexical").usage.stored == 1
+
+    model = Affirming()
+    own = make(LLMJudge(model))
+    report = evaluate(ROWS, own, judge="lexical", limits=Limits(max_calls=2), progress=False)
+    assert (model.calls, report.usage.calls) == (2, 2)
+    assert report.run.stopped.startswith("max_calls=2 was reached")
+    assert report.summary().judged == 2
+
+
+@pytest.mark.parametrize("make", [as_function, as_class])
+def test_the_deadline_of_a_run_ends_what_a_metric_scores_inside(make: Any) -> None:
+    own = make(LLMJudge(Affirming(last=1)))
+    report = evaluate(ROWS, own, judge="lexical", limits=Limits(deadline=0.2), progress=False)
+    assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
+    assert report.summary().judged == 0
 
 
 class OwnEvidence(Evidence):

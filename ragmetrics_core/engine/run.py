@@ -23,11 +23,11 @@ from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.scoring import RunJudge, carry_out
+from ragmetrics_core.engine.scoring import RunJudge, carry_out, was_cut_off
 from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.engine.until import Decider, Until
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.gates import Gate
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
@@ -283,8 +283,8 @@ class Run:
             await asyncio.sleep(0)  # their first questions stand before the next sample
         outcomes = [task.result() for task in running]
         self._models.update(*(outcome.usage.models for outcome in outcomes))
-        spent = sum((outcome.usage for outcome in outcomes if _cut(outcome)), Usage())
-        results = {metric.name: own for metric, own in zip(metrics, outcomes, strict=True) if not _cut(own)}
+        spent = sum((outcome.usage for outcome in outcomes if was_cut_off(outcome)), Usage())
+        results = {metric.name: own for metric, own in zip(metrics, outcomes, strict=True) if not was_cut_off(own)}
         return SampleResult(index=index, sample=item, results=results, unfinished=spent if spent != Usage() else None)
 
 
@@ -346,11 +346,6 @@ def _uncancellable() -> Future[None]:
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()
     return future
-
-
-def _cut(outcome: Outcome) -> bool:
-    """True for a metric that a limit of the run kept from its end: it is reported as not judged."""
-    return outcome.status == "failed" and outcome.error.type == LimitReached.__name__
 
 
 def _addresses(judge: Judge) -> tuple[str, ...]:

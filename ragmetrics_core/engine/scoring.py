@@ -7,7 +7,7 @@ import sysconfig
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -47,10 +47,24 @@ _READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  #
 logger = logging.getLogger("ragmetrics_core")
 
 
+@dataclass(frozen=True)
+class _Inside:
+    """The metric of a run whose own code calls ``score``: what it may spend, and what it has spent that way."""
+
+    budget: Budget
+    usage: list[Usage] = field(default_factory=list)
+
+
+_inside: ContextVar[_Inside | None] = ContextVar("ragmetrics_inside", default=None)
+
+
 async def score_one(
     metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: Judge | str | None
 ) -> Outcome:
-    """Score one sample, on the judges' loop; see ``Metric.score``."""
+    """Score one sample, on the judges' loop; see ``Metric.score``.
+
+    Called by the code of a metric in a run, it spends what that run may spend, and the run counts it.
+    """
     sample = await computed(partial(_one_sample, sample, fields))
     if metric.needs_others:
         raise errors.SettingError(
@@ -61,15 +75,27 @@ async def score_one(
     store = _store(named) if named else None
     if not isinstance(judge, Judge):  # a name may stand for a module that takes its time to load
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
-    asked = RunJudge(judge.session(concurrency=32, store=store))
+    around = _inside.get()
+    inside = around or _Inside(Budget())
+    session = judge.session(concurrency=32, store=store, budget=inside.budget)
+    asked = RunJudge(session, budget=inside.budget)
     try:
         outcome = await carry_out(metric, sample, asked)
+        inside.usage.append(outcome.usage)
     finally:
         if store is not None:
             await asyncio.to_thread(store.flush)
     if asked.unavailable is not None:
         raise asked.unavailable
+    if around is not None and was_cut_off(outcome):  # as the metric around it, which has no score then
+        reached = around.budget.reached or errors.LimitReached(outcome.reason)
+        raise reached.with_traceback(None)
     return outcome
+
+
+def was_cut_off(outcome: Outcome) -> bool:
+    """True for a metric that a limit of the run kept from its end: it is reported as not judged."""
+    return outcome.status == "failed" and outcome.error.type == errors.LimitReached.__name__
 
 
 def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
@@ -144,6 +170,8 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     Never raises: an unexpected exception of a metric or judge becomes ``Failed`` with ``MetricCrashed``.
     """
     usage: list[Usage] = []
+    inside = _Inside(judge.budget)
+    around = _inside.set(inside)
     signature = Signature(metric=metric.name, version=metric.version)
     try:
         signature = judge.signature_of(metric)
@@ -157,13 +185,15 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
         outcome = _crashed(metric, error)
     except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # noqa: BLE001  # the rest goes on
         outcome = _crashed(metric, error)
+    finally:
+        _inside.reset(around)
     asked = bool(usage) or outcome.status == "failed"
     return outcome.model_copy(
         update={
             "judge": judge.session.name if asked else "",
             "signature": signature,
             "sample_id": sample.id,
-            "usage": sum(usage, Usage()),
+            "usage": sum((*usage, *inside.usage), Usage()),
         }
     )
 
@@ -291,6 +321,7 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
     """
     async with judge.slots:
         judge.check_time()
+        around = _inside.set(_Inside(judge.budget))  # what a judge spends inside is in the usage that it tells
         with noted() as spending:
             answered = False
             try:
@@ -305,6 +336,7 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
             except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
                 raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
             finally:
+                _inside.reset(around)
                 if not answered and spending.usage != Usage():  # nobody else will ever tell what left
                     usage.append(spending.usage)
                     judge.paid = judge.paid or _took_tokens(spending.usage)
