@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import settings
-from lanes import SLOW_IMPORTS, is_fast_module
+from lanes import LAW_EXAMPLES, SLOW_IMPORTS, is_fast_module
 
 if TYPE_CHECKING:
     from loopback import LoopbackServer
@@ -35,7 +35,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 os.environ.setdefault("MPLCONFIGDIR", str(Path(tempfile.gettempdir()) / "ragmetrics-tests-matplotlib"))
 
 # Times differ by machine and load: no test may fail for them.
-settings.register_profile("any machine", deadline=None, database=None)
+settings.register_profile("any machine", deadline=None, database=None, max_examples=LAW_EXAMPLES)
+# --hypothesis-profile=deep: .ci/nightly holds the same laws to ten times as many examples.
+settings.register_profile("deep", settings.get_profile("any machine"), max_examples=10 * LAW_EXAMPLES)
 settings.load_profile("any machine")
 
 

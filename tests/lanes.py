@@ -7,8 +7,11 @@ A test is *nightly* where its own decorator says so.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
+
+from hypothesis import settings
 
 _ROOT = Path(__file__).parents[1]
 
@@ -32,6 +35,9 @@ SLOW_IMPORTS = frozenset(
     }
 )
 
+# A line that may import one of them; it may also stand in a text, so that the module is parsed.
+_SLOW_IMPORT_LINE = re.compile(rf"^\s*(?:from|import)\b.*\b(?:{'|'.join(sorted(SLOW_IMPORTS))})\b", re.MULTILINE)
+
 # Modules that are slow although they import nothing of that kind, each with the reason.
 SLOW_MODULES = {
     "tests/test_examples.py": "runs the examples, which build applications of every framework",
@@ -52,6 +58,14 @@ SLOW_MODULES = {
     "tests/test_until.py": "runs the command and pytest in processes of their own",
 }
 
+# So many examples of a law are tried where it does not say how many.
+LAW_EXAMPLES = 50
+
+
+def examples(count: int) -> int:
+    """How many examples of a law are tried: ``count`` of them, or more where the run chose a deeper profile."""
+    return count * settings().max_examples // LAW_EXAMPLES
+
 
 @cache
 def is_fast_module(path: Path) -> bool:
@@ -63,9 +77,12 @@ def is_fast_module(path: Path) -> bool:
 
 
 def _imported_roots(path: Path) -> set[str]:
-    """The first names of all modules that a module imports, inside functions, too."""
+    """The first names of the modules that a module imports, inside functions, too; none where none of them is slow."""
+    source = path.read_text(encoding="utf-8")
+    if not _SLOW_IMPORT_LINE.search(source):
+        return set()  # to parse every module would take seconds in each worker
     roots = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             roots |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

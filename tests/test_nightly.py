@@ -89,6 +89,7 @@ ALL = {
     "3.13": "all tests on Python 3.13",
     "resolution": "installing the newest releases",
     "newest": "all tests with the newest releases",
+    "laws": "the laws on ten times as many examples",
 }
 
 
@@ -101,6 +102,7 @@ def test_all_lanes_run_on_each_python_and_with_the_newest_releases(checkout: Pat
         "python3.12 checkout: run pytest -m ",
         "python3.13 checkout: run pytest -m ",
         "python3.13 newest: run pytest -m ",
+        "python3.13 checkout: run pytest -m hypothesis --hypothesis-profile=deep --timeout=3000",
     ]
 
 
@@ -111,6 +113,7 @@ def test_all_lanes_run_on_each_python_and_with_the_newest_releases(checkout: Pat
         ({"FAULT": "python3.12 checkout: run pytest"}, "3.12"),
         ({"FAULT": "python3.12 checkout: run python"}, "3.12"),
         ({"FAULT": "python3.13 newest: run pytest"}, "newest"),
+        ({"FAULT": "python3.13 checkout: run pytest -m hypothesis"}, "laws"),
         ({"SKIPS": "python3.11 checkout:"}, "3.11"),
         ({"SKIPS": "python3.13 newest:"}, "newest"),
     ],
@@ -136,14 +139,14 @@ def test_a_python_that_is_missing_fails_the_night(checkout: Path) -> None:
 )
 def test_newest_releases_that_cannot_be_installed_fail_the_night(checkout: Path, fault: str) -> None:
     code, outcomes, _ = run_nightly(checkout, FAULT=fault)
-    assert outcomes[3:] == ["FAILED  installing the newest releases"]
+    assert outcomes[3:] == ["FAILED  installing the newest releases", f"passed  {ALL['laws']}"]
     assert code == 1
 
 
 def test_upper_bounds_that_are_written_in_another_way_fail_the_night(checkout: Path) -> None:
     (checkout / "pyproject.toml").write_text('[tool.uv]\nconstraint-dependencies = ["a<=1"]\n')
     code, outcomes, _ = run_nightly(checkout)
-    assert outcomes[3:] == ["FAILED  installing the newest releases"]
+    assert outcomes[3:] == ["FAILED  installing the newest releases", f"passed  {ALL['laws']}"]
     assert code == 1
 
 
