@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import settings
-from lanes import LAW_EXAMPLES, SLOW_IMPORTS, is_fast_module
+from lanes import LAW_EXAMPLES, NIGHTLY_SECONDS, SLOW_IMPORTS, is_fast_module
 
 if TYPE_CHECKING:
     from loopback import LoopbackServer
@@ -56,9 +56,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The marker ``fast`` is given by rule, to all tests of fast modules but those that are nightly."""
+    """The marker ``fast`` is given by rule, to all tests of fast modules but those that are nightly.
+
+    A nightly test takes up to 85 seconds on an idle machine: on a busy one it may take longer than the others.
+    """
     for item in items:
-        if is_fast_module(item.path) and not item.get_closest_marker("nightly"):
+        if item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.timeout(NIGHTLY_SECONDS))
+        elif is_fast_module(item.path):
             item.add_marker("fast")
 
 

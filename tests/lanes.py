@@ -58,6 +58,9 @@ SLOW_MODULES = {
     "tests/test_until.py": "runs the command and pytest in processes of their own",
 }
 
+# After so many seconds a nightly test counts as one that hangs; the others have those in pyproject.toml.
+NIGHTLY_SECONDS = 1800
+
 # So many examples of a law are tried where it does not say how many.
 LAW_EXAMPLES = 50
 

@@ -71,7 +71,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
         (root / name).write_text(text)
     command = [sys.executable, str(SCRIPT), "tiny/module.py", "--mutants", "99", "--tests", "tests/test_tiny.py"]
     command += ["--survivors", "survivors.txt"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=1500, check=False)
     assert done.returncode == 0, done.stderr
     assert (root / "tiny" / "module.py").read_text() == SOURCE
     return (root / "survivors.txt").read_text() + done.stdout.partition("\n\n")[0]
