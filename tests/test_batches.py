@@ -286,6 +286,58 @@ def test_answers_to_one_request_that_contradict_each_other_are_a_failure(store: 
     assert {row.results["context_adherence"].status for row in again.results} == {"scored"}
 
 
+def as_text(line: Body) -> None:
+    line["response"]["status_code"] = str(line["response"]["status_code"])
+
+
+def body_as_text(line: Body) -> None:
+    line["response"]["body"] = json.dumps(line["response"]["body"])
+
+
+def without_choices(line: Body) -> None:
+    del line["response"]["body"]["choices"]
+
+
+def gateway_error(line: Body) -> None:
+    line["response"]["body"] = {"error": {"code": 429, "message": "slowly"}}
+
+
+FORMS: dict[str, tuple[Callable[[Body], None], str, int]] = {
+    "a status as a text": (as_text, "scored", 1),
+    "a body as a text": (body_as_text, "scored", 1),
+    "an error that came as a success": (gateway_error, "failed", 3),
+    "no reply": (without_choices, "failed", 3),
+}
+
+
+@pytest.mark.parametrize(("change", "status", "tries"), FORMS.values(), ids=FORMS)
+def test_what_a_batch_executed_is_counted_whatever_its_answer_is_worth(
+    change: Callable[[Body], None], status: str, tries: int, store: Path
+) -> None:
+    def changed(lines: list[Body]) -> list[Body]:
+        for line in lines[1:]:  # the first is of a request that nobody asked
+            change(line)
+        return lines
+
+    with BatchService(plausible_reply, answers=changed) as service:
+        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+    assert {row.results["context_recall"].status for row in report.results} == {status}
+    assert set(service.executed.values()) == {tries}
+    assert spent(report).calls == 6
+
+
+def test_a_deadline_bounds_every_call_to_a_service_of_batches(store: Path) -> None:
+    with BatchService(plausible_reply) as service:
+        service.refused = [503] * 99  # the upload is tried again for ten minutes
+        given: Any = {"judge": model(service), "store": store, "batch": "wait", "progress": False}
+        report = evaluate(ROWS, ["recall"], limits=Limits(deadline=0.5), **given)
+        assert report.run.stopped.startswith("the deadline of 0.5 s was reached")
+        assert report.summary().judged == 0
+        service.refused = []
+        report = evaluate(ROWS, ["recall"], limits=Limits(deadline=60), **given)
+    assert outcomes(report) == outcomes(live(metrics=["recall"]))
+
+
 def test_a_deadline_bounds_the_wait_for_batches(store: Path) -> None:
     with BatchService(plausible_reply, steps=10**9) as service:
         given: Any = {"judge": model(service), "store": store, "progress": False}
@@ -488,7 +540,7 @@ def test_a_request_that_is_always_refused_makes_no_other_be_asked_again(store: P
     assert report.results[3].results["context_adherence"].status == "failed"
     counts = sorted(service.executed.values())
     assert counts[:-1] == [1] * 20  # five rows, each with two repairs and a cause
-    assert spent(report).calls == 20
+    assert spent(report).calls == 21  # with the one that was rejected
 
 
 def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(store: Path) -> None:

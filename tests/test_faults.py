@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -19,6 +20,7 @@ from loopback import Fault, LoopbackServer
 from plausible import plausible_reply
 
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, OpenAICompatibleModel, Question, evaluate
+from ragmetrics_core.data.errors import JudgeUnavailable
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
@@ -26,6 +28,7 @@ from ragmetrics_core.engine.progress import Progress
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.reporting.report import Report
 
+VERDICT = '{"useful": 1, "reason": "r"}'
 SHARES: Mapping[str, float] = {"429": 0.10, "500": 0.05, "reset": 0.03, "malformed": 0.02, "hang": 0.01}
 FAULTS = {
     "429": Fault(429, {"Retry-After": "0.02"}),
@@ -102,6 +105,43 @@ def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
     assert len(server.requests) == first + 1
     assert run().usage.stored == 1
     assert len(server.requests) == first + 1
+
+
+# An error that comes as a success is what it says.
+
+ERRORS: dict[str, tuple[Any, str]] = {
+    "a key, by its status": ({"error": {"message": "No auth credentials found", "code": 401}}, "AuthenticationFailed"),
+    "a key, by its status as a text": ({"error": {"message": "No", "code": "401"}}, "AuthenticationFailed"),
+    "a key, by its code": ({"error": {"message": "No", "code": "invalid_api_key"}}, "AuthenticationFailed"),
+    "a key, in words": ({"error": "Invalid API key"}, "AuthenticationFailed"),
+    "a quota, by its status": ({"error": {"message": "Buy more", "code": 402}, "choices": []}, "QuotaExhausted"),
+    "a quota, by its type": ({"error": {"message": "Buy more", "type": "insufficient_quota"}}, "QuotaExhausted"),
+    "a model": ({"error": {"message": "None", "code": 404}}, "ModelNotFound"),
+    "a request": ({"error": {"message": "No", "status": "INVALID_ARGUMENT", "code": None}}, "RequestRejected"),
+    "a rate": ({"error": {"message": "Slowly", "code": 429}}, "RateLimited"),
+    "a failure": ({"error": {"message": "Down", "code": 502}}, "JudgeServerError"),
+    "nothing known": ({"error": {"message": "Sorry", "code": "odd"}}, "JudgeServerError"),
+    "an error beside replies": ({"error": None, "choices": [{"message": {"content": VERDICT}}]}, ""),
+}
+
+
+@pytest.mark.parametrize(("body", "kind"), ERRORS.values(), ids=ERRORS)
+def test_an_error_that_comes_as_a_success_is_what_it_says(
+    body: Any, kind: str, loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server = loopback_server(faults=lambda number: Fault(200, body=json.dumps(body)))
+    model = OpenAICompatibleModel(server.base_url, "m", api_key="k")
+    rows = [{"question": "q", "contexts": ["c"], "answer": "a"}] * 3
+    judge = LLMJudge(model, attempts=2)
+    if kind in ("AuthenticationFailed", "QuotaExhausted", "ModelNotFound"):
+        with pytest.raises(JudgeUnavailable) as caught:
+            evaluate(rows, "utilization", judge=judge, progress=False)
+        assert type(caught.value).__name__ == kind
+        assert len(server.requests) == 1  # the others do not pay for it
+        return
+    outcome = evaluate(rows, "utilization", judge=judge, progress=False).results[0].results["context_utilization"]
+    assert outcome.status == ("failed" if kind else "scored")
+    assert not kind or outcome.error.type == kind
 
 
 # Every request that left is counted.

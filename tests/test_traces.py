@@ -555,6 +555,12 @@ def test_a_span_that_cannot_be_read_takes_no_other_with_it(odd: Told, tmp_path: 
     assert [str(one) for one in read.notes.bad] == ["line 2 holds a span that cannot be read"] * 4
 
 
+def test_a_trace_whose_name_is_no_text_takes_no_other_with_it() -> None:
+    read = samples_from_spans([otlp(*openinference(), span("odd", trace="\ud800b"), *openinference("c", 1000))])
+    assert [one.id and one.id[0] for one in read] == ["a", "c"]
+    assert [str(one) for one in read.notes.bad] == ["line 1 holds a span that cannot be read"]
+
+
 def deep(depth: int, form: str) -> Any:
     """An attribute's value of so many levels: JSON in a text, JSON that was cut off, or OTLP's own lists."""
     if form == "JSON":

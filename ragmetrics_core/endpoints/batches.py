@@ -27,11 +27,11 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from ragmetrics_core.data import SettingError, errors
+from ragmetrics_core.data import SettingError, Usage, errors
 from ragmetrics_core.endpoints.attempts import checked, pause
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
+from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error, status_number, status_of_body
 from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.store import ReplyStore, SqliteStore
 from ragmetrics_core.endpoints.urls import public
@@ -201,6 +201,11 @@ class ParkingStore(SqliteStore):
             made = (await _sent(model, "POST", "batches", json.dumps(body).encode()))["id"]
             await self._done(methodcaller("execute", _NAMED, (made, token)))
             logger.info("%s is submitted: %d requests to %s", made, len(claimed), model.name)
+        except asyncio.CancelledError:  # the run's deadline
+            if not file:  # nothing was made, and the next run need not look for it
+                self.waiting.discard(token)
+                await self._done(partial(_free, token, None))
+            raise
         except errors.JudgeError as error:
             refused = not file or isinstance(error, (errors.Unreachable, errors.RateLimited))
             if isinstance(error, errors.TransientJudgeError) and not refused:
@@ -317,7 +322,7 @@ def _keep(token: str, lines: Iterable[bytes], connection: sqlite3.Connection) ->
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             row = json.loads(line)
             response, error = row.get("response"), row.get("error") or {}
-            result = json.dumps([response["status_code"], response["body"]] if response else [None, {"error": error}])
+            result = json.dumps(_told(response) if response else [None, {"error": error}])
             if error.get("code") in ("batch_expired", "batch_cancelled"):
                 continue
             name = str(row["custom_id"])
@@ -326,6 +331,16 @@ def _keep(token: str, lines: Iterable[bytes], connection: sqlite3.Connection) ->
             else:
                 _hold_against(result, name, token, connection)
     return kept
+
+
+def _told(response: dict[str, Any]) -> list[Any]:
+    """Status and body of an answer; a body that is JSON as a text is read, and an error has the status that it says."""
+    status, body = response["status_code"], response["body"]
+    if isinstance(body, str):
+        with suppress(ValueError, RecursionError):
+            body = json.loads(body)
+    number = status_number(status)
+    return [(number == 200 and status_of_body(body)) or number or status, body]
 
 
 def _hold_against(result: str, name: str, token: str, connection: sqlite3.Connection) -> None:
@@ -352,9 +367,10 @@ def _free(token: str, code: str | None, connection: sqlite3.Connection) -> int:
 def _answer(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
     """A result as a reply, at the price of a batch, or with its failure."""
     status, body = json.loads(result)
+    executed = Usage(calls=int(status is not None))
     if result.decode() == _CONTRADICTORY:
         told = f"{model.name} gave several answers to one request, which contradict each other: the next run asks again"
-        return ChatReply((), failures=(errors.ConflictingVerdicts(told),))
+        return ChatReply((), Usage(calls=1), (errors.ConflictingVerdicts(told),))
     try:
         if status == 200:
             return checked(model, model.reply(body, model.batch_prices))
@@ -363,7 +379,7 @@ def _answer(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
     except errors.JudgeError as error:
         if isinstance(error, errors.JudgeUnavailable):
             error.single = True
-        return ChatReply((), failures=(error,))
+        return ChatReply((), executed, (error,))
 
 
 def _why(model: OpenAICompatibleModel, found: dict[str, Any]) -> str:

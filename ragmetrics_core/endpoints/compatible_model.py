@@ -19,7 +19,15 @@ from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.endpoints.addresses import NAME_A_KEY, OPENAI, openai_endpoint
 from ragmetrics_core.endpoints.cache_keys import endpoint_key
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, check_prices
-from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, seconds, too_large
+from ragmetrics_core.endpoints.endpoint_errors import (
+    MOST_BYTES,
+    Fault,
+    judge_error,
+    moved,
+    seconds,
+    status_of_body,
+    too_large,
+)
 from ragmetrics_core.endpoints.openai_form import chat_reply, listed, request_body
 from ragmetrics_core.endpoints.threads import computed
 from ragmetrics_core.endpoints.urls import endpoint_address
@@ -40,6 +48,9 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _IDLE_SECONDS = 15.0
 _CONNECTING = 10.0
 _OF_FILES = 600.0, 2**30  # seconds and bytes
+
+
+_CHAT = "chat/completions"
 
 
 class OpenAICompatibleModel(ChatModel):
@@ -159,7 +170,7 @@ class OpenAICompatibleModel(ChatModel):
         """Send one request; ``JudgeError`` as its status and code say, or as listed in ``EXCEPTIONS``."""
         length = sum(len(message.content) for message in request.messages)
         body = await computed(lambda: json.dumps(self.body(request)).encode(), size=length)
-        return self.reply(await self.call("POST", "chat/completions", body), self._prices)
+        return self.reply(await self.call("POST", _CHAT, body), self._prices)
 
     async def call(self, method: str, path: str, data: Any = None) -> Any:
         """Call the endpoint at a path below ``base_url``; errors are those of ``complete``.
@@ -177,9 +188,15 @@ class OpenAICompatibleModel(ChatModel):
         try:
             if path.endswith("/content"):
                 return content
-            return await computed(partial(json.loads, content), size=len(content))
+            body = await computed(partial(json.loads, content), size=len(content))
         except (ValueError, RecursionError):
             raise errors.JudgeServerError(f"{self.name} sent a body that is no JSON; check the endpoint") from None
+        meant = status_of_body(body) if path == _CHAT else None
+        if meant is not None:
+            wait = seconds(headers.get("Retry-After"))
+            fault = Fault.from_reply(meant, content.decode(errors="replace"), wait)
+            raise self._error(errors.JudgeServerError, fault)
+        return body
 
     async def _sent(
         self, method: str, url: str, data: Any, longest: float, most: int

@@ -102,6 +102,20 @@ _STATUSES: dict[int | None, type[errors.JudgeError]] = {
     408: errors.JudgeTimeout,
     429: errors.RateLimited,
 }
+# What a code says that comes without the status that belongs to it.
+_STATUS_OF_SYMBOL = {
+    **dict.fromkeys(
+        ("invalid_api_key", "authentication_error", "invalid_authentication", "unauthorized", "Unauthorized"), 401
+    ),
+    "UNAUTHENTICATED": 401,
+    **dict.fromkeys(("insufficient_quota", "billing_error", "billing_hard_limit_reached", "billing_not_active"), 402),
+    **dict.fromkeys(("permission_denied", "permission_error", "PermissionDenied", "PERMISSION_DENIED"), 403),
+    **dict.fromkeys(("model_not_found", "not_found_error", "NotFoundError", "NOT_FOUND"), 404),
+    **dict.fromkeys(("rate_limit_exceeded", "rate_limit_error", "rate_limit_reached", "TooManyRequests"), 429),
+    "RESOURCE_EXHAUSTED": 429,
+    **dict.fromkeys(("invalid_request_error", "context_length_exceeded", "INVALID_ARGUMENT"), 400),
+}
+_KEY_REFUSED = re.compile(r"(?:invalid|incorrect|missing|no)\b.{0,20}\b(?:api[ _-]?key|credentials)", re.IGNORECASE)
 _STUMBLES = frozenset({"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError"})
 _CONNECTION = frozenset(
     {"APIConnectionError", "ClientConnectionError", "ConnectionError", "NetworkError", "RemoteProtocolError"}
@@ -188,6 +202,28 @@ class Fault:
         """True if there was a reply that the client could not read, whatever it calls that itself."""
         stumbled = not self.classes.isdisjoint(_STUMBLES) and "OSError" not in self.classes
         return self.unanswered is not errors.JudgeTimeout and (stumbled or _NOT_JSON.search(self.text) is not None)
+
+
+def status_number(status: object) -> int | None:
+    """A status as a number, also where a service writes it as a text; None if it is none."""
+    if isinstance(status, str) and status.strip().isdecimal():
+        status = int(status.strip()[:9])
+    return status if type(status) is int and 100 <= status < 600 else None
+
+
+def status_of_body(body: object) -> int | None:
+    """The status of the error that a reply is, though it came as a success; None if it is no error.
+
+    Gateways answer so where the model's own service failed after the headers were sent.
+    """
+    if not isinstance(body, dict) or body.get("choices") or not body.get("error"):
+        return None
+    error = body["error"]
+    if isinstance(error, str):
+        return 401 if _KEY_REFUSED.match(error) else None
+    told = [error.get("code"), error.get("status"), error.get("type")] if isinstance(error, dict) else []
+    statuses = [status_number(it) or (_STATUS_OF_SYMBOL.get(it) if isinstance(it, str) else None) for it in told]
+    return next((status for status in statuses if status is not None and status >= 400), None)
 
 
 def _words_of(told: object) -> str:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -251,6 +251,12 @@ class Run:
         """True if batches are to answer what the run asked."""
         return self.parking is not None and bool(self.parking.waiting) and not self.interrupted
 
+    async def in_time(self, work: Awaitable[object]) -> None:
+        """Do work for the whole run; at its deadline it is given up, and the run says why it ended."""
+        with suppress(LimitReached):
+            async with self._budget.in_time():
+                await work
+
     def waited(self, wait: bool) -> bool:
         """True if the samples are to be gone through again: after batches have ended, if told to ``wait``, or live."""
         return bool(self.parking and self.waiting and (self.parking.small or (wait and wait_for(self.parking.wait()))))
@@ -293,7 +299,7 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
             if run.parking is not None:
-                wait_for(run.parking.look())
+                wait_for(run.in_time(run.parking.look()))
             for future in run.due(samples, columns, widened=display.widen):
                 taken: SampleResult | None = future.result()
                 if taken is None:  # another row than the next one is done
@@ -303,7 +309,7 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
                 del run.untaken[index]  # and at once, before an interrupt can come between, it is given
                 yield result
             if run.parking is not None:
-                wait_for(run.parking.submit())
+                wait_for(run.in_time(run.parking.submit()))
         except KeyboardInterrupt:
             for result in run.interrupt():
                 yield display.add(result)

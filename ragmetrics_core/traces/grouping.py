@@ -167,9 +167,10 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
                 seen = seen or (str(error) if isinstance(error, UnknownForm) else "")
                 lines.bad.append(RowError(f"line {number} holds no span: {type(error).__name__}"))
                 continue
-            lines.bad += [RowError(f"line {number} holds a span that cannot be read") for one in spans if not one.id]
+            unreadable = [one for one in spans if not one.id or not _is_text(one.trace)]
+            lines.bad += [RowError(f"line {number} holds a span that cannot be read") for _ in unreadable]
             share = place[2] // max(1, len(spans))
-            rows = [(one.trace, one.end, share, *place) for one in spans if one.trace]
+            rows = [(one.trace, one.end, share, *place) for one in spans if one.trace and _is_text(one.trace)]
             index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
         if lines.bad and not index.execute("SELECT 1 FROM lines LIMIT 1").fetchone():
             form = _NO_FORM.format(", ".join(map(str, lines.paths)) or "the list", seen)
@@ -182,6 +183,15 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
                 trace,
                 None if size > lines.largest else _together(trace, lines, index.execute(where, (trace,)).fetchall()),
             )
+
+
+def _is_text(name: str) -> bool:
+    """False for a name with half a character, which JSON can hold and no index can."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _together(trace: str, lines: Lines, places: list[tuple[int, int, int]]) -> list[Span]:
