@@ -323,7 +323,7 @@ def test_what_a_batch_executed_is_counted_whatever_its_answer_is_worth(
         report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
     assert {row.results["context_recall"].status for row in report.results} == {status}
     assert set(service.executed.values()) == {tries}
-    assert spent(report).calls == 6
+    assert spent(report).calls == sum(service.executed.values())
 
 
 def test_a_deadline_bounds_every_call_to_a_service_of_batches(store: Path) -> None:
@@ -342,7 +342,8 @@ def test_a_deadline_bounds_the_wait_for_batches(store: Path) -> None:
     with BatchService(plausible_reply, steps=10**9) as service:
         given: Any = {"judge": model(service), "store": store, "progress": False}
         report = evaluate(ROWS, ["recall"], batch="wait", limits=Limits(deadline=0.5), **given)
-        assert "6 requests wait for batches (1)" in report.run.stopped
+        stopped = report.run.stopped  # on a busy machine the deadline may come before the batch is made
+        assert "6 requests wait for batches (1)" in stopped or stopped.startswith("the deadline of 0.5 s was reached")
         service.steps = 1
         report = evaluate(ROWS, ["recall"], batch="wait", limits=Limits(deadline=60), **given)
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
@@ -540,7 +541,7 @@ def test_a_request_that_is_always_refused_makes_no_other_be_asked_again(store: P
     assert report.results[3].results["context_adherence"].status == "failed"
     counts = sorted(service.executed.values())
     assert counts[:-1] == [1] * 20  # five rows, each with two repairs and a cause
-    assert spent(report).calls == 21  # with the one that was rejected
+    assert spent(report).calls == sum(service.executed.values())  # with those that were rejected
 
 
 def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(store: Path) -> None:

@@ -17,6 +17,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from itertools import count
@@ -102,6 +103,7 @@ class ParkingStore(SqliteStore):
         self._spools, self._files = dict[OpenAICompatibleModel, BinaryIO](), ExitStack()
         self.waiting: set[str] = set()
         self.elsewhere: dict[str, str] = {}  # by token the address of a batch that no model of these asks
+        self._failures: set[str] = set()  # requests that failed, and are counted
         self._said_of_keys: set[str] = set()  # tokens of batches
         for table in _TABLES:
             self.write(methodcaller("execute", f"CREATE TABLE IF NOT EXISTS {table}"))
@@ -132,7 +134,8 @@ class ParkingStore(SqliteStore):
                 if not self._budget.live:
                     self._budget.calls += 1
                     self._budget.spent += reply.usage.cost or 0.0
-                return ChatReply(reply.choices, reply.usage, reply.failures * request.n)
+                usage = reply.usage if reply.choices else self._usage_of_failure(own, tries, reply.usage)
+                return ChatReply(reply.choices, usage, reply.failures * request.n)
         if token and result is None:
             self.waiting.add(token.decode())
         elif self._budget.live:  # from here on the file keeps it like any reply, and what a repair replaces
@@ -151,6 +154,13 @@ class ParkingStore(SqliteStore):
         waits = errors.LimitReached("the request stands in a batch: evaluate again")
         waits.single = True
         return ChatReply((), failures=(waits,) * request.n)
+
+    def _usage_of_failure(self, request: str, tries: int, usage: Usage) -> Usage:
+        """What a request cost that failed: each try once, in however many forms the pass asks for it."""
+        if request in self._failures:
+            return Usage()
+        self._failures.add(request)
+        return replace(usage, calls=tries * usage.calls)
 
     async def submit(self) -> None:
         """Make batches of what is parked; the pass that parked nothing forgets the answers that it took.

@@ -12,7 +12,8 @@ leave it behind.
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain, repeat
@@ -33,7 +34,7 @@ from ragmetrics_core.endpoints.fitting import Fitting, gathered, lacking
 from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.endpoints.spending import spending_here
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
-from ragmetrics_core.endpoints.threads import computed
+from ragmetrics_core.endpoints.threads import computed, in_thread
 
 T = TypeVar("T")
 Outcome = Choice | errors.JudgeError
@@ -136,6 +137,7 @@ class Session:
         schema: Mapping[str, Any] | None = None,
         polls: int = 1,
         first_poll: int = 0,
+        own_reader: bool = False,
     ) -> Answers[T]:
         """Ask for several replies; an unusable one is repaired on its own, twice at most.
 
@@ -146,6 +148,7 @@ class Session:
                 every request to a model that often needs them.
             polls: How many replies.
             first_poll: Index of the first of them.
+            own_reader: Whether ``read`` is code of a user's own, of which nobody knows how long it takes.
 
         Returns:
             An outcome per reply; that of a call which cannot succeed is ``JudgeUnavailable``. The usage counts every
@@ -159,11 +162,12 @@ class Session:
         bound, shared = request if request.schema else replace(request, schema=schema), self._here
         strays = shared.malformed >= _STRAYS and shared.malformed > shared.read * _OFTEN
         outcomes, usage = await self._replies(bound if strays else request, keys)
-        known = await _all_read(outcomes, read)
+        reading = _read_apart if own_reader else _all_read
+        known = await reading(outcomes, read)
         shared.read += len(known)
         shared.malformed += sum(isinstance(error, errors.MalformedReply) for error in known)
         repairs = {
-            place: self._repaired(bound, keys[place], outcome, error, read)
+            place: self._repaired(bound, keys[place], outcome, error, partial(reading, read=read))
             for place, (outcome, error) in enumerate(zip(outcomes, known, strict=True))
             if isinstance(outcome, Choice) and isinstance(error, errors.UnusableReply) and not outcome.origin.unusable
         }
@@ -172,11 +176,16 @@ class Session:
         return Answers(tuple(known), usage)
 
     async def _repaired(
-        self, request: ChatRequest, key: str, reply: Choice, problem: errors.UnusableReply, read: Callable[[Choice], T]
+        self,
+        request: ChatRequest,
+        key: str,
+        reply: Choice,
+        problem: errors.UnusableReply,
+        read_all: Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]],
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, and keep a usable one in its place."""
         if (kept := self._kept.get(key)) is not None and kept != reply:  # somebody else's repair was faster
-            (known,) = await _all_read([kept], read)
+            (known,) = await read_all([kept])
             return known, Usage()
         if isinstance(problem, errors.ContentRefused):
             self._kept.reject(key)
@@ -186,7 +195,7 @@ class Session:
             repair_key = f"{key}|repair {repair}"
             (again,), spent = await self._replies(_repair(request, problem), [repair_key], keep=False)
             usage += replace(spent, repairs=spent.calls)
-            (answer,) = await _all_read([again], read)
+            (answer,) = await read_all([again])
             if not isinstance(answer, errors.UnusableReply):
                 if isinstance(again, Choice) and spent.calls:  # else whoever asked has kept it
                     self._kept.put({key: again})
@@ -281,6 +290,14 @@ async def _all_read(outcomes: Sequence[Outcome], read: Callable[[Choice], T]) ->
     """What each reply says, or why it cannot be used; long replies are read beside the event loop."""
     length = sum(len(outcome.text) for outcome in outcomes if isinstance(outcome, Choice))
     return await computed(lambda: [_read(outcome, read) for outcome in outcomes], size=length)
+
+
+async def _read_apart(outcomes: Sequence[Outcome], read: Callable[[Choice], T]) -> list[T | errors.JudgeError]:
+    """The same in a thread of its own, where a reader that never ends holds up nobody."""
+    begun = in_thread(
+        lambda: [_read(outcome, read) for outcome in outcomes], context=copy_context(), name="ragmetrics reader"
+    )
+    return await asyncio.wrap_future(begun)
 
 
 def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:

@@ -1,7 +1,9 @@
 """Work beside the event loop, in daemon threads: neither hanging calls nor long computing hold up the loop or the exit.
 
-A call that may wait gets a thread of its own (``in_thread``). Pure computing of ours takes turns in a single thread
-(``computed``): many threads that compute would take the interpreter from the loop one after the other.
+A call that may wait gets a thread of its own (``in_thread``). Pure computing of ours takes turns (``computed``): many
+threads that compute would take the interpreter from the loop one after the other. There is one thread for what calls to
+models need, and one for the embedded judge, so that its longest text holds up no call. What nobody waits for any more
+ends at its next step (``check_wanted``).
 """
 
 import asyncio
@@ -9,18 +11,21 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 T = TypeVar("T")
 
-COMPUTING = "ragmetrics-computing"
+Lane = Literal["calls", "judge"]
+_THREADS: dict[Lane, str] = {"calls": "ragmetrics-computing", "judge": "ragmetrics-judging"}
+COMPUTING = frozenset(_THREADS.values())
 _QUICK = 10_000  # characters that take less than a millisecond to render, to hash or to read
 
 _lock = threading.Lock()
-_jobs: SimpleQueue[Callable[[], None]] | None = None
+_jobs: dict[Lane, SimpleQueue[Callable[[], None]]] = {}
+_given_up: ContextVar[threading.Event | None] = ContextVar("ragmetrics_given_up", default=None)
 
 
 def in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T]:
@@ -41,24 +46,42 @@ def is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def computed(call: Callable[[], T], *, size: int | None = None) -> T:
+class GivenUp(Exception):
+    """Nobody waits any more for what is computed."""
+
+
+def check_wanted() -> None:
+    """Raise ``GivenUp`` where nobody waits any more for what is computed here; long loops call it at each step."""
+    given_up = _given_up.get()
+    if given_up is not None and given_up.is_set():
+        raise GivenUp
+
+
+async def computed(call: Callable[[], T], *, size: int | None = None, lane: Lane = "calls") -> T:
     """Compute something beside the event loop, after what others asked for before; who gives up waiting takes it back.
 
     Args:
         call: What computes, without waiting for anything.
         size: How many characters it goes through; few are gone through at once. None if they take long in any case.
+        lane: After what it takes its turn: what calls to models need, or what the embedded judge computes.
     """
     if size is not None and size <= _QUICK:
         return call()
     future: Future[T] = Future()
-    work = partial(copy_context().run, _carried_out, call, future)
+    given_up, context = threading.Event(), copy_context()
+    context.run(_given_up.set, given_up)
+    work = partial(context.run, _carried_out, call, future)
 
     def unless_taken_back() -> None:
         if future.set_running_or_notify_cancel():
             work()
 
-    _running().put(unless_taken_back)
-    return await asyncio.wrap_future(future)
+    _running(lane).put(unless_taken_back)
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        given_up.set()
+        raise
 
 
 def _carried_out(call: Callable[[], T], future: Future[T]) -> None:
@@ -74,14 +97,13 @@ def _carried_out(call: Callable[[], T], future: Future[T]) -> None:
             future.set_exception(stopped)
 
 
-def _running() -> SimpleQueue[Callable[[], None]]:
-    """What is to be computed by the thread, which is started at the first need."""
-    global _jobs  # one thread per process is the point
+def _running(lane: Lane) -> SimpleQueue[Callable[[], None]]:
+    """What is to be computed by a thread, which is started at the first need."""
     with _lock:
-        if _jobs is None:
-            _jobs = SimpleQueue()
-            threading.Thread(target=_compute, args=(_jobs,), name=COMPUTING, daemon=True).start()
-        return _jobs
+        if lane not in _jobs:
+            _jobs[lane] = SimpleQueue()
+            threading.Thread(target=_compute, args=(_jobs[lane],), name=_THREADS[lane], daemon=True).start()
+        return _jobs[lane]
 
 
 def _compute(jobs: SimpleQueue[Callable[[], None]]) -> None:
@@ -92,7 +114,7 @@ def _compute(jobs: SimpleQueue[Callable[[], None]]) -> None:
 def _forget() -> None:
     """In a forked child the thread is gone: the next need starts a new one."""
     global _jobs, _lock
-    _jobs, _lock = None, threading.Lock()
+    _jobs, _lock = {}, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

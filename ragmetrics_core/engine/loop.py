@@ -31,7 +31,7 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
 
     ``SettingError`` on the judges' loop itself, where waiting for the result would never end.
     """
-    if threading.current_thread().name in (_THREAD, COMPUTING):
+    if threading.current_thread().name in {_THREAD, *COMPUTING}:
         work.close()
         raise SettingError(
             "a judge or a metric's plan cannot call score or evaluate: in a judge await other_judge.answer(question), "

@@ -26,6 +26,8 @@ from ragmetrics_core.judging.parsing import Found
 from ragmetrics_core.judging.probabilities import mode_of, weights
 from ragmetrics_core.judging.rendering import render
 
+_OURS = "ragmetrics_core."  # modules whose replies are read in proportion to their length
+
 
 @dataclass(eq=False, repr=False)
 class LLMJudge(Judge):
@@ -175,7 +177,10 @@ class _Asking:
                 it would be another one than the next run gives.
         """
         reader = partial(read, question=self._question)
-        answers = await self._session.ask(request, reader, schema=self._schema, polls=polls, first_poll=first)
+        own_reader = not self._question.Reply.__module__.startswith(_OURS)
+        answers = await self._session.ask(
+            request, reader, schema=self._schema, polls=polls, first_poll=first, own_reader=own_reader
+        )
         self.usage += answers.usage
         errors = [outcome for outcome in answers.outcomes if isinstance(outcome, JudgeError)]
         for error in errors:

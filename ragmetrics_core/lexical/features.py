@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.data import extra
+from ragmetrics_core.endpoints.threads import check_wanted
 from ragmetrics_core.lexical.constants import Features
 from ragmetrics_core.lexical.text import Passage, Sentence, beginning, names, negated
 
@@ -57,6 +58,7 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
     places: dict[str, list[Place]] = defaultdict(list)
     for index, context in enumerate(contexts):
         for position, sentence in enumerate(context.sentences):
+            check_wanted()
             for term in answer.terms.intersection(sentence.terms):
                 if len(places[term]) < _MOST_PLACES:  # bounds the work for texts of a megabyte
                     places[term].append((index, position))
@@ -64,6 +66,7 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
 
 
 def _match(sentence: Sentence, contexts: Sequence[Passage], places: Mapping[str, Sequence[Place]]) -> Match:
+    check_wanted()
     terms = set(sentence.terms)
     hits = Counter(place for term in terms for place in places.get(term, ()))
     if not hits:

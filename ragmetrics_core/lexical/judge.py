@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, QuestionNotSupported, R, Weight
-from ragmetrics_core.endpoints.threads import computed
+from ragmetrics_core.endpoints.threads import check_wanted, computed
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical.constants import ADHERENT, FACT, USEFUL, VETO, WITH_VECTORS, Features, Weights
@@ -71,7 +71,7 @@ class LexicalJudge(Judge):
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
         given = {"vectors": True} if self._vectors and answered is _adherent else {}
-        return Answer(await computed(partial(answered, question, **given)))
+        return Answer(await computed(partial(answered, question, **given), lane="judge"))
 
 
 def _question(question: Question[Any]) -> str | None:
@@ -133,7 +133,12 @@ def _asked(
 ) -> Asked[Any]:
     """The reply about one or several texts of a kind, with the probability that its features lead to, and a reason."""
     part = question.parts.get(f"{kind}s") or question.parts[kind]
-    chances = [(p := weights.probability(values), _hedged(p, reason)) for values, reason in map(look, part.texts)]
+    chances = []
+    for text in part.texts:
+        check_wanted()
+        values, reason = look(text)
+        probability = weights.probability(values)
+        chances.append((probability, _hedged(probability, reason)))
     verdicts = [
         {"label": label, "useful": p >= 0.5, "covered": p >= 0.5, "grade": min(3, int(4 * p)), "reason": reason}
         for label, (p, reason) in zip(part.labels, chances, strict=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
+from ragmetrics_core.endpoints.threads import check_wanted
 from ragmetrics_core.lexical.numerals import number, numbers, spelt, unmarked
 
 _FUNCTION_WORDS = """
@@ -98,13 +99,18 @@ def read(text: str) -> Passage:
 
 @lru_cache(maxsize=256)
 def _read(text: str) -> Passage:
-    parts = ((sentence, content(sentence)) for sentence in split_sentences(text))
+    parts = ((sentence, _content_if_wanted(sentence)) for sentence in split_sentences(text))
     sentences = tuple(Sentence(sentence, found) for sentence, found in parts if found)
     terms = frozenset(chain.from_iterable(sentence.terms for sentence in sentences))
     bigrams = frozenset(chain.from_iterable(pairwise(sentence.terms) for sentence in sentences))
     spelt_out = {number for sentence in sentences for number in spelt(sentence.terms)}
     beginnings = frozenset(beginning(term) for term in terms if not term[0].isdecimal())
     return Passage(sentences, terms, bigrams, beginnings, numbers(text) | spelt_out)
+
+
+def _content_if_wanted(sentence: str) -> tuple[str, ...]:
+    check_wanted()
+    return content(sentence)
 
 
 def beginning(term: str) -> str:
