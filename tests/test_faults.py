@@ -293,6 +293,7 @@ def test_what_a_question_cost_that_was_cut_off_is_told(
     assert report.usage.calls == model.calls
     assert report.usage.prompt_tokens == 7 * model.calls
     assert report.usage.cost == 0.5 * model.calls
-    assert (progress[-1].calls, progress[-1].cost) == (report.usage.calls, report.usage.cost)
+    last = progress[-1] if progress else Progress(None)
+    assert (last.calls, last.cost) == (report.usage.calls, report.usage.cost)
     report.to_jsonl(tmp_path / "r.jsonl")
     assert Report.from_jsonl(tmp_path / "r.jsonl").usage == report.usage

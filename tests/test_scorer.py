@@ -300,7 +300,7 @@ def test_what_holds_no_results_is_refused(written: Any, tmp_path: Path) -> None:
         path.write_bytes(written)
     elif written:
         parquet.write_table(pa.table(written), path)
-    with pytest.raises(InputError, match=r"a\.parquet"):
+    with pytest.raises(InputError, match=r"a\.parquet .* keep reports by to_jsonl and read them by Report\.from_jsonl"):
         Report.from_parquet(path)
 
 

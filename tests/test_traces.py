@@ -19,7 +19,7 @@ from ragmetrics_core import Report, Sample
 from ragmetrics_core.capturing import InputError, Message
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.traces import samples_from_spans
-from ragmetrics_core.traces.values import opened
+from ragmetrics_core.traces.values import opened, plain
 
 ROOT = Path(__file__).parents[1]
 QUESTION, ANSWER = "When was the gate built?", "It was built in 1632."
@@ -553,6 +553,21 @@ def test_a_span_that_cannot_be_read_takes_no_other_with_it(odd: Told, tmp_path: 
     assert [one.id[0] for one in read] == ["a", "c", "d"]
     assert read.notes.without == [("b" * 32, "unreadable")]
     assert [str(one) for one in read.notes.bad] == ["line 2 holds a span that cannot be read"] * 4
+
+
+def test_an_object_with_a_key_twice_is_a_bad_line_and_in_a_text_no_object(tmp_path: Path) -> None:
+    """Nobody can say which value is meant, as in a row."""
+    path = tmp_path / "spans.jsonl"
+    good, odd = json.dumps(otlp(*openinference())), json.dumps(otlp(*openinference("c", 1000)))
+    odd = odd.replace("{", '{"x": 1, "x": 2, ', 1)
+    path.write_text(f"{good}\n{odd}\n", encoding="utf-8")
+    read = samples_from_spans(path)
+    assert [one.id and one.id[0] for one in read] == ["a"]
+    assert [str(one) for one in read.notes.bad] == [
+        "line 2 holds no span: an object has more than one value for x; keep one of them"
+    ]
+    assert plain('{"a": 1, "a": 2}') == '{"a": 1, "a": 2}'
+    assert plain('{"a": 1, "b": 2}') == {"a": 1, "b": 2}
 
 
 def test_a_trace_whose_name_is_no_text_takes_no_other_with_it() -> None:

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data import ForeignFile
+from ragmetrics_core.data import ForeignFile, InputError, check_stays
 
 _logger = logging.getLogger("ragmetrics_core")
 _TROUBLE = (OSError, sqlite3.Error, ForeignFile)
@@ -47,6 +47,8 @@ def check(path: Path, kind: Kind) -> None:
     """Refuse a file that is neither new nor ours, by ``ForeignFile``; nothing is touched."""
     if _leads_to_itself(path):
         raise ForeignFile(f"{path} is a link that leads to itself; name a file for {kind.holds}")
+    if not path.exists():
+        _check_stays(path)
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")
@@ -75,6 +77,14 @@ def connect(path: Path, kind: Kind) -> sqlite3.Connection:
         _move_aside(path, kind)
     _make(path, kind)
     return _opened(path, kind)
+
+
+def _check_stays(path: Path) -> None:
+    """Refuse to make a file that a link leads out of its folder, as with any other file that is written."""
+    try:
+        check_stays(path, str(path))
+    except InputError as error:
+        raise ForeignFile(str(error)) from None
 
 
 def _leads_to_itself(path: Path) -> bool:

@@ -155,7 +155,10 @@ class ParquetRows(Sequence[SampleResult]):
             self._count: int = self._data.scanner(columns=self._told).count_rows()
         except (OSError, ValueError, TypeError) as error:  # which names the file, or the column of unlike types
             why = f"{type(error).__name__}, {str(error)[:200]}"
-            raise InputError(f"{path} is not what a Scorer wrote, or cannot be read as Parquet: {why}") from error
+            raise InputError(
+                f"{path} is not what a Scorer wrote, or cannot be read as Parquet: {why}. Report.to_parquet writes a "
+                "table of scores, which is no report: keep reports by to_jsonl and read them by Report.from_jsonl"
+            ) from error
         self._inputs = [name for name in whole.names if name not in (*self.metrics, "sample")]
         self.ledgers = any(plain_name(name) == "ledger" for name in (*self._inputs, *columns))
 

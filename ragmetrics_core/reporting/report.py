@@ -184,6 +184,8 @@ class Report:
     def from_parquet(cls, path: str | Path, **columns: Any) -> Report:
         """Read what a ``Scorer`` wrote on one machine or many, a batch at a time, so that memory stays bounded.
 
+        It does not read what ``to_parquet`` writes, a table of scores without results: keep reports by ``to_jsonl``.
+
         Args:
             path: The Parquet file, or the folder of such files.
             **columns: Where a field of the sample is, as they were given to the ``Scorer``.
@@ -225,7 +227,10 @@ class Report:
         return self
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the table of ``to_pandas`` as Parquet (extras ``pandas`` and ``parquet``)."""
+        """Write the table of ``to_pandas`` as Parquet (extras ``pandas`` and ``parquet``), for other programs.
+
+        ``from_parquet`` does not read it back, because it holds scores and no results: keep reports by ``to_jsonl``.
+        """
         frame = self.to_pandas()
         extra("pyarrow", "parquet", "a Parquet file")
         with told(f"the table cannot be written to {path}"):

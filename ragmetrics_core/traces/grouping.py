@@ -14,7 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
 
-from ragmetrics_core.data import InputError, RowError, extra, told
+from ragmetrics_core.data import InputError, RowError, extra, json_value, told
 from ragmetrics_core.traces.spans import WRONG, Span, UnknownForm, spans_in
 from ragmetrics_core.traces.splitting import elements
 
@@ -94,7 +94,7 @@ class Lines:
         text = self._files[file].read(length)
         if length > _LONG and (weight := _weight(text)) > most:
             raise TooLarge(weight, most)
-        return list(spans_in(json.loads(text)))
+        return list(spans_in(json_value(text)))
 
 
 class TooLarge(Exception):
@@ -165,7 +165,8 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
                 continue
             except (UnknownForm, *WRONG) as error:
                 seen = seen or (str(error) if isinstance(error, UnknownForm) else "")
-                lines.bad.append(RowError(f"line {number} holds no span: {type(error).__name__}"))
+                why = str(error) if isinstance(error, RowError) else type(error).__name__
+                lines.bad.append(RowError(f"line {number} holds no span: {why}"))
                 continue
             unreadable = [one for one in spans if not one.id or not _is_text(one.trace)]
             lines.bad += [RowError(f"line {number} holds a span that cannot be read") for _ in unreadable]

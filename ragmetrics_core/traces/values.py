@@ -1,7 +1,6 @@
 """From what a span recorded to plain values: texts, documents, messages, mappings and tuples of these."""
 
 import ast
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from ragmetrics_core.capturing import SCORE_KEYS, Document, Message, ToolCall
+from ragmetrics_core.data import json_value
 from ragmetrics_core.data.messages import CALL_PARTS, ROLES, text_of, unwrapped
 
 _NAMED = re.compile(r"<NodeWithScore\(node=\w+\(id_=(.*)\), score=([^)]*)\)>", re.DOTALL)
@@ -63,7 +63,7 @@ def _decoded(value: object) -> Any:
         return None
     _refuse_deep_text(value)
     try:
-        return json.loads(value)
+        return json_value(value)
     except (ValueError, RecursionError):
         return None
 
