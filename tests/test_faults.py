@@ -144,6 +144,33 @@ def test_an_error_that_comes_as_a_success_is_what_it_says(
     assert not kind or outcome.error.type == kind
 
 
+PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "No."}]}, {"type": "text", "text": VERDICT}]
+
+
+def test_a_reply_in_parts_is_read_without_the_reasoning(loopback_server: Callable[..., LoopbackServer]) -> None:
+    body = json.dumps({"choices": [{"message": {"content": PARTS}, "finish_reason": "stop"}]})
+    server = loopback_server(faults=lambda number: Fault(200, body=body))
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
+    report = evaluate([{"question": "q", "contexts": ["c"], "answer": "a"}], "utilization", judge=judge, progress=False)
+    assert report.scores("utilization") == [1.0]
+    assert len(server.requests) == 1
+
+
+def test_a_request_larger_than_a_limit_per_minute_is_not_repeated(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    """It never passes; OpenAI tells it as a rate that is exceeded."""
+    told = "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 41233."
+    body = json.dumps({"error": {"message": told, "type": "tokens", "code": "rate_limit_exceeded"}})
+    server = loopback_server(faults=lambda number: Fault(429, body=body))
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
+    report = evaluate([{"question": "q", "contexts": ["c"], "answer": "a"}], "utilization", judge=judge, progress=False)
+    error = report.results[0].results["context_utilization"].error
+    assert error.type == "ContextWindowExceeded"
+    assert "has 41233 tokens and is longer than the context window of 30000 tokens" in error.message
+    assert len(server.requests) == 1
+
+
 # Every request that left is counted.
 
 COUNTED: list[tuple[str, dict[str, Any]]] = [
@@ -293,6 +320,9 @@ def test_what_a_question_cost_that_was_cut_off_is_told(
     assert report.usage.calls == model.calls
     assert report.usage.prompt_tokens == 7 * model.calls
     assert report.usage.cost == 0.5 * model.calls
+    if "reached" in report.run.stopped:  # it counts what it counts
+        money = f" and ${0.5 * model.calls:.4f}" if model.calls else ""
+        assert report.run.stopped.endswith(f", after {model.calls} calls{money}")
     last = progress[-1] if progress else Progress(None)
     assert (last.calls, last.cost) == (report.usage.calls, report.usage.cost)
     report.to_jsonl(tmp_path / "r.jsonl")

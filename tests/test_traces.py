@@ -672,7 +672,7 @@ def test_what_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     assert read.notes.bad
     path.write_bytes(gzip.compress(f"{lines[0]}\n".encode())[:-8])  # its sum is missing
     assert [one.id[0] for one in read] == ["a"]
-    assert [str(one) for one in read.notes.bad] == ["line 2 holds no span: JSONDecodeError"]
+    assert [str(one) for one in read.notes.bad] == ["line 2 holds no span: not JSON (Expecting value)"]
 
 
 def test_spans_of_another_tenant_stay_apart() -> None:

@@ -73,6 +73,7 @@ _CONTRADICTORY = json.dumps([409, {"error": {"code": "contradictory_answers"}}])
 # What is read of a service's objects, and where it is of another type what is taken in its place.
 _FIELDS: dict[str, Any] = {"id": "", "status": "", "metadata": {}, "request_counts": {}, "data": []}
 _LOOK_SECONDS, _SETTLED = 10.0, 600.0  # between looks; from which on a batch that is not listed was never made
+_LAST_SECONDS = 5.0  # that a batch has to be made, once its file is there and the deadline has come
 _REPLY_TOKENS = 200  # the most that is usual
 _OPENAI, _SAID = "https://api.openai.com/", 300  # most characters of its words
 
@@ -208,8 +209,7 @@ class ParkingStore(SqliteStore):
             if not await self._done(lambda connection: connection.execute(_SINCE, (time.time(), token)).rowcount):
                 return  # it took so long that another process took it for one that was never made
             body = {"input_file_id": file, "endpoint": _URL, "completion_window": "24h", "metadata": {_MARK: token}}
-            made = (await _sent(model, "POST", "batches", json.dumps(body).encode()))["id"]
-            await self._done(methodcaller("execute", _NAMED, (made, token)))
+            made = await self._make_of_file(model, body, token)
             logger.info("%s is submitted: %d requests to %s", made, len(claimed), model.name)
         except asyncio.CancelledError:  # the run's deadline
             if not file:  # nothing was made, and the next run need not look for it
@@ -223,6 +223,26 @@ class ParkingStore(SqliteStore):
                 return
             await self._done(partial(_free, token, None))
             raise errors.BatchFailed(f"a batch was not made, and the next run asks its requests: {error}") from None
+
+    async def _make_of_file(self, model: OpenAICompatibleModel, body: dict[str, Any], token: str) -> str:
+        """Make a batch of a file, and enter its name, which is returned.
+
+        A deadline leaves it a few seconds to be made: the next run would look for ten minutes for one that may or may
+        not have been.
+        """
+
+        async def make() -> str:
+            made = str((await _sent(model, "POST", "batches", json.dumps(body).encode()))["id"])
+            await self._done(methodcaller("execute", _NAMED, (made, token)))
+            return made
+
+        making = asyncio.ensure_future(make())
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await asyncio.wait({making}, timeout=_LAST_SECONDS)
+            making.cancel()
+            raise
 
     async def look(self, collect: bool = True, cancel: bool = False) -> dict[str, dict[str, Any]]:
         """What services say of batches, by token; those at addresses of no model here are listed in ``elsewhere``.

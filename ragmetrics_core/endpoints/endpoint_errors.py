@@ -76,6 +76,7 @@ _RATHER: tuple[tuple[type[errors.JudgeError], re.Pattern[str], type[errors.Judge
         re.compile(r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit balance is too low"),
         errors.QuotaExhausted,
     ),
+    (errors.RateLimited, re.compile(r"request too large", re.IGNORECASE), errors.ContextWindowExceeded),
     (errors.AuthenticationFailed, _FILTERED, errors.ContentRefused),
     (errors.RequestRejected, _FILTERED, errors.ContentRefused),
     (errors.RequestRejected, _TOO_LONG, errors.ContextWindowExceeded),
@@ -85,12 +86,12 @@ _NUMBER = r"\(?(\d[\d,]*)\)?"
 # Tokens of the request, and the window, in the words of OpenAI, vLLM, llama.cpp, Anthropic, Gemini and TGI.
 _TOKENS = re.compile(
     r"(?:resulted in|you requested(?: about)?|you passed|request has|requested tokens|prompt is too long:|given:"
-    rf"|input token count|request(?= {_NUMBER} tokens)|prompt contains(?: at least)?) {_NUMBER}",
+    rf"|input token count|request(?= {_NUMBER} tokens)|prompt contains(?: at least)?|\d, requested) {_NUMBER}",
     re.IGNORECASE,
 )
 _WINDOW = re.compile(
     rf"(?:maximum context length is|context window of|context size|>(?= {_NUMBER} maximum)"
-    rf"|maximum number of tokens allowed|must be <=|context length of only) {_NUMBER}",
+    rf"|maximum number of tokens allowed|must be <=|context length of only|\(TPM\): limit) {_NUMBER}",
     re.IGNORECASE,
 )
 _STATUSES: dict[int | None, type[errors.JudgeError]] = {

@@ -104,6 +104,7 @@ class Budget:
         self.interrupted = False
         self.live = False
         self._began = clock()
+        self._why = ""
         self._dearest: float | None = None
         self._in_flight = 0
         self._ended = asyncio.Event()  # a call; another one for each
@@ -193,11 +194,20 @@ class Budget:
             return not self._in_flight
         return self.spent + (self._in_flight + 1) * self._dearest <= self.limits.max_cost
 
+    @property
+    def sentence(self) -> str:
+        """Why the run ended, with calls and money of now, as what was in flight is paid later; "" if it did not end."""
+        if self.reached is None or not self._why:
+            return str(self.reached or "")
+        money = f" and ${self.spent:.4f}" if self.spent else ""
+        return f"{self._why}, after {self.calls} calls{money}"
+
     def _stop(self, why: str) -> LimitReached:
         """Send no more calls."""
         if self.reached is None:
-            money = f" and ${self.spent:.4f}" if self.spent else ""
-            self.reached = LimitReached(f"{why}, after {self.calls} calls{money}")
+            self._why = why
+            self.reached = LimitReached(why)
+            self.reached = LimitReached(self.sentence)
         return self.reached
 
 

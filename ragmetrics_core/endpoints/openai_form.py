@@ -128,7 +128,15 @@ def _choice(model: str, choice: Any) -> Choice:
     if not isinstance(message, dict):
         raise errors.JudgeServerError(f"{model} sent a choice without a message; check the endpoint")
     reason, refusal = choice.get("finish_reason"), message.get("refusal")
-    return choice_of(message.get("content"), reason, refusal, choice.get("logprobs"))
+    return choice_of(_text_of(message.get("content")), reason, refusal, choice.get("logprobs"))
+
+
+def _text_of(content: object) -> object:
+    """The text of a message that comes in parts, without those of the model's reasoning; other content as it is."""
+    if not isinstance(content, list):
+        return content
+    parts = [part for part in content if isinstance(part, dict) and part.get("type") in ("text", "output_text")]
+    return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
 
 
 def choice_of(text: object, reason: object, refusal: object = None, logprobs: object = None) -> Choice:

@@ -119,10 +119,10 @@ class Run:
     def stopped(self) -> str:
         """Why not everything was judged: a limit, a judge that refuses, an interrupt; "" if nothing ended the run."""
         refusing = (judge.unavailable for judge in self._judges.values())
-        error = self._budget.reached or next(filter(None, refusing), None)
+        error = self._budget.sentence or next(filter(None, refusing), None)
         if self.parking is not None and self.waiting:
             return self.parking.said
-        return str(error) if error is not None else "it was interrupted" if self.interrupted else ""
+        return str(error) if error else "it was interrupted" if self.interrupted else ""
 
     @property
     def facts(self) -> RunFacts:
