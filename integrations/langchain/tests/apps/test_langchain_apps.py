@@ -70,7 +70,7 @@ def unique_union() -> None:
     perspectives = ChatPromptTemplate.from_template("Two versions of {question}")
     queries = perspectives | Speaker(lines="goals\nrecall") | StrOutputParser() | (lambda text: text.split("\n"))
     union_chain = RunnableLambda(lambda question: {"question": question}) | queries | shelf.map() | union
-    (rag(union_chain)).invoke(QUESTION)
+    rag(union_chain).invoke(QUESTION, {"max_concurrency": 1})  # two at once begin in either order
 
 
 @app(Expected([("memory", 0.5), ("plan", 0.25)], retrieved=["plan", "memory"]))
@@ -81,7 +81,8 @@ def fusion_with_scores() -> None:
     def fused(lists: list[list[Document]]) -> list[tuple[Document, float]]:
         return [(MEMORY.model_copy(), 0.5), (PLAN.model_copy(), 0.25)]
 
-    rag(RunnableLambda(lambda question: ["one", "two"]) | shelf.map() | fused).invoke(QUESTION)
+    chain = RunnableLambda(lambda question: ["one", "two"]) | shelf.map() | fused
+    rag(chain).invoke(QUESTION, {"max_concurrency": 1})  # two at once begin in either order
 
 
 @app(Expected(["reflect"], retrieved=["plan", "memory", "tools", "reflect"], warnings=[HIDDEN.format(3, 4)]))
