@@ -51,6 +51,11 @@ def test_facts_are_extracted_once_per_reference() -> None:
     assert cot.prompts != file.prompts
 
 
+def test_facts_need_no_word_about_the_columns_of_other_fields() -> None:
+    row = {"question": "Who?", "reference": "Anna lit it.", "answer": "golden", "prediction": "other", "context": "one"}
+    assert texts(extract_facts([{**row, "documents": ["two"]}], Maker(judge()))) == [["Anna lit it."]]
+
+
 def test_the_file_is_edited_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "facts.json"
     write_facts(path, extracted())

@@ -203,6 +203,17 @@ def test_two_models_under_one_name_have_stored_replies_of_their_own(tmp_path: Pa
     assert values == [1.0, 0.0]
 
 
+def test_a_model_under_another_name_is_asked_anew(tmp_path: Path) -> None:
+    rows = [{"question": "q", "answer": "a", "contexts": ["c"]}]
+    with LoopbackServer(lambda body: '{"reason": "", "verdict": "yes"}') as server:
+        calls = []
+        for name in ("one", "two", "one"):
+            judge = OpenAICompatibleModel(server.base_url, "good", name=name)
+            report = evaluate(rows, ["adherence"], judge=judge, store=tmp_path / "s.sqlite", progress=False)
+            calls.append(report.summary().usage.calls)
+    assert [count > 0 for count in calls] == [True, True, False]
+
+
 # Requests.
 
 OBJECT = {"type": "object"}

@@ -251,6 +251,25 @@ def test_a_key_in_place_of_its_variable_is_refused_and_not_repeated(name: str) -
     assert not name or name not in str(caught.value)
 
 
+@pytest.mark.parametrize("variable", ["RAGMETRICS_API_BASE", "RAGMETRICS_JUDGE"])
+@pytest.mark.parametrize("empty", ["", " "])
+def test_a_variable_that_is_empty_stands_for_no_provider_and_no_other_judge(
+    variable: str, empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, empty)
+    judge = "gpt-4o-mini" if variable == "RAGMETRICS_API_BASE" else None
+    with pytest.raises(SettingError, match=f"{variable} is empty, perhaps a variable that is not set"):
+        resolve_judge(judge)
+    named = resolve_judge("gpt-4o-mini", api_base="http://127.0.0.1:9/v1")  # what is said here wins
+    assert isinstance(named, LLMJudge)
+
+
+@pytest.mark.parametrize("settings", [{"judge": ""}, {"judge": "gpt-4o-mini", "api_base": ""}, {"metric_model": ""}])
+def test_an_empty_name_or_address_never_counts_as_one_that_is_left_out(settings: dict[str, str]) -> None:
+    with pytest.raises(SettingError, match=r"is blank|is empty"):
+        resolve_judge(settings.get("judge"), **{name: own for name, own in settings.items() if name != "judge"})
+
+
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 @pytest.mark.parametrize("name", ["huggingface/https://evil.example/x", "openai/http://evil.example"])
 def test_a_model_name_holds_no_address(name: str) -> None:

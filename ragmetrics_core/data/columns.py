@@ -200,7 +200,7 @@ def _refuse_rivals(field: str, first: Place, others: Sequence[Place]) -> None:
         if other_content is not None and other_content != content:
             raise AmbiguousColumns(
                 f"columns {first.column!r} and {other.column!r} may both hold the {field}, and differ; name the right "
-                f"one: --{field}-column (in Python {field}_column=)"
+                f"one: --{field}-column (in Python {field}_column=), or leave the other out"
             )
 
 

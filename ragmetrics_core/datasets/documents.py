@@ -137,7 +137,7 @@ def plain(question: str) -> str:
 
 def _pair(place: str, row: Mapping[str, Any]) -> Pair:
     with told(place):
-        sample = Sample.from_row(row)
+        sample = Sample.from_row(row, contexts=lambda _: None)  # the documents are the corpus, whatever columns hold
     answer = sample.reference[0] if sample.reference else sample.answer or ""
     document = row.get("document") or row.get("title")
     return Pair(question=sample.question or "", answer=answer, document=document if isinstance(document, str) else "")

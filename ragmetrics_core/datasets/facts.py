@@ -70,11 +70,16 @@ class FactsFile(Frozen):
 
 
 def _samples(rows: Sequence[Row]) -> list[Sample]:
+    """The samples of rows without what no fact is made of, so that it does not matter which columns hold it."""
     found = []
     for number, row in enumerate(rows, start=1):
         with told(f"row {number}"):
-            found.append(Sample.from_row(row))
+            found.append(Sample.from_row(row, contexts=_nothing, answer=_nothing))
     return found
+
+
+def _nothing(row: Row) -> None:
+    """What a field holds that is not read."""
 
 
 def extract_facts(rows: Sequence[Row], maker: Maker, *, extraction: Literal["io", "cot"] = "io") -> FactsFile:

@@ -43,16 +43,25 @@ class Endpoint(NamedTuple):
     key_variable: str | None
 
 
+def refuse_empty(value: str | None, place: str) -> None:
+    """Raise ``SettingError`` for a value that is empty, as a variable of CI that is not set leaves it."""
+    if value is not None and not value.strip():
+        raise SettingError(f"{place} is empty, perhaps a variable that is not set; give a value, or leave it out")
+
+
 def named_endpoint(api_base: str | None, api_key_env: str | None) -> Endpoint:
     """The address and the variable of its key, both from the caller or both from the environment.
 
     Raises:
-        SettingError: If the caller names a key, and the environment the address; or no variable of that name is set.
+        SettingError: If the caller names a key, and the environment the address; no variable of that name is set; or
+            an address is empty, which must not count as the provider's own.
     """
     check_variable(api_key_env)
-    if api_base:
+    refuse_empty(api_base, "api_base (--api-base)")
+    if api_base is not None:
         return Endpoint(api_base, api_key_env)
     address = os.environ.get(ADDRESS_VARIABLE)
+    refuse_empty(address, ADDRESS_VARIABLE)
     if address and api_key_env:
         raise SettingError(_two_places(ADDRESS_VARIABLE))
     if address:

@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from ragmetrics_core.data import SettingError, own
-from ragmetrics_core.endpoints.addresses import Endpoint, named_endpoint
+from ragmetrics_core.endpoints.addresses import Endpoint, named_endpoint, refuse_empty
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
@@ -46,9 +46,13 @@ def resolve_judge(
         log record per process says.
 
     Raises:
-        SettingError: If ``judge`` is none of these, or the address and its key are named in different places.
+        SettingError: If ``judge`` is none of these, a name or address is empty, or the address and its key are named in
+            different places.
     """
-    chosen = judge if judge is not None else metric_model or os.environ.get("RAGMETRICS_JUDGE") or None
+    chosen = judge if judge is not None else metric_model
+    if chosen is None:
+        chosen = os.environ.get("RAGMETRICS_JUDGE")
+        refuse_empty(chosen, "RAGMETRICS_JUDGE")
     if isinstance(chosen, Judge):
         return chosen
     if isinstance(chosen, ChatModel):
