@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakSet
 
-from ragmetrics_core.data import SettingError
+from ragmetrics_core.data import RowError, SettingError
 from ragmetrics_core.endpoints.framework_model import is_judge_work
 
 logger = logging.getLogger("ragmetrics_core")
@@ -93,10 +93,14 @@ class Problems:
             return dict(self._counts)
 
     def record(self, hook: str, error: BaseException) -> None:
-        """Count an error of a hook; the first of its kind is logged, without any text of the application."""
+        """Count an error of a hook; the first of its kind is logged, without any text of the application.
+
+        A setting or a row that we refuse is told in our own words: they hold no text of a sample, and say what is
+        needed.
+        """
         frames = traceback.extract_tb(error.__traceback__)
         place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-        advice = f" ({error})" if isinstance(error, SettingError) else ""  # ours holds no text, and says what to do
+        advice = f" ({error})" if isinstance(error, (SettingError, RowError)) else ""
         key = f"{hook}: {type(error).__name__}{advice}"
         self.note(key, f"ragmetrics could not record a run ({key}{place}); the application is not affected")
 
