@@ -48,7 +48,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             run,
             question=asked,
             asked_at=place,
-            history=_earlier(run) or _told(models, asked),
+            history=_without_the_question(_earlier(run) or _told(models, asked), asked),
             answers=(answer,) if text.strip() and run.kind not in ("model", "program") and not failed else (),
             flow=flow,
             flow_at="source nodes of the result",
@@ -137,6 +137,12 @@ def _earlier(run: Run) -> tuple[Turn, ...]:
     is_named = bool(run.fields.get("user_msg")) or _question_field(run) is not None
     handed = run.kind == "workflow" and not is_named and asked
     return run.history[: asked[-1]] if handed else run.history
+
+
+def _without_the_question(history: tuple[Turn, ...], asked: str | None) -> tuple[Turn, ...]:
+    """A history that does not end with what is asked now: applications put that into the memory first."""
+    ends_with_it = bool(history) and history[-1].role == "user" and one_line(history[-1].content) == one_line(asked)
+    return history[:-1] if ends_with_it else history
 
 
 def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:

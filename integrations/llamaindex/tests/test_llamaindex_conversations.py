@@ -1,0 +1,167 @@
+"""Runs that share a memory are turns of one conversation; a summary of what was said is no turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ChatResponse, LLMMetadata
+from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
+from llama_index.core.llms import ChatMessage, MessageRole
+from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
+from llama_index.core.tools import RetrieverTool
+from llama_index.evaluation.ragmetrics import capture
+
+from ragmetrics_core.data.sample import Sample
+
+pytestmark = [
+    # The framework's workflows look at all members of an agent, deprecated pydantic ones among them.
+    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
+    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    # Its agents ask for a deprecated property.
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+    # Its contexts cannot write the memory of an agent down with this release of pydantic.
+    pytest.mark.filterwarnings("ignore:Skipping serialization of known unserializable key"),
+    # Its chat memory never closes its database.
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
+]
+
+BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
+FERRY = "The Osta ferry crosses the lake every hour in summer."
+MILL = "The Tarn mill ground corn until the flood of 1910 took its wheel."
+PAGES = {"bridge": ("b", BRIDGE), "ferry": ("f", FERRY), "mill": ("m", MILL)}
+ABOUT = {
+    "When was the bridge opened?": "It was opened in 1874 by the mayor.",
+    "And how often does the ferry go?": "Every hour, in summer.",
+    "Until when did the mill run?": "Until the flood of 1910.",
+}
+QUESTIONS = [*ABOUT]
+SUMMARY = "The user asked for the bridge; it dates from 1874, and the mayor opened it."
+
+
+def retriever(kit: ModuleType) -> Any:
+    def pages(query: str) -> list[Any]:
+        return [kit.node(*page) for word, page in PAGES.items() if word in query]
+
+    return kit.FixedRetriever(pages)
+
+
+def agent(kit: ModuleType) -> FunctionAgent:
+    """Searches for what the user asks, then says what was found."""
+
+    class Guide(kit.ToolLLM):  # type: ignore[name-defined, misc]  # a class of the fixture
+        def _reply(self, messages: Any) -> ChatResponse:
+            question = next(one.content for one in reversed(messages) if one.role == MessageRole.USER)
+            if messages[-1].role == MessageRole.USER:
+                made = [{"id": question, "name": "search", "arguments": json.dumps({"input": question})}]
+                reply = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": made})
+                return ChatResponse(message=reply, delta="")
+            return ChatResponse(message=ChatMessage(role="assistant", content=ABOUT[question]), delta=ABOUT[question])
+
+    tool = RetrieverTool.from_defaults(retriever(kit), name="search", description="Searches.")
+    return FunctionAgent(name="guide", description="Guides.", tools=[tool], llm=Guide())
+
+
+def conversations(samples: list[Sample]) -> list[tuple[str | None, int]]:
+    return [(one.ledger.conversation, one.ledger.turn) for one in samples if one.ledger is not None]
+
+
+def said(*questions: str) -> list[str]:
+    return [text for question in questions for text in (question, ABOUT[question])]
+
+
+def history(sample: Sample) -> list[str]:
+    return [turn.content for turn in sample.history]
+
+
+def test_runs_without_a_context_are_conversations_of_their_own(kit: ModuleType) -> None:
+    guide = agent(kit)
+
+    async def chat() -> None:
+        for question in QUESTIONS:
+            await guide.run(user_msg=question)
+
+    with capture() as captured:
+        asyncio.run(chat())
+    found = conversations(list(captured.samples))
+    assert [turn for _, turn in found] == [1, 1, 1]
+    assert len({name for name, _ in found}) == 3
+    assert not any(one.history for one in captured.samples)
+
+
+def test_runs_that_share_a_memory_are_turns_of_one_conversation(kit: ModuleType) -> None:
+    guide = agent(kit)
+
+    async def chat() -> None:
+        memory = ChatMemoryBuffer.from_defaults()
+        for question in QUESTIONS:
+            await guide.run(user_msg=question, memory=memory)
+
+    with capture() as captured:
+        asyncio.run(chat())
+    samples = list(captured.samples)
+    (name, _), *_ = conversations(samples)
+    assert conversations(samples) == [(name, 1), (name, 2), (name, 3)]
+    assert [history(one) for one in samples] == [[], said(QUESTIONS[0]), said(*QUESTIONS[:2])]
+
+
+@pytest.mark.parametrize("engine_class", [ContextChatEngine, CondensePlusContextChatEngine])
+def test_a_summary_that_a_memory_wrote_is_written_and_the_history_is_whole(kit: ModuleType, engine_class: Any) -> None:
+    prompts: list[str] = []
+
+    class Guide(kit.ScriptedLLM):  # type: ignore[name-defined, misc]  # a class of the fixture
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata(model_name="guide", context_window=8192, num_output=256, is_chat_model=True)
+
+        def _said(self, prompt: str) -> str:
+            if "Shorten it all." in prompt:
+                return SUMMARY
+            asked = max(QUESTIONS, key=prompt.rfind)
+            if "standalone question" in prompt:
+                return asked
+            prompts.append(prompt)
+            return ABOUT[asked]
+
+    llm = Guide()
+    memory = ChatSummaryMemoryBuffer.from_defaults(
+        llm=llm, token_limit=16, summarize_prompt="Shorten it all.", tokenizer_fn=str.split, count_initial_tokens=False
+    )
+    engine = engine_class.from_defaults(retriever=retriever(kit), llm=llm, memory=memory)
+    with capture() as captured:
+        for question in QUESTIONS:
+            assert engine.chat(question).response == ABOUT[question]
+    samples = list(captured.samples)
+    assert [one.question for one in samples] == QUESTIONS
+    assert SUMMARY in prompts[-1]
+    assert [history(one) for one in samples] == [[], said(QUESTIONS[0]), said(*QUESTIONS[:2])]
+    assert [turn for _, turn in conversations(samples)] == [1, 2, 3]
+    last = samples[-1]
+    assert [one.text for one in last.contexts] == [MILL]
+    assert last.ledger is not None
+    written = [(call.turn, [item.text for item in call.items]) for call in last.ledger.calls if call.kind == "written"]
+    assert written == [(3, [SUMMARY])]
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+def test_a_question_that_is_in_the_memory_already_is_no_earlier_turn(kit: ModuleType, earlier: int) -> None:
+    """An application that keeps the messages itself puts the question into the memory before it calls the engine."""
+    memory = ChatMemoryBuffer.from_defaults()
+    for question in QUESTIONS[:earlier]:
+        memory.put(ChatMessage(role="user", content=question))
+        memory.put(ChatMessage(role="assistant", content=ABOUT[question]))
+    question = QUESTIONS[2]
+    memory.put(ChatMessage(role="user", content=question))
+    llm = kit.ScriptedLLM(script={"": ABOUT[question]})
+    engine = ContextChatEngine.from_defaults(retriever=retriever(kit), llm=llm, memory=memory)
+    with capture() as captured:
+        engine.chat(question)
+    (sample,) = captured.samples
+    assert sample.question == question
+    assert history(sample) == said(*QUESTIONS[:earlier])
+    assert [turn for _, turn in conversations([sample])] == [earlier + 1]
