@@ -177,10 +177,10 @@ class Arrivals:
         if tool.error:
             searched = is_named or tool.documents is not None or any(one.kind == "retriever" for one in inner)
             yield Arrival("retrieval" if searched else "tool", tool, error=tool.error)
-        elif tool in self._whole:
-            yield Arrival("retrieval", tool, _fresh(_documents(tool)))
         elif tool in self.calls.tool_texts:
             yield Arrival("retrieval", tool, (Document(tool.text or ""),))
+        elif tool in self._whole:
+            yield Arrival("retrieval", tool, _fresh(_documents(tool)))
         elif tool.ended is not None:
             text = tool.text if (tool.text or "").strip() else None
             yield Arrival(self._kind_of_text(tool, text), tool, text=_repeats(tool) or text)

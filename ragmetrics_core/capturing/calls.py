@@ -235,12 +235,21 @@ class Calls:
             if node.documents is None:
                 continue
             documents = _not_found_inside(node) if node.kind == "tool" else node.documents
-            if documents or node.kind == "retriever":
+            if documents or node.kind == "retriever" or self._is_an_empty_search(node):
                 reported[node] = documents
         if reported:
             return reported
         steps = {node: self.found_in(node.documents or (), end_of(node)) for node in self.reworking}
         return {node: documents for node, documents in steps.items() if documents}
+
+    def _is_an_empty_search(self, tool: Node) -> bool:
+        """Whether a tool gave an empty list of documents: it searched and found nothing.
+
+        A search inside it tells of itself, and the text of a tool that is named in ``context_tools`` is what it found.
+        """
+        if tool.documents != () or tool in self.tool_texts:
+            return False
+        return not any(inner.documents is not None for inner in tool.walk() if inner is not tool)
 
     @cached_property
     def reworking(self) -> list[Node]:

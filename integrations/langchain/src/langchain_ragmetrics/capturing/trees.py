@@ -255,7 +255,15 @@ def _tool(node: Node, run: AnyRun) -> None:
         node.error, node.text = node.text or "error", None
     if not node.text and isinstance(output, (list, dict)) and output:  # JSON of it has the same letters
         node.text = str(output)
-    node.documents = tuple(doc for one in artifacts_of(output) for doc in documents_in(plain(one))) or None
+    node.documents = _documents_beside(output)
+
+
+def _documents_beside(output: object) -> tuple[Document, ...] | None:
+    """The documents that a tool returned beside its text; () for an empty list of them, None if there is no list."""
+    artifacts = [plain(artifact) for artifact in artifacts_of(output)]
+    documents = tuple(document for artifact in artifacts for document in documents_in(artifact))
+    gave_an_empty_list = any(artifact in ((), []) for artifact in artifacts)
+    return documents if documents or gave_an_empty_list else None
 
 
 def _model(node: Node, run: AnyRun) -> None:

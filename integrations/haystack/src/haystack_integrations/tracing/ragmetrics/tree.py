@@ -110,6 +110,7 @@ class Calls:
         given = set(map(one_line, texts_in(node.input)))
         found = tuple(one for one in written(documents_in(node.output)) if one_line(one.text) not in given)
         empty = any(value == () and "document" in name for name, value in node.sockets.items())
+        empty |= node.operation == AGENT_TOOL and node.output == ()  # a function that searched and returns a bare list
         return found if found or empty or (_for_documents(node.gives) and node.output is not None) else None
 
     def _documents_of(self, value: object) -> tuple[Document, ...]:

@@ -84,7 +84,7 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
         output, node.text = result.raw_output, result.content
-        if output and isinstance(output, list) and all(isinstance(item, NodeWithScore) for item in output):
+        if isinstance(output, list) and all(isinstance(item, NodeWithScore) for item in output):
             node.documents = documents_of(output)
         node.error = "the tool failed" if result.is_error else None
     elif kind == "model":

@@ -1,0 +1,85 @@
+"""A search that finds nothing is a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import pytest
+from haystack import Document
+from haystack.components.agents import Agent
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.tools import ComponentTool, PipelineTool, Tool, create_tool_from_function
+from haystack_integrations.components.evaluators.ragmetrics import capture
+from haystack_rows import connected
+
+from ragmetrics_core.data.sample import Sample
+
+QUESTION = "When was the bridge of Velm opened?"
+BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
+FERRY = "The Osta ferry crosses the lake every hour in summer."
+
+STORE = InMemoryDocumentStore()
+STORE.write_documents([Document(id="bridge", content=BRIDGE), Document(id="ferry", content=FERRY)])
+
+
+def component_tool() -> Tool:
+    return ComponentTool(component=InMemoryBM25Retriever(STORE, top_k=1), name="search", description="Searches.")
+
+
+def pipeline_tool() -> Tool:
+    pipeline = connected(retriever=InMemoryBM25Retriever(STORE, top_k=1))
+    return PipelineTool(
+        pipeline=pipeline,
+        input_mapping={"query": ["retriever.query"]},
+        output_mapping={"retriever.documents": "documents"},
+        name="search",
+        description="Searches.",
+    )
+
+
+def function_tool() -> Tool:
+    def search(query: Annotated[str, "what to search for"]) -> list[Document]:
+        """Searches."""
+        return InMemoryBM25Retriever(STORE, top_k=1).run(query=query)["documents"]
+
+    return create_tool_from_function(search)
+
+
+TOOLS = [component_tool, pipeline_tool, function_tool]
+
+
+def asked(tool: Tool, *queries: str, answer: str) -> Sample:
+    def reply(messages: list[ChatMessage]) -> ChatMessage:
+        done = sum(len(one.tool_call_results) for one in messages)
+        if done < len(queries):
+            return ChatMessage.from_assistant(tool_calls=[ToolCall(tool.name, {"query": queries[done]})])
+        return ChatMessage.from_assistant(answer)
+
+    agent = Agent(chat_generator=MockChatGenerator(response_fn=reply), tools=[tool])
+    with capture() as captured:
+        agent.run(messages=[ChatMessage.from_user(QUESTION)])
+    (sample,) = captured.samples
+    return sample
+
+
+@pytest.mark.parametrize("made", TOOLS)
+def test_a_search_that_found_nothing_is_a_search(made: Callable[[], Tool]) -> None:
+    sample = asked(made(), "xylophone", answer="I do not know.")
+    assert (sample.retrieved, sample.contexts, sample.answer) == ((), (), "I do not know.")
+    assert sample.capture is not None
+    assert (sample.capture.evidence_from, sample.capture.warnings) == ("none_found", ())
+    assert sample.ledger is not None
+    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [("retrieval", "xylophone", ())]
+
+
+@pytest.mark.parametrize("made", TOOLS)
+def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(made: Callable[[], Tool]) -> None:
+    sample = asked(made(), "xylophone", "Velm bridge", answer="In 1874.")
+    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert sample.standalone_question is None
+    assert sample.ledger is not None
+    assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [("retrieval", 0), ("retrieval", 1)]

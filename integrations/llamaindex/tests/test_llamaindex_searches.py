@@ -1,0 +1,99 @@
+"""A search that finds nothing is a search, also behind a tool."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core import get_response_synthesizer
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.evaluation.ragmetrics import capture
+
+from ragmetrics_core.data.sample import Sample
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
+    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
+]
+
+QUESTION = "When was the bridge of Velm opened?"
+BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
+
+
+def retriever(kit: ModuleType) -> Any:
+    return kit.FixedRetriever(lambda query: [kit.node("bridge", BRIDGE)] if "bridge" in query else [])
+
+
+def of_the_framework(kit: ModuleType) -> Any:
+    return RetrieverTool.from_defaults(retriever(kit), name="search", description="Searches.")
+
+
+def with_a_retriever_inside(kit: ModuleType) -> Any:
+    def search(input: str) -> str:  # noqa: A002  # the framework's name
+        found = [one.get_content() for one in retriever(kit).retrieve(input)]
+        return "\n".join(found) or "Nothing was found."
+
+    return FunctionTool.from_defaults(search, name="search", description="Searches.")
+
+
+def that_returns_nodes(kit: ModuleType) -> Any:
+    """From a store that reports nothing."""
+
+    def search(input: str) -> list[NodeWithScore]:  # noqa: A002  # the framework's name
+        return [kit.node("bridge", BRIDGE)] if "bridge" in input else []
+
+    return FunctionTool.from_defaults(search, name="search", description="Searches.")
+
+
+TOOLS = [of_the_framework, with_a_retriever_inside, that_returns_nodes]
+
+
+def asked(kit: ModuleType, tool: Any, *queries: str, answer: str) -> Sample:
+    llm = kit.ToolLLM(calls=[(tool.metadata.name, {"input": query}) for query in queries], last=answer)
+
+    async def run() -> None:
+        await FunctionAgent(tools=[tool], llm=llm).run(user_msg=QUESTION)
+
+    with capture() as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    return sample
+
+
+@pytest.mark.parametrize("made", TOOLS)
+def test_a_search_that_found_nothing_is_a_search(kit: ModuleType, made: Callable[[ModuleType], Any]) -> None:
+    sample = asked(kit, made(kit), "opening year", answer="I do not know.")
+    assert (sample.retrieved, sample.contexts, sample.answer) == ((), (), "I do not know.")
+    assert sample.capture is not None
+    assert (sample.capture.evidence_from, sample.capture.warnings) == ("none_found", ())
+    assert sample.ledger is not None
+    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [("retrieval", "opening year", ())]
+
+
+@pytest.mark.parametrize("made", TOOLS)
+def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(
+    kit: ModuleType, made: Callable[[ModuleType], Any]
+) -> None:
+    sample = asked(kit, made(kit), "opening year", "bridge of Velm", answer="In 1874.")
+    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert sample.standalone_question is None
+    assert sample.ledger is not None
+    assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [("retrieval", 0), ("retrieval", 1)]
+
+
+def test_an_engine_behind_a_tool_that_found_nothing_is_a_search(kit: ModuleType) -> None:
+    engine = RetrieverQueryEngine(retriever(kit), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()))
+    tool = QueryEngineTool.from_defaults(engine, name="guide", description="Knows the town.")
+    sample = asked(kit, tool, "opening year", answer="I do not know.")
+    assert (sample.retrieved, sample.contexts) == ((), ())
+    assert sample.capture is not None
+    assert (sample.capture.evidence_from, sample.capture.warnings) == ("none_found", ())
