@@ -69,6 +69,16 @@ class Blocking(Judge):
         return await SAYS_YES.answer(question)
 
 
+class Stuck(Judge):
+    """Computes for ever, and gives nobody else a turn."""
+
+    name = "stuck"
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        threading.Event().wait()
+        raise AssertionError
+
+
 @metric
 def plain(sample: Sample) -> float:
     threading.Event().wait()
@@ -123,6 +133,7 @@ class Elsewhere(Metric):
         ("adherence", "lexical", False),
         ("utilization", Waiting(), True),
         ("utilization", Blocking(), False),
+        ("utilization", Stuck(), True),
         ("utilization", SAYS_YES, False),
         (plain, SAYS_YES, True),
         (Planned(), SAYS_YES, True),
@@ -132,7 +143,20 @@ class Elsewhere(Metric):
         (Elsewhere(where="plan"), SAYS_YES, True),
         (Elsewhere(where="finally"), Waiting(), True),
     ],
-    ids=["embedded", "waits", "blocks", "quick", "function", "plan", "undefined", "needs", "gap", "begins", "finally"],
+    ids=[
+        "embedded",
+        "waits",
+        "blocks",
+        "stuck",
+        "quick",
+        "function",
+        "plan",
+        "undefined",
+        "needs",
+        "gap",
+        "begins",
+        "finally",
+    ],
 )
 def test_the_deadline_ends_any_judge_and_any_metric(metrics: Any, judge: Any, never_ends: bool) -> None:
     report = evaluate(endless(), metrics, judge=judge, limits=Limits(deadline=0.2), concurrency=2, progress=False)
@@ -143,6 +167,16 @@ def test_the_deadline_ends_any_judge_and_any_metric(metrics: Any, judge: Any, ne
     assert not (never_ends and outcomes)
     if never_ends and report.results:  # on a busy machine the deadline may come before the first row, or between rows
         assert report.summary().not_judged > 0
+
+
+def test_a_judge_of_ones_own_that_never_ends_holds_up_no_later_run() -> None:
+    """Neither one of the embedded judge, nor one of the same kind of judge."""
+    rows = [{"question": "q", "contexts": ["Paris."], "answer": "Paris."}]
+    stuck = evaluate(rows, "utilization", judge=Stuck(), limits=Limits(deadline=0.2), progress=False)
+    assert stuck.run.stopped.startswith("the deadline of 0.2 s was reached")
+    for judge in ("lexical", Blocking()):
+        report = evaluate(rows, "utilization", judge=judge, limits=Limits(deadline=60), progress=False)
+        assert (report.run.stopped, report.summary().judged) == ("", 1)
 
 
 def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:

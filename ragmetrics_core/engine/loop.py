@@ -2,6 +2,9 @@
 
 Notebooks, running loops, ``score()`` and background evaluators share the judges' clients this way, without
 crossing loops. A process forked later makes its own.
+
+Judges of a user's own that call no model may compute for long. They share a second loop (``submit_apart``), so that
+they hold up neither other judges nor the deadline of a run.
 """
 
 import asyncio
@@ -23,6 +26,9 @@ _THREAD = "ragmetrics-judges"
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
+_APART = "ragmetrics-own-judges"
+_loop_apart: asyncio.AbstractEventLoop | None = None
+_came_back: threading.Event | None = None  # set as soon as that loop goes on, after somebody gave up waiting for it
 _waited: set[Future[Any]] = set()  # a loop holds its tasks weakly: one that only waits would be collected
 
 
@@ -31,7 +37,7 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
 
     ``SettingError`` on the judges' loop itself, where waiting for the result would never end.
     """
-    if threading.current_thread().name in {_THREAD, *COMPUTING}:
+    if threading.current_thread().name in {_THREAD, _APART, *COMPUTING}:
         work.close()
         raise SettingError(
             "a judge or a metric's plan cannot call score or evaluate: in a judge await other_judge.answer(question), "
@@ -41,6 +47,34 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     _waited.add(future)
     future.add_done_callback(_waited.discard)
     return future
+
+
+def submit_apart(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start work of a user's own code on the loop for it, with the context of the caller."""
+    future = asyncio.run_coroutine_threadsafe(work, _running_apart())
+    _waited.add(future)
+    future.add_done_callback(_waited.discard)
+    future.add_done_callback(_look_after)
+    return future
+
+
+def _look_after(future: Future[Any]) -> None:
+    """After work that was given up: see whether its loop goes on, or is held by what still computes."""
+    global _came_back
+    with _lock:
+        if future.cancelled() and _loop_apart is not None and (_came_back is None or _came_back.is_set()):
+            _came_back = threading.Event()
+            _loop_apart.call_soon_threadsafe(_came_back.set)
+
+
+def _running_apart() -> asyncio.AbstractEventLoop:
+    """The loop for code of users' own; another one where that code holds it and nobody waits for it any more."""
+    global _loop_apart, _came_back
+    with _lock:
+        if _loop_apart is None or (_came_back is not None and not _came_back.is_set()):
+            _loop_apart, _came_back = asyncio.new_event_loop(), None
+            threading.Thread(target=_keep_running, args=(_loop_apart,), name=_APART, daemon=True).start()
+        return _loop_apart
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -75,8 +109,9 @@ def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
 
 def _forget() -> None:
     """In a forked child the thread is gone: the next call makes a new loop."""
-    global _loop, _thread, _lock, _waited
+    global _loop, _thread, _lock, _waited, _loop_apart, _came_back
     _loop, _thread, _lock, _waited = None, None, threading.Lock(), set()
+    _loop_apart, _came_back = None, None
 
 
 if hasattr(os, "register_at_fork"):

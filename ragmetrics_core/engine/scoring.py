@@ -31,6 +31,7 @@ from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.spending import noted
 from ragmetrics_core.endpoints.store import resolve_store
 from ragmetrics_core.endpoints.threads import computed, in_thread, is_being_cancelled
+from ragmetrics_core.engine.loop import submit_apart
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge, check_answer
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
@@ -313,6 +314,23 @@ def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
         return stop
 
 
+def _answer_of(judge: Judge, question: Question[Any]) -> Awaitable[Answer[Any]]:
+    """What a judge answers, where it holds up nobody.
+
+    A judge of a user's own may compute for long, as one on torch does, and nobody knows. One that calls models, with
+    the store and the limits of its run, awaits them where all calls are made.
+    """
+    is_ours = type(judge).__module__.startswith(_OURS)
+    calls_models = bool(judge.models) or type(judge).session is not Judge.session
+    if is_ours or calls_models:
+        return judge.answer(question)
+    return asyncio.wrap_future(submit_apart(_awaited(judge, question)))
+
+
+async def _awaited(judge: Judge, question: Question[Any]) -> Answer[Any]:
+    return await judge.answer(question)
+
+
 async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) -> Answer[Any]:
     """Ask a question as soon as there is a slot for it, and note what the answer cost.
 
@@ -326,7 +344,7 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
             answered = False
             try:
                 # A judge that keeps the deadline by itself then says what was spent until then.
-                answer = await judge.in_time(judge.session.answer(question), grace=_SETTLING)
+                answer = await judge.in_time(_answer_of(judge.session, question), grace=_SETTLING)
                 check_answer(judge.session.name, answer, question)
                 answered = True
             except asyncio.CancelledError as stop:

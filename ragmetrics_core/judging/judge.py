@@ -38,6 +38,9 @@ class Judge(ABC):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
 
+        A judge of one's own may compute here for long, if it names no ``models`` and has no ``session`` of its own: it
+        is asked on an event loop beside the one for calls to models.
+
         Args:
             question: Any question of ``ragmetrics_core.data.questions``.
 
