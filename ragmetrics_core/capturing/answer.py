@@ -6,11 +6,13 @@ tried in order; the first that finds something decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from ragmetrics_core.capturing.calls import Calls
+from ragmetrics_core.capturing.calls import FREE_TEXT, STRUCTURED, Calls, end_of
+from ragmetrics_core.capturing.order import tools_of
 from ragmetrics_core.capturing.question import Turn
 from ragmetrics_core.capturing.reading import answer_text, is_message, one_line, parsed, texts_in
 from ragmetrics_core.capturing.showings import Showings
@@ -22,7 +24,10 @@ _SEVERAL_TEXTS = (
 )
 _SEVERAL_CALLS = "several calls may have answered; {} is taken"
 _MAY_BE_A_VERDICT = "the answer may be a verdict"
+_WRITTEN_ON = "a later call wrote on the answer, and its text is in the outputs too; what the framework gives is taken"
+_JUDGED = "the output is a verdict; the text that it judges is taken"
 _NOTHING = "no answer was found in the outputs"
+_ALIKE = 0.5  # a text that a later call made of the answer is at least so long; a title is shorter
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +79,34 @@ class _Search:
     @cached_property
     def held(self) -> list[Node]:
         """Calls whose text, or structure, is in the output."""
-        output = {one_line(text) for text in texts_in(self.tree.output)} - {""}
+        texts = {one_line(text) for text in texts_in(self.tree.output)} - {""}
+        structures = _structures_in(self.tree.output)
         replies = self.calls.replies
         candidates = [call for call, weight in self.calls.weights.items() if weight]
-        return [one for one in candidates if replies[one].line in output or self.tree.output in replies[one].values]
+        return [
+            call
+            for call in candidates
+            if replies[call].line in texts or any(value in structures for value in replies[call].values)
+        ]
 
     @cached_property
     def asked(self) -> list[Node]:
         """Calls that look like answering and were shown the question."""
         return self.calls.asked(self.turn.question, self.calls.likely)
+
+    def last_that_is_read_by(self, reader: Node) -> Node | None:
+        """The last call, in the same tools, whose answer a later one was shown as words of nobody's tool."""
+        paths, replies = self.calls.paths, self.calls.replies
+        tools = tools_of(paths[reader])
+        host = self.calls.host(reader)
+        prompt = "\n".join(one_line(message.text) for message in reader.prompt if message.role != "tool")
+        for call in reversed(self.calls.models):
+            is_beside = host is not None and host in paths[call]  # both answer from the documents of one step
+            if end_of(call) > reader.began or is_beside or tools_of(paths[call]) != tools:
+                continue
+            if self.calls.weights[call] >= STRUCTURED and replies[call].line in prompt:
+                return call
+        return None
 
     def shown_documents(self, calls: Sequence[Node]) -> list[Node]:
         """Those of some calls that were shown documents."""
@@ -218,6 +242,39 @@ def by_nobody(wanted: _Wanted) -> Answered | None:
     return Answered(answer) if answer.extracted or answer.text is None else None
 
 
+def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
+    """The text that is judged, where a verdict on it, or a list of further questions, stands for the answer.
+
+    langchain-ai/langgraph, examples/rag/langgraph_self_rag.ipynb: the last node says whether the draft is grounded.
+    """
+    search = wanted.search
+    replies = search.calls.replies
+    named = wanted.answer.call
+    writers = [named] if named is not None else [call for call in wanted.latest if replies[call].line in wanted.lines]
+    if not writers or not (replies[writers[0]].is_verdict or replies[writers[0]].only_asks):
+        return None
+    judged = search.last_that_is_read_by(writers[0])
+    if judged is None:
+        return None
+    answer = Answer(replies[judged].answer, f"what {judged.name} wrote, behind a verdict on it")
+    is_sure = judged in search.held or bool(search.shown_documents([judged]))
+    return Answered(answer, judged, () if is_sure else (_JUDGED,))
+
+
+def by_no_query(wanted: _Wanted) -> Answered | None:
+    """None, where the answer's text is a query that was searched for later, and its writer had seen no document.
+
+    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a state that keeps the rewritten question as a result.
+    """
+    search = wanted.search
+    replies = search.calls.replies
+    writers = [call for call in wanted.latest if replies[call].line in wanted.lines]
+    is_query = bool(writers) and all(call in search.calls.steering for call in writers)
+    if not is_query or search.shown_documents(writers):
+        return None
+    return next(iter((*by_the_last_reply(search), *by_nothing(search))))
+
+
 def by_identity(wanted: _Wanted) -> Answered | None:
     """The call that the framework names.
 
@@ -284,6 +341,8 @@ def by_the_last_likely_call(wanted: _Wanted) -> Answered:
 
 CALL_RULES: tuple[Callable[[_Wanted], Answered | None], ...] = (
     by_nobody,
+    by_the_text_behind_a_verdict,
+    by_no_query,
     by_identity,
     by_an_equal_reply,
     by_a_structured_reply,
@@ -291,6 +350,32 @@ CALL_RULES: tuple[Callable[[_Wanted], Answered | None], ...] = (
     by_a_text_behind_a_status,
     by_the_last_likely_call,
 )
+
+
+def _is_written_on(search: _Search, call: Node) -> bool:
+    """Whether a later call was shown a reply and made another text of it that is in the output: a post of a summary."""
+    replies = search.calls.replies
+    least = _ALIKE * len(replies[call].text)
+    later = [one for one in search.held if one.began >= end_of(call) and len(replies[one].text) >= least]
+    return any(
+        search.calls.weights[one] == FREE_TEXT and search.last_that_is_read_by(one) is call
+        for one in later
+        if replies[one].line != replies[call].line and not replies[one].only_asks
+    )
+
+
+def _structures_in(value: object) -> list[Mapping[str, Any]]:
+    """Mappings in a value, those inside of others included."""
+    found: list[Mapping[str, Any]] = []
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            found.append(one)
+            waiting += one.values()
+        elif isinstance(one, (list, tuple)):
+            waiting += one
+    return found
 
 
 def _with_its_call(search: _Search, answer: Answer) -> Answered:
@@ -306,7 +391,7 @@ def _written_by(search: _Search, answer: Answer, call: Node, *, is_stated: bool 
     One that it uses may be the answer all the same, if that was asked the question and this one was not: a title.
     """
     if is_stated and search.tree.root.name != FLOW:
-        return Answered(answer, call)
+        return Answered(answer, call, (_WRITTEN_ON,) if _is_written_on(search, call) else ())
     replies = search.calls.replies
     if replies[call].is_verdict:
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))

@@ -26,6 +26,10 @@ _STEERING = {
     *("binary_score", "score", "grade", "verdict", "relevant", "is_relevant", "datasource", "route", "next", "action"),
     *("destination", "decision", "query", "queries", "search_query", "search_queries", "steps", "plan"),
 }
+_JUDGING = {
+    *("binary_score", "score", "grade", "verdict", "relevant", "is_relevant", "grounded", "is_grounded", "supported"),
+    *("useful", "is_useful"),
+}
 _VERDICTS = ("yes", "no", "true", "false", "relevant", "irrelevant", "not relevant", "grounded", "supported", "useful")
 _NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s")
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
@@ -92,8 +96,17 @@ class Reply:
 
     @cached_property
     def is_verdict(self) -> bool:
-        """Whether it is a judgement in a word or two."""
-        return self.text.strip(" .!\n").lower() in _VERDICTS
+        """Whether it is a judgement: in a word or two, or a structure with a field for one and none for an answer."""
+        if self.text.strip(" .!\n").lower() in _VERDICTS:
+            return True
+        structures = [value for value in self.values if isinstance(value, Mapping)]
+        return any(_JUDGING & set(value) and not set(ANSWER_KEYS) & set(value) for value in structures)
+
+    @property
+    def only_asks(self) -> bool:
+        """Whether it is a list of further questions."""
+        lines = [line.rstrip() for line in self.text.splitlines() if line.strip()]
+        return bool(lines) and all(line.endswith("?") for line in lines)
 
     @cached_property
     def queries(self) -> frozenset[str]:
@@ -192,6 +205,10 @@ class Calls:
         """Calls of models that steer the run: they wrote a query, a verdict, a route or a tool's arguments."""
         return frozenset(call for call in self.models if call in self.steering or self.weights[call] < STRUCTURED)
 
+    def host(self, call: Node) -> Node | None:
+        """The step that was handed documents to answer from, around a call: refine, trees, one call per document."""
+        return next((one for one in reversed(self.paths[call]) if one.kind == "step" and one.taken), None)
+
     def asked(self, question: str | None, among: Sequence[Node]) -> list[Node]:
         """Those of some calls that were shown the question."""
         return [one for one in among if question and any(question in message.text for message in one.prompt)]
@@ -279,7 +296,7 @@ class Calls:
 
     @cached_property
     def tried(self) -> bool:
-        """Whether anything was retrieved, or a retriever ran and found nothing."""
+        """Whether anything was retrieved, or something was searched and found nothing."""
         return bool(self.retrievals or self.tool_texts) or any(node.kind == "retriever" for node in self.nodes)
 
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:

@@ -153,7 +153,6 @@ def by_the_prompt(search: _Search) -> Contexts | None:
     call, shown = search.answered.call, search.shown
     if call is None or shown is None or not shown.found:
         return None
-    place = f"what occurs in the prompt of {call.name}"
     tool_texts = {node.text for node in search.calls.tool_texts}
     is_undivided = {document.text for document, _ in shown.found.values()} <= tool_texts
     keys = _with_unknown_between(shown, search.calls.lists(call.began))
@@ -172,6 +171,7 @@ def by_the_prompt(search: _Search) -> Contexts | None:
             warnings.append(_CUT.format(rank, showing.percentage))
         items.append(document.context(showing.text))
     evidence_from: EvidenceFrom = "undivided" if is_undivided else "prompt"
+    place = _place_of_prompts(call, search.showings.showing(call))
     return Contexts(tuple(items), tuple(keys), place, evidence_from, frozenset(grades), tuple(warnings))
 
 
@@ -262,6 +262,16 @@ def _listed(search: _Search, documents: Sequence[Document], place: str) -> Conte
     items = tuple(document.context() for document in documents)
     keys = tuple(document.key for document in documents)
     return Contexts(items, keys, place, evidence_from, frozenset({"inferred"}), warnings)
+
+
+def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
+    """Which prompts show the contexts, in words; the answering call may have read only what others made of them."""
+    if not showing or call in showing:
+        return f"what occurs in the prompt of {call.name}"
+    names = ", ".join(dict.fromkeys(one.name for one in showing))
+    if names == call.name:
+        return f"what occurs in earlier prompts of {names}; the last one holds what was written there"
+    return f"what occurs in the prompt of {names}; that of {call.name} holds what was written there"
 
 
 def _with_unknown_between(shown: Shown, lists: Sequence[Sequence[Document]]) -> list[Key]:

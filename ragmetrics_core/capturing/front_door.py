@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Generic
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
@@ -97,6 +97,7 @@ class FrontDoor(Generic[Run]):
             SettingError: If a place is neither a text nor callable.
         """
         where = self.places(question_from, contexts_from, answer_from, context_tools, build, **own)
+        where = replace(where, question=question)
         turns = self.turns(where, Problems())
         turns.share(conversation, redact)
         captured: Captured[Run] = Captured(

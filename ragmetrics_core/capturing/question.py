@@ -139,6 +139,15 @@ class _Search:
         return bool(self.queries) and all(self.calls.is_written(query) for query in self.queries)
 
 
+def by_the_users_words(search: _Search) -> Asked | None:
+    """What the caller says: ``capture(question="…")``.
+
+    deepset-ai/haystack-cookbook, hackernews-custom-component-rag.ipynb: posts are summed up unasked.
+    """
+    question = search.where.question
+    return None if question is None else Asked(question, "capture(question=)")
+
+
 def by_the_users_place(search: _Search) -> Asked | None:
     """The place that ``question_from=`` names.
 
@@ -201,13 +210,14 @@ def by_the_first_query(search: _Search) -> Asked | None:
 def by_nothing(search: _Search) -> Asked:
     """No question, and nothing is exact.
 
-    deepset-ai/haystack-cookbook, hackernews-custom-component-rag.ipynb: posts are summed up unasked.
+    deepset-ai/haystack-cookbook, information_extraction_raven.ipynb: data are extracted from a page unasked.
     """
     del search
     return Asked(None, "", (_NOT_FOUND,))
 
 
 QUESTION_RULES: tuple[Callable[[_Search], Asked | None], ...] = (
+    by_the_users_words,
     by_the_users_place,
     by_the_framework,
     by_the_words_to_the_model,

@@ -1,6 +1,7 @@
 """Question, history and answer in plain values (texts, messages, documents, mappings, sequences)."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ _STATED = ("question", "query", "user_input", "user_question")
 _WRITTEN = ("generation", "answer", "response", "output_text", "result")
 _SIDES = ("user", "assistant")
 _DEPTH = 4
+_STREAM = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")  # what str() makes of an object
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Overrides:
     answer_from: Source | None = None
     context_tools: Collection[str] | None = None
     build: Callable[[Any], Iterable[Sample]] | None = None
+    question: str | None = None  # in the caller's own words; no place needs to be looked at
 
     def __post_init__(self) -> None:
         for name in ("question_from", "contexts_from", "answer_from"):
@@ -181,7 +184,7 @@ def answer_in(output: object) -> tuple[str | None, str]:
 def answer_text(value: object) -> str | None:
     """The answer in one value: a text, a message, the last of several, a field of a structure, else its JSON."""
     if isinstance(value, str):
-        return value if value.strip() else None
+        return value if value.strip() and not _STREAM.fullmatch(value.strip()) else None
     if isinstance(value, Message):
         if value.role not in ("assistant", "other", "tool"):
             return None

@@ -35,7 +35,7 @@ def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
     turn = turn_of(tree, where)
     if turn is None:
         return []
-    showings = Showings(turn.calls, turn.known)
+    showings = Showings(turn.calls, turn.known, turn.question)
     arrivals = Arrivals(turn.calls)
     samples = []
     for answered in answers(turn, showings):

@@ -10,7 +10,7 @@ from ragmetrics_core.capturing.calls import Calls, Key, end_of, text_of
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.places import Located, Place, union
 from ragmetrics_core.capturing.reading import one_line, parsed, texts_in
-from ragmetrics_core.capturing.tree import Document, Node
+from ragmetrics_core.capturing.tree import Document, Message, Node
 
 _MOST_OCCURRENCES = 50  # of a known text so many are told to locating
 
@@ -42,10 +42,12 @@ class Showings:
     Args:
         calls: The calls of the run.
         known: Texts that stand in prompts for another reason: question, history, instructions.
+        question: What the user asked in this turn.
     """
 
     calls: Calls
     known: Sequence[str] = ()
+    question: str | None = None
     _with_feeding: dict[Node, Shown] = field(default_factory=dict)
     _alone: dict[Node, _ShownAlone] = field(default_factory=dict)
 
@@ -54,6 +56,10 @@ class Showings:
         if call not in self._with_feeding:
             self._with_feeding[call] = self._united(call)
         return self._with_feeding[call]
+
+    def showing(self, call: Node) -> tuple[Node, ...]:
+        """Those of a call, and the calls that feed it, that were shown documents themselves."""
+        return tuple(one for one in self.of(call).calls if self._of_one(one).found)
 
     def _united(self, call: Node) -> Shown:
         reached = [call]
@@ -80,25 +86,40 @@ class Showings:
     def _located(self, call: Node) -> _ShownAlone:
         """What one call was shown: documents of the latest lists, and earlier replies."""
         lists = self.calls.lists(call.began) or self.calls.lists()
-        documents = _latest(lists)
-        texts = [(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))]
         readable = self._readable(call)
-        prompt = [message.text for message in call.prompt]
-        candidates = [*(text for _, text in texts), *map(text_of, readable)]
-        located = locate(candidates, prompt, known=_by_occurrences(self.known, prompt))
+        prompt = self._this_turn_first(call.prompt)
+        candidates = _candidates(_latest(lists), prompt)
+        texts = [*(one.text for one in candidates), *map(text_of, readable)]
+        located = locate(texts, prompt, known=_by_occurrences(self.known, prompt))
         arrived = list({one.key: None for some in reversed(lists) for one in some})
-        found = _documents_shown(texts, located, arrived)
+        found = _documents_shown(candidates, located, arrived)
         unknown = {}
         traces = set()
-        for (document, _), place in zip(texts, located.places, strict=False):
-            if place.outcome == "unknown" and document.key not in found:
-                unknown[document.key] = document
+        for candidate, place in zip(candidates, located.places, strict=False):
+            key = candidate.document.key
+            if place.outcome == "unknown" and key not in found:
+                unknown[key] = candidate.document
                 if place.traced:
-                    traces.add(document.key)
-        replies = zip(readable, located.places[len(texts) :], strict=True)
+                    traces.add(key)
+        replies = zip(readable, located.places[len(candidates) :], strict=True)
         read = [one for one, place in replies if place.extent == "whole"]
         feeding = dict.fromkeys([*read, *self._authors(call), *self._beside(call)])
         return _ShownAlone(found, unknown, frozenset(traces), tuple(feeding))
+
+    def _this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
+        """The messages of a prompt, those of earlier turns behind those of this one.
+
+        What this turn's search found keeps its order where the conversation showed a text of it before. This turn
+        begins with the last message of the user that holds the question.
+        """
+        asking = [place for place, one in enumerate(prompt) if one.role == "user" and self._holds_question(one)]
+        start = asking[-1] if asking else 0
+        opening = next((place for place, one in enumerate(prompt) if one.role != "system"), 0)
+        ordered = [*prompt[:opening], *prompt[start:], *prompt[opening:start]] if opening < start else prompt
+        return [message.text for message in ordered]
+
+    def _holds_question(self, message: Message) -> bool:
+        return bool(self.question) and one_line(self.question) in one_line(message.text)
 
     # Which calls feed one
 
@@ -115,9 +136,8 @@ class Showings:
         return [one for one in texts if one.reply is not None and not one.reply.calls]
 
     def _beside(self, call: Node) -> list[Node]:
-        """Earlier calls of the step that was handed documents to answer from: refine, trees, one call per document."""
-        path = self.calls.paths[call]
-        host = next((one for one in reversed(path) if one.kind == "step" and one.taken), None)
+        """Earlier calls of the step that was handed documents to answer from."""
+        host = self.calls.host(call)
         if host is None:
             return []
         return [one for one in self.calls.models if host in self.calls.paths[one] and end_of(one) <= call.began]
@@ -171,29 +191,58 @@ def _by_occurrences(known: Iterable[str], prompt: Sequence[str]) -> list[str]:
     return repeated
 
 
+@dataclass(frozen=True)
+class _Candidate:
+    """A text that a document may be shown as."""
+
+    document: Document
+    text: str
+    repetition: int = 0  # of a text that stands several times in one message, which time this is, from 0
+
+    @property
+    def key(self) -> Key:
+        """The document's key; of a repetition one of its own."""
+        return (*self.document.key, f"again {self.repetition}") if self.repetition else self.document.key
+
+
+def _candidates(documents: Sequence[Document], prompt: Sequence[str]) -> list[_Candidate]:
+    """The texts that documents may be shown as, each as often as it stands in one message."""
+    candidates = [
+        _Candidate(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))
+    ]
+    holders: dict[str, list[_Candidate]] = {}
+    for candidate in candidates:
+        holders.setdefault(candidate.text, []).append(candidate)
+    for text, same in holders.items():
+        times = max((message.count(text) for message in prompt), default=0) if len(text) >= OWN else 0
+        more = range(1, min(times, _MOST_OCCURRENCES) - len(same) + 1)
+        candidates += [_Candidate(same[-1].document, text, repetition) for repetition in more]
+    return candidates
+
+
 def _documents_shown(
-    texts: Sequence[tuple[Document, str]], located: Located, arrived: Sequence[Key]
+    candidates: Sequence[_Candidate], located: Located, arrived: Sequence[Key]
 ) -> dict[Key, tuple[Document, Place]]:
     """The documents that a prompt shows, in its order, each by its longest showing.
 
     Of several documents of one text the first to come is the first one shown.
 
     Args:
-        texts: The documents, each with a text that it may be shown as.
+        candidates: Texts that documents may be shown as.
         located: The places of these texts, and perhaps of others behind them.
         arrived: The keys of the documents in the order in which they came.
     """
     rank = {key: number for number, key in enumerate(arrived)}
-    shown = [index for index in located.order if index < len(texts)]
-    waiting: dict[str, list[int]] = {}
-    for index in sorted(shown, key=lambda index: rank[texts[index][0].key]):
-        waiting.setdefault(texts[index][1], []).append(index)
+    shown = [index for index in located.order if index < len(candidates)]
+    waiting: dict[str, list[_Candidate]] = {}
+    for index in sorted(shown, key=lambda index: rank[candidates[index].document.key]):
+        waiting.setdefault(candidates[index].text, []).append(candidates[index])
     found: dict[Key, tuple[Document, Place]] = {}
     for index in shown:
-        document = texts[waiting[texts[index][1]].pop(0)][0]
+        candidate = waiting[candidates[index].text].pop(0)
         place = located.places[index]
-        if document.key not in found or len(found[document.key][1].text) < len(place.text):
-            found[document.key] = document, place
+        if candidate.key not in found or len(found[candidate.key][1].text) < len(place.text):
+            found[candidate.key] = candidate.document, place
     return found
 
 

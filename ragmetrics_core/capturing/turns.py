@@ -30,7 +30,9 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
     calls = Calls(Tree(root), ())
     wrote = {one_line(text) for call in calls.models for text in (text_of(call), *calls.replies[call].arguments)}
     asked = [tree for tree in trees if tree.question is not None and tree.root.kind != "retriever"]
-    asking = next((tree for tree in asked if one_line(tree.question) not in wrote), None)
+    texts = {one_line(document.text) for documents in calls.lists() for document in documents}
+    own_words = (tree for tree in asked if one_line(tree.question) not in wrote | texts)
+    asking = next((tree for tree in own_words if not _is_made_of_documents(tree.question, texts)), None)
     question = asking.question if asking is not None else next((node.query for node in calls.nodes if node.query), None)
     answering = [*calls.likely, *calls.asked(question, calls.likely)][-1:]
     last = next((tree for tree in trees if name == FLOW and answering and answering[0] in tree.root.walk()), trees[-1])
@@ -49,6 +51,11 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         places=tuple(place for tree in reversed(trees) for place in tree.places),
         results=tuple(result for tree in reversed(trees) for result in tree.results),
     )
+
+
+def _is_made_of_documents(question: str | None, texts: Iterable[str]) -> bool:
+    """Whether what a chain was given is what was found before: a script that summarises its hits."""
+    return any(len(text) >= OWN and text in one_line(question) for text in texts)
 
 
 @dataclass
@@ -79,6 +86,7 @@ class Turns(Generic[Run]):
         self._groups: list[_Group] = []
         self._loose: OrderedDict[str, list[Tree]] = OrderedDict()
         self._seen = self._made = 0
+        self._without = 0  # runs that asked something, called tools and gave no sample
         self.conversations = Conversations()
         self._lock = Lock()
 
@@ -103,9 +111,17 @@ class Turns(Generic[Run]):
             found = [sample for trees, name in held for sample in self._made_of(trees, name, over=over)]
             if any(trees[-1].paused for trees in self._held.values()):
                 self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
-            if self._seen and not (self._made or found or self.problems) and self._hint:
-                self.problems.note(self._hint)
+            if self._hint:
+                self._note_those_without_a_sample(made=bool(self._made or found))
             return found
+
+    def _note_those_without_a_sample(self, *, made: bool) -> None:
+        """Say what to do, once for each question; where nothing was made at all, once for all other runs."""
+        for _ in range(self._without):
+            self.problems.note(self._hint)
+        self._without = 0
+        if self._seen and not made and not self.problems:
+            self.problems.note(self._hint)
 
     def part(self) -> list[Sample]:
         """Samples of groups, which no later run joins: what comes belongs to another trace."""
@@ -180,6 +196,7 @@ class Turns(Generic[Run]):
         """Whether a run is a sample by itself; if not, a later retrieval may use what it wrote."""
         if tree.is_query or tree.root.taken or self._where.contexts_from is not None:
             return True
+        self._without += tree.question is not None and any(node.kind == "tool" for node in tree.root.walk())
         loose = self._loose.setdefault(tree.strand, [])
         loose.append(tree)
         del loose[:-_MOST_LOOSE]
@@ -213,7 +230,7 @@ class Turns(Generic[Run]):
         earlier = {one_line(message.text) for message in messages if message.role == "assistant"}
         prompts = [message.text for message in messages]
         same, others = ([one for one in some if not _answers(one) & earlier] for some in self._near(tree.strand))
-        found = _shown(same, prompts) or _shown(others, prompts)
+        found = _waiting_first(_shown(same, prompts)) or _waiting_first(_shown(others, prompts))
         if not found:
             return False
         first, *rest = found
@@ -284,6 +301,11 @@ def _shown(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Group]:
             found.append(group)
             texts |= shown
     return found
+
+
+def _waiting_first(groups: list[_Group]) -> list[_Group]:
+    """Those without an answer if there are any: a prompt may hold earlier questions and answers, as a history."""
+    return [group for group in groups if not group.answered] or groups
 
 
 def _answers(group: _Group) -> set[str]:

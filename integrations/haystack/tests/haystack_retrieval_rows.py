@@ -161,7 +161,7 @@ def repeated_documents() -> Row:
         ("duplicates in one prompt",),
         app,
         asked("one", "two", "prompt"),
-        [Expected(bm25(top_k=2), first_sentence(both), retrieved=bm25(top_k=2))],
+        [Expected(both, first_sentence(both), retrieved=bm25(top_k=2))],
     )
 
 

@@ -1,13 +1,14 @@
-"""A search that finds nothing is a search."""
+"""A search that finds nothing is a search; a pipeline behind a tool shows its documents to its own model only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from haystack import Document
 from haystack.components.agents import Agent
+from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage, ToolCall
@@ -21,6 +22,8 @@ from ragmetrics_core.data.sample import Sample
 QUESTION = "When was the bridge of Velm opened?"
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
 FERRY = "The Osta ferry crosses the lake every hour in summer."
+GUIDE = "It dates from the year 1874, says the guide."
+ASKING = "Use only this:\n{% for one in documents %}{{ one.content }}\n{% endfor %}\nQuestion: {{ query }}"
 
 STORE = InMemoryDocumentStore()
 STORE.write_documents([Document(id="bridge", content=BRIDGE), Document(id="ferry", content=FERRY)])
@@ -83,3 +86,41 @@ def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(made: Callabl
     assert sample.standalone_question is None
     assert sample.ledger is not None
     assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [("retrieval", 0), ("retrieval", 1)]
+
+
+def speaking(text: str) -> MockChatGenerator:
+    return MockChatGenerator(response_fn=lambda messages: text)
+
+
+def answering_pipeline(**tool: Any) -> Tool:
+    pipeline = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "guide.messages"),
+        retriever=InMemoryBM25Retriever(STORE, top_k=1),
+        prompt=ChatPromptBuilder([ChatMessage.from_user(ASKING)], required_variables="*"),
+        guide=speaking(GUIDE),
+    )
+    inputs = {"query": ["retriever.query", "prompt.query"]}
+    return PipelineTool(
+        pipeline=pipeline, input_mapping=inputs, output_mapping={"guide.replies": "replies"}, name="ask", **tool
+    )
+
+
+def test_capture_says_that_the_answering_call_saw_only_the_words_of_a_pipeline() -> None:
+    sample = asked(answering_pipeline(description="Asks the guide."), "Velm bridge", answer="It is of 1874.")
+    assert sample.answer == "It is of 1874."
+    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert sample.capture is not None
+    said = [*sample.capture.warnings, sample.capture.provenance["contexts"]]
+    assert any("guide" in text or "ask" in text.split() for text in said)
+    assert sample.capture.provenance["contexts"] not in (
+        "what occurs in the prompt of run",
+        "what occurs in the prompt",
+    )
+
+
+@pytest.mark.parametrize("answer", ["1874.", "412", "Yes.", "No", "True", "It is of 1874."])
+def test_what_an_agent_says_last_is_its_answer_however_short(answer: str) -> None:
+    """A number or a word that could be a verdict, after a pipeline behind a tool wrote a sentence."""
+    sample = asked(answering_pipeline(description="Asks the guide."), "Velm bridge", answer=answer)
+    assert sample.answer == answer

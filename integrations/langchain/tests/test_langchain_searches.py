@@ -1,4 +1,4 @@
-"""A search that finds nothing is a search."""
+"""A search that finds nothing is a search; an engine behind a tool shows its documents to its own model only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.tools import BaseTool, create_retriever_tool, tool
-from langchain_fakes import Shelf, Speaker, calls, document, joined
+from langchain_fakes import Shelf, Speaker, calls, document, joined, rag
 from langchain_ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
@@ -82,3 +82,27 @@ def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(made: Callabl
     assert sample.ledger is not None
     kinds = [(call.kind, call.query, len(call.items)) for call in sample.ledger.calls]
     assert kinds == [("retrieval", "opening year", 0), ("retrieval", "bridge of Velm", 1)]
+
+
+class Guide(Speaker):
+    """The model behind the tool."""
+
+
+def test_capture_says_that_the_answering_call_saw_only_the_words_of_a_tool() -> None:
+    guide = Guide(lines="The bridge dates from the year 1874, says the guide.")
+
+    @tool
+    def ask_the_guide(query: str) -> str:
+        """Asks the guide."""
+        return str(rag(Shelf(books=books), guide).invoke(query))
+
+    speaker = Speaker(lines=[calls("ask_the_guide", query="bridge"), "In 1874."])
+    with capture() as captured:
+        create_agent(speaker, [ask_the_guide]).invoke({"messages": [("user", QUESTION)]})
+    (sample,) = captured.samples
+    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert not any(BRIDGE in prompt for prompt in speaker.prompts)
+    assert sample.capture is not None
+    said = [*sample.capture.warnings, sample.capture.provenance["contexts"]]
+    assert any("ask_the_guide" in text or "Guide" in text for text in said)
+    assert sample.capture.provenance["contexts"] != "what occurs in the prompt of Speaker"

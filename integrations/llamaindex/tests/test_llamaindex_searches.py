@@ -1,4 +1,4 @@
-"""A search that finds nothing is a search, also behind a tool."""
+"""A search that finds nothing is a search; an engine behind a tool shows its documents to its own model only."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ pytestmark = [
 
 QUESTION = "When was the bridge of Velm opened?"
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
+GUIDE = "The bridge dates from the year 1874, says the guide."
 
 
 def retriever(kit: ModuleType) -> Any:
@@ -97,3 +98,15 @@ def test_an_engine_behind_a_tool_that_found_nothing_is_a_search(kit: ModuleType)
     assert (sample.retrieved, sample.contexts) == ((), ())
     assert sample.capture is not None
     assert (sample.capture.evidence_from, sample.capture.warnings) == ("none_found", ())
+
+
+def test_capture_says_that_the_answering_call_saw_only_the_words_of_an_engine(kit: ModuleType) -> None:
+    inner = kit.ScriptedLLM(script={"": GUIDE})
+    engine = RetrieverQueryEngine(retriever(kit), response_synthesizer=get_response_synthesizer(llm=inner))
+    tool = QueryEngineTool.from_defaults(engine, name="guide", description="Knows the town.")
+    sample = asked(kit, tool, "bridge", answer="1874.")
+    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert sample.capture is not None
+    said = [*sample.capture.warnings, sample.capture.provenance["contexts"]]
+    assert any("guide" in text or "ScriptedLLM" in text for text in said)
+    assert sample.capture.provenance["contexts"] != "what occurs in the prompt of ToolLLM"

@@ -120,7 +120,7 @@ TEMPLATES = "run-llama/create-llama: packages/create-llama/templates/components/
 @app(
     "several queries, their hits one after the other",
     f"{DOCS}examples/low_level/fusion_retriever.ipynb",
-    sample(contexts=[PARIS, WINE], retrieved=[PARIS, WINE]),
+    sample(contexts=[PARIS, WINE, PARIS], retrieved=[PARIS, WINE]),  # the prompt shows one hit twice
 )
 def _(kit: ModuleType) -> None:
     index = VectorStoreIndex(kit.pages("paris", "wine"))
@@ -738,7 +738,7 @@ def _(kit: ModuleType) -> None:
     sample(
         question="Tell me where the rivers are.",
         standalone="rivers",
-        contexts=[PARIS, LYON],  # the result of the first turn's tool still stands before that of the second
+        contexts=[LYON, PARIS],  # what this turn found, though the first turn's result stands before it
         retrieved=[LYON, PARIS],
         answer="Rivers.",
         history=TURNS,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, Node, Run
-from haystack_integrations.tracing.ragmetrics.tree import Calls, prompt, replies
+from haystack_integrations.tracing.ragmetrics.tree import Calls, replies
 
 from ragmetrics_core.capturing import Answer, Message, documents_in, each, one_line, texts_in
 
@@ -21,7 +21,7 @@ def answers(calls: Calls) -> list[Answer]:
     """Answers in the run's output, else answer objects that a component swallowed; none leaves it to the rules."""
     left = _outputs(calls.run)
     spoken = _final(calls.run, [one for place, value in left for one in _spoken(calls, place, value)])
-    said = [_judged(calls, _traced(calls, one)) for one in spoken]
+    said = [_traced(calls, one) for one in spoken]
     found = [one for place, value in left for one in _objects(place, value)]
     for node in sorted(calls.run.components(), key=lambda node: -node.closed):
         made = [one for name, value in node.sockets.items() for one in _objects(f"{node.path}.{name}", value)]
@@ -60,17 +60,6 @@ def _traced(calls: Calls, answer: Answer) -> Answer:
     component = _component(calls.run, answer.place)
     documents = calls.flow(component)[0] if component is not None else None
     return replace(answer, documents=documents or answer.documents)
-
-
-def _judged(calls: Calls, answer: Answer) -> Answer:
-    """What a verdict is about, where a call gives one that was shown another one's reply and itself no documents."""
-    node = next((node for node in calls.models if calls.of[node] is answer.call), None)
-    if node is None or not _is_verdict(answer.text or "") or calls.flow(node, 1)[0]:
-        return answer
-    shown = " ".join(one_line(message.text) for message in prompt(node))
-    said = [(one, said.text) for one in calls.models if 0 < one.closed < node.opened for said in replies(one)]
-    about = [one for one in said if not _is_verdict(one[1]) and one[1].strip() and one_line(one[1]) in shown]
-    return _by(calls, about[-1][0], Answer(about[-1][1], f"{about[-1][0].path}.replies")) if about else answer
 
 
 def _is_verdict(text: str) -> bool:

@@ -30,7 +30,7 @@ from llama_index.evaluation.ragmetrics.capture.run import Kind, Pointer, Run
 from pydantic import BaseModel
 
 from ragmetrics_core import Turn
-from ragmetrics_core.capturing import ANSWER_KEYS, Document, Message, Node, ToolCall, history_in, spoken
+from ragmetrics_core.capturing import ANSWER_KEYS, Document, Message, Node, ToolCall, answer_text, history_in, spoken
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
 _Response = Response | PydanticResponse | AgentChatResponse | Streamed
@@ -263,7 +263,7 @@ def answer_of(result: object) -> str | None:
     """The answer's text in anything that an engine returns; None if there is none, or not yet."""
     found = result_of(result)
     if isinstance(found, (str, Response, AgentChatResponse)):
-        return found if isinstance(found, str) else found.response
+        return answer_text(found if isinstance(found, str) else found.response)
     if isinstance(found, PydanticResponse):
         fields = {} if found.response is None else found.response.model_dump()
         texts = (fields.get(name) for name in ANSWER_KEYS)
@@ -276,6 +276,9 @@ def answer_of(result: object) -> str | None:
         return found.response.content
     if isinstance(found, Mapping):
         return next((str(found[name]) for name in ANSWER_KEYS if found.get(name) is not None), None)
+    if isinstance(found, BaseModel):
+        texts = (vars(found).get(name) for name in ANSWER_KEYS)
+        return next((text for text in texts if isinstance(text, str) and text.strip()), None)
     return None
 
 

@@ -1,0 +1,188 @@
+"""The answer is what the application says to its user: no verdict, no query, no stream's name, no draft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tools import create_retriever_tool
+from langchain_fakes import Shelf, Speaker, calls, document, joined
+from langchain_ragmetrics import capture
+from langgraph.graph import START, StateGraph
+
+from ragmetrics_core.data.sample import Sample
+
+QUESTION = "When was the bridge of Velm opened?"
+BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
+FERRY = "The Osta ferry crosses the lake every hour in summer."
+ANSWER = "It was opened in 1874."
+SUMMARY = "A summary: the bridge of 1874, opened by the mayor."
+POST = "Come and see our old bridge, built long ago! #velm"
+
+
+def shelf() -> Shelf:
+    return Shelf(books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")])
+
+
+def said(line: Any, prompt: str) -> str:
+    return str(Speaker(lines=line).invoke(prompt).text)
+
+
+def grounded(state: dict[str, Any]) -> tuple[str, str]:
+    """The documents found, as text, and the answer that a model wrote from them."""
+    found = joined(shelf().invoke(state["question"]))
+    return found, said(ANSWER, f"Use only this:\n{found}\n\nQuestion: {state['question']}")
+
+
+def only_sample(application: Callable[[], object]) -> Sample:
+    with capture() as captured:
+        application()
+    (sample,) = captured.samples
+    return sample
+
+
+def texts(sample: Sample) -> list[str]:
+    return [context.text for context in sample.contexts]
+
+
+def grade(sample: Sample) -> str:
+    assert sample.capture is not None
+    return str(sample.capture.grade)
+
+
+def graph(state: type, **nodes: Callable[[Any], dict[str, Any]]) -> Runnable[Any, Any]:
+    """Steps one after the other."""
+    made = StateGraph(state)
+    before = START
+    for name, step in nodes.items():
+        made.add_node(name, step)
+        made.add_edge(before, name)
+        before = name
+    return made.compile()
+
+
+@pytest.mark.parametrize("verdict", ["yes", "Yes.", "grounded", "not relevant", "supported"])
+def test_a_verdict_on_the_answer_is_not_the_answer(verdict: str) -> None:
+    """Self-RAG and its many copies return what the last node decided beside the draft."""
+
+    def answer_and_check(state: dict[str, Any]) -> dict[str, Any]:
+        found, draft = grounded(state)
+        return {"draft": draft, "output": said(verdict, f"Is this grounded? {draft}\n{found}")}
+
+    sample = only_sample(lambda: RunnableLambda(answer_and_check).invoke({"question": QUESTION}))
+    assert sample.answer == ANSWER
+    assert texts(sample) == [BRIDGE, FERRY]
+
+
+@pytest.mark.parametrize("verdict", ["yes", '{"binary_score": "yes"}', '{"grounded": true, "score": 1}'])
+def test_a_run_that_returns_only_a_verdict_is_not_answered_by_it_for_sure(verdict: str) -> None:
+    def check(state: dict[str, Any]) -> str:
+        found, draft = grounded(state)
+        return said(verdict, f"Is this grounded? {draft}\n{found}")
+
+    sample = only_sample(lambda: RunnableLambda(check).invoke({"question": QUESTION}))
+    assert sample.answer == ANSWER or grade(sample) != "exact"
+
+
+def test_yes_is_an_answer_where_a_model_was_asked_a_question_of_that_kind() -> None:
+    def answer(state: dict[str, Any]) -> dict[str, Any]:
+        found = joined(shelf().invoke(state["question"]))
+        return {"answer": said("Yes.", f"Use only this:\n{found}\n\nQuestion: {state['question']}")}
+
+    sample = only_sample(lambda: RunnableLambda(answer).invoke({"question": "Was the bridge opened by the mayor?"}))
+    assert (sample.answer, grade(sample)) == ("Yes.", "exact")
+
+
+@pytest.mark.parametrize("key", ["result", "output", "text"])
+def test_a_query_that_the_run_returns_is_not_its_answer(key: str) -> None:
+    query = "opening year of the bridge of Velm"
+
+    def search(state: dict[str, Any]) -> dict[str, Any]:
+        written = said(query, f"Rewrite this for a search: {state['question']}")
+        return {key: written, "documents": shelf().invoke(written)}
+
+    sample = only_sample(lambda: RunnableLambda(search).invoke({"question": QUESTION}))
+    assert sample.answer is None
+    assert sample.standalone_question == query
+    assert grade(sample) == "incomplete"
+
+
+class PostState(TypedDict):
+    question: str
+    context: str
+    summary: str
+    answer: str
+    post: str
+
+
+def test_of_a_text_and_what_a_later_call_made_of_it_the_first_is_no_answer_for_sure() -> None:
+    """Retrieve, summarise, write a post: who reads the post never sees the summary."""
+    application = graph(
+        PostState,
+        retrieve=lambda state: {"context": joined(shelf().invoke(state["question"]))},
+        summarise=lambda state: {"answer": said(SUMMARY, f"Summarise for {state['question']}:\n{state['context']}")},
+        write=lambda state: {"post": said(POST, f"Write a post on this: {state['answer']}")},
+    )
+    sample = only_sample(lambda: application.invoke({"question": QUESTION}))
+    assert texts(sample) == [BRIDGE, FERRY]
+    assert sample.answer == POST or grade(sample) != "exact"
+
+
+class ReportState(TypedDict):
+    question: str
+    found: list[str]
+    report: dict[str, str]
+
+
+def test_a_structured_call_answers_from_what_an_agent_collected_for_it() -> None:
+    """An agent searches and says that it is done; another call, with a schema, writes the report."""
+    tool = create_retriever_tool(shelf(), "search", "Searches.")
+    report = {"answer": ANSWER, "source": "the guide"}
+    reply = AIMessage("", tool_calls=[{"name": "Report", "args": report, "id": "1", "type": "tool_call"}])
+
+    def collect(state: ReportState) -> dict[str, Any]:
+        agent = create_agent(Speaker(lines=[calls("search", query="bridge"), "I am done."]), [tool])
+        messages = agent.invoke({"messages": [("user", state["question"])]})["messages"]
+        return {"found": [str(one.content) for one in messages if isinstance(one, ToolMessage)]}
+
+    def write(state: ReportState) -> dict[str, Any]:
+        written = Speaker(lines=reply).invoke(f"Answer {state['question']} from\n" + "\n".join(state["found"]))
+        return {"report": written.tool_calls[0]["args"]}
+
+    sample = only_sample(lambda: graph(ReportState, collect=collect, write=write).invoke({"question": QUESTION}))
+    assert sample.answer == ANSWER
+    assert texts(sample) == [BRIDGE, FERRY]
+
+
+class StreamState(TypedDict):
+    question: str
+    answer: Any
+
+
+def test_the_name_of_a_stream_in_memory_is_no_answer() -> None:
+    """An application puts the stream itself, or its ``str()``, where the answer belongs."""
+
+    def answer(state: StreamState) -> dict[str, Any]:
+        found = joined(shelf().invoke(state["question"]))
+        return {"answer": str(Speaker(lines=ANSWER).stream(f"{found}\n{state['question']}"))}
+
+    sample = only_sample(lambda: graph(StreamState, answer=answer).invoke({"question": QUESTION}))
+    assert sample.answer is None
+    assert grade(sample) == "incomplete"
+
+
+def test_a_stream_in_the_state_that_is_read_after_the_run_gives_no_false_answer() -> None:
+    def answer(state: StreamState) -> dict[str, Any]:
+        found = joined(shelf().invoke(state["question"]))
+        return {"answer": Speaker(lines=ANSWER).stream(f"{found}\n{state['question']}")}
+
+    with capture() as captured:
+        returned = graph(StreamState, answer=answer).invoke({"question": QUESTION})
+        assert "".join(str(chunk.text) for chunk in returned["answer"]) == ANSWER
+    (sample,) = captured.samples
+    assert sample.answer in (None, ANSWER)
+    assert sample.answer == ANSWER or grade(sample) == "incomplete"

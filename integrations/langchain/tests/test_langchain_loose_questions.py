@@ -1,0 +1,122 @@
+"""Questions that no run of the framework holds together stay as many as were asked; none goes without a word."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.tools import create_retriever_tool, tool
+from langchain_fakes import Shelf, Speaker, calls, document, joined
+from langchain_ragmetrics import capture
+
+from ragmetrics_core.data.sample import Sample
+
+BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
+FERRY = "The Osta ferry crosses the lake every hour in summer."
+MILL = "The Tarn mill ground corn until the flood of 1910 took its wheel."
+FIRST, SECOND = "When was the bridge opened?", "How often does the ferry go?"
+IN_1874 = "It was opened in 1874, by the mayor of the town himself."
+HOURLY = "It goes every hour, but only in the summer months."
+
+
+async def ask(question: str, answer: str, *found: list[Document], before: str = "") -> None:
+    """Searches at once, each with a time limit, then a model, with another: no run is around them."""
+    searches = [asyncio.wait_for(Shelf(books=books).ainvoke(question), 60) for books in found]
+    documents = [one for some in await asyncio.gather(*searches) for one in some]
+    prompt = f"{before}Use only this:\n{joined(documents)}\n\nQuestion: {question}"
+    await asyncio.wait_for(Speaker(lines=answer).ainvoke(prompt), 60)
+
+
+def triples(samples: list[Sample]) -> list[tuple[Any, ...]]:
+    return [(one.question, [context.text for context in one.contexts], one.answer) for one in samples]
+
+
+def test_a_question_that_shows_the_earlier_one_as_text_is_a_question_of_its_own() -> None:
+    """A chat that keeps its history as text, and searches with ``wait_for`` and ``gather``."""
+
+    async def chat() -> None:
+        await ask(FIRST, IN_1874, [document(BRIDGE, "b")], [])
+        before = f"So far:\nUser: {FIRST}\nAssistant: {IN_1874}\n\n"
+        await ask(SECOND, HOURLY, [document(FERRY, "f")], [], before=before)
+
+    with capture() as captured:
+        asyncio.run(chat())
+    assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874), (SECOND, [FERRY], HOURLY)]
+
+
+def test_one_question_asked_again_is_asked_again() -> None:
+    async def load() -> None:
+        for number in range(3):
+            await ask(FIRST, f"Answer {number}, which nobody else gave.", [document(BRIDGE, "b")], [document(MILL)])
+
+    with capture() as captured:
+        asyncio.run(load())
+    expected = [(FIRST, [BRIDGE, MILL], f"Answer {number}, which nobody else gave.") for number in range(3)]
+    assert triples(list(captured.samples)) == expected
+
+
+def test_questions_that_find_nothing_stay_apart() -> None:
+    async def load() -> None:
+        for number in range(3):
+            await ask(FIRST, f"I do not know it, at attempt {number}.", [], [])
+
+    with capture() as captured:
+        asyncio.run(load())
+    expected = [(FIRST, [], f"I do not know it, at attempt {number}.") for number in range(3)]
+    assert triples(list(captured.samples)) == expected
+
+
+def test_questions_that_find_pages_with_the_same_sentences_stay_apart() -> None:
+    """A later page holds an earlier one: a new edition."""
+
+    async def chat() -> None:
+        await ask("Which mill and bridge are old?", IN_1874, [document(BRIDGE, "b"), document(MILL, "m")])
+        await ask("Which mill?", "The mill on the Tarn.", [document(f"{MILL} It was rebuilt in 1925.", "m2")])
+
+    with capture() as captured:
+        asyncio.run(chat())
+    assert triples(list(captured.samples)) == [
+        ("Which mill and bridge are old?", [BRIDGE, MILL], IN_1874),
+        ("Which mill?", [f"{MILL} It was rebuilt in 1925."], "The mill on the Tarn."),
+    ]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_questions_one_after_another_or_at_once_are_as_many_as_were_asked(together: bool) -> None:
+    words = ("bridge", "ferry", "mill", "market")
+    books = {"bridge": BRIDGE, "ferry": FERRY, "mill": MILL, "market": BRIDGE}
+
+    async def work() -> None:
+        asked = [ask(f"What of the {word}?", f"This is all on the {word}.", [document(books[word])]) for word in words]
+        if together:
+            await asyncio.gather(*(asyncio.wait_for(one, 60) for one in asked))
+            return
+        for one in asked:
+            await one
+
+    with capture() as captured:
+        asyncio.run(work())
+    expected = [(f"What of the {word}?", [books[word]], f"This is all on the {word}.") for word in words]
+    assert sorted(triples(list(captured.samples))) == sorted(expected)
+
+
+def test_every_question_that_gives_no_sample_is_counted() -> None:
+    """One of twenty questions retrieved: the other nineteen are said, though there is a sample."""
+
+    @tool
+    def look_up(query: str) -> str:
+        """Looks up."""
+        return BRIDGE
+
+    retriever = create_retriever_tool(Shelf(books=[document(BRIDGE, "b")]), "search", "Searches.")
+    with capture() as captured:
+        for number in range(20):
+            name, tools = ("search", [retriever]) if number == 7 else ("look_up", [look_up])
+            agent = create_agent(Speaker(lines=[calls(name, query="bridge"), IN_1874]), tools)
+            agent.invoke({"messages": [("user", f"{FIRST} ({number})")]})
+    assert len(captured.samples) == 1
+    counted = [count for words, count in captured.problems.counts.items() if "no retrieval" in words]
+    assert counted == [19]
