@@ -69,6 +69,17 @@ class Arrivals:
         found = {**self.calls.retrievals, **(added or {})}
         if not found:
             return None
+        once: dict[Key, Document] = {}
+        texts: set[str] = set()
+        for node in self._in_order(found, shown):
+            fresh = [document for document in found[node] if node.kind == "retriever" or document.text not in texts]
+            for document in fresh:
+                once.setdefault(("id", document.id) if document.id is not None else document.key, document)
+                texts.add(document.text)
+        return tuple(once.values())
+
+    def _in_order(self, found: Mapping[Node, Sequence[Document]], shown: Sequence[Key]) -> list[Node]:
+        """Retrievals by their beginning; of those beside each other comes first what was shown first."""
         began = self.order.began_with_those_beside(found)
         rank: dict[Key, int] = {}
         for place, key in enumerate(shown):
@@ -78,14 +89,7 @@ class Arrivals:
             first = min((rank.get(document.key, len(shown)) for document in found[node]), default=len(shown))
             return began[node], first, self.order.of(node)
 
-        once: dict[Key, Document] = {}
-        texts: set[str] = set()
-        for node in sorted(found, key=position):
-            fresh = [document for document in found[node] if node.kind == "retriever" or document.text not in texts]
-            for document in fresh:
-                once.setdefault(("id", document.id) if document.id is not None else document.key, document)
-                texts.add(document.text)
-        return tuple(once.values())
+        return sorted(found, key=position)
 
     def brought_by_steps(self, contexts: Mapping[Key, Context]) -> dict[Node, tuple[Document, ...]]:
         """What steps put beside the retrieved, where contexts are among it: searches that no framework reports.

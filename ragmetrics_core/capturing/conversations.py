@@ -48,17 +48,7 @@ class Conversations:
     def placed(self, tree: Tree) -> Tree:
         """A run as a turn of its conversation: that of its id, else of the only turn whose words end its history."""
         name = (self._named if tree.kept else None) or tree.conversation or self._named
-        turns = list(self.turns)
-        words = tuple(one_line(one.content) for one in tree.history[-2:])
-        if name is not None:
-            said = {one_line(one.content) for one in tree.history}
-            others = list(self._before.turns) if self._before is not None else []
-            turns[:0] = [one for one in others if said.issuperset(one.words)]
-            own = [one for one in turns if one.ledger.conversation == name]
-            last = next((one for one in reversed(own) if one.words == words), own[-1] if own else None)
-        else:
-            ended = [one for one in turns if one.words == words]
-            last = ended[0] if len(ended) == 1 else None
+        last = self._last_by_words(tree) if name is None else self._last_of(name, tree)
         if last is None:
             return replace(tree, conversation=name or _new(tree))
         kept = tree.history or any(one.role == "summary" for node in tree.root.walk() for one in node.prompt)
@@ -71,6 +61,22 @@ class Conversations:
             history=history,
             conversation_at="" if name is not None else BY_WORDS,
         )
+
+    def _last_by_words(self, tree: Tree) -> _Said | None:
+        """The only turn whose question and answer end the history that a run was handed."""
+        words = _last_words(tree)
+        ended = [turn for turn in self.turns if turn.words == words]
+        return ended[0] if len(ended) == 1 else None
+
+    def _last_of(self, name: str, tree: Tree) -> _Said | None:
+        """The last turn of a conversation, by its words if these end the history; of other blocks where they stand."""
+        spoken = {one_line(one.content) for one in tree.history}
+        others = list(self._before.turns) if self._before is not None else []
+        turns = [turn for turn in others if spoken.issuperset(turn.words)]
+        own = [turn for turn in (*turns, *self.turns) if turn.ledger.conversation == name]
+        words = _last_words(tree)
+        same_words = (turn for turn in reversed(own) if turn.words == words)
+        return next(same_words, own[-1] if own else None)
 
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
         """Remember a turn, as it was placed, by its samples."""
@@ -93,6 +99,11 @@ class Conversations:
 def of_blocks(named: str | None = None, redact: object = None) -> Conversations:
     """What blocks of a name and of one ``redact=`` share: texts that one hides reach none that hides others."""
     return Conversations(named, None if named is None else of_blocks(None, redact))
+
+
+def _last_words(tree: Tree) -> tuple[str, ...]:
+    """The last two messages of a history, as they are compared."""
+    return tuple(one_line(one.content) for one in tree.history[-2:])
 
 
 def _asked(history: Sequence[Turn]) -> int:

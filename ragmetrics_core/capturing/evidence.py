@@ -1,20 +1,19 @@
 """Stage 3: what an answer could rest on: contexts, what was retrieved, what each call brought. Pure.
 
 The rules stand in ``CONTEXT_RULES`` and are tried in order; the first that finds something decides. This stage and its
-parts (``showings``, ``arrivals``, ``origins``) are the only ones that locate texts.
+parts (``showings``, ``arrivals``, ``origins``, ``brought``) are the only ones that locate texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 from ragmetrics_core.capturing.answer import Answered
-from ragmetrics_core.capturing.arrivals import Arrival, Arrivals
+from ragmetrics_core.capturing.arrivals import Arrivals
+from ragmetrics_core.capturing.brought import Brought, Seen
 from ragmetrics_core.capturing.calls import Calls, Key
-from ragmetrics_core.capturing.locating import locate
 from ragmetrics_core.capturing.order import CallOrder
 from ragmetrics_core.capturing.origins import shown_as, without_origin
 from ragmetrics_core.capturing.question import Turn
@@ -22,8 +21,6 @@ from ragmetrics_core.capturing.reading import contexts_in, one_line
 from ragmetrics_core.capturing.showings import Showings, Shown
 from ragmetrics_core.capturing.tree import DISTANCE_KEYS, Document, Node, Tree
 from ragmetrics_core.data import Context, EvidenceCall, EvidenceFrom, Grade
-
-_MOST_OF_IT = 0.5  # of a text; less may be the words that all summaries begin with
 
 _UNTOLD = "the answering prompt does not tell which retrieved texts it shows; all stand for it"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
@@ -51,15 +48,6 @@ class Contexts:
     def by_key(self) -> dict[Key, Context]:
         """The contexts by the documents behind them."""
         return dict(zip(self.keys, self.items, strict=True))
-
-
-@dataclass(frozen=True)
-class Brought:
-    """One arrival in the words that the answer was shown of it."""
-
-    arrival: Arrival
-    items: tuple[Context, ...]
-    shown: tuple[int, ...] | None  # places of the items that were shown; None if that is unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,16 +78,16 @@ def evidence(turn: Turn, answered: Answered, showings: Showings, arrivals: Arriv
     feeding = _feeding(answered.call, showings) if contexts.evidence_from != "named" else ()
     added = arrivals.brought_by_steps(by_key)
     retrieved = arrivals.retrieved(contexts.keys if contexts.evidence_from != "named" else (), added)
-    seen = _Seen(by_key, _prompts(answered.call, feeding), turn.known)
     told = arrivals.told(answered.text, turn.tree.earlier, added)
-    there = seen.texts_there(told, turn.tree.earlier)
+    seen = Seen(by_key, _prompts(answered.call, feeding), turn.known)
+    brought, earlier = seen.of(told, turn.tree.earlier)
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
         sources=tuple(dict.fromkeys(node.name for node in (*turn.calls.retrievals, *added))),
         feeding=feeding,
-        brought=tuple(seen.brought(told, there)),
-        earlier=tuple(seen.earlier(turn.tree.earlier, there)),
+        brought=brought,
+        earlier=earlier,
         order=arrivals.order,
         warnings=(*contexts.warnings, *_differences(contexts, retrieved)),
     )
@@ -155,24 +143,13 @@ def by_the_prompt(search: _Search) -> Contexts | None:
         return None
     tool_texts = {node.text for node in search.calls.tool_texts}
     is_undivided = {document.text for document, _ in shown.found.values()} <= tool_texts
-    keys = _with_unknown_between(shown, search.calls.lists(call.began))
-    items: list[Context] = []
-    grades: set[Grade] = set()
-    warnings: list[str] = []
-    for rank, key in enumerate(keys, start=1):
-        if key not in shown.found:
-            grades.add("inferred")
-            warnings.append(_UNKNOWN.format(rank))
-            items.append(shown.unknown[key].context())
-            continue
-        document, showing = shown.found[key]
-        if showing.extent != "whole":
-            grades.add("located")
-            warnings.append(_CUT.format(rank, showing.percentage))
-        items.append(document.context(showing.text))
+    items = tuple(_shown_as_context(key, shown) for key in shown.order)
+    doubts = [_doubt_of(rank, key, shown) for rank, key in enumerate(shown.order, start=1)]
+    said = [doubt for doubt in doubts if doubt is not None]
+    grades = frozenset(grade for grade, _ in said)
+    warnings = tuple(warning for _, warning in said)
     evidence_from: EvidenceFrom = "undivided" if is_undivided else "prompt"
-    place = _place_of_prompts(call, search.showings.showing(call))
-    return Contexts(tuple(items), tuple(keys), place, evidence_from, frozenset(grades), tuple(warnings))
+    return Contexts(items, shown.order, _place_of_prompts(call, shown.showing), evidence_from, grades, warnings)
 
 
 def by_a_cleared_prompt(search: _Search) -> Contexts | None:
@@ -264,6 +241,24 @@ def _listed(search: _Search, documents: Sequence[Document], place: str) -> Conte
     return Contexts(items, keys, place, evidence_from, frozenset({"inferred"}), warnings)
 
 
+def _shown_as_context(key: Key, shown: Shown) -> Context:
+    """A document in the words that were shown of it; whole where the prompts do not tell."""
+    if key not in shown.found:
+        return shown.unknown[key].context()
+    document, showing = shown.found[key]
+    return document.context(showing.text)
+
+
+def _doubt_of(rank: int, key: Key, shown: Shown) -> tuple[Grade, str] | None:
+    """What weakens a context, and in words: the prompts do not tell of it, or it was cut."""
+    if key not in shown.found:
+        return "inferred", _UNKNOWN.format(rank)
+    _, showing = shown.found[key]
+    if showing.extent != "whole":
+        return "located", _CUT.format(rank, showing.percentage)
+    return None
+
+
 def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
     """Which prompts show the contexts, in words; the answering call may have read only what others made of them."""
     if not showing or call in showing:
@@ -272,18 +267,6 @@ def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
     if names == call.name:
         return f"what occurs in earlier prompts of {names}; the last one holds what was written there"
     return f"what occurs in the prompt of {names}; that of {call.name} holds what was written there"
-
-
-def _with_unknown_between(shown: Shown, lists: Sequence[Sequence[Document]]) -> list[Key]:
-    """The documents shown, and between their neighbours of the same list those of which the prompts do not tell."""
-    order = list(shown.found)
-    listed = ([document.key for document in documents] for documents in lists)
-    keys: list[Key] = next((some for some in listed if not shown.found.keys().isdisjoint(some)), [])
-    for place, key in enumerate(keys):
-        if key in shown.unknown and key not in order:
-            before = next((one for one in reversed(keys[:place]) if one in order), None)
-            order.insert(0 if before is None else order.index(before) + 1, key)
-    return order
 
 
 def _is_cleared(calls: Calls, call: Node) -> bool:
@@ -329,57 +312,3 @@ def _prompts(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
     if call is None:
         return None
     return [message.text for one in (*feeding, call) for message in one.prompt]
-
-
-# What each call brought
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What one answer was shown."""
-
-    contexts: Mapping[Key, Context]
-    prompts: Sequence[str] | None  # None if no call is known
-    known: Sequence[str]  # texts that stand there for another reason
-
-    def texts_there(self, told: Sequence[Arrival], earlier: Sequence[EvidenceCall]) -> set[str]:
-        """Texts of tools and of earlier turns that stand in the prompts, most of each, or among the contexts."""
-        texts = [item.text for call in earlier for item in call.items]
-        texts += [one.text for one in told if one.text is not None]
-        own = {context.text for context in self.contexts.values()}
-        asked = [text for text in dict.fromkeys(texts) if text not in own]
-        places = locate(asked, self.prompts or (), known=[*self.known, *own]).places if asked else ()
-        return own.union(asked[one.candidate] for one in places if one.coverage >= _MOST_OF_IT)
-
-    def earlier(self, calls: Sequence[EvidenceCall], there: set[str]) -> Iterator[EvidenceCall]:
-        """Calls of earlier turns with what of them is still shown."""
-        for call in calls:
-            yield call.model_copy(update={"shown": self._shown(call.items, there)})
-
-    def brought(self, told: Sequence[Arrival], there: set[str]) -> Iterator[Brought]:
-        """What each call brought, in the words that were shown of it."""
-        arrived = [document for one in told for document in one.documents]
-        context_of = iter(shown_as(arrived, self.contexts))
-        for one in told:
-            if one.text is not None:
-                items: tuple[Context, ...] = (Context(text=one.text),)
-                yield Brought(one, items, self._shown(items, there))
-                continue
-            keys = list(islice(context_of, len(one.documents)))
-            items = tuple(self._item(document, key) for document, key in zip(one.documents, keys, strict=True))
-            shown = tuple(place for place, key in enumerate(keys) if key is not None)
-            yield Brought(one, items, shown if shown or self.prompts is not None else None)
-
-    def _shown(self, items: Sequence[Context], there: set[str]) -> tuple[int, ...] | None:
-        """The places of items whose texts are there."""
-        if self.prompts is None:
-            return None
-        return tuple(place for place, item in enumerate(items) if item.text in there)
-
-    def _item(self, document: Document, key: Key | None) -> Context:
-        """A document with its own id and, where a context shows it, the words shown."""
-        if key is None:
-            return document.context()
-        context = self.contexts[key]
-        is_same = key == document.key or context.id == document.id
-        return context if is_same else document.context(context.text)

@@ -1,6 +1,7 @@
 """Stage 4: the ledger of one answer: each call that brought something, in the order of the model's own calls. Pure."""
 
-from ragmetrics_core.capturing.evidence import Brought, Evidenced
+from ragmetrics_core.capturing.brought import Brought
+from ragmetrics_core.capturing.evidence import Evidenced
 from ragmetrics_core.capturing.order import CallOrder, tools_of
 from ragmetrics_core.capturing.question import Turn
 from ragmetrics_core.data import EvidenceCall, Ledger

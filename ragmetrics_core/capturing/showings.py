@@ -22,7 +22,9 @@ class Shown:
     found: Mapping[Key, tuple[Document, Place]]  # in the order of first showing
     unknown: Mapping[Key, Document]  # the prompts do not tell of these
     traces: frozenset[Key]  # of these unknown ones some words stand there
+    order: tuple[Key, ...]  # of those found, and between their neighbours of one list those that are unknown
     calls: tuple[Node, ...]  # the call and those that feed it, in the order in which they began
+    showing: tuple[Node, ...]  # those of them whose own prompts show documents
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,6 @@ class Showings:
             self._with_feeding[call] = self._united(call)
         return self._with_feeding[call]
 
-    def showing(self, call: Node) -> tuple[Node, ...]:
-        """Those of a call, and the calls that feed it, that were shown documents themselves."""
-        return tuple(one for one in self.of(call).calls if self._of_one(one).found)
-
     def _united(self, call: Node) -> Shown:
         reached = [call]
         for one in reached:  # grows
@@ -76,7 +74,9 @@ class Showings:
         settled = _best_versions(found)
         named = {document.id for document, _ in found.values() if document.id is not None}
         left = {key: one for key, one in unknown.items() if key not in settled and one.id not in named}
-        return Shown(settled, left, traces, tuple(reached))
+        order = _with_unknown_between(settled, left, self.calls.lists(call.began))
+        show_some = tuple(one for one, part in zip(reached, parts, strict=True) if part.found)
+        return Shown(settled, left, traces, tuple(order), tuple(reached), show_some)
 
     def _of_one(self, call: Node) -> _ShownAlone:
         if call not in self._alone:
@@ -93,18 +93,13 @@ class Showings:
         located = locate(texts, prompt, known=_by_occurrences(self.known, prompt))
         arrived = list({one.key: None for some in reversed(lists) for one in some})
         found = _documents_shown(candidates, located, arrived)
-        unknown = {}
-        traces = set()
-        for candidate, place in zip(candidates, located.places, strict=False):
-            key = candidate.document.key
-            if place.outcome == "unknown" and key not in found:
-                unknown[key] = candidate.document
-                if place.traced:
-                    traces.add(key)
+        untold = _untold(candidates, located, found)
+        unknown = {one.document.key: one.document for one, _ in untold}
+        traces = frozenset(one.document.key for one, place in untold if place.traced)
         replies = zip(readable, located.places[len(candidates) :], strict=True)
         read = [one for one, place in replies if place.extent == "whole"]
         feeding = dict.fromkeys([*read, *self._authors(call), *self._beside(call)])
-        return _ShownAlone(found, unknown, frozenset(traces), tuple(feeding))
+        return _ShownAlone(found, unknown, traces, tuple(feeding))
 
     def _this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
         """The messages of a prompt, those of earlier turns behind those of this one.
@@ -246,12 +241,34 @@ def _documents_shown(
     return found
 
 
+def _untold(
+    candidates: Sequence[_Candidate], located: Located, found: Mapping[Key, object]
+) -> list[tuple[_Candidate, Place]]:
+    """The candidates of which a prompt does not tell, and of whose document no other text is shown."""
+    pairs = zip(candidates, located.places, strict=False)
+    return [(one, place) for one, place in pairs if place.outcome == "unknown" and one.document.key not in found]
+
+
 def _united_showing(first: tuple[Document, Place], second: tuple[Document, Place]) -> tuple[Document, Place]:
     """One document in the prompts of two calls: what both show of one text together, else the fuller showing."""
     document, place = first
     if second[1].is_of_the_text_of(place):
         return document, union([place, second[1]])
     return second if second[1].coverage > place.coverage else first
+
+
+def _with_unknown_between(
+    found: Mapping[Key, object], unknown: Mapping[Key, object], lists: Sequence[Sequence[Document]]
+) -> list[Key]:
+    """The documents shown, and between their neighbours of the same list those of which the prompts do not tell."""
+    order = list(found)
+    listed = ([document.key for document in documents] for documents in lists)
+    keys: list[Key] = next((some for some in listed if not found.keys().isdisjoint(some)), [])
+    for place, key in enumerate(keys):
+        if key in unknown and key not in order:
+            before = next((one for one in reversed(keys[:place]) if one in order), None)
+            order.insert(0 if before is None else order.index(before) + 1, key)
+    return order
 
 
 def _best_versions(found: Mapping[Key, tuple[Document, Place]]) -> dict[Key, tuple[Document, Place]]:

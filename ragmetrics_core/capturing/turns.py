@@ -27,15 +27,10 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
     if len(trees) == 1:
         return trees[0]
     root = Node("step", name, trees[0].root.began, trees[-1].root.ended, [tree.root for tree in trees])
-    calls = Calls(Tree(root), ())
-    wrote = {one_line(text) for call in calls.models for text in (text_of(call), *calls.replies[call].arguments)}
-    asked = [tree for tree in trees if tree.question is not None and tree.root.kind != "retriever"]
-    texts = {one_line(document.text) for documents in calls.lists() for document in documents}
-    own_words = (tree for tree in asked if one_line(tree.question) not in wrote | texts)
-    asking = next((tree for tree in own_words if not _is_made_of_documents(tree.question, texts)), None)
+    calls = Calls(Tree(root))
+    asking = _asking(trees, calls)
     question = asking.question if asking is not None else next((node.query for node in calls.nodes if node.query), None)
-    answering = [*calls.likely, *calls.asked(question, calls.likely)][-1:]
-    last = next((tree for tree in trees if name == FLOW and answering and answering[0] in tree.root.walk()), trees[-1])
+    last = _answering(trees, calls, question) if name == FLOW else trees[-1]
     given = {name: value for tree in reversed(trees) for name, value in tree.given.items()}
     return replace(
         last,
@@ -51,6 +46,26 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         places=tuple(place for tree in reversed(trees) for place in tree.places),
         results=tuple(result for tree in reversed(trees) for result in tree.results),
     )
+
+
+def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
+    """The first run whose question is the user's: no model wrote it, and it is not what was found before."""
+    written = {one_line(text) for call in calls.models for text in (text_of(call), *calls.replies[call].arguments)}
+    found = {one_line(document.text) for documents in calls.lists() for document in documents}
+    for tree in trees:
+        if tree.question is None or tree.root.kind == "retriever":
+            continue
+        if one_line(tree.question) not in written | found and not _is_made_of_documents(tree.question, found):
+            return tree
+    return None
+
+
+def _answering(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tree:
+    """The run with the last call that looks like answering, of those that were shown the question if there are such."""
+    likely = [*calls.likely, *calls.asked(question, calls.likely)]
+    if not likely:
+        return trees[-1]
+    return next((tree for tree in trees if likely[-1] in tree.root.walk()), trees[-1])
 
 
 def _is_made_of_documents(question: str | None, texts: Iterable[str]) -> bool:
@@ -160,24 +175,34 @@ class Turns(Generic[Run]):
         writers = self._writers(tree) if len(parts) == 1 else []
         whole = joined([*writers, *parts], FLOW if writers else THREAD)
         calls = Calls(whole, self._where.context_tools or ())
-        error = tree.error or tree.root.error
-        if len(parts) == 1 and not error:
-            if tree.gives_documents or tree.root.kind == "retriever":
-                return self._retrieved(tree)
-            joins = not calls.tried and bool(calls.models) and self._joins(tree, calls)
-            if not calls.tried and calls.models and (joins or not self._counts(tree)):
-                if tree.conversation is not None and not joins:  # what it found may be spoken of later
-                    self._made_of([replace(tree, is_query=True)])
-                return self._settled()
-        whole = self.conversations.placed(whole)
-        prompts = ("\n".join(message.text for message in call.prompt) for call in calls.models)
-        if not whole.history and any(self.conversations.stand_in(prompt, tree.question) for prompt in prompts):
-            whole = replace(whole, warnings=(*whole.warnings, _TALK))
+        is_alone = len(parts) == 1 and not (tree.error or tree.root.error)
+        if is_alone and (tree.gives_documents or tree.root.kind == "retriever"):
+            return self._retrieved(tree)
+        if is_alone and calls.models and not calls.tried and self._goes_on_elsewhere(tree, calls):
+            return self._settled()
+        whole = self._warned_of_a_talk(self.conversations.placed(whole), calls, tree.question)
         found = samples_of(whole, self._where)
         if tree.thread is not None and any(sample.answer is None for sample in found):
             return self._hold(tree.thread, parts)
         self.conversations.add(whole, found)
         return found
+
+    def _goes_on_elsewhere(self, tree: Tree, calls: Calls) -> bool:
+        """Whether a run without a retrieval answers from what another one found, or is no sample by itself."""
+        if self._joins(tree, calls):
+            return True
+        if self._counts(tree):
+            return False
+        if tree.conversation is not None:  # what it found may be spoken of later
+            self._made_of([replace(tree, is_query=True)])
+        return True
+
+    def _warned_of_a_talk(self, tree: Tree, calls: Calls, question: str | None) -> Tree:
+        """A run, with a warning where its prompts hold an earlier turn and no history was found."""
+        prompts = ("\n".join(message.text for message in call.prompt) for call in calls.models)
+        if tree.history or not any(self.conversations.stand_in(prompt, question) for prompt in prompts):
+            return tree
+        return replace(tree, warnings=(*tree.warnings, _TALK))
 
     def _writers(self, tree: Tree) -> list[Tree]:
         """Earlier calls of models that chose what a run is asked, to be used once: what the user asked stands there."""

@@ -469,7 +469,7 @@ def test_rules_that_fail_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("haystack_integrations.tracing.ragmetrics.samples.answers", broken)
+    monkeypatch.setattr("haystack_integrations.tracing.ragmetrics.tree.answers", broken)
     with capture() as captured:
         rag().run(inputs("q"))
     assert captured.samples == ()

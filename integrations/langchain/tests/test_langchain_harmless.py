@@ -20,7 +20,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, QUESTION, Letters, Shelf, Speaker, document, rag
 from langchain_ragmetrics import LangChainModel, RagMetricsCallback, capture, observe, watch
-from langchain_ragmetrics.captures import RECORDER
+from langchain_ragmetrics.door import RECORDER
 
 from ragmetrics_core import ScriptedJudge
 from ragmetrics_core.data.questions import Question

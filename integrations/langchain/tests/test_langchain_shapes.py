@@ -926,7 +926,7 @@ def error_after_answer() -> None:
         (rag() | (lambda answer: {}["log"])).invoke(QUESTION)
 
 
-@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="b"))
+@shape(Turn(contexts=[(PARIS, "Pari", None)]))
 def error_in_tool_caught() -> None:
     attempts = iter([True, False])
 
@@ -1091,7 +1091,7 @@ async def observed_store_async() -> None:
 
 @shape(Turn())
 def handler_twice() -> None:
-    from langchain_ragmetrics.captures import RECORDER
+    from langchain_ragmetrics.door import RECORDER
 
     rag().with_config(callbacks=[RECORDER]).invoke(QUESTION, config={"callbacks": [RECORDER]})
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
 from langsmith.schemas import Example, RunBase
 
-from langchain_ragmetrics.captures import samples_from
-from langchain_ragmetrics.capturing.trees import error_of
+from langchain_ragmetrics.capturing.tree import error_of
+from langchain_ragmetrics.door import samples_from
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.values import message_of, plain
 from ragmetrics_core import Sample, capturing

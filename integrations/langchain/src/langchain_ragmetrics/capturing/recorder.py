@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ragmetrics.capturing.trees import CALL, FALLBACKS, FLOW, HANDOFF, OBSERVED, Run
+from langchain_ragmetrics.capturing.tree import CALL, FALLBACKS, FLOW, HANDOFF, OBSERVED, Run
 from langchain_ragmetrics.values import ROLES, copied, is_command, kind_of, text_of
 from ragmetrics_core.capturing import Problems, guarded, is_judge_work, strand, words_of
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from haystack_integrations.tracing.ragmetrics.components import Calls, replies
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, Node, Run
-from haystack_integrations.tracing.ragmetrics.tree import Calls, replies
 
 from ragmetrics_core.capturing import Answer, Message, documents_in, each, one_line, texts_in
 

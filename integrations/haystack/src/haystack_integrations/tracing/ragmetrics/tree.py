@@ -1,239 +1,219 @@
-"""From the spans of a run to the core's tree of calls: what each component, agent step and tool is. Pure."""
+"""From a recorded run, or from what a pipeline returned, to the core's trees of calls: a tree for each answer. Pure."""
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_LLM, AGENT_TOOL, COMPONENT, Node, Run, Said
+from haystack_integrations.tracing.ragmetrics.answers import answers, documents_left, replies_of
+from haystack_integrations.tracing.ragmetrics.components import Calls, prompt
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, PIPELINE, Node, Run, copied
 
-from ragmetrics_core.capturing import Document, Message, ToolCall, compact, documents_in, one_line, texts_in
-from ragmetrics_core.capturing import Node as Call
+from ragmetrics_core import Turn, capturing
+from ragmetrics_core.capturing import Answer, Message, Overrides, Problems, SettingError, Tree, documents_in, one_line
 
-_CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
-_EVIDENCE = re.compile(r"document|context|passage|chunk|window|snippet")
-T = TypeVar("T")
-_ASKED = ("query", "text", "queries", "question")
-
-
-class Calls:
-    """The calls of a run: ``root`` is the outermost, with all others inside; ``of`` gives that of a span."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.of: dict[Node, Call] = {}
-        for node in run.nodes:
-            self.of[node] = self._call(node)
-        self.root = self.of[run.root]
-
-    def _call(self, node: Node) -> Call:
-        """The call of a span; a nested pipeline or agent is one with the component or tool around it."""
-        parent = self.of[node.parent] if node.parent is not None else None
-        if parent is not None and node.operation not in _CALLS:
-            return self._of_agent(parent, node) if node.operation == AGENT else parent
-        made = Call(self._kind(node), node.path or "run", node.opened, node.closed or None)
-        made.taken = tuple(one for value in node.input.values() for one in self._documents_of(value))
-        if node is not self.run.root:
-            made.documents = self._documents(node)
-            made.error = node.error or ("no output" if node.output is None else None)
-        if made.kind == "model":
-            made.prompt = prompt(node)
-            said = replies(node)
-            made.reply, made.model = (_with_ids(said[0], node), said[0].model) if said else (None, None)
-        elif node.operation == AGENT_TOOL:
-            self._tool(made, node)
-        elif node is not self.run.root:
-            made.query = self._asked(node)
-            made.text = next(texts_in(node.sockets.get("last_message")), None)
-        if parent is not None:
-            parent.children.append(made)
-        return made
-
-    def _of_agent(self, around: Call, node: Node) -> Call:
-        """The call of an agent: that of its component, named as that is, or one inside the tool that it is."""
-        made = around if around.kind != "tool" else Call("agent", around.name, node.opened, node.closed or None)
-        around.children += [made] if made is not around else []
-        made.agent = around.name if sum(one.operation == AGENT for one in self.run.nodes) > 1 else None
-        return made
-
-    def _kind(self, node: Node) -> Any:
-        if node is self.run.root:
-            return "agent"
-        if node.operation == AGENT_TOOL:
-            return "tool"
-        if self.is_model(node):
-            return "model"
-        if ".evaluators." in node.type:
-            return "ignored"
-        inside = self.inside[node]
-        if any(inner.operation == AGENT_LLM or "replies" in inner.sockets for inner in inside):
-            return "agent"
-        if any(documents_in(node.input)) and any(documents_in(node.sockets)) and not inside:
-            return "reranker"
-        return "retriever" if self.retrieves(node) else "step"
-
-    def _tool(self, made: Call, node: Node) -> None:
-        """What a tool was asked in fact, which call of the model it answers, and its result as the model saw it."""
-        one = next(iter(node.input.values()), None) if len(node.input) == 1 else None
-        made.name, made.query = node.name, one if isinstance(one, str) else compact(node.input)
-        models = self._models_of[node.agent]
-        asking = [self.of[one].reply for one in models if one.parent is node.parent]
-        asked = [call for reply in asking if reply is not None for call in reply.calls]
-        later = next((one for one in models if one.opened > node.opened), None)
-        shown = prompt(later) if later is not None else ()
-        last = max((place for place, one in enumerate(shown) if one.role == "assistant"), default=-1)
-        told = [one for one in shown[last + 1 :] if one.role == "tool" and one.calls]
-        beside = [one for one in self.run.nodes if one.operation == AGENT_TOOL and one.parent is node.parent]
-        made.call = next((one.id for one in _ran(node, beside, [(one, one) for one in asked])), None)
-        message = next(iter(_ran(node, beside, [(one.calls[0], one) for one in told])), None)
-        made.text = message.text if message is not None else node.output if isinstance(node.output, str) else None
-        unread = message is None and set(node.sockets) == {"error"}  # before Haystack 3.4 the span says no more
-        if node.failed or unread or (isinstance(message, Said) and message.failed):
-            said = made.text or next(texts_in(node.sockets.get("error")), None)
-            made.error, made.text, made.documents = said or "the tool failed", None, None
-        # It hands the answer in, or looks for tools: the one argument of Haystack's own tool for that.
-        made.control = (later is None and node.ends_agent and not made.documents) or "tool_keywords" in node.input
-
-    @cached_property
-    def _models_of(self) -> Mapping[Node | None, list[Node]]:
-        """Calls of the model of each agent, in their order."""
-        found = defaultdict[Node | None, list[Node]](list)
-        for node in self.run.nodes:
-            if node.operation == AGENT_LLM:
-                found[node.agent].append(node)
-        return found
-
-    def _documents(self, node: Node) -> tuple[Document, ...] | None:
-        """Documents that a span returned and did not make of its own texts; None where it returns none."""
-        given = set(map(one_line, texts_in(node.input)))
-        found = tuple(one for one in written(documents_in(node.output)) if one_line(one.text) not in given)
-        empty = any(value == () and "document" in name for name, value in node.sockets.items())
-        empty |= node.operation == AGENT_TOOL and node.output == ()  # a function that searched and returns a bare list
-        return found if found or empty or (_for_documents(node.gives) and node.output is not None) else None
-
-    def _documents_of(self, value: object) -> tuple[Document, ...]:
-        """Documents in what a socket was given, or behind it: windows around documents, their bare texts."""
-        listed = self._listed.get(value, ()) if isinstance(value, tuple) and _is_texts(value) else ()
-        return listed or written(documents_in(value))
-
-    @cached_property
-    def _listed(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
-        """Lists of texts that components made of documents or gave in a socket named for such, as documents."""
-        found: dict[tuple[str, ...], tuple[Document, ...]] = {}
-        for node in self.run.components():
-            given = written(documents_in(node.input))
-            lists = () if any(map(self.is_model, (node, *self.inside[node]))) else node.sockets.items()
-            for name, texts in lists:
-                if isinstance(texts, tuple) and _is_texts(texts) and (given or _EVIDENCE.search(name)):
-                    pairs = [*zip(given, texts, strict=False)] if len(given) == len(texts) else []
-                    around = pairs and all(one.text.strip() in text for one, text in pairs)
-                    made = (replace(one, forms=(text,)) for one, text in pairs) if around else map(Document, texts)
-                    found[texts] = written(made)
-        return found
-
-    def _asked(self, node: Node, steps: int = 3) -> str | None:
-        """The text that a component was asked; where it was given an embedding, what was embedded."""
-        for name in _ASKED:
-            if texts := list(texts_in(node.input.get(name))):
-                return texts[0] if len(texts) == 1 else compact({name: texts})
-        embedders = self._fed_by(node, "embedding") if steps else []
-        return next((self._asked(one, steps - 1) for one in embedders if one.closed), None)
-
-    @cached_property
-    def inside(self) -> Mapping[Node, list[Node]]:
-        """Spans inside each span."""
-        found = defaultdict[Node, list[Node]](list)
-        for node in self.run.nodes:
-            for outer in node.ancestors if node.operation in _CALLS else ():
-                found[outer].append(node)
-        return found
-
-    def is_model(self, node: Node) -> bool:
-        """True if a span called a chat model itself: a prompt in, replies out, and no such span inside it."""
-        if node.operation == AGENT_LLM:
-            return True
-        speaks = "replies" in (node.gives or node.sockets)
-        return node.operation == COMPONENT and speaks and bool(prompt(node)) and not self.inside[node]
-
-    def retrieves(self, node: Node) -> bool:
-        """True for a component that makes documents out of none, unless one inside it does."""
-        if node.operation != COMPONENT or any(self.retrieves(inner) for inner in self.inside[node]):
-            return False
-        given = any(documents_in(node.input)) or _for_documents(node.takes)
-        found = bool(self._documents(node)) or (_for_documents(node.gives) and not any(documents_in(node.sockets)))
-        return not given and found
-
-    @property
-    def models(self) -> list[Node]:
-        """Spans that called a model, in the order in which they ended; those still open come last."""
-        found = [node for node in self.run.nodes if self.is_model(node)]
-        return sorted(found, key=lambda node: (not node.closed, node.closed, node.opened))
-
-    def flow(self, node: Node, steps: int = 12) -> tuple[tuple[Document, ...] | None, str]:
-        """Documents in the sockets of a call, else of what fed it, and so on; None without such a socket; and these."""
-        own: list[tuple[str, tuple[Document, ...]]] = []
-        frontier = [node]
-        for _ in range(steps + 1):
-            own = own or [socket for one in frontier for socket in self._sockets(one)]
-            frontier = list(dict.fromkeys(before for one in frontier for before in self._fed_by(one)))
-        once = {document.key: document for _, documents in own for document in documents}
-        return (tuple(once.values()) if own else None), ", ".join(place for place, _ in own)
-
-    def _fed_by(self, node: Node, socket: str = "") -> list[Node]:
-        """The latest visits of the components that feed a call; the component around it where none does."""
-        names = {sender for name, one in node.takes.items() if socket in name for sender in one.get("senders") or ()}
-        before = (one for one in self.run.components() if one.parent is node.parent and 0 < one.closed < node.opened)
-        visits = {one.name: one for one in before if one.name in names}
-        return [*visits.values()] or [one for one in node.ancestors if one.operation == COMPONENT][:1]
-
-    def _sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
-        """Input sockets of a component that hold lists of documents, empty ones among them."""
-        found = [(name, value == (), self._documents_of(value)) for name, value in node.input.items()]
-        empty = {name for name, none, _ in found if none and "document" in f"{name} {node.takes.get(name)}".lower()}
-        return [(f"{node.path}.{name}", documents) for name, _, documents in found if documents or name in empty]
+# Sockets that usually hold the question, the usual ones first.
+_USUAL = (
+    *("question", "user_question", "query", "user_query", "text", "user_input", "input", "prompt", "queries"),
+    *("value", "messages"),
+)
+_NEVER = frozenset({"template", "prompt_template", "system_prompt", "filters", "generation_kwargs", "meta"})
 
 
-def _for_documents(sockets: Mapping[str, Any]) -> bool:
-    """True if a socket is for documents."""
-    return any("Document" in str(socket.get("type")) for socket in sockets.values())
+def as_run(result: object) -> Run:
+    """A run, or one that holds only what was returned: a result of a pipeline or agent, or an answer, or several.
+
+    The contexts are then the documents that the answers carry, or the last ones in the result; ``SettingError`` if it
+    is none of these.
+    """
+    if isinstance(result, Run):
+        return result
+    value = copied(result)
+    value = (value,) if isinstance(value, Answer) else value
+    if isinstance(value, tuple) and all(isinstance(item, Answer) for item in value):
+        value = {"answers": {"answers": value}}
+    if not isinstance(value, dict):
+        raise SettingError(f"samples_from() takes a run, a pipeline's result or answers, got {type(result).__name__}")
+    run = Run(Problems())
+    run.nodes.append(Node(AGENT if "last_message" in value else PIPELINE, "", "", None, 1, closed=1, output=value))
+    return run
 
 
-def _is_texts(value: tuple[Any, ...]) -> bool:
-    return bool(value) and all(isinstance(item, str) for item in value)
+def trees(run: Run, where: Overrides) -> list[Tree]:
+    """A tree for each answer, because each may have its own question; one for a run without any."""
+    calls = Calls(run)
+    named = replies_of(calls, where.answer_from) if isinstance(where.answer_from, str) else []
+    found = named or ([] if run.error else answers(calls))
+    if where.build is None and not calls.models and any("documents_written" in one.sockets for one in run.components()):
+        return []
+    made = [_tree(calls, one, where) for one in found[: 1 if where.build else None]] or [_tree(calls, None, where)]
+    for one in made if named else ():
+        one.places = tuple(
+            {name: at for name, at in place.items() if name != where.answer_from} for place in one.places
+        )
+    return made
 
 
-def written(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """Documents that hold a text."""
-    return tuple(one for one in documents if one.text.strip())
+def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
+    run = calls.run
+    last = calls.models[-1] if calls.models else None
+    call = answer.call if answer is not None else calls.of[last] if last is not None else None
+    carried, at = (answer.question, f"{answer.place} query") if answer is not None else (None, "")
+    asked = _question(calls, call.prompt if call is not None else (), carried)
+    flow, place = calls.flow(last) if answer is None and last is not None else (None, "")
+    left = documents_left(run)
+    # Models, if any were called, may only have written queries for a later retriever.
+    searched_last = last is None or any(node.opened > last.closed and calls.retrieves(node) for node in run.nodes)
+    gives_documents = answer is None and bool(left) and run.error is None and searched_last
+    if gives_documents or (answer is not None and left and call is None and not answer.documents):
+        place, flow = left[-1]
+        answer = answer and replace(answer, documents=None)
+    held = {one.id: one for node in run.nodes for one in documents_in(node.output)}
+    blank = tuple(one for one in held.values() if not one.text.strip())
+    return Tree(
+        calls.root,
+        question=carried if asked is None else asked.text,
+        asked_at=", ".join(asked.places) if asked is not None else at if carried else "",
+        standalone=carried if asked is not None and carried and carried != asked.text else None,
+        history=_history(calls, None if call is None else int(call.began)),
+        answers=() if answer is None else (answer,),
+        output=run.output,
+        flow=flow,
+        flow_at=place,
+        is_query=answer is not None or (last is not None and asked is not None),
+        gives_documents=gives_documents,
+        error=run.error,
+        complete=run.complete,
+        strand=run.strand,
+        thread=repr(run.input) if run.resumable or _resumed(run) else None,
+        paused=run.paused,
+        continues=_resumed(run),
+        other=blank,
+        warnings=(*_warnings(run, where), *([f"{len(blank)} documents without text are no contexts"] if blank else [])),
+        run=run,
+        places=_places(run),
+        plain=copied,
+    )
 
 
-def _with_ids(reply: Said, node: Node) -> Said:
-    """A reply whose calls of tools have ids, by which their order is told."""
-    named = (replace(one, id=one.id or f"{node.opened}.{place}") for place, one in enumerate(reply.calls))
-    return replace(reply, calls=tuple(named))
+def _resumed(run: Run) -> bool:
+    """True for a run from a snapshot: its first component was given what no component of the run returned."""
+    first = next(run.components(), None)
+    if first is None:
+        return False
+    given = run.input.get(first.name) or {}
+    fed = [name for name, socket in first.takes.items() if socket.get("senders") and name not in given]
+    return any(first.input.get(name) for name in fed)
 
 
-def _ran(node: Node, beside: Sequence[Node], calls: Sequence[tuple[ToolCall, T]]) -> list[T]:
-    """What belongs to the call that a span ran: of those with its arguments, else of its name, the one in its place."""
-    named = [(call, one) for call, one in calls if call.name == node.name]
-    exact = [one for call, one in named if call.arguments == node.input]
-    same = [one for one in beside if one.name == node.name and (not exact or one.input == node.input)]
-    return (exact or [one for _, one in named])[same.index(node) :][:1]
+def _warnings(run: Run, where: Overrides) -> list[str]:
+    """Places of the user that lead nowhere."""
+    sources = {name: getattr(where, f"{name}_from") for name in ("question", "contexts", "answer")}
+    named = [name for name, source in sources.items() if isinstance(source, str)]
+    lost = [f"{name}_from={sources[name]!r}" for name in named if not where.find(name, run, *_places(run))[0]]
+    return [f"{one} is not in this run; the rules were used" for one in lost]
 
 
-def prompt(node: Node) -> tuple[Message, ...]:
-    """The messages that a call was shown."""
-    parts = (node.input.get(name) for name in ("messages", "prompt"))
-    given = [item for part in parts for item in (part if isinstance(part, tuple) else (part,))]
-    said = (one if isinstance(one, Message) else Message("user", one) for one in given if one)
-    return tuple(one for one in said if one.text.strip() or one.calls)
+def _places(run: Run) -> tuple[Mapping[str, Any], ...]:
+    """Outputs and inputs of the last visit of each component, by ``component`` and ``component.socket``."""
+    found: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    for node in run.components():
+        for there, values in zip(found, (node.output, node.input), strict=True):
+            if isinstance(values, dict):
+                there[node.path] = values
+                there |= {f"{node.path}.{name}": value for name, value in values.items()}
+    return (*found, run.output, run.input)
 
 
-def replies(node: Node) -> tuple[Said, ...]:
-    """What a call returned, as messages of the assistant."""
-    value = node.sockets.get("replies")
-    given = value if isinstance(value, tuple) else (value,)
-    found = (Said("assistant", one) if isinstance(one, str) else one for one in given)
-    return tuple(one for one in found if isinstance(one, Said))
+# What the user asked, by the names of sockets, and what was said before
+
+
+@dataclass
+class _Given:
+    """A text that the user gave, and each ``component.socket`` that got it."""
+
+    text: str
+    places: list[str] = field(default_factory=list)
+    rank: int = len(_USUAL)
+
+
+def _question(calls: Calls, shown: Sequence[Message], query: str | None) -> _Given | None:
+    """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
+    given = _texts(calls.run)
+    if same := [one for one in given if query and one_line(one.text) == one_line(query)]:
+        return same[0]
+    every = [one for node in calls.models for one in prompt(node)]
+    seen, anywhere = ("\n".join(one_line(one.text) for one in some) for some in (shown, every))
+    likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, anywhere))]
+
+    def order(one: _Given) -> tuple[bool, bool, int, int]:
+        there = _within(one.text, seen)
+        return one.rank < len(_USUAL) and there, there, len(one.places), -one.rank
+
+    return max(likely, key=order) if likely else _templated(calls.run, shown)
+
+
+def _texts(run: Run) -> list[_Given]:
+    """Texts that the user gave, each once: of messages the user's last, of lists of texts each."""
+    found: dict[str, _Given] = {}
+    for place, name, value in _inputs(run):
+        listed = isinstance(value, tuple) and value and all(isinstance(item, str) for item in value)
+        one_text = capturing.question_in(value) if isinstance(value, (str, Message, tuple)) else None
+        for text in value if listed else (one_text,):
+            if text is not None and text.strip() and name not in _NEVER:
+                one = found.setdefault(one_line(text), _Given(text))
+                one.places.append(place)
+                one.rank = min(one.rank, _USUAL.index(name) if name in _USUAL else len(_USUAL))
+    return list(found.values())
+
+
+def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
+    parts = {"": run.input} if run.root.operation == AGENT else run.input
+    for component, sockets in parts.items():
+        for name, value in sockets.items() if isinstance(sockets, dict) else ():
+            place = f"{component}.{name}" if component else name
+            yield place, name, value
+            if name == "template_variables" and isinstance(value, dict):
+                yield from ((f"{place}.{key}", key, item) for key, item in value.items())
+
+
+def _several(text: str) -> bool:
+    """A single word of an unknown socket proves nothing, nor do several lines; many languages write no spaces."""
+    line = text.strip()
+    return "\n" not in line and (" " in line or (len(line) > 4 and not line.isascii()))
+
+
+def _within(text: str, seen: str) -> bool:
+    """True if it stands in a text as whole words, where its language has such."""
+    edges = (r"(?<!\w)", r"(?!\w)") if one_line(text).isascii() else ("", "")
+    return re.search(edges[0] + re.escape(one_line(text)) + edges[1], seen) is not None
+
+
+def _templated(run: Run, shown: Sequence[Message]) -> _Given | None:
+    """The user's message as rendered, where the template itself came with the call and holds no documents."""
+    places = [place for place, name, value in _inputs(run) if name == "template" and value]
+    builders = [node for node in run.components() if f"{node.path}.template" in places]
+    text = capturing.question_in(tuple(shown))
+    fits = bool(builders) and not any(any(documents_in(node.input)) for node in builders)
+    return _Given(text, places) if text is not None and fits else None
+
+
+def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
+    """Earlier turns: those that the user handed in, else those that a memory brought back, shown or not."""
+    kept: tuple[Turn, ...] = ()
+    written: list[Message] = []
+    lists = [_messages(value) for _, name, value in _inputs(calls.run) if name not in _NEVER]
+    for node in sorted(calls.run.components(), key=lambda node: node.closed):
+        listed = [_messages(value) for value in node.sockets.values()]
+        if "Builder" in node.type.rpartition(".")[2] or calls.of[node].kind in ("model", "agent"):
+            written += [one for messages in listed for one in messages]
+        elif node.closed and (before is None or node.closed < before):
+            lists += [[one for one in messages if one not in written] for messages in listed]
+    for earlier in lists:
+        now = [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
+        kept = capturing.history_in([*earlier, *now]) or kept
+    return kept
+
+
+def _messages(value: object) -> list[Message]:
+    return [one for one in value if isinstance(one, Message)] if isinstance(value, tuple) else []

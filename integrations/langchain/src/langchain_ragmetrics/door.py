@@ -13,7 +13,7 @@ from typing import Any, cast
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragmetrics.capturing.recorder import Recorder
-from langchain_ragmetrics.capturing.trees import AnyRun, Finding, trees
+from langchain_ragmetrics.capturing.tree import AnyRun, Finding, trees
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from ragmetrics_core.capturing import BackgroundEvaluator, FrontDoor, Listeners, Metrics, Problems
 

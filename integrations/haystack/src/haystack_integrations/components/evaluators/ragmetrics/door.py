@@ -9,7 +9,7 @@ from haystack.core.errors import PipelineMaxComponentRuns, PipelineRuntimeError
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 from haystack_integrations.tracing.ragmetrics.nodes import Run
 from haystack_integrations.tracing.ragmetrics.recorder import LISTENERS
-from haystack_integrations.tracing.ragmetrics.samples import as_run, trees
+from haystack_integrations.tracing.ragmetrics.tree import as_run, trees
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
 from ragmetrics_core import Report, Sample, evaluate
