@@ -116,7 +116,8 @@ def shown_by(prompt, run):
 
 
 def places(*sources, **named):
-    return Overrides(build=partial(samples_from, **vars(Overrides(*sources, **named))))
+    given = vars(Overrides(*sources, **named))
+    return Overrides(build=partial(samples_from, **{name: given[name] for name in given if name != "question"}))
 
 
 DOOR = FrontDoor(

@@ -30,6 +30,7 @@ from ragmetrics_core.capturing import (
 )
 from ragmetrics_core.capturing.arrivals import Arrivals
 from ragmetrics_core.capturing.calls import Calls, end_of
+from ragmetrics_core.capturing.passages import PASSAGE, share_a_passage
 from ragmetrics_core.data import RowError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said
@@ -953,6 +954,31 @@ def test_what_put_the_documents_in_order_is_noted() -> None:
     (sample,) = samples_of(run)
     assert sample.capture is not None
     assert sample.capture.provenance["reranker"] == "m, CohereRerank"
+
+
+@given(st.integers(0, 2**32), st.integers(0, 60), st.integers(0, 60))
+def test_texts_share_a_passage_where_a_run_of_it_stands_in_both(seed: int, before: int, behind: int) -> None:
+    """From the middle of both, where no edge of either tells it."""
+    rng = random.Random(seed)
+    letters = lambda count: "".join(rng.choices("etaoinshrdlu", k=count)).encode()  # noqa: E731  # short and local
+    passage = letters(PASSAGE)
+    one = letters(40 + before) + passage + letters(40)
+    other = letters(40) + passage + letters(40 + behind)
+    assert share_a_passage(one, other)
+    assert share_a_passage(other, one)
+    assert not share_a_passage(one, letters(len(other)))
+
+
+def test_a_search_of_a_tool_that_found_nothing_is_a_search() -> None:
+    clock = Clock()
+    nothing = tool(clock, "Nothing was found.", query="opening year", call="1", documents=())
+    made = tree(clock, model(clock, QUESTION, CALL), nothing, model(clock, QUESTION), answers=SAYS)
+    (sample,) = samples_of(made)
+    assert (sample.contexts, sample.retrieved) == ((), ())
+    assert sample.capture is not None
+    assert (sample.capture.evidence_from, sample.capture.grade) == ("none_found", "exact")
+    assert sample.ledger is not None
+    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [("retrieval", "opening year", ())]
 
 
 # The tables of rules
