@@ -432,7 +432,7 @@ def test_cells_that_say_nothing_are_missing(rows: Callable[..., str]) -> None:
         Path(name).write_text("\n".join(lines).replace(",", comma))
         assert main(["evaluate", name, "--metrics", "adherence,utilization", "--out", "out.jsonl"]) == 0
         read = [row.sample for row in Report.from_jsonl("out.jsonl").results if row.sample]
-        assert [sample.answer for sample in read] == ["None", "N/A", *[None] * 6]
+        assert [sample.answer for sample in read] == [None, "N/A", *[None] * 6]
         assert [len(sample.contexts) for sample in read] == [1, 1, 1, *[0] * 5]
 
 

@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -388,7 +389,9 @@ def test_a_run_compared_with_itself_is_identical(values: list[float | str], ids:
         found = first.compare(second, slices="topic" if grouped else None)
         assert {change.verdict for change in found.changes} == {"identical"}
         assert {(change.interval, change.p, change.one_sided) for change in found.changes} == {(None, None, None)}
-        assert set(found.regression().values()) == {"passed"}
+        outcomes = {change.name: "passed" if change.pairs else "undecided" for change in found.changes}
+        assert found.regression() == outcomes
+        assert found["m"].pairs == sum(not isinstance(value, str) for value in values)
         assert found.regression(min_scored=1.0) == found.regression()
         assert "all rows and all outcomes are equal in both runs" in found.table()
         assert "all rows and all outcomes are equal" in found._repr_html_()
@@ -464,15 +467,21 @@ def test_equal_ids_of_other_samples_are_no_matches(texts: dict[str, Any]) -> Non
     assert len(first.compare(unknown).matched.pairs) == 3
 
 
-def test_a_metric_that_the_second_run_lacks_is_undecided_and_said() -> None:
+def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(tmp_path: Path) -> None:
     second = run_of(*[0.5] * 30)
     rows = [row.model_copy(update={"results": {**row.results, "n": row.results["m"]}}) for row in second.results]
     first = Report(rows, RunFacts(metrics={"m": "m|v1", "n": "m|v1"}))
     found = first.compare(second)
     assert found.regression() == {"m": "passed", "n": "undecided"}
-    assert "! n is not compared: the second run lacks it" in found.table()
-    assert first.compare(second, metrics=["m"]).regression() == {"m": "passed"}
-    assert second.compare(first).regression() == {"m": "passed"}
+    mirrored = second.compare(first)
+    assert mirrored.regression() == {"m": "passed"}
+    for comparison, run in ((found, "second"), (mirrored, "first")):
+        sentence = f"n is not compared: the {run} run lacks it"
+        comparison.to_html(tmp_path / "page.html")
+        shown = (comparison.table(), comparison._repr_html_(), (tmp_path / "page.html").read_text("utf-8"))
+        assert [text.count(sentence) for text in shown] == [1, 1, 1]
+    chosen = first.compare(second, metrics=["m"])
+    assert (chosen.regression(), chosen.not_compared) == ({"m": "passed"}, ())
 
 
 def test_rows_without_question_and_id_are_matched_by_their_texts() -> None:
@@ -486,7 +495,7 @@ def test_the_command_passes_a_copy_of_a_run(
     count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    values: list[float | str] = [(n % 11) / 10 if n % 4 else "abstained" for n in range(count)]
+    values: list[float | str] = [(n % 11) / 10 if n % 4 != 2 else "abstained" for n in range(count)]
     for name in ("a.jsonl", "b.jsonl"):
         run_of(*values).to_jsonl(name)
     command = ["compare", "a.jsonl", "b.jsonl", "--fail-on-regression", "--report", "page.html"]
@@ -551,6 +560,28 @@ def test_a_slice_whose_rows_are_all_gone_is_undecided(lost_in: str) -> None:
     found = first.compare(second, slices="language", margin=0.1)
     assert found.regression() == {"m": "passed", "m [en]": "passed", "m [fr]": "undecided"}
     assert "0 of 8 rows were scored in both runs: 8 without a partner" in found.regressions()[2].sentence
+    assert "outcomes (first/second): no row is in both runs" in found.table()
+
+
+@pytest.mark.parametrize("key", ["question", "answer", "reference", "contexts"])
+def test_texts_of_samples_are_no_names_of_slices(key: str) -> None:
+    run = run_of(0.2, 0.4)
+    with pytest.raises(SettingError, match=f"slices by '{key}' would have texts of samples for names"):
+        run.compare(run, slices=key)
+    with pytest.raises(SettingError, match=f"slices by '{key}' would have texts of samples for names"):
+        run.summary(slices=[key])
+
+
+def test_samples_without_the_key_are_a_slice_of_their_own() -> None:
+    keys: list[str | None] = [*["en"] * 192, *[None] * 8]
+    first, second = keyed_run(keys, 1.0, "language"), keyed_run(keys, 1.0, "language")
+    fallen = [
+        row if row.index < 192 else row.model_copy(update={"results": {"m": outcome(0.0)}}) for row in second.results
+    ]
+    found = first.compare(Report(fallen, second.run), slices="language", margin=0.1)
+    assert [change.slice for change in found.changes] == [None, "en", "without language"]
+    assert found["m [without language]"].difference == -fmean([n % 3 / 2 for n in range(192, 200)])
+    assert found.regression()["m [without language]"] != "passed"
 
 
 def test_rows_that_are_in_another_slice_in_the_second_run_are_refused() -> None:

@@ -283,3 +283,15 @@ def test_a_rival_that_judged_other_samples_is_refused(change: str) -> None:
     assert len(matched(report, "context_adherence", labels, labelled_run())) == 40
     with pytest.raises(InputError, match="another question, answer, contexts or reference for 1 samples of one id: s3"):
         matched(report, "context_adherence", labels, labelled_run(**OTHER_SAMPLES[change]))
+
+
+@pytest.mark.parametrize("wrong", [("--threshold", "nan"), ("--threshold", "5"), ("--draws", "0"), ("--draws", "-5")])
+def test_numbers_that_make_no_sense_are_refused(wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["agreement", "r.jsonl", "labels.jsonl", *wrong])
+    assert f"argument {wrong[0]}: invalid" in capsys.readouterr().err
+
+
+def test_clusters_are_those_of_a_calibration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agreement", "r.jsonl", "labels.jsonl", "--cluster", "user"]) == 2
+    assert "--cluster says which samples of --calibrate belong together" in capsys.readouterr().err

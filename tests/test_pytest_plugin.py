@@ -88,6 +88,7 @@ GATES_THAT_MAY_BE_LOST = """
 import pytest
 
 BAD = [{"question": "Who?", "contexts": ["Anna lit the lamp."], "answer": "Bert sank 1856 ships."}] * 40
+GOOD = [{**row, "answer": "Anna lit the lamp."} for row in BAD]
 
 
 @pytest.mark.ragmetrics("adherence=0.8")
@@ -120,7 +121,54 @@ def test_fails_as_gates_are_named_twice(ragmetrics):
 
 def test_passes_without_a_gate(ragmetrics):
     ragmetrics(BAD)
+
+
+@pytest.mark.ragmetrics("adherence=0.8", until="decided")
+def test_fails_until_decided(ragmetrics):
+    ragmetrics(BAD * 10)
+
+
+def test_passes_until_decided(ragmetrics):
+    report = ragmetrics(GOOD * 10, until="decided", gates=["adherence=0.2"])
+    assert report.decisions[0].outcome == "passed"
+    assert len(report.results) < len(GOOD * 10)
 """
+
+GATES_OF_THE_FILE = """
+ROWS = [{"question": "Who?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}] * 40
+
+
+def test_fails_as_nothing_was_measured(ragmetrics):
+    for rows in []:
+        ragmetrics(rows)
+
+
+def test_passes(ragmetrics):
+    ragmetrics(ROWS)
+
+
+def test_passes_without_the_fixture(): ...
+"""
+
+
+def test_the_nearest_settings_file_above_a_test_is_read(project: Path) -> None:
+    """As in a repository of several projects, where pytest's root folder is above them all."""
+    service = project / "service" / "tests"
+    service.mkdir(parents=True)
+    (service.parent / "ragmetrics.toml").write_text('judge = "lexical"\ngates = ["adherence=0.99"]\n')
+    (service / "test_service.py").write_text(GATES_OF_THE_FILE)
+    _, told = run(project, "-n", "0", "-rA", "service")
+    assert "2 failed, 1 passed" in told
+    assert "context_adherence misses 0.99" in told
+
+
+def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project: Path) -> None:
+    (project / "ragmetrics.toml").write_text('judge = "lexical"\nmetrics = ["adherence"]\ngates = ["adherence=0.5"]\n')
+    (project / "test_answers.py").write_text(GATES_OF_THE_FILE)
+    _, told = run(project, "-n", "0", "-rA")
+    assert "2 passed" in told
+    assert "1 failed" in told
+    assert "the gates adherence=0.5 were not held: the test never called the fixture ragmetrics" in told
 
 
 def test_no_gate_of_a_marker_is_lost(project: Path) -> None:
@@ -135,8 +183,9 @@ def test_no_gate_of_a_marker_is_lost(project: Path) -> None:
         "test_fails_as_nothing_was_measured",
         "test_fails_by_the_class",
         "test_fails_by_the_second_marker",
+        "test_fails_until_decided",
     ], told
-    assert "2 passed" in told
+    assert "3 passed" in told
     assert "no gate was named: nothing is held" in told
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import add, command, flag, show
+from ragmetrics_core.cli.options import add, command, flag, positive, share, show
 from ragmetrics_core.data import InputError, SettingError, metric_among
 from ragmetrics_core.datasets.labels import calibrate, certify_precision, draw, left_over, matched, read_labels
 from ragmetrics_core.reporting.jsonl import json_line
@@ -26,7 +26,7 @@ def add_to(commands: Any) -> None:
     add(parser, "labels", told, "LABELS.jsonl", Path)
     shared.add_metric(parser)
     add(parser, "--label", "where the label is, e.g. labels.adherent", "PATH", default="label")
-    add(parser, "--threshold", "scores from T on are a yes (0.5); fix it on other data than these", "T", float, 0.5)
+    add(parser, "--threshold", "scores from T on are a yes (0.5); fix it on other data than these", "T", share, 0.5)
     add(parser, "--against", "results of another judge, to compare", "OTHER.jsonl", Path)
     told = "also the mean that people would give, from labels drawn at random: PPI++ on the scores, or Rogan–Gladen on "
     choices = ("ppi", "rogan-gladen")
@@ -35,7 +35,7 @@ def add_to(commands: Any) -> None:
     told = "also the lowest threshold from which on at least this share of scores is right, with 95 %% confidence"
     add(parser, "--certify-precision", told, "P", float)
     flag(parser, "--assume-random", "labels that no draw recorded are a random sample")
-    add(parser, "--draws", "bootstrap resamples (500)", "N", int, 500)
+    add(parser, "--draws", "bootstrap resamples (500)", "N", positive, 500)
     labels = shared.group(commands, "label")
     drawing = command(labels, "draw", _draw)
     add(drawing, "results", _RESULTS, "RESULTS.jsonl", Path)
@@ -63,6 +63,8 @@ def _draw(options: argparse.Namespace) -> int:
 
 
 def _agreement(options: argparse.Namespace) -> int:
+    if options.cluster != "auto" and not options.calibrate:
+        raise SettingError("--cluster says which samples of --calibrate belong together; give both, or neither")
     report = Report.from_jsonl(options.results)
     rival = Report.from_jsonl(options.against) if options.against else None
     metric, labels = _metric(report, options.metric), read_labels(options.labels, column=options.label)

@@ -85,7 +85,7 @@ class MetricChange(Frozen):
     def lines(self, margin: float) -> list[str]:
         """The change in words, the verdict first."""
         outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
-        lines = [f"{self.name}: {self.verdict}", f"  outcomes (first/second): {outcomes}"]
+        lines = [f"{self.name}: {self.verdict}", f"  outcomes (first/second): {outcomes or 'no row is in both runs'}"]
         if self.verdict == "identical":
             lines.append("  all rows and all outcomes are equal in both runs, so there is nothing to estimate")
         elif self.interval is None or self.bounds is None:
@@ -127,6 +127,7 @@ class Comparison(Frozen):
     stopped: str = Field("", description='why either run ended before all its rows were read; "" if neither did')
     decisions: tuple[SequentialDecision, ...] = Field((), description="made while the second run went on (``until``)")
     lacking: tuple[str, ...] = Field((), description="metrics of the first run that the second run lacks")
+    added: tuple[str, ...] = Field((), description="metrics of the second run that the first run lacks")
 
     def __getitem__(self, name: str) -> MetricChange:
         """The change of a metric over all samples, or of one slice as ``"metric [slice]"``."""
@@ -148,21 +149,24 @@ class Comparison(Frozen):
     def regressions(self, *, min_scored: float = MIN_SCORED) -> tuple[Decision, ...]:
         """Per metric and slice: did the second run lose more than the margin, and why?
 
-        ``passed`` if both runs are identical, or if the one-sided 95 % lower bound of the difference, with failures set
-        to the worst, lies above −margin; ``failed`` if the upper bound, with failures set to the best, lies below; else
-        ``undecided``, as after a run that ended early, where less than ``min_scored`` of all rows of either run is
-        scored in both, and for a metric that the second run lacks.
+        ``passed`` if both runs are identical and anything was scored, or if the one-sided 95 % lower bound of the
+        difference, with failures set to the worst, lies above −margin; ``failed`` if the upper bound, with failures set
+        to the best, lies below; else ``undecided``, as after a run that ended early, where less than ``min_scored`` of
+        all rows of either run is scored in both, and for a metric that the second run lacks.
         """
         check_shares(min_scored=min_scored)
         if self.decisions:
             return self.decisions
-        lacking = (Decision(metric=name, outcome="undecided", sentence=_lacks(name)) for name in self.lacking)
+        sentences = zip(self.lacking, self.not_compared, strict=False)  # those that the second run lacks come first
+        lacking = (Decision(metric=name, outcome="undecided", sentence=sentence) for name, sentence in sentences)
         return (*(self._regression(change, min_scored) for change in self.changes), *lacking)
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
         outcome, why = "undecided", self.stopped
         if not why and change.verdict == "identical":
-            outcome, why = "passed", f"all {change.rows} rows and their outcomes are equal in both runs"
+            outcome = "passed" if change.pairs else "undecided"
+            why = f"all {change.rows} rows and their outcomes are equal in both runs"
+            why += "" if change.pairs else ", and none of them was scored"
         elif not why and (change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING):
             missing = {**change.outcomes, "without a partner": change.rows - sum(change.outcomes.values())}
             reasons = (f"{count} {kind}" for kind, count in missing.items() if count and kind != "scored/scored")
@@ -177,12 +181,20 @@ class Comparison(Frozen):
         """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
         lines = [str(self.matched), self.judged, *(f"! not comparable: {found}" for found in self.differing)]
         lines += map(str, self.decisions)
-        lines += [f"! {_lacks(name)}" for name in self.lacking]
+        lines += [f"! {sentence}" for sentence in self.not_compared]
         for change in self.changes:
             lines += ["", *change.lines(self.margin)]
         return "\n".join(lines)
 
     __str__ = __repr__ = table
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """The metrics that only one of the runs has, in words: first those that the second run lacks."""
+        return (
+            *(f"{name} is not compared: the second run lacks it" for name in self.lacking),
+            *(f"{name} is not compared: the first run lacks it" for name in self.added),
+        )
 
     @property
     def judged(self) -> str:
@@ -191,7 +203,8 @@ class Comparison(Frozen):
 
     def _repr_html_(self) -> str:
         lines = ((own.name, own.verdict, own.lines(self.margin)[1:]) for own in self.changes)
-        notes = (str(self.matched), self.judged, *(f"not comparable: {found}" for found in self.differing))
+        differing = (f"not comparable: {found}" for found in self.differing)
+        notes = (str(self.matched), self.judged, *differing, *self.not_compared)
         return f"<div>{element('p', notes)}{html_rows(lines, ('metric', 'second run', 'why'))}</div>"
 
     def to_html(self, path: str | Path) -> None:
@@ -243,6 +256,7 @@ def compare(
         decisions, metrics = second.decisions, None
     both = [name for name in first.metrics if name in second.metrics]
     lacking = [name for name in first.metrics if name not in second.metrics] if metrics is None else []
+    added = [name for name in second.metrics if name not in first.metrics] if metrics is None else []
     if not both:
         raise InputError("the two runs have no metric in common")
     named = [metric if isinstance(metric, str) else metric.name for metric in metrics or both]
@@ -285,7 +299,7 @@ def compare(
     addresses = {name: _addresses(name, first, second) for name in judges}
     return Comparison(
         changes=judged, matched=matched, judges=judges, addresses=addresses, margin=margin, differing=(*differing,),
-        stopped=stopped, decisions=decisions, lacking=(*lacking,),
+        stopped=stopped, decisions=decisions, lacking=(*lacking,), added=(*added,),
     )  # fmt: skip
 
 
@@ -308,10 +322,6 @@ def _unchanged(metric: str, part: str | None, pairs: Sequence[Pair], rows: int) 
 def _judges_of(row: SampleResult, metrics: Sequence[str]) -> set[str]:
     """Who judged a row for any of the metrics."""
     return {row.results[metric].judge for metric in metrics if metric in row.results}
-
-
-def _lacks(metric: str) -> str:
-    return f"{metric} is not compared: the second run lacks it"
 
 
 def _addresses(judge: str, *reports: Report) -> tuple[str, ...]:

@@ -38,6 +38,9 @@ _USUAL_KEYS = {plain_name(name): name for name in _CAPTURED}
 
 Pair = tuple[SampleResult, SampleResult]
 
+_TEXTS = frozenset(  # fields of a sample that hold texts
+    ("question", "standalone_question", "answer", "contexts", "reference", "retrieved", "facts", "history", "error")
+)
 _MOST_NAMES, _SHOWN_NAMES = 1000, 20  # of metadata, kept and listed while a key is looked for
 _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early stop"}
 
@@ -115,10 +118,19 @@ class KeysSought:
     Args:
         slices: Keys of the metadata that make slices.
         cluster: What makes clusters; only a name or path is looked for.
+
+    Raises:
+        SettingError: If slices are asked for by texts of samples.
     """
 
     def __init__(self, slices: Iterable[str] = (), cluster: GroupBy = None) -> None:
         self._unseen = dict.fromkeys(slices, "slices")
+        for key in self._unseen:
+            if key in _TEXTS:
+                raise SettingError(
+                    f"slices by {key!r} would have texts of samples for names, which summaries of a run must not hold; "
+                    "slices are made by a key of the metadata, or a callable"
+                )
         if isinstance(cluster, str) and cluster not in ("", "auto"):
             self._unseen.setdefault(cluster, "clusters")
         self._names: dict[str, None] = {}  # what samples have instead, as long as something is looked for
@@ -228,19 +240,21 @@ class Matched(Frozen):
     def parts(self, by: GroupBy) -> Iterator[tuple[str | None, Sequence[Pair], int]]:
         """All pairs, then those of each slice by its value as text; and how many rows of either run belong to them.
 
-        A pair belongs to the slice that the first run names, else to that of the second. A slice whose rows all lack a
-        partner has no pairs.
+        A pair belongs to the slice that the first run names, else to that of the second. Samples without the key are a
+        slice of their own, as in a summary. A slice whose rows all lack a partner has no pairs.
         """
-        alone = Counter(group_of(row.sample, by) for row in (*self.first_only, *self.second_only))
-        yield None, self.pairs, len(self.pairs) + alone.total()
-        pairs_of: dict[str, list[Pair]] = {name: [] for name in alone if name is not None}
+        alone = [*self.first_only, *self.second_only]
+        yield None, self.pairs, len(self.pairs) + len(alone)
+        if by is None:
+            return
+        nameless = f"without {by if isinstance(by, str) else 'a key'}"
+        alone_in = Counter(group_of(row.sample, by) or nameless for row in alone if row.sample is not None)
+        pairs_of: dict[str, list[Pair]] = {name: [] for name in alone_in}
         for pair in self.pairs:
             first_key, second_key = _keys_of(pair, by)
-            name = first_key if first_key is not None else second_key
-            if name is not None:
-                pairs_of.setdefault(name, []).append(pair)
+            pairs_of.setdefault(first_key or second_key or nameless, []).append(pair)
         for name in sorted(pairs_of):
-            yield name, pairs_of[name], len(pairs_of[name]) + alone[name]
+            yield name, pairs_of[name], len(pairs_of[name]) + alone_in[name]
 
 
 def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
