@@ -296,9 +296,9 @@ def test_what_nobody_waits_for_ends_at_its_next_step() -> None:
 
     async def run() -> int:
         working = asyncio.ensure_future(computed(endless, lane="judge"))
-        await asyncio.to_thread(begun.wait)
+        assert await asyncio.to_thread(begun.wait, 60)
         working.cancel()
-        await asyncio.to_thread(left.wait)
+        assert await asyncio.to_thread(left.wait, 60)
         return await computed(lambda: 3, lane="judge")
 
     assert asyncio.run(run()) == 3
