@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -23,7 +24,9 @@ from plausible import plausible_reply
 from ragmetrics_core import Report, evaluate
 from ragmetrics_core.cli import COMMANDS
 from ragmetrics_core.cli.main import Lines, _parser, main
+from ragmetrics_core.data import SampleResult
 from ragmetrics_core.engine import progress
+from ragmetrics_core.reporting.report import JsonlWriter
 
 GOOD = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
 OTHER = {**GOOD, "answer": "Anna."}
@@ -384,6 +387,30 @@ def test_interrupt_leaves_what_was_done(
     assert [row.usage.calls for row in report.results] == [1] * 4  # also that which was given up
     assert report.run.interrupted
     assert main(["evaluate", "out.jsonl.partial", "--out", "other.jsonl"]) == 0
+
+
+def test_an_interrupt_between_two_results_tells_what_was_in_flight(
+    rows: Callable[..., str], loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = loopback_server(plausible_reply)
+    monkeypatch.setenv("RAGMETRICS_JUDGE", "openai-compatible/test")
+    monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
+    write, written = JsonlWriter.write, Counter[str]()
+
+    def pressed(self: JsonlWriter, result: SampleResult) -> None:
+        write(self, result)
+        written["rows"] += 1
+        if written["rows"] == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(JsonlWriter, "write", pressed)
+    name = rows(*({**GOOD, "answer": f"{number} lamps"} for number in range(400)))
+    options = ["--quiet", "--no-store", "--metrics", "utilization", "--concurrency", "2", "--out", "out.jsonl"]
+    assert main(["evaluate", name, *options]) == 130
+    report = Report.from_jsonl("out.jsonl.partial")
+    assert report.run.interrupted
+    assert report.usage.calls >= len(server.requests)  # one that is given up may not have arrived
+    assert 3 <= len(report.results) < 400
 
 
 def wait_for_lines(path: Path, count: int, process: subprocess.Popen[bytes]) -> None:

@@ -11,7 +11,14 @@ from typing import Any
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
 from ragmetrics_core.cli.source import COLUMNS, Source
-from ragmetrics_core.data import PROJECT_FILE, JudgeUnavailable, ProjectSettings, SettingError, project_settings
+from ragmetrics_core.data import (
+    PROJECT_FILE,
+    JudgeUnavailable,
+    ProjectSettings,
+    SampleResult,
+    SettingError,
+    project_settings,
+)
 from ragmetrics_core.data.trust import printable
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.engine.audit import audit
@@ -138,12 +145,13 @@ def _evaluate(
     try:
         with writer or nullcontext():
             rows = source.counted(always=this.decider is not None)
-            for result in stream(this, rows, progress=options.progress, columns={}):
-                if writer is not None:
-                    writer.write(result)
-                tally.add(result)
-                if kept is not None:
-                    kept.append(result)
+            results = stream(this, rows, progress=options.progress, columns={})
+            try:
+                for result in results:
+                    _take(result, writer, tally, kept)
+            except KeyboardInterrupt:  # between two results; one that comes while it waits ends the stream
+                for result in this.interrupt():
+                    _take(result, writer, tally, kept)
             if this.waiting:
                 return
             if options.audit and not this.interrupted:
@@ -152,12 +160,21 @@ def _evaluate(
                 writer.close(source.described(this.facts))
     except JudgeUnavailable as error:
         raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
-    except KeyboardInterrupt:  # between two results; an interrupt while waiting for one ends the stream
+    except KeyboardInterrupt:  # once more, or in the audit
         this.interrupted = True
     finally:
         if writer is not None and writer.left is not None and writer.left.is_file():
             told = f"ragmetrics: {options.out} is as it was; what was judged stands in {writer.left}"
             writer.left.unlink() if this.parking else print(told, file=sys.stderr)
+
+
+def _take(result: SampleResult, writer: JsonlWriter | None, tally: Tally, kept: Folded | None) -> None:
+    """Count a result, on disk first."""
+    if writer is not None:
+        writer.write(result)
+    tally.add(result)
+    if kept is not None:
+        kept.append(result)
 
 
 def _lines(
