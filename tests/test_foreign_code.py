@@ -33,6 +33,7 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.questions import Instructions, Part
 from ragmetrics_core.data.replies import Answer, Asked, Usage
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run as on_the_loop
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -348,6 +349,22 @@ class Unprepared(OfAFunction):
         return None
 
 
+class Unpreparable(OfAFunction):
+    embed: Any = 1
+
+    def prepare(self, samples: Any) -> Any:
+        raise KeyError("a")
+
+
+class Called(Answering):
+    """Has a name, models or a session that are none."""
+
+    def __init__(self, name: Any = "called", models: Any = (), **changed: Any) -> None:
+        super().__init__(Answer(GOOD, COST))
+        self.name, self.models = name, models
+        vars(self).update(changed)
+
+
 class Detailed(Answering):
     """Says what it is given of its settings."""
 
@@ -370,6 +387,16 @@ UNTOLD: dict[str, tuple[Callable[[], Metric], Judge, str]] = {
     "settings that raise": (OfNoSettings, Answering(Answer(GOOD, COST)), r"settings\(\), .* raised KeyError"),
     "prompts that raise": (OfNoPrompts, Answering(Answer(GOOD, COST)), "the metric similar cannot say"),
     "nothing prepared": (Unprepared, Answering(Answer(GOOD, COST)), "its prepare must return the metric"),
+    "a prepare that raises": (Unpreparable, Answering(Answer(GOOD, COST)), "its prepare raised KeyError"),
+    "a judge named by a number": (ContextUtilization, Called(5), "Called has no name"),
+    "a judge without a name": (ContextUtilization, Called(" "), "Called has no name"),
+    "a judge with models that are none": (ContextUtilization, Called(models=None), "its models raised TypeError"),
+    "a judge with models that are texts": (ContextUtilization, Called(models=("m",)), "must be chat models"),
+    "a judge without a session": (
+        ContextUtilization,
+        Called(session=lambda **settings: None),
+        "the session of a judge must be a Judge",
+    ),
     "details that are numbers": (ContextUtilization, Detailed(lambda: {"a": 1}), "details of the judge answering"),
     "details that raise": (ContextUtilization, Detailed(lambda: {}["a"]), "details raised KeyError"),
     "details that are none": (ContextUtilization, Detailed(lambda: 3), "details raised TypeError"),
@@ -391,6 +418,37 @@ def test_who_cannot_say_what_it_is_ends_the_run_before_the_first_call(
     with pytest.raises(SettingError, match=words):
         evaluate(ROWS, [made()], judge=judge, progress=False)
     assert asked == []
+    if "session" not in words:  # what a dry run never opens
+        with pytest.raises(SettingError, match=words):
+            estimate(map(Sample.from_row, ROWS), [made()], judge)
+
+
+def test_a_dry_run_counts_a_row_at_which_a_gap_raises_as_any_other() -> None:
+    found = estimate(map(Sample.from_row, ROWS), [RaisingMetric.at("gap", KeyError("a"))], SAYS_YES)
+    assert (found.samples, found.left_out) == (len(ROWS), {})
+
+
+class Plain(Judge):
+    """Forgot the ``async``."""
+
+    name = "plain"
+
+    def answer(self, question: Any) -> Any:
+        return Answer(GOOD, COST)
+
+
+class PlainWithSession(Plain):
+    def session(self, **settings: Any) -> Judge:
+        return self
+
+
+@pytest.mark.parametrize("judge", [Plain(), PlainWithSession()])
+def test_a_judge_that_forgot_its_async_is_told_so(judge: Judge) -> None:
+    result = evaluate(ROWS, "utilization", judge=judge, progress=False).results[0].results["context_utilization"]
+    assert (result.status, result.reason) == (
+        "failed",
+        "the judge plain gave no answer: its answer must be an 'async def'",
+    )
 
 
 class OfSets(OfAFunction):

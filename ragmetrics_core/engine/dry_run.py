@@ -6,15 +6,16 @@ from functools import partial
 from itertools import chain, islice, product
 from typing import Any
 
-from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, R, Sample, Usage, Weight, verdicts_of
+from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, R, Sample, Undefined, Usage, Weight, verdicts_of
 from ragmetrics_core.data.errors import QuestionNotSupported, RowError
 from ragmetrics_core.data.questions import check_template
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
+from ragmetrics_core.engine.scoring import prepared, signature_by
 from ragmetrics_core.judging.cascade import CascadeJudge
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.gates import Gate, UntilDecided
 from ragmetrics_core.statistics.sequential import samples_needed
@@ -162,12 +163,21 @@ def _characters(question: Question[Any]) -> int:
 
 
 def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None) -> Estimate:
-    """Count calls and tokens of a run without making a call; arguments are those of ``evaluate``."""
+    """Count calls and tokens of a run without making a call; arguments are those of ``evaluate``.
+
+    Raises:
+        SettingError: If a metric or judge is one that a run refuses.
+    """
     resolved = {metric.name: resolve_judge(judge, metric_model=metric.model) for metric in metrics}
+    for own_judge in resolved.values():
+        check_judge(own_judge)
     counters = {name: counting_judges(own) for name, own in resolved.items()}
     iterator = iter(samples)
     pool = list(islice(iterator, POOL))
-    metrics = [metric.prepare([sample for sample in pool if isinstance(sample, Sample)]) for metric in metrics]
+    others = [sample for sample in pool if isinstance(sample, Sample)]
+    metrics = [prepared(metric, others) for metric in metrics]
+    for metric in metrics:
+        signature_by(metric, resolved[metric.name])  # refuses what a run refuses
     gaps: dict[str, str] = {}
     applied: set[str] = set()
     count = bad = 0
@@ -177,7 +187,7 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
             continue
         count += 1
         for metric in metrics:
-            if (gap := metric.gap(item)) is not None:
+            if (gap := _gap(metric, item)) is not None:
                 gaps.setdefault(metric.name, gap.reason)
                 continue
             applied.add(metric.name)
@@ -188,6 +198,15 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
     idle = {name: why for name, why in gaps.items() if name not in applied}
     shares = [getattr(model, "batch_share", 1.0) for own in resolved.values() for model in own.models]
     return Estimate(count, low, high, bad, idle, max(shares, default=1.0))
+
+
+def _gap(metric: Metric, sample: Sample) -> Undefined | None:
+    """Why a metric is undefined for a sample; None also where its own code fails, as a run goes on then."""
+    try:
+        gap: object = metric.gap(sample)
+    except Exception:  # noqa: BLE001  # the run says which metric it was
+        return None
+    return gap if isinstance(gap, Undefined) else None
 
 
 def counting_judges(resolved: Judge) -> tuple[CountingJudge, CountingJudge]:

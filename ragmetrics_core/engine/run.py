@@ -23,10 +23,10 @@ from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.scoring import RunJudge, carry_out, was_cut_off
+from ragmetrics_core.engine.scoring import RunJudge, carry_out, prepared, was_cut_off
 from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.engine.until import Decider, Until
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.gates import Gate
@@ -82,6 +82,8 @@ class Run:
         models = {metric.name: metric.model if judge is None else None for metric in self.metrics}
         judges = {model: resolve_judge(judge, metric_model=model) for model in models.values()}
         self.judges = list(judges.values())
+        for own_judge in self.judges:
+            check_judge(own_judge)
         self._chat_models = [model for own in self.judges for model in own.models]
         if batch:
             if until is not None or self._budget.limits.per_minute:
@@ -93,6 +95,8 @@ class Run:
             )
             for model, own in judges.items()
         }
+        for judge_of_run in asked.values():
+            check_judge(judge_of_run.session)
         self._judges = {name: asked[model] for name, model in models.items()}
         self._check_signatures()
         if gates and until is None:
@@ -156,7 +160,7 @@ class Run:
         self.untaken.clear()
         pool = list(islice(items, POOL))
         others = [item for _, item in pool if isinstance(item, Sample)]
-        self.metrics = [_prepared(metric, others) for metric in self.metrics]
+        self.metrics = [prepared(metric, others) for metric in self.metrics]
         self._check_signatures()
         for index, item in chain(pool, items):
             if self._over or (self.decider is not None and self.decider.done):
@@ -263,7 +267,7 @@ class Run:
 
     def follow(self, index: int, sample: Sample) -> Future[SampleResult]:
         """Start judging a sample of a stream without end; metrics that need others take those before it."""
-        metrics = [_prepared(metric, self._before) for metric in self.metrics]
+        metrics = [prepared(metric, self._before) for metric in self.metrics]
         if any(metric.needs_others for metric in self.metrics):
             self._before = (*self._before, sample)[-POOL:]
         return submit(self._judge(index, sample, metrics))
@@ -334,17 +338,6 @@ async def astream(
         finally:
             run.give_up()
             await asyncio.to_thread(run.store.flush)  # another process may hold the file's lock for a while
-
-
-def _prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
-    """The metric with what it takes from other samples; ``SettingError`` if its ``prepare`` gives no metric."""
-    prepared = metric.prepare(others)
-    if not isinstance(prepared, Metric) or prepared.name != metric.name:
-        raise SettingError(
-            f"the metric {metric.name} cannot be used: its prepare must return the metric, or a copy with the same "
-            f"name; got {type(prepared).__name__}"
-        )
-    return prepared
 
 
 def _uncancellable() -> Future[None]:

@@ -5,11 +5,12 @@ import logging
 import os
 import sysconfig
 import traceback
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -33,7 +34,7 @@ from ragmetrics_core.endpoints.store import resolve_store
 from ragmetrics_core.endpoints.threads import computed, in_thread, is_being_cancelled
 from ragmetrics_core.engine.loop import submit_apart
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.judging.judge import Judge, check_answer
+from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 T = TypeVar("T")
@@ -79,6 +80,7 @@ async def score_one(
     around = _inside.get()
     inside = around or _Inside(Budget())
     session = judge.session(concurrency=32, store=store, budget=inside.budget)
+    check_judge(session)
     asked = RunJudge(session, budget=inside.budget)
     try:
         outcome = await carry_out(metric, sample, asked)
@@ -142,7 +144,7 @@ class RunJudge:
         """
         known = self._signatures.get(metric.name)
         if known is None or known[0] is not metric:
-            known = self._signatures[metric.name] = (metric, _signature(metric, self.session))
+            known = self._signatures[metric.name] = (metric, signature_by(metric, self.session))
         return known[1]
 
     def note(self, error: errors.JudgeError) -> None:
@@ -163,6 +165,24 @@ class RunJudge:
         """What some work brings; ``LimitReached`` if the run ends before, ``grace`` seconds later: it is given up."""
         async with self.budget.in_time(grace=grace):
             return await work
+
+
+def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
+    """The metric with what it takes from other samples; ``SettingError`` if ``prepare`` raises or gives no metric."""
+    try:
+        ready: object = metric.prepare(others)
+    except errors.RagMetricsError:
+        raise
+    except Exception as error:  # it is somebody's code
+        raise errors.SettingError(
+            f"the metric {metric.name} cannot be used: its prepare raised {type(error).__name__}"
+        ) from error
+    if not isinstance(ready, Metric) or ready.name != metric.name:
+        raise errors.SettingError(
+            f"the metric {metric.name} cannot be used: its prepare must return the metric, or a copy with the same "
+            f"name; got {type(ready).__name__}"
+        )
+    return ready
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
@@ -199,8 +219,12 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     )
 
 
-def _signature(metric: Metric, judge: Judge) -> Signature:
-    """What numbers of this metric by this judge must share to be comparable."""
+def signature_by(metric: Metric, judge: Judge) -> Signature:
+    """What numbers of this metric by this judge must share to be comparable.
+
+    Raises:
+        SettingError: If the metric or the judge cannot say what its settings are.
+    """
     try:
         own = metric.signature
     except errors.RagMetricsError:
@@ -322,13 +346,18 @@ def _answer_of(judge: Judge, question: Question[Any]) -> Awaitable[Answer[Any]]:
     """
     is_ours = type(judge).__module__.startswith(_OURS)
     calls_models = bool(judge.models) or type(judge).session is not Judge.session
-    if is_ours or calls_models:
+    if is_ours:
         return judge.answer(question)
+    if calls_models:
+        return _awaited(judge, question)
     return asyncio.wrap_future(submit_apart(_awaited(judge, question)))
 
 
 async def _awaited(judge: Judge, question: Question[Any]) -> Answer[Any]:
-    return await judge.answer(question)
+    answer: object = judge.answer(question)
+    if not isawaitable(answer):
+        raise errors.JudgeError(f"the judge {judge.name} gave no answer: its answer must be an 'async def'")
+    return cast("Answer[Any]", await answer)
 
 
 async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) -> Answer[Any]:

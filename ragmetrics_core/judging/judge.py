@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from ragmetrics_core.data import Answer, Asked, JudgeError, MalformedReply, NotAnswered, QuestionNotSupported, R, Usage
+from ragmetrics_core.data import (
+    Answer,
+    Asked,
+    JudgeError,
+    MalformedReply,
+    NotAnswered,
+    QuestionNotSupported,
+    R,
+    SettingError,
+    Usage,
+)
 from ragmetrics_core.data.questions import Question, check_template, shares
 
 if TYPE_CHECKING:
@@ -60,6 +70,24 @@ class Judge(ABC):
         """
         del concurrency, store, budget  # only judges that call a model have a use for them
         return self
+
+
+def check_judge(judge: object) -> None:
+    """Refuse, by ``SettingError``, what is no judge, or one of the user's own that results could not name."""
+    kind = type(judge).__name__
+    if not isinstance(judge, Judge):
+        raise SettingError(f"the session of a judge must be a Judge; its session() returned {kind}")
+    try:
+        name, models = judge.name, tuple(judge.models)
+    except Exception as error:  # it is somebody's code
+        raise SettingError(
+            f"{kind} cannot be used as a judge: its name or its models raised {type(error).__name__}; a judge has a "
+            "name, and models, a tuple of the chat models that it may call"
+        ) from error
+    if not isinstance(name, str) or not name.strip():
+        raise SettingError(f"{kind} has no name, which results show: give it a text, e.g. name = 'panel'")
+    if not all(hasattr(model, "address") for model in models):
+        raise SettingError(f"the models of the judge {name} must be chat models, those that it may call")
 
 
 def check_answer(judge: str, answer: object, question: Question[Any]) -> None:
