@@ -8,11 +8,14 @@ from itertools import islice
 
 from ragmetrics_core.capturing.arrivals import Arrival
 from ragmetrics_core.capturing.calls import Key
+from ragmetrics_core.capturing.forms import stream
 from ragmetrics_core.capturing.locating import locate
 from ragmetrics_core.capturing.origins import shown_as
+from ragmetrics_core.capturing.passages import share_a_passage
 from ragmetrics_core.capturing.tree import Document
 from ragmetrics_core.data import Context, EvidenceCall
 
+_MAKING = ("step", "reranker")  # calls that make documents of what they have, and search nothing
 _MOST_OF_IT = 0.5  # of a text; less may be the words that all summaries begin with
 
 
@@ -53,7 +56,19 @@ class Seen:
         own = {context.text for context in self.contexts.values()}
         asked = [text for text in dict.fromkeys(texts) if text not in own]
         places = locate(asked, self.prompts or (), known=[*self.known, *own]).places if asked else ()
-        return own.union(asked[one.candidate] for one in places if one.coverage >= _MOST_OF_IT)
+        there = {asked[one.candidate] for one in places if one.coverage >= _MOST_OF_IT}
+        return own | there | self._behind_contexts(told)
+
+    def _behind_contexts(self, told: Sequence[Arrival]) -> set[str]:
+        """Texts of tools of which a step made documents that are contexts (LangGraph's CRAG and its search of the web).
+
+        The contexts explain their places in the prompts, so that locating leaves the tool's text nothing there.
+        """
+        steps = (arrival for arrival in told if arrival.kind == "retrieval" and arrival.node.kind in _MAKING)
+        keys = {document.key for step in steps for document in step.documents}
+        made = [stream(context.text) for key, context in self.contexts.items() if key in keys]
+        texts = (arrival.text for arrival in told if arrival.text is not None) if made else ()
+        return {text for text in texts if any(share_a_passage(one, stream(text)) for one in made)}
 
     def _brought(self, told: Sequence[Arrival], there: set[str]) -> Iterator[Brought]:
         """What each call brought, in the words that were shown of it."""
