@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
-from ragmetrics_core.capturing.calls import FREE_TEXT, Calls, Reply, text_of
+from ragmetrics_core.capturing.calls import FREE_TEXT, Calls, Reply, end_of, text_of
 from ragmetrics_core.capturing.conversations import Conversations, of_blocks
 from ragmetrics_core.capturing.hooks import Lock, Problems, Run
 from ragmetrics_core.capturing.locating import OWN, locate
@@ -79,11 +79,40 @@ class _Group:
 
     trees: list[Tree]
     since: float = field(default_factory=time.monotonic)
-    answered: bool = False
+    answered_at: float | None = None  # when the last run that answered it ended
+
+    @property
+    def began(self) -> float:
+        """When its first run began."""
+        return min(tree.root.began for tree in self.trees)
 
     def add(self, tree: Tree, *, answers: bool) -> None:
         self.trees.append(tree)
-        self.since, self.answered = time.monotonic(), self.answered or answers
+        self.since = time.monotonic()
+        if answers:
+            self.answered_at = end_of(tree.root)
+
+
+@dataclass(frozen=True)
+class _Showing:
+    """What prompts show of a group."""
+
+    group: _Group
+    is_asked: bool  # its question stands there
+    texts: frozenset[str]  # those of its documents and answers that stand there
+    shows_its_answer: bool
+
+    def is_over_for(self, later: "_Showing") -> bool:
+        """Whether the group has answered, and another question that prompts show began after that.
+
+        Prompts of the other one repeat what was said, or a document that was found again. Where both were asked the
+        same, a prompt that shows the answer goes on with it: a draft is revised.
+        """
+        answered_at = self.group.answered_at
+        if answered_at is None or later.group.began < answered_at:
+            return False
+        is_same_question = not _queries(self.group).isdisjoint(_queries(later.group))
+        return not (is_same_question and self.shows_its_answer)
 
 
 class Turns(Generic[Run]):
@@ -255,7 +284,7 @@ class Turns(Generic[Run]):
         earlier = {one_line(message.text) for message in messages if message.role == "assistant"}
         prompts = [message.text for message in messages]
         same, others = ([one for one in some if not _answers(one) & earlier] for some in self._near(tree.strand))
-        found = _waiting_first(_shown(same, prompts)) or _waiting_first(_shown(others, prompts))
+        found = _shown(same, others, prompts)
         if not found:
             return False
         first, *rest = found
@@ -276,7 +305,7 @@ class Turns(Generic[Run]):
         """Groups that are over: nothing joined them for long, or another question begins in their strand."""
         now, over = time.monotonic(), []
         for group in self._groups:
-            moved_on = group.answered and strand is not None and group.trees[-1].strand == strand
+            moved_on = group.answered_at is not None and strand is not None and group.trees[-1].strand == strand
             if now - group.since > _SECONDS or (moved_on and not any(_wrote(part, query) for part in group.trees)):
                 over.append(group)
         self._groups = [group for group in self._groups if group not in over]
@@ -312,25 +341,46 @@ def _gave(group: _Group, tree: Tree) -> bool:
     return any((one.id or one.text) in held for one in tree.root.taken)
 
 
-def _shown(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Group]:
-    """The groups that prompts show: those whose question stands there first, then the latest; each adds a document."""
-    found: list[_Group] = []
+def _shown(same: Sequence[_Group], others: Sequence[_Group], prompts: Sequence[str]) -> list[_Group]:
+    """The groups that prompts show: those whose question stands there first, then the latest; each adds a text.
+
+    Args:
+        same: The groups of the strand in which the prompts were sent; others count only where none of these waits for
+            an answer, and beside these only those whose question stands there.
+        others: The groups of other strands.
+        prompts: The prompts of one run.
+    """
+    showings = _showings(same, prompts)
+    if all(showing.group.answered_at is not None for showing in showings):
+        beside = _showings(others, prompts)
+        showings += [showing for showing in beside if showing.is_asked or not showings]
+    current = [one for one in showings if not any(one.is_over_for(other) for other in showings)]
+    current.sort(key=lambda showing: (showing.is_asked, showing.group.since), reverse=True)
+    groups: list[_Group] = []
     texts: set[str] = set()
-    asked = {id(group): any(query in prompt for query in _queries(group) for prompt in prompts) for group in groups}
-    for group in sorted(groups, key=lambda group: (asked[id(group)], group.since), reverse=True):
-        documents = [doc for part in group.trees for some in Calls(part, ()).lists() for doc in some]
-        held = [text for doc in documents for text in (doc.text, *doc.forms)]
-        held += [text for text in _answers(group) if held and len(text) >= OWN]
-        shown = {held[index] for index in locate(held, prompts).order} - texts
-        if shown or (asked[id(group)] and not held):
-            found.append(group)
-            texts |= shown
-    return found
+    for showing in current:
+        if not showing.texts or showing.texts - texts:
+            groups.append(showing.group)
+            texts |= showing.texts
+    return groups
 
 
-def _waiting_first(groups: list[_Group]) -> list[_Group]:
-    """Those without an answer if there are any: a prompt may hold earlier questions and answers, as a history."""
-    return [group for group in groups if not group.answered] or groups
+def _showings(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Showing]:
+    """What prompts show of each of some groups, without those of which they show nothing.
+
+    Of a group that found documents one of them stands there, or what was answered from them; of another its question.
+    """
+    showings = []
+    for group in groups:
+        is_asked = any(query in prompt for query in _queries(group) for prompt in prompts)
+        documents = [document for part in group.trees for some in Calls(part, ()).lists() for document in some]
+        held = [text for document in documents for text in (document.text, *document.forms)]
+        answers = {text for text in _answers(group) if held and len(text) >= OWN}
+        held += answers
+        texts = frozenset(held[index] for index in locate(held, prompts).order)
+        if texts or (is_asked and not held):
+            showings.append(_Showing(group, is_asked, texts, not answers.isdisjoint(texts)))
+    return showings
 
 
 def _answers(group: _Group) -> set[str]:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.documents import Document
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_fakes import Shelf, Speaker, calls, document, joined
 from langchain_ragmetrics import capture
@@ -22,35 +24,58 @@ IN_1874 = "It was opened in 1874, by the mayor of the town himself."
 HOURLY = "It goes every hour, but only in the summer months."
 
 
-async def ask(question: str, answer: str, *found: list[Document], before: str = "") -> None:
-    """Searches at once, each with a time limit, then a model, with another: no run is around them."""
+async def ask(question: str, answer: str, *found: list[Document], before: str = "", limited: bool = True) -> None:
+    """Searches at once, each with a time limit, then a model, perhaps with another: no run is around them."""
     searches = [asyncio.wait_for(Shelf(books=books).ainvoke(question), 60) for books in found]
     documents = [one for some in await asyncio.gather(*searches) for one in some]
     prompt = f"{before}Use only this:\n{joined(documents)}\n\nQuestion: {question}"
-    await asyncio.wait_for(Speaker(lines=answer).ainvoke(prompt), 60)
+    call = Speaker(lines=answer).ainvoke(prompt)
+    await (asyncio.wait_for(call, 60) if limited else call)
 
 
 def triples(samples: list[Sample]) -> list[tuple[Any, ...]]:
     return [(one.question, [context.text for context in one.contexts], one.answer) for one in samples]
 
 
-def test_a_question_that_shows_the_earlier_one_as_text_is_a_question_of_its_own() -> None:
-    """A chat that keeps its history as text, and searches with ``wait_for`` and ``gather``."""
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize(("page", "name"), [(FERRY, "f"), (BRIDGE, "b")])
+def test_a_question_that_shows_the_earlier_one_as_text_is_a_question_of_its_own(
+    page: str, name: str, limited: bool
+) -> None:
+    """A chat that keeps its history as text, and searches with ``wait_for`` and ``gather``: new pages, or the same."""
 
     async def chat() -> None:
-        await ask(FIRST, IN_1874, [document(BRIDGE, "b")], [])
+        await ask(FIRST, IN_1874, [document(BRIDGE, "b")], [], limited=limited)
         before = f"So far:\nUser: {FIRST}\nAssistant: {IN_1874}\n\n"
-        await ask(SECOND, HOURLY, [document(FERRY, "f")], [], before=before)
+        await ask(SECOND, HOURLY, [document(page, name)], [], before=before, limited=limited)
 
     with capture() as captured:
         asyncio.run(chat())
+    assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874), (SECOND, [page], HOURLY)]
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_draft_that_is_revised_belongs_to_the_question_that_it_answers(limited: bool) -> None:
+    """Somebody else's question, between the draft and its revision, takes it from nobody."""
+    draft = "The mayor of the town opened the bridge in the year 1874."
+
+    async def revise() -> None:
+        await ask(FIRST, draft, [document(BRIDGE, "b")], limited=limited)
+        await ask(SECOND, HOURLY, [document(FERRY, "f")])
+        call = Speaker(lines=IN_1874).ainvoke(f"Shorten the answer to {FIRST}\n{draft}")
+        await (asyncio.wait_for(call, 60) if limited else call)
+
+    with capture() as captured:
+        asyncio.run(revise())
     assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874), (SECOND, [FERRY], HOURLY)]
 
 
-def test_one_question_asked_again_is_asked_again() -> None:
+@pytest.mark.parametrize("limited", [False, True])
+def test_one_question_asked_again_is_asked_again(limited: bool) -> None:
     async def load() -> None:
         for number in range(3):
-            await ask(FIRST, f"Answer {number}, which nobody else gave.", [document(BRIDGE, "b")], [document(MILL)])
+            answer = f"Answer {number}, which nobody else gave."
+            await ask(FIRST, answer, [document(BRIDGE, "b")], [document(MILL)], limited=limited)
 
     with capture() as captured:
         asyncio.run(load())
@@ -58,10 +83,11 @@ def test_one_question_asked_again_is_asked_again() -> None:
     assert triples(list(captured.samples)) == expected
 
 
-def test_questions_that_find_nothing_stay_apart() -> None:
+@pytest.mark.parametrize("limited", [False, True])
+def test_questions_that_find_nothing_stay_apart(limited: bool) -> None:
     async def load() -> None:
         for number in range(3):
-            await ask(FIRST, f"I do not know it, at attempt {number}.", [], [])
+            await ask(FIRST, f"I do not know it, at attempt {number}.", [], [], limited=limited)
 
     with capture() as captured:
         asyncio.run(load())
@@ -101,6 +127,16 @@ def test_questions_one_after_another_or_at_once_are_as_many_as_were_asked(togeth
         asyncio.run(work())
     expected = [(f"What of the {word}?", [books[word]], f"This is all on the {word}.") for word in words]
     assert sorted(triples(list(captured.samples))) == sorted(expected)
+
+
+def test_a_chain_that_rewrote_the_question_is_no_question_without_a_sample() -> None:
+    rewritten = "opening year of the bridge of Velm"
+    rewrite = ChatPromptTemplate.from_template("Rewrite: {question}") | Speaker(lines=rewritten) | StrOutputParser()
+    with capture() as captured:
+        found = Shelf(books=[document(BRIDGE, "b")]).invoke(rewrite.invoke({"question": FIRST}))
+        Speaker(lines=IN_1874).invoke(f"{joined(found)}\n\nQuestion: {FIRST}")
+    assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874)]
+    assert not captured.problems
 
 
 def test_every_question_that_gives_no_sample_is_counted() -> None:
