@@ -447,20 +447,20 @@ def test_a_dry_run_decides_no_gate(
 
 
 def test_cells_that_say_nothing_are_missing(rows: Callable[..., str]) -> None:
-    gaps = ["nan", "NaN", "NULL", "null", " <NA> "]
+    gaps = ["nan", "NaN", "NULL", "null", " <NA> ", r"\N", "#N/A"]
     for name, comma in (("a.csv", ","), ("a.tsv", "\t")):
         lines = [
             "question,contexts,answer,lang",
-            "q,c,None,",
-            "q,c,N/A,x",
+            "q,c,None,",  # may be an answer, but is no context
+            "q,None,N/A,x",
             "q,c,,",
             *(f"q,{gap},{gap}," for gap in gaps),
         ]
         Path(name).write_text("\n".join(lines).replace(",", comma))
         assert main(["evaluate", name, "--metrics", "adherence,utilization", "--out", "out.jsonl"]) == 0
         read = [row.sample for row in Report.from_jsonl("out.jsonl").results if row.sample]
-        assert [sample.answer for sample in read] == [None, "N/A", *[None] * 6]
-        assert [len(sample.contexts) for sample in read] == [1, 1, 1, *[0] * 5]
+        assert [sample.answer for sample in read] == ["None", "N/A", *[None] * 8]
+        assert [len(sample.contexts) for sample in read] == [1, 0, 1, *[0] * 7]
 
 
 def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> None:

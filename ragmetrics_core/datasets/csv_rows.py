@@ -17,9 +17,7 @@ from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name, repeated
 from ragmetrics_core.data.errors import InputError, RowError
 
 _KNOWN_COLUMNS = {plain_name(name) for names in USUAL_NAMES.values() for name in names}
-_MISSING = frozenset(
-    ("nan", "NaN", "None", "NULL", "null", "<NA>", "\\N", "#N/A")
-)  # of numpy, pandas, databases, Excel
+_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>", "\\N", "#N/A"))  # of numpy, pandas, databases, Excel
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
 _MARK = "\ufeff"  # a byte order mark; some programs write a second one, behind that which names the encoding
 
