@@ -144,10 +144,10 @@ class _Cells:
             if isinstance(name, str):
                 self._by_plain_name.setdefault(plain_name(name), []).append(name)
 
-    def columns(self, usual: str) -> list[str]:
+    def columns(self, usual: str) -> Sequence[str]:
         """The columns that a usual name means; one of exactly that name comes first."""
-        alike = self._by_plain_name.get(plain_name(usual), [])
-        return sorted(alike, key=lambda column: column != usual)
+        alike = self._by_plain_name.get(plain_name(usual), ())
+        return alike if len(alike) < 2 else sorted(alike, key=lambda column: column != usual)
 
     def value(self, column: str) -> Any:
         """What a column holds."""
@@ -163,12 +163,12 @@ class _Cells:
 def _places(row: _Cells, field: str, names: Sequence[str], taken: set[str]) -> Iterator[Place]:
     """Where a field may be by its usual names, in their order; a column that is another field is no place."""
     for usual in names:
+        holder, _, path = usual.partition(".")
         columns = row.columns(usual)
         for column in columns:
             place = None if column in taken else _read(row.value(column), field, column)
             if place is not None:
                 yield place
-        holder, _, path = usual.partition(".")
         if columns or not path:
             continue
         for column in row.columns(holder)[:1]:
