@@ -251,6 +251,28 @@ def test_prices_that_are_none_are_refused_and_nothing_is_paid(prices: Any) -> No
     with pytest.raises(SettingError, match="must be two numbers of at least 0"):
         OpenAICompatibleModel("http://127.0.0.1:1/v1", "m", prices=prices)
     model = Model(prices=prices)
+    with pytest.raises(SettingError, match="the prices of foreign must be two numbers of at least 0"):
+        evaluate(ROWS, "utilization", judge=LLMJudge(model), concurrency=2, progress=False)
+    assert model.calls == 0
+
+
+class PricedLate(Model):
+    """Knows its prices after ``prepare``."""
+
+    prepared = False
+
+    async def prepare(self) -> None:
+        self.prepared = True
+
+    def prices(self) -> Any:
+        if not self.prepared:
+            raise RuntimeError("not prepared")
+        return super().prices()
+
+
+@pytest.mark.parametrize("prices", NO_PRICES, ids=repr)
+def test_prices_that_are_known_late_are_refused_row_by_row_and_nothing_is_paid(prices: Any) -> None:
+    model = PricedLate(prices=prices)
     report = evaluate(ROWS, "utilization", judge=LLMJudge(model), concurrency=2, progress=False)
     outcomes = [row.results["context_utilization"] for row in report.results]
     assert {outcome.status for outcome in outcomes} == {"failed"}

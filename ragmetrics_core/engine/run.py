@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from ragmetrics_core.data import JudgeUnavailable, LimitReached, RowError, Sample, SampleResult, SettingError, Usage
 from ragmetrics_core.endpoints.batches import ParkingStore
-from ragmetrics_core.endpoints.chat import ChatModel
+from ragmetrics_core.endpoints.chat import ChatModel, check_prices
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import StoreLike, resolve_store
 from ragmetrics_core.engine.loop import run as wait_for
@@ -85,6 +85,8 @@ class Run:
         for own_judge in self.judges:
             check_judge(own_judge)
         self._chat_models = [model for own in self.judges for model in own.models]
+        for model in self._chat_models:
+            _check_prices_stated(model)
         if batch:
             if until is not None or self._budget.limits.per_minute:
                 raise SettingError("batches know neither until= nor limits per minute: leave them out")
@@ -338,6 +340,17 @@ async def astream(
         finally:
             run.give_up()
             await asyncio.to_thread(run.store.flush)  # another process may hold the file's lock for a while
+
+
+def _check_prices_stated(model: ChatModel) -> None:
+    """Refuse prices of a user's own model that are none; ours check theirs, and may have to load a table for them."""
+    if type(model).__module__.startswith("ragmetrics_core."):
+        return
+    try:
+        prices = model.prices()
+    except Exception:  # noqa: BLE001  # it may know them only after prepare, and is asked again then
+        return
+    check_prices(model.name, prices)
 
 
 def _uncancellable() -> Future[None]:
