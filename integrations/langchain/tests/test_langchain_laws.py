@@ -1,0 +1,166 @@
+"""Laws: how a chain is called changes no sample, and capture changes neither what the application does nor returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lanes import examples
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.tools import create_retriever_tool
+from langchain_fakes import PROMPT, Shelf, Speaker, calls, document, drained, joined
+from langchain_ragmetrics import capture
+
+from ragmetrics_core.data.sample import Sample
+
+PAGES = {
+    "bridge": "The Velm bridge was opened in 1874 by the mayor of the town.",
+    "ferry": "The Osta ferry crosses the lake every hour in summer.",
+    "mill": "The Tarn mill ground corn until the flood of 1910 took its wheel.",
+}
+WORDS = st.lists(st.sampled_from([*PAGES, "nothing"]), min_size=1, max_size=4)
+law = settings(max_examples=examples(2))
+
+
+@dataclass
+class Application:
+    """A chain or an agent, and the log of what its parts were called with, in order."""
+
+    log: list[str] = field(default_factory=list)
+
+    def search(self, query: str) -> list[Document]:
+        self.log.append(f"search {query}")
+        return [document(text, word) for word, text in PAGES.items() if word in query]
+
+    def say(self, messages: Any) -> str:
+        self.log.append("\n".join(str(one.text) for one in messages))
+        return f"This is said of {sum(text in self.log[-1] for text in PAGES.values())} pages, and no more."
+
+    def chain(self) -> Runnable[Any, Any]:
+        context = Shelf(books=self.search) | joined
+        speaker = Speaker(lines=self.say)
+        return {"context": context, "question": RunnablePassthrough()} | PROMPT | speaker | StrOutputParser()
+
+    def agent(self) -> Runnable[Any, Any]:
+        tool = create_retriever_tool(Shelf(books=self.search), "search", "Searches.")
+
+        def line(messages: Any) -> Any:
+            asked = isinstance(messages[-1], HumanMessage)
+            return calls("search", query=str(messages[-1].text)) if asked else self.say(messages)
+
+        agent = create_agent(Speaker(lines=line), [tool])
+
+        def ask(question: str) -> str:
+            return str(agent.invoke({"messages": [("user", question)]})["messages"][-1].text)
+
+        return RunnableLambda(ask)
+
+
+def in_threads(app: Runnable[Any, Any], questions: list[str]) -> list[Any]:
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(copy_context().run, app.invoke, question) for question in questions]
+        return [one.result() for one in futures]
+
+
+async def at_once(app: Runnable[Any, Any], questions: list[str]) -> list[Any]:
+    return list(await asyncio.gather(*(app.ainvoke(question) for question in questions)))
+
+
+async def in_tasks_with_limits(app: Runnable[Any, Any], questions: list[str]) -> list[Any]:
+    return [await asyncio.wait_for(app.ainvoke(question), 60) for question in questions]
+
+
+async def streamed_async(app: Runnable[Any, Any], questions: list[str]) -> list[Any]:
+    return ["".join(await drained(app.astream(question))) for question in questions]
+
+
+WAYS: dict[str, Callable[[Runnable[Any, Any], list[str]], list[Any]]] = {
+    "invoke": lambda app, questions: [app.invoke(question) for question in questions],
+    "stream": lambda app, questions: ["".join(app.stream(question)) for question in questions],
+    "batch": lambda app, questions: app.batch(questions),
+    "threads": in_threads,
+    "abatch": lambda app, questions: asyncio.run(app.abatch(questions)),
+    "gather": lambda app, questions: asyncio.run(at_once(app, questions)),
+    "wait_for": lambda app, questions: asyncio.run(in_tasks_with_limits(app, questions)),
+    "astream": lambda app, questions: asyncio.run(streamed_async(app, questions)),
+}
+
+
+def facts(sample: Sample) -> dict[str, Any]:
+    said = sample.model_dump()
+    said["capture"].pop("provenance")
+    said["ledger"].pop("conversation")
+    return said
+
+
+def by_question(samples: Any) -> list[dict[str, Any]]:
+    return sorted(map(facts, samples), key=lambda one: str(one["question"]))
+
+
+def questions_of(words: list[str]) -> list[str]:
+    return [f"What of the {word}, for the reader of page {number}?" for number, word in enumerate(words)]
+
+
+@pytest.mark.parametrize("kind", ["chain", "agent"])
+@pytest.mark.parametrize("way", WAYS)
+@law
+@given(words=WORDS)
+def test_how_an_application_is_called_changes_no_sample(way: str, kind: str, words: list[str]) -> None:
+    questions = questions_of(words)
+    with capture() as one_by_one:
+        returned = WAYS["invoke"](getattr(Application(), kind)(), questions)
+    with capture() as captured:
+        assert WAYS[way](getattr(Application(), kind)(), questions) == returned
+    assert len(captured.samples) == len(questions)
+    assert by_question(captured.samples) == by_question(one_by_one.samples)
+
+
+@pytest.mark.parametrize("kind", ["chain", "agent"])
+@pytest.mark.parametrize("way", ["invoke", "stream", "wait_for", "astream"])
+@law
+@given(words=WORDS)
+def test_capture_changes_neither_calls_nor_values(way: str, kind: str, words: list[str]) -> None:
+    runs = []
+    for watched in (nullcontext(), capture()):
+        application = Application()
+        with watched:
+            returned = WAYS[way](getattr(application, kind)(), questions_of(words))
+        runs.append((returned, application.log))
+    assert runs[0] == runs[1]
+
+
+def test_objects_that_the_application_changes_later_leave_the_sample_as_it_was() -> None:
+    """Messages and documents are changed in place before the samples are read."""
+    found = [document(PAGES["bridge"], "bridge", relevance_score=0.9)]
+    asked = [HumanMessage("When was the bridge opened?")]
+    speaker = Speaker(lines="In 1874.")
+
+    def answer(messages: list[Any]) -> Any:
+        shown = joined(Shelf(books=found).invoke(str(messages[-1].text)))
+        return speaker.invoke([HumanMessage(f"Use only this: {shown}"), *messages])
+
+    def run(change: bool) -> dict[str, Any]:
+        with capture() as captured:
+            reply = RunnableLambda(answer).invoke(asked)
+            if change:
+                reply.content = "changed reply"
+                asked[0].content = "changed question"
+                found[0].page_content = "changed page"
+                found[0].metadata["relevance_score"] = 0
+                found.clear()
+        (sample,) = captured.samples
+        return facts(sample)
+
+    assert run(change=False) == run(change=True)
