@@ -345,15 +345,17 @@ def _shown(same: Sequence[_Group], others: Sequence[_Group], prompts: Sequence[s
     """The groups that prompts show: those whose question stands there first, then the latest; each adds a text.
 
     Args:
-        same: The groups of the strand in which the prompts were sent; others count only where none of these waits for
-            an answer, and beside these only those whose question stands there.
+        same: The groups of the strand in which the prompts were sent. Others count where all of these are over, and
+            then only those whose question stands there.
         others: The groups of other strands.
         prompts: The prompts of one run.
     """
     showings = _showings(same, prompts)
     if all(showing.group.answered_at is not None for showing in showings):
         beside = _showings(others, prompts)
-        showings += [showing for showing in beside if showing.is_asked or not showings]
+        if showings:
+            beside = [other for other in beside if other.is_asked and all(one.is_over_for(other) for one in showings)]
+        showings += beside
     current = [one for one in showings if not any(one.is_over_for(other) for other in showings)]
     current.sort(key=lambda showing: (showing.is_asked, showing.group.since), reverse=True)
     groups: list[_Group] = []

@@ -54,20 +54,19 @@ def test_a_question_that_shows_the_earlier_one_as_text_is_a_question_of_its_own(
     assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874), (SECOND, [page], HOURLY)]
 
 
-@pytest.mark.parametrize("limited", [False, True])
-def test_a_draft_that_is_revised_belongs_to_the_question_that_it_answers(limited: bool) -> None:
-    """Somebody else's question, between the draft and its revision, takes it from nobody."""
+@pytest.mark.parametrize("other", [FIRST, SECOND])
+def test_a_draft_that_is_revised_belongs_to_the_question_that_it_answers(other: str) -> None:
+    """Somebody else's question between the draft and its revision, be it the same, takes it from nobody."""
     draft = "The mayor of the town opened the bridge in the year 1874."
 
     async def revise() -> None:
-        await ask(FIRST, draft, [document(BRIDGE, "b")], limited=limited)
-        await ask(SECOND, HOURLY, [document(FERRY, "f")])
-        call = Speaker(lines=IN_1874).ainvoke(f"Shorten the answer to {FIRST}\n{draft}")
-        await (asyncio.wait_for(call, 60) if limited else call)
+        await ask(FIRST, draft, [document(BRIDGE, "b")], limited=False)
+        await asyncio.wait_for(ask(other, HOURLY, [document(BRIDGE, "b")]), 60)
+        await Speaker(lines=IN_1874).ainvoke(f"Shorten the answer to {FIRST}\n{draft}\nfrom {BRIDGE}")
 
     with capture() as captured:
         asyncio.run(revise())
-    assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874), (SECOND, [FERRY], HOURLY)]
+    assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874), (other, [BRIDGE], HOURLY)]
 
 
 @pytest.mark.parametrize("limited", [False, True])
