@@ -155,3 +155,18 @@ def test_every_question_that_gives_no_sample_is_counted() -> None:
     assert len(captured.samples) == 1
     counted = [count for words, count in captured.problems.counts.items() if "no retrieval" in words]
     assert counted == [19]
+
+
+def test_a_note_on_one_of_two_searches_at_once_is_part_of_their_question() -> None:
+    async def fan_out() -> None:
+        shelves = [Shelf(books=[document(BRIDGE, "b")]), Shelf(books=[document(FERRY, "f")])]
+        await asyncio.gather(*(shelf.ainvoke(query) for shelf, query in zip(shelves, (FIRST, SECOND), strict=True)))
+        note = "The mayor of the town opened the bridge in the year 1874."
+        await asyncio.wait_for(Speaker(lines=note).ainvoke(f"Sum up for {FIRST}\n{BRIDGE}"), 60)
+        prompt = f"{note}\n{FERRY}\n\nQuestion: {FIRST} {SECOND}"
+        await asyncio.wait_for(Speaker(lines=HOURLY).ainvoke(prompt), 60)
+
+    with capture() as captured:
+        asyncio.run(fan_out())
+    (sample,) = captured.samples
+    assert ({context.text for context in sample.contexts}, sample.answer) == ({BRIDGE, FERRY}, HOURLY)
