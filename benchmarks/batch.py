@@ -49,7 +49,7 @@ def run(how: str, url: str, store: str, samples: str, contexts: str) -> None:
     from ragmetrics_core.data import Usage
     from ragmetrics_core.endpoints import batches
 
-    vars(batches).update(_SETTLED=0.0, _LOOK_SECONDS=0.1)
+    vars(batches).update(SETTLED_SECONDS=0.0, LOOK_SECONDS=0.1)
     judge = OpenAICompatibleModel.openai("gpt-4o-mini", api_base=url, api_key=str(os.getpid()))
     given: Any = {"judge": judge, "store": store, "batch": "wait" if how == "batch" else False, "progress": False}
     report = evaluate(rows(int(samples), int(contexts)), METRICS, **given)

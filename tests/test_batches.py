@@ -65,7 +65,7 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits for a minute."""
-    monkeypatch.setattr(batches, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(batches, "LOOK_SECONDS", 0.01)
 
 
 def test_the_same_as_live_in_two_rounds_at_half_the_price(store: Path) -> None:
@@ -151,7 +151,7 @@ def test_answers_that_cannot_be_read_yet_are_not_paid_again(
 def test_answers_that_are_gone_are_an_error_and_only_the_next_run_pays_again(
     store: Path, gone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "_SETTLED", 0.0)
+    monkeypatch.setattr(batches, "SETTLED_SECONDS", 0.0)
     with BatchService(plausible_reply) as service:
         service.unreadable = [(404, {})] * gone
         with pytest.raises(BatchFailed, match="completed, 0 requests answered, 6 to be asked again by"):
@@ -171,7 +171,7 @@ def test_what_three_batches_do_not_answer_has_failed_and_all_else_is_scored(
     store: Path, silent: str, metrics: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a request that is never answered nor a service that answers none holds up the other results."""
-    monkeypatch.setattr(batches, "_SETTLED", 0.0)
+    monkeypatch.setattr(batches, "SETTLED_SECONDS", 0.0)
     with BatchService(plausible_reply, silent=lambda body: silent in str(body), steps=0) as service:
         for _ in range(9):
             with suppress(BatchFailed):  # once where a whole batch is without an answer
@@ -224,7 +224,7 @@ def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
     def wait_for_another(call: str, key: str, when: str) -> None:
         if (call, when) == ("upload", "after") and not service.batches:
             with closing(sqlite3.connect(store)) as file, file:
-                batches._free(file.execute("SELECT token FROM batches").fetchone()[0], None, file)
+                batches.forget_batch(file.execute("SELECT token FROM batches").fetchone()[0], None, file)
 
     with BatchService(plausible_reply, around=wait_for_another) as service:
         report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
@@ -472,7 +472,7 @@ def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(store: 
 def test_of_a_refused_batch_the_sentence_of_openai_is_told_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     told = "Enqueued token limit reached for gpt-4o-mini.\nLimit: 90,000 enqueued tokens. \x1b[31m" + "Wait. " * 100
     found = {"errors": {"data": [{"code": "token_limit_exceeded", "message": told, "line": None}]}}
-    said = batches._why(OpenAICompatibleModel.openai("gpt-4o-mini"), found)
+    said = batches.reason_told(OpenAICompatibleModel.openai("gpt-4o-mini"), found)
     assert said.startswith(
         "(token_limit_exceeded) Enqueued token limit reached for gpt-4o-mini. Limit: 90,000 enqueued "
     )
@@ -480,8 +480,10 @@ def test_of_a_refused_batch_the_sentence_of_openai_is_told_and_no_other(monkeypa
     assert said.endswith("; give fewer rows at a time")
     assert len(said) < 350
     other = OpenAICompatibleModel("https://api.openai.com.elsewhere.org/v1", "m")
-    assert batches._why(other, found) == "(token_limit_exceeded); give fewer rows at a time"
-    assert [batches._why(other, {"errors": it}) for it in (None, {"data": None}, {"data": ["?"]}, [])] == [""] * 4
+    assert batches.reason_told(other, found) == "(token_limit_exceeded); give fewer rows at a time"
+    assert [batches.reason_told(other, {"errors": it}) for it in (None, {"data": None}, {"data": ["?"]}, [])] == [
+        ""
+    ] * 4
 
 
 def test_a_wrong_key_is_told_before_anything_is_submitted(store: Path) -> None:
@@ -589,7 +591,7 @@ KILLED = """
 import json, os, sys
 from ragmetrics_core import Limits, OpenAICompatibleModel, evaluate
 from ragmetrics_core.endpoints import batches
-batches._SETTLED = 0.0  # what the service does not list was not made: nobody else is about to
+batches.SETTLED_SECONDS = 0.0  # what the service does not list was not made: nobody else is about to
 rows, metrics, url, store, most = json.loads(sys.argv[1])
 given = {"store": store, "batch": "wait", "progress": False, "limits": Limits(max_live=most), "concurrency": 1}
 for _ in range(60):

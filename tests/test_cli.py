@@ -23,7 +23,7 @@ from plausible import plausible_reply
 
 from ragmetrics_core import Report, evaluate
 from ragmetrics_core.cli import COMMANDS
-from ragmetrics_core.cli.main import Lines, _parser, main
+from ragmetrics_core.cli.main import Lines, command_parser, main
 from ragmetrics_core.data import SampleResult
 from ragmetrics_core.engine import progress
 from ragmetrics_core.reporting.report import JsonlWriter
@@ -334,7 +334,7 @@ def test_a_model_as_judge(rows: Callable[..., str], loopback_server: Callable[..
 def test_progress_goes_to_standard_error(
     rows: Callable[..., str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    often = "import sys; from ragmetrics_core.engine import progress; progress._LOG_SECONDS = 0.0; "
+    often = "import sys; from ragmetrics_core.engine import progress; progress.LOG_SECONDS = 0.0; "
     often += "from ragmetrics_core.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", often, "evaluate", rows(GOOD, OTHER), "--judge", "lexical"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
@@ -342,7 +342,7 @@ def test_progress_goes_to_standard_error(
     assert re.fullmatch(r"1/2 samples, 0 failed, 0 calls, \$0\.0000, \d+ s left", first)
     assert last == "2/2 samples, 0 failed, 0 calls, $0.0000"
     assert "samples, 0 failed" not in done.stdout
-    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     assert main([*command[3:], "--quiet"]) == 0
     assert capsys.readouterr().err == ""
 
@@ -551,7 +551,7 @@ def test_every_command_has_help_and_an_example_that_parses(
         assert all(f"{own.split()[2]} " in told for own, _ in COMMANDS if own.startswith(f"{example} "))
         return
     assert told.endswith(f"Example: {example}")
-    assert callable(_parser(words[1]).parse_args(shlex.split(example)[1:]).run)
+    assert callable(command_parser(words[1]).parse_args(shlex.split(example)[1:]).run)
     with pytest.raises(SystemExit):
         main(["--help"])
     assert text in " ".join(capsys.readouterr().out.split()) or len(names) > 1

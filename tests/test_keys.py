@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 from loopback import Body, LoopbackServer
 from pydantic import BaseModel, SecretStr
 
@@ -265,7 +266,7 @@ def key_in_store(asked: dict[str, Any], **how: Any) -> str:
 
 
 @given(ASKED, ASKED)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_requests_share_a_stored_reply_if_and_only_if_nothing_that_is_sent_differs(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:

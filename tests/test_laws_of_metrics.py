@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 from said import rating
 
 from ragmetrics_core import (
@@ -41,7 +42,7 @@ from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.reporting.run_facts import RunFacts
 
-FEW_EXAMPLES = settings(max_examples=15, deadline=None)
+FEW_EXAMPLES = settings(max_examples=examples(15), deadline=None)
 WORDS = st.text("abcdefg ", min_size=1, max_size=12).filter(str.strip)
 VERDICTS = st.lists(st.booleans(), min_size=1, max_size=7)
 PROBABILITIES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]), min_size=1, max_size=7)
@@ -190,7 +191,7 @@ def _outcomes(results: Sequence[SampleResult]) -> list[Any]:
     return [(row.index, row.results, row.problem) for row in results]
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 @given(st.lists(SAMPLES, min_size=1, max_size=6), st.integers(1, 5), st.integers(1, 3))
 def test_a_run_is_the_same_in_one_piece_in_a_stream_and_divided_over_machines(
     samples: list[Sample], concurrency: int, division: int
@@ -276,14 +277,14 @@ def _check_that_a_file_read_and_written_again_is_the_same(report: Report) -> Non
         assert read.summary() == report.summary()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(reports())
 def test_a_results_file_that_is_read_and_written_again_is_the_same(report: Report) -> None:
     _check_that_a_file_read_and_written_again_is_the_same(report)
 
 
 @pytest.mark.nightly
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(reports())
 def test_many_results_files_that_are_read_and_written_again_are_the_same(report: Report) -> None:
     _check_that_a_file_read_and_written_again_is_the_same(report)

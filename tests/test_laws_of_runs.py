@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from lanes import examples
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, Report, Sample, evaluate
 from ragmetrics_core.capturing import BackgroundEvaluator
@@ -82,7 +83,7 @@ def judged(kinds: list[str], model: Scripted | None = None, **options: Any) -> R
     return evaluate(samples_of(kinds), METRICS, judge=LLMJudge(model or Scripted()), progress=False, **options)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(rows)
 def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(kinds: list[str]) -> None:
     expected = outcomes(judged(kinds, concurrency=1).results)
@@ -108,7 +109,7 @@ def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(kin
     assert divided == expected
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(rows, st.integers(1, 30), st.sampled_from(["max_calls", "max_cost"]), st.sampled_from([1, 4, 32]))
 def test_a_run_that_a_cap_cut_scores_nothing_differently_and_goes_on_to_the_whole(
     kinds: list[str], most: int, cap: str, concurrency: int

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from lanes import examples
 from scipy import stats
 
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
@@ -27,7 +28,7 @@ GRADES = [0.0, 0.2, 0.25, 0.5, 0.8, 1.0]
 SCORES = st.lists(st.sampled_from(GRADES) | st.integers(0, 64).map(lambda part: part / 64), min_size=1, max_size=30)
 VERDICT_PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=25)
 SCORE_PAIRS = st.lists(st.tuples(st.sampled_from(GRADES), st.booleans()), min_size=2, max_size=25)
-FEW_EXAMPLES = settings(max_examples=30, deadline=None)
+FEW_EXAMPLES = settings(max_examples=examples(30), deadline=None)
 
 
 @st.composite

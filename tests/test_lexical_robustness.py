@@ -9,6 +9,7 @@ import time
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from lanes import examples
 from said import shown
 from word_overlap import ADHERENT, adherent, ask, fact, recall, stated, useful
 
@@ -72,7 +73,7 @@ def test_free_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert LexicalJudge().name == "lexical"
 
 
-SIZE = 100_000
+SIZE = 30_000
 HUGE = {
     "prose": "The quick fox number 77 jumps over Paris. " * (SIZE // 42),
     "many words": " ".join(f"word{index}" for index in range(SIZE // 9)),
@@ -100,7 +101,7 @@ def test_a_huge_text_is_survived(name: str) -> None:
 
 
 @given(answer=sentences, contexts=st.lists(sentences, max_size=4), question=sentences)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_probabilities_and_determinism(answer: str, contexts: list[str], question: str) -> None:
     poll = adherent(answer, *contexts)
     assert poll.probability is not None
@@ -118,7 +119,7 @@ def test_probabilities_and_determinism(answer: str, contexts: list[str], questio
 
 
 @given(answer=sentences, contexts=st.permutations(["Paris 1998", "the river", "東京都 Lyon", "", "not Paris"]))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_permuting_chunks_permutes_verdicts(answer: str, contexts: list[str]) -> None:
     verdicts = dict(zip(sorted(contexts), useful(*sorted(contexts), answer=answer), strict=True))
     assert useful(*contexts, answer=answer) == tuple(verdicts[text] for text in contexts)
@@ -126,7 +127,7 @@ def test_permuting_chunks_permutes_verdicts(answer: str, contexts: list[str]) ->
 
 
 @given(answer=sentences, contexts=st.lists(sentences, max_size=3))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @example(answer="\u00af", contexts=[])  # folding turns it into a blank
 @example(answer="\u0301", contexts=["e\u0301"])
 def test_a_context_that_holds_the_answer_makes_it_adherent(answer: str, contexts: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, aevaluate, evaluate
 from ragmetrics_core.data import Settings
@@ -152,7 +153,7 @@ def test_each_setting_says_what_it_is(kind: type[Settings]) -> None:
     limit=st.integers(1, 6000),
     gaps=st.lists(st.floats(0, 5), min_size=1, max_size=400),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> None:
     clock, sent = Clock(), []
     limiter = RateLimiter(Budget(Limits(requests_per_minute=limit), clock, clock.wait), ("toy",))

@@ -38,6 +38,9 @@ RUNNER = asyncio.Runner()
 
 @pytest.fixture(autouse=True, scope="module")
 def _connections() -> Iterator[None]:
+    """The first call loads much of LiteLLM, for longer than a test waits for a reply on a busy machine."""
+    with LoopbackServer(lambda _: TEXT) as server:
+        RUNNER.run(model_of(server, timeout=200.0).complete(REQUEST))
     yield
     if litellm := sys.modules.get("litellm"):
         RUNNER.run(litellm.close_litellm_async_clients())
@@ -460,7 +463,7 @@ def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_without_a_choice_the_embedded_judge_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    resolve._announce.cache_clear()
+    resolve.announce_embedded_judge.cache_clear()
     with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
         assert resolve.resolve_judge(None).name == "lexical"
         assert resolve.resolve_judge(None).name == "lexical"

@@ -82,10 +82,10 @@ class Toy(ChatModel):
             reply = plausible(request) if self._replies is None else next(self._replies)
             if isinstance(reply, JudgeError):
                 raise reply
-            choices.append(reply if isinstance(reply, Choice) else Choice(reply, tokens=self._tokens(request, reply)))
+            choices.append(reply if isinstance(reply, Choice) else Choice(reply, tokens=self.tokens_of(request, reply)))
         return ChatReply(tuple(choices), Usage(prompt_tokens=10, completion_tokens=request.n, cost=0.5))
 
-    def _tokens(self, request: ChatRequest, text: str) -> tuple[TokenAlternatives, ...]:
+    def tokens_of(self, request: ChatRequest, text: str) -> tuple[TokenAlternatives, ...]:
         if not request.top_logprobs or self._capabilities.logprobs is False:
             return ()
         return tuple(
@@ -536,7 +536,7 @@ def test_who_shares_an_unusable_reply_shares_its_repair() -> None:
 
 def test_what_was_learned_lasts_for_the_next_session() -> None:
     model = Toy(capabilities=Capabilities(n=None, logprobs=None))
-    model._tokens = lambda request, text: ()
+    model.tokens_of = lambda request, text: ()
     judge = LLMJudge(model)
     asyncio.run(judge.answer(fact()))
     assert [request.top_logprobs for request in model.asked] == [5, 0]

@@ -13,6 +13,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 
 from ragmetrics_core.capturing.forms import stream
 from ragmetrics_core.capturing.locating import locate
@@ -420,7 +421,7 @@ def formed(draw: st.DrawFn) -> Form:
     return form
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(documents(), formed(), st.data())
 def test_law_shown_in_any_combination_of_forms_and_nothing_else(
     texts: list[str], form: Form, data: st.DataObject
@@ -435,7 +436,7 @@ def test_law_shown_in_any_combination_of_forms_and_nothing_else(
             assert place.coverage > 0.95
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(documents(), formed(), st.integers(20, 90), st.data())
 def test_law_cut_texts_are_shown_as_far_as_they_go(
     texts: list[str], form: Form, share: int, data: st.DataObject
@@ -456,7 +457,7 @@ def test_law_cut_texts_are_shown_as_far_as_they_go(
             )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(documents(), st.randoms(use_true_random=False))
 def test_law_places_follow_their_candidates(texts: list[str], rng: random.Random) -> None:
     prompt = TEMPLATE.format("\n---\n".join(rng.sample(texts, len(texts) // 2)))
@@ -467,7 +468,7 @@ def test_law_places_follow_their_candidates(texts: list[str], rng: random.Random
     assert [order[index] for index in again.order] == list(found.order)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(), st.sampled_from(ESCAPES), st.sampled_from(ESCAPES))
 def test_law_a_text_has_one_stream_in_all_its_forms(text: str, inner: str, outer: str) -> None:
     text = text.encode("utf-8", "ignore").decode()
@@ -475,7 +476,7 @@ def test_law_a_text_has_one_stream_in_all_its_forms(text: str, inner: str, outer
     assert stream(bare) in stream(FORMS[outer](FORMS[inner](bare)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.text(max_size=200), max_size=5), st.lists(st.text(max_size=400), max_size=3))
 def test_law_anything_is_answered(candidates: list[str], messages: list[str]) -> None:
     found = locate(candidates, messages)

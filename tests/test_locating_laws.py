@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from lanes import examples
 
 from ragmetrics_core.capturing.forms import stream
 from ragmetrics_core.capturing.locating import locate
@@ -193,7 +194,7 @@ VELM = ["The iron bridge of Velm was opened in 1874.", "The iron bridge of Velm 
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(case=cases())
 @example(case=Case(VELM, [0, 1], ("", ""), "\n", []))
 @example(case=Case(VELM, [1, 0], ("", ""), "\n", []))
@@ -205,7 +206,7 @@ def test_a_text_that_stands_whole_is_shown_whole_however_alike_its_neighbours_ar
         assert (place.outcome == "shown") == (place.candidate in case.expected)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(cases(), st.sampled_from(list(FORMS)))
 def test_a_text_of_which_nothing_stands_there_is_never_shown(case: Case, form: str) -> None:
     others = [f"Zyx{number} quux wibble flob; nothing of it is here, jolly good." for number in range(3)]
@@ -214,7 +215,7 @@ def test_a_text_of_which_nothing_stands_there_is_never_shown(case: Case, form: s
     assert {place.outcome for place in locate(others, case.prompt(form)).places} == {"unknown"}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(cases(), st.integers(30, 100))
 def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(case: Case, share: int) -> None:
     shown = [case.candidates[index] for index in case.order]
@@ -230,7 +231,7 @@ def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(case
             assert stream(part)[-12:] in stream(prompt)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(cases(), st.randoms(use_true_random=False), st.sampled_from(list(FORMS)))
 def test_places_are_permuted_as_the_candidates_are(case: Case, rng: random.Random, form: str) -> None:
     texts = list(dict.fromkeys(case.candidates))  # which of equal ones is shown depends on their order
@@ -242,7 +243,7 @@ def test_places_are_permuted_as_the_candidates_are(case: Case, rng: random.Rando
     assert [order[index] for index in second.order] == list(first.order)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(cases(), st.sampled_from(list(FORMS)))
 def test_a_message_that_shows_none_of_them_changes_nothing(case: Case, form: str) -> None:
     prompt = case.prompt(form)
@@ -258,7 +259,7 @@ def covered(text: str, pieces: Sequence[tuple[int, int]]) -> float:
     return sum(any(first <= index < last for first, last in pieces) for index in letters) / len(letters)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data(), st.integers(0, 2**32))
 def test_the_coverage_over_several_calls_is_that_of_the_union(data: st.DataObject, seed: int) -> None:
     text = words(random.Random(seed), 60, 120) + "."

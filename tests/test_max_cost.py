@@ -9,6 +9,7 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.data.errors import JudgeServerError, LimitReached
@@ -158,7 +159,7 @@ def test_free_calls_are_not_held_up() -> None:
     concurrency=st.integers(1, 8),
     opened=st.booleans(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_bill_keeps_to_the_cap(
     prices: list[float | None], turns: list[int], cap: float, concurrency: int, opened: bool
 ) -> None:

@@ -482,12 +482,18 @@ def test_a_claim_shows_its_passage(browser: Browser, tmp_path: Path) -> None:
 
 
 AXE = os.environ.get("RAGMETRICS_AXE", "")  # axe.min.js of the npm package axe-core; .ci/run fetches it
+# Each width and each theme stands in the first two; the other pairs are nightly, since each takes five seconds.
+SCREENS = [
+    pytest.param(390, True),
+    pytest.param(1200, False),
+    pytest.param(390, False, marks=pytest.mark.nightly),
+    pytest.param(1200, True, marks=pytest.mark.nightly),
+]
 
 
 @needs_chromium
 @pytest.mark.skipif(not AXE, reason="RAGMETRICS_AXE names no axe.min.js")
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize(("width", "dark"), SCREENS)
 def test_axe_finds_nothing(browser: Browser, tmp_path: Path, width: int, dark: bool) -> None:
     claim = "Rivers run uphill."
     rows = [row(i, i / 20, "q", f"It is so. {claim}", retrieval_accuracy=accuracy(0.5, "b")) for i in range(20)]
@@ -661,7 +667,7 @@ def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
 def test_a_page_too_large_keeps_the_worst_rows_whole(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ragmetrics_core.page.rows._ROOM", 50_000)
+    monkeypatch.setattr("ragmetrics_core.page.rows.LARGEST_ROWS", 50_000)
     rows = [row(i, 1 - i / 1000, f"question {i}", " ".join(map(str, range(i, i + 90000, 7)))) for i in range(40)]
     assert len(page_of(Report(rows, RUN), tmp_path)) < 400_000
     browser.open(tmp_path / "report.html")

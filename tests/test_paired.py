@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 from scipy import stats
 
 from ragmetrics_core.data.errors import SettingError
@@ -108,7 +109,7 @@ def test_one_sided_bounds_and_their_standard_error_by_hand() -> None:
 DIFFERENCES = st.lists(st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.75, 1.0]), min_size=2, max_size=10)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(DIFFERENCES)
 def test_permutation_against_scipy(values: list[float]) -> None:
     # scipy tries every pattern, those of zeros too, and counts ties with its own tolerance

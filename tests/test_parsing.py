@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 from said import of, shown
 
 from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, RetrievalAccuracy
@@ -334,7 +335,7 @@ def test_a_megabyte_of_small_objects_does_not_hold_the_loop(unit: str) -> None:
 
 
 @given(*(st.lists(st.sampled_from(PIECES), max_size=most).map("".join) for most in (3, 4, 3)))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_whatever_is_repeated_is_read_in_linear_time(head: str, unit: str, tail: str) -> None:
     text = head + unit * (100_000 // max(1, len(unit))) + tail
     begun = time.process_time()

@@ -16,7 +16,7 @@ from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import Report
 from ragmetrics_core.cli import COMMANDS
-from ragmetrics_core.cli.main import _parser, main
+from ragmetrics_core.cli.main import command_parser, main
 from ragmetrics_core.cli.paths import READ, WRITTEN
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.files import Aside, write_text
@@ -47,7 +47,7 @@ def options(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[s
 
 
 def test_every_option_is_known_to_be_a_path_or_none() -> None:
-    each = [action for example, _ in COMMANDS for _, action in options(_parser(example.split()[1]))]
+    each = [action for example, _ in COMMANDS for _, action in options(command_parser(example.split()[1]))]
     assert {action.dest for action in each} == {*READ, *WRITTEN, *NO_PATHS}
     paths = {action.dest for action in each if action.type is Path}
     assert paths <= {*READ, *WRITTEN}

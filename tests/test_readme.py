@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ RUNS = [text.removeprefix("uv run ") for page in PAGES for text in commands(page
 @pytest.mark.parametrize("text", [text for text in RUNS if text.startswith("ragmetrics ")])
 def test_commands_parse(text: str) -> None:
     words = shlex.split(text)[1:]
-    options = command._parser(words[0]).parse_args(words)
+    options = command.command_parser(words[0]).parse_args(words)
     assert callable(options.run)
 
 
@@ -113,8 +114,8 @@ GATED = ("--fail-on-regression", "--fail-under", "--against before")
 RUN = {page: [text for text in commands(page) if text.startswith("ragmetrics ")] for page in PAGES}
 
 
-def prepared() -> None:
-    """The files that the commands name: answers, runs, labels, traces, documents."""
+def write_named_files() -> None:
+    """Write the files that the commands name into the working folder: answers, runs, labels, traces, documents."""
     rows = [
         {"id": f"s{n}", "query": f"Who lit lamp {n}?", "contexts": ["Fog.", f"Anna lit lamp {n}."],
          "response": f"Anna lit lamp {n}." if n % 2 else "Somebody else.", "reference": f"Anna lit lamp {n}.",
@@ -145,6 +146,18 @@ def prepared() -> None:
 
 
 @pytest.fixture(scope="module")
+def named_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the commands name; each page works on a copy of it."""
+    folder: Path = tmp_path_factory.mktemp("named")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("RAGMETRICS_JUDGE", raising=False)
+        patch.setenv("RAGMETRICS_STORE", str(folder / "replies.sqlite"))
+        write_named_files()
+    return folder
+
+
+@pytest.fixture(scope="module")
 def model() -> Iterator[LoopbackServer]:
     with BatchService(plausible_reply) as server:
         yield server
@@ -154,6 +167,7 @@ def model() -> Iterator[LoopbackServer]:
 def test_commands_run(
     page: Path,
     model: LoopbackServer,
+    named_files: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -163,8 +177,8 @@ def test_commands_run(
     monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "replies.sqlite"))
     monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setattr(batches, "_LOOK_SECONDS", 0.01)
-    prepared()
+    monkeypatch.setattr(batches, "LOOK_SECONDS", 0.01)
+    shutil.copytree(named_files, tmp_path, dirs_exist_ok=True)
     for text in RUN[page]:
         if not any(part in text for part in LEFT_OUT):
             code = command.main(shlex.split(text.replace("http://127.0.0.1:8000/v1", model.base_url))[1:])

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 
 from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
 from ragmetrics_core.data.evidence import Evidence
@@ -193,7 +194,7 @@ SAMPLES = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(SAMPLES, st.floats(0, 1), st.text()), max_size=3))
 def test_round_trip_of_any_sample(items: list[tuple[Sample, float, str]]) -> None:
     report = Report(

@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from lanes import examples
 
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.reporting.gates import UntilDecided
@@ -275,7 +276,7 @@ def test_a_decision_is_never_undone(case: tuple[list[Unit], int | None], thresho
     assert gate.decided_at == (len(said) - len(decided) + 1 if decided else None)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(STREAMS_AND_POPULATIONS)
 def test_bounds_are_nested(case: tuple[list[Unit], int | None]) -> None:
     units, more = case
@@ -289,7 +290,7 @@ def test_bounds_are_nested(case: tuple[list[Unit], int | None]) -> None:
         low, high = bounds.low, bounds.high
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STREAMS_AND_POPULATIONS, THRESHOLDS)
 def test_a_gate_outside_the_bounds_is_decided(case: tuple[list[Unit], int | None], threshold: float) -> None:
     units, more = case
@@ -301,7 +302,7 @@ def test_a_gate_outside_the_bounds_is_decided(case: tuple[list[Unit], int | None
         assert gate.decision == outcome
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STREAMS_AND_POPULATIONS, st.data())
 def test_bounds_are_monotone_in_the_scores(case: tuple[list[Unit], int | None], data: st.DataObject) -> None:
     units, more = case
@@ -314,7 +315,7 @@ def test_bounds_are_monotone_in_the_scores(case: tuple[list[Unit], int | None], 
     assert lower.high <= higher.high
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STREAMS_AND_POPULATIONS, st.data())
 def test_a_failure_only_widens_the_bounds(case: tuple[list[Unit], int | None], data: st.DataObject) -> None:
     units, more = case
@@ -345,7 +346,7 @@ def test_a_population_ends_with_the_mean_of_its_scores(units: list[Unit], thresh
     assert scores or 0 < threshold < 1 or gate.decision == ("passed" if threshold == 0 else "undecided")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(SCORES, min_size=3, max_size=6),
     st.lists(st.sampled_from(["scored", "undefined"]), min_size=6, max_size=6),
@@ -366,7 +367,7 @@ def test_the_risk_in_a_population_over_all_orders(values: list[float], kinds: li
             assert fmean(wrong) <= alpha
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(st.lists(SCORES, min_size=1, max_size=3).map(tuple), min_size=2, max_size=3),
     st.sampled_from([0.05, 0.2, 0.499]),

@@ -323,8 +323,8 @@ def test_an_address_without_a_server_is_given_up_after_ten_seconds(
 ) -> None:
     """A refused port, and a queue that is full: it takes no connection and refuses none. One second stands for ten."""
     for module in (attempts, compatible_model):
-        assert module._CONNECTING == 10.0
-        monkeypatch.setattr(module, "_CONNECTING", 1.0)
+        assert module.CONNECTING_SECONDS == 10.0
+        monkeypatch.setattr(module, "CONNECTING_SECONDS", 1.0)
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(5)]
         sockets[0].bind(("127.0.0.1", 0))

@@ -146,7 +146,7 @@ def test_a_notebook_shows_a_line_that_renews_itself(
 ) -> None:
     stream = OutStream()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     shown: list[str] = []
 
     class Cell:

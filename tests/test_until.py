@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lanes import examples
 from loopback import LoopbackServer
 
 from ragmetrics_core import (
@@ -152,7 +153,7 @@ def test_a_killed_run_goes_on_to_the_same_decision_without_a_second_call(
 # The order, and what counts.
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(0, 3))
 def test_the_order_of_the_file_makes_no_difference(draw: random.Random, seed: int) -> None:
     data = rows(*verdicts(80, 0.8))
@@ -164,7 +165,7 @@ def test_the_order_of_the_file_makes_no_difference(draw: random.Random, seed: in
     assert questions[0] == questions[1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.sampled_from(["0", "0.5", "1", "none", "fails"]), min_size=1, max_size=40), st.integers(0, 2))
 def test_a_population_judged_to_its_end_is_decided_as_its_mean_says(scores: list[str], seed: int) -> None:
     report = until(rows(*scores), "good=0.7", on="point", seed=seed, min_scored=0.0, alpha=1e-9)
@@ -299,10 +300,11 @@ def test_calls_saved_are_those_that_would_be_made(
 ) -> None:
     judge = LLMJudge(OpenAICompatibleModel(loopback_server(says_yes).base_url, "m"))
     how: dict[str, Any] = {"judge": judge, "until": "decided", "gates": ["adherence=0.8"], "concurrency": 2}
-    twice = evaluate(THINGS[1:10] * 50, ONE_CALL, **how)  # nine calls, whatever is judged
+    things = THINGS[:400]
+    twice = evaluate(things[1:10] * 50, ONE_CALL, **how)  # nine calls, whatever is judged
     assert (twice.usage.calls, twice.decisions[0].saved) == (9, 0)
-    evaluate(THINGS, ONE_CALL, judge=judge, store=tmp_path / "all.sqlite")
-    stored = evaluate(THINGS, ONE_CALL, store=tmp_path / "all.sqlite", **how)
+    evaluate(things, ONE_CALL, judge=judge, store=tmp_path / "all.sqlite")
+    stored = evaluate(things, ONE_CALL, store=tmp_path / "all.sqlite", **how)
     assert (stored.usage.calls, stored.decisions[0].saved) == (0, 0)
     assert "not judged" in stored.decisions[0].sentence
 

@@ -45,7 +45,7 @@ def _run(arguments: Sequence[str]) -> int:
     if empty is not None:
         print(f"ragmetrics: {empty} is empty, perhaps a variable that is not set; give a value", file=sys.stderr)
         return 2
-    options = _parser(*arguments[:1]).parse_args(arguments)
+    options = command_parser(*arguments[:1]).parse_args(arguments)
     from ragmetrics_core.cli.options import discard
     from ragmetrics_core.cli.paths import check_paths
 
@@ -94,7 +94,7 @@ class Lines(logging.StreamHandler[TextIO]):
         return ("\r\x1b[K" if sys.stderr.isatty() else "") + super().format(record)
 
 
-def _parser(asked: str = "") -> argparse.ArgumentParser:
+def command_parser(asked: str = "") -> argparse.ArgumentParser:
     """The parser; of all commands only the one asked for is loaded, so that none waits for the others."""
     parser = argparse.ArgumentParser(
         prog="ragmetrics", description="Evaluate retrieval and answers of RAG applications.", allow_abbrev=False

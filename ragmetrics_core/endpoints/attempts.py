@@ -31,7 +31,7 @@ _ENDS = get_args(Finish)
 _SHORTEST_WAIT = 0.5  # most seconds before the second attempt; they double with each further one
 _LONGEST_WAIT = 60.0  # seconds between two attempts, unless the endpoint asks for more
 _GIVEN_UP = 600.0  # seconds from which on a request is not repeated
-_CONNECTING = 10.0  # the same, while no connection can be made
+CONNECTING_SECONDS = 10.0  # the same, while no connection can be made
 _OUTAGE = 30.0  # seconds for which an endpoint that refuses everything is left alone
 _ALONE = 2.0  # seconds for which all others wait for a call that is sent alone
 _SLICE = 0.1  # of them at a time, so that a loop that a client's import blocks for seconds counts as one
@@ -214,7 +214,7 @@ def pause(
     if error.retry_after is not None:
         wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
     connecting = errors.Unreachable if answered else errors.ConnectionFailed
-    left = sent[0] + (_CONNECTING if isinstance(error, connecting) else _GIVEN_UP) - time.monotonic()
+    left = sent[0] + (CONNECTING_SECONDS if isinstance(error, connecting) else _GIVEN_UP) - time.monotonic()
     return wait if wait <= left else None
 
 

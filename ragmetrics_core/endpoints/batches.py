@@ -72,7 +72,7 @@ _TRIES = 3  # of a request that fails for a passing reason
 _CONTRADICTORY = json.dumps([409, {"error": {"code": "contradictory_answers"}}])
 # What is read of a service's objects, and where it is of another type what is taken in its place.
 _FIELDS: dict[str, Any] = {"id": "", "status": "", "metadata": {}, "request_counts": {}, "data": []}
-_LOOK_SECONDS, _SETTLED = 10.0, 600.0  # between looks; from which on a batch that is not listed was never made
+LOOK_SECONDS, SETTLED_SECONDS = 10.0, 600.0  # between looks; from which on a batch that is not listed was never made
 _LAST_SECONDS = 5.0  # that a batch has to be made, once its file is there and the deadline has come
 _REPLY_TOKENS = 200  # the most that is usual
 _OPENAI, _SAID = "https://api.openai.com/", 300  # most characters of its words
@@ -214,14 +214,14 @@ class ParkingStore(SqliteStore):
         except asyncio.CancelledError:  # the run's deadline
             if not file:  # nothing was made, and the next run need not look for it
                 self.waiting.discard(token)
-                await self._done(partial(_free, token, None))
+                await self._done(partial(forget_batch, token, None))
             raise
         except errors.JudgeError as error:
             refused = not file or isinstance(error, (errors.Unreachable, errors.RateLimited))
             if isinstance(error, errors.TransientJudgeError) and not refused:
                 logger.warning("a batch may have been made, and is looked for: %s", error)
                 return
-            await self._done(partial(_free, token, None))
+            await self._done(partial(forget_batch, token, None))
             raise errors.BatchFailed(f"a batch was not made, and the next run asks its requests: {error}") from None
 
     async def _make_of_file(self, model: OpenAICompatibleModel, body: dict[str, Any], token: str) -> str:
@@ -262,7 +262,7 @@ class ParkingStore(SqliteStore):
             found = await (_sent(model, "GET", f"batches/{name}") if name else _listed(model, token))
             found["id"] = found["id"] or name or ""  # whatever is said of it, it is the one that was asked about
             if not found["id"]:
-                found["status"] = "not confirmed yet" if time.time() < since + _SETTLED else "expired"
+                found["status"] = "not confirmed yet" if time.time() < since + SETTLED_SECONDS else "expired"
             elif not name:
                 await self._done(methodcaller("execute", _NAMED, (found["id"], token)))
             if cancel and found["id"] and found["status"] not in _ENDED:
@@ -298,7 +298,7 @@ class ParkingStore(SqliteStore):
                         states = await self.look()
                         going = {token for token, found in states.items() if found["status"] not in _ENDED}
                     going = going & self.waiting
-                    await asyncio.sleep(_LOOK_SECONDS if going else 0)
+                    await asyncio.sleep(LOOK_SECONDS if going else 0)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -317,19 +317,19 @@ class ParkingStore(SqliteStore):
         if lines < paid:
             if since > 0:  # the first look that could not read them, told from an entry's time by its sign
                 await self._done(methodcaller("execute", _SINCE, (since := -time.time(), token)))
-            if time.time() + since < _SETTLED:
+            if time.time() + since < SETTLED_SECONDS:
                 found["status"] = f"{status}, but its answers cannot be read yet"
                 return
         # Whole batches without an answer: to ask at once again would pay again, without a word.
         lost = bool(status == "completed" and not answered and await self._counted(_LOST_AT_ONCE, token))
         failed = await self._counted(_AGAIN, token, _TRIES)  # for a passing reason
         code = _NO_ANSWER.get(status)
-        left = await self._done(partial(_free, token, code))
+        left = await self._done(partial(forget_batch, token, code))
         again = left + failed if code is None else await self._counted(_AGAIN, token, _TRIES)
         told = f"{found['id'] or 'a batch not made'}: {status}, {answered - failed} requests answered, "
         told += f"{again} to be asked again"
         if status in ("failed", "cancelled") or lost:
-            raise errors.BatchFailed(f"{told} by the next run {_why(model, found)}".rstrip())
+            raise errors.BatchFailed(f"{told} by the next run {reason_told(model, found)}".rstrip())
         logger.log(logging.WARNING if left + failed else logging.INFO, "%s", told)
 
     async def _counted(self, query: str, *values: object) -> int:
@@ -386,7 +386,7 @@ def _essence(result: str) -> object:
     return body["choices"] if isinstance(body, dict) and "choices" in body else (status, body)
 
 
-def _free(token: str, code: str | None, connection: sqlite3.Connection) -> int:
+def forget_batch(token: str, code: str | None, connection: sqlite3.Connection) -> int:
     """Forget a batch; its requests without an answer, which are counted, get this error, or are as if never asked."""
     connection.execute("DELETE FROM batches WHERE token = ?", (token,))
     left = connection.execute(_LEFT, (code and json.dumps([None, {"error": {"code": code}}]), token)).rowcount
@@ -412,7 +412,7 @@ def _answer(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
         return ChatReply((), executed, (error,))
 
 
-def _why(model: OpenAICompatibleModel, found: dict[str, Any]) -> str:
+def reason_told(model: OpenAICompatibleModel, found: dict[str, Any]) -> str:
     """What a service says of a batch that it did not answer."""
     listed = found["errors"].get("data") if isinstance(found.get("errors"), dict) else None
     first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
@@ -444,7 +444,7 @@ async def _sent(model: OpenAICompatibleModel, method: str, path: str, data: Any 
     """What a service has, a file's content or an object as it describes it; asked again after a fault that passes."""
     making = (method, path) == ("POST", "batches")  # nothing else is paid if it is done twice
     passing = (errors.RateLimited, errors.Unreachable) if making else errors.TransientJudgeError
-    began = [time.monotonic() - making * _SETTLED / 2]  # soon others take it for one that was never made
+    began = [time.monotonic() - making * SETTLED_SECONDS / 2]  # soon others take it for one that was never made
     for counted in count(1):
         try:
             found = await model.call(method, path, data)

@@ -46,7 +46,7 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
 )
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _IDLE_SECONDS = 15.0
-_CONNECTING = 10.0
+CONNECTING_SECONDS = 10.0
 _OF_FILES = 600.0, 2**30  # seconds and bytes
 
 
@@ -204,7 +204,8 @@ class OpenAICompatibleModel(ChatModel):
         """Status, headers and content of the reply."""
         import aiohttp  # not every run needs it
 
-        headers, limit = self._headers(), aiohttp.ClientTimeout(longest, _CONNECTING, sock_read=2 * self._timeout)
+        headers = self._headers()
+        limit = aiohttp.ClientTimeout(longest, CONNECTING_SECONDS, sock_read=2 * self._timeout)
         headers |= {"Content-Type": "application/json"} if isinstance(data, bytes) else {}
         if isinstance(data, list):
             lines, data = data, aiohttp.FormData({"purpose": "batch"})

@@ -12,7 +12,7 @@ from ragmetrics_core.data import SampleResult
 
 logger = logging.getLogger("ragmetrics_core")
 
-_LOG_SECONDS, _LINE_SECONDS = 10.0, 0.2
+LOG_SECONDS, LINE_SECONDS = 10.0, 0.2
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Display:
         self.progress.add(result)
         if callable(self._show):
             self._show(self.progress)
-        every = _LINE_SECONDS if self._line else _LOG_SECONDS
+        every = LINE_SECONDS if self._line else LOG_SECONDS
         if self._show is not False and time.monotonic() - self._last >= every:
             self._last = time.monotonic()
             self._show_line()

@@ -58,7 +58,7 @@ def resolve_judge(
     if isinstance(chosen, ChatModel):
         return LLMJudge(chosen)
     if chosen is None:
-        _announce()
+        announce_embedded_judge()
         return _by_name("lexical", Endpoint(None, None), named_here=False)
     if isinstance(chosen, str):
         named_here = bool(api_base or api_key_env)
@@ -118,7 +118,7 @@ def _own(place: str, addressed: bool) -> Judge:
 
 
 @cache
-def _announce() -> None:
+def announce_embedded_judge() -> None:
     """Say once per process that nobody chose a judge."""
     _logger.info(
         "no judge was chosen: the embedded lexical judge answers, by word overlap and without any model; "

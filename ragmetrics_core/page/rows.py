@@ -16,7 +16,9 @@ LONGEST = 20_000
 
 _EXCERPT = 160
 _FIELDS, _VALUES, _VALUE = 20, 40, 60
-_ROOM = 11_000_000
+LARGEST_ROWS = 11_000_000
+"""Most bytes of packed rows that the page holds."""
+
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 
@@ -87,7 +89,7 @@ def packed(lines: Iterable[str]) -> str:
     packer, found = compressobj(), bytearray()
     for line in lines:
         found += packer.compress(line.encode())
-        if len(found) > _ROOM:
+        if len(found) > LARGEST_ROWS:
             break
     found += packer.flush()
     return b64encode(found).decode()

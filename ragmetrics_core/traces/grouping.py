@@ -24,7 +24,7 @@ _LONG = 4 * 2**20  # a line that is not read before it is known what it would ta
 _OBJECT = 64  # bytes of an object of Python, with its place in the one that holds it
 _PLACE = 128  # bytes of what is noted of each element of a long line
 _MOST_RECENT = 4
-_MOST_UNPACKED, _MOST_TIMES = 2**30, 200  # bytes of a packed file, and how many times its own size
+MOST_UNPACKED, _MOST_TIMES = 2**30, 200  # bytes of a packed file, and how many times its own size
 _NO_FORM = "{} holds no spans in a known form (OTLP JSON, Phoenix, MLflow, Langfuse, LangSmith); keys seen: {}"
 
 Source = str | Path | Iterable[Any]
@@ -234,7 +234,7 @@ def _unpacked(packed: gzip.GzipFile) -> Iterator[bytes]:
 
 def _bounded(path: Path, parts: Iterable[bytes]) -> Iterator[bytes]:
     """The parts of a packed file, as long as it does not hold more than any traces would."""
-    most = max(_MOST_UNPACKED, _MOST_TIMES * path.stat().st_size)
+    most = max(MOST_UNPACKED, _MOST_TIMES * path.stat().st_size)
     size = 0
     for part in parts:
         size += len(part)

@@ -275,7 +275,7 @@ def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) 
 
 def test_which_judge(kit: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(model, "_announced", set())
+    monkeypatch.setattr(model, "announced", set())
     fields: dict[str, Any] = {"query": "q", "response": "a", "contexts": ["c"]}
     reply = kit.ScriptedLLM(script={"": '{"reason": "x", "verdict": "no", "unsupported": []}'})
     monkeypatch.setattr(Settings, "_llm", reply)

@@ -25,7 +25,7 @@ from ragmetrics_core.judging.judge import Judge
 
 T = TypeVar("T")
 _logger = logging.getLogger("llama_index.evaluation.ragmetrics")
-_announced: set[str] = set()
+announced: set[str] = set()
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
@@ -127,8 +127,8 @@ def settings_judge() -> LlamaIndexModel | None:
     """The LLM that the user has set in ``Settings``, announced once; None if none is set."""
     llm = Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client where none is set
     found = None if llm is None else LlamaIndexModel(llm)
-    if found is not None and found.name not in _announced:
-        _announced.add(found.name)
+    if found is not None and found.name not in announced:
+        announced.add(found.name)
         _logger.info("no judge was chosen: the LLM set in Settings answers (%s)", found.name)
     return found
 
