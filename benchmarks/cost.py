@@ -2,9 +2,10 @@
 
     uv run benchmarks/cost.py
 
-A sample with 5 chunks of 300 characters. Tokens are estimated at four characters each. The common prefix of a call is
-the longest one that another call of the sample has as well. Of it a provider's prompt cache, empty at first, can serve
-what an earlier call had. The exit status is 1 if a goal is missed.
+A sample with 5 chunks of 300 characters. Tokens are estimated at four characters each.
+The common prefix of a call is the longest one that another call of the sample has as
+well. Of it a provider's prompt cache, empty at first, can serve what an earlier call
+had. The exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -35,27 +36,49 @@ from ragmetrics_core import (
 from ragmetrics_core.data.replies import Usage
 
 _WORDS = (
-    "The harbour office of the old town keeps a ledger of every ship that came in, of its cargo and of its master, "
-    "and of the dues that were paid for the berth. Each entry was signed by two clerks, one of whom was sworn in by "
-    "the council; copies went to the customs house on the first day of each month, bound in grey. "
+    "The harbour office of the old town keeps a ledger of every ship that came in, of"
+    " its cargo and of its master, and of the dues that were paid for the berth. Each"
+    " entry was signed by two clerks, one of whom was sworn in by the council; copies"
+    " went to the customs house on the first day of each month, bound in grey. "
 )
 SAMPLE = Sample.from_row(
     {
-        "question": "Who signed the entries of the ledger, and where did the copies go?",
+        "question": (
+            "Who signed the entries of the ledger, and where did the copies go?"
+        ),
         "contexts": [f"{number}. {_WORDS}"[:300] for number in range(5)],
-        "answer": "Each entry was signed by two clerks. Copies went to the customs house each month.",
-        "reference": "Two clerks signed each entry. One of them was sworn in by the council. "
-        "Copies went to the customs house every month.",
+        "answer": (
+            "Each entry was signed by two clerks. Copies went to the customs house each"
+            " month."
+        ),
+        "reference": (
+            "Two clerks signed each entry. One of them was sworn in by the council. "
+            "Copies went to the customs house every month."
+        ),
     }
 )
 
 
 OTHER_CONTEXTS = SAMPLE.model_copy(
-    update={"contexts": tuple(Context(text=f"{number}. {_WORDS}"[:300]) for number in range(5, 10))}
+    update={
+        "contexts": tuple(
+            Context(text=f"{number}. {_WORDS}"[:300]) for number in range(5, 10)
+        )
+    }
 )
-FACTS = SAMPLE.model_copy(update={"facts": tuple(Fact(text=f"{text}.") for text in SAMPLE.reference[0].split(". "))})
-REFERENCES = SAMPLE.model_copy(update={"reference": (*SAMPLE.reference, "Two clerks.", "Customs got copies.")})
-FOREIGN = ("The mill at the river ground the grain of three villages until it burnt down. " * 4)[:300]
+FACTS = SAMPLE.model_copy(
+    update={
+        "facts": tuple(
+            Fact(text=f"{text}.") for text in SAMPLE.reference[0].split(". ")
+        )
+    }
+)
+REFERENCES = SAMPLE.model_copy(
+    update={"reference": (*SAMPLE.reference, "Two clerks.", "Customs got copies.")}
+)
+FOREIGN = (
+    "The mill at the river ground the grain of three villages until it burnt down. " * 4
+)[:300]
 
 
 @dataclass(frozen=True)
@@ -68,7 +91,8 @@ class Mode:
         sample: What is judged.
         model: What the model can do, and says of adherence.
         tokens: Most prompt tokens, where that is a goal.
-        prefix: Least share of the prompts that is a common prefix, where that is a goal.
+        prefix: Least share of the prompts that is a common prefix, where that is a
+            goal.
     """
 
     name: str
@@ -90,36 +114,86 @@ ALONE, WEIGHED, LOW = {"together": False}, {"logprobs": True}, {"verdict": "no"}
 MODES = (
     Mode("utilization pointwise", ContextUtilization(), tokens=1300),
     Mode("utilization listwise", ContextUtilization(judging="listwise"), tokens=900),
-    Mode("utilization listwise, 2 orders", ContextUtilization(judging="listwise", orders=2)),
+    Mode(
+        "utilization listwise, 2 orders",
+        ContextUtilization(judging="listwise", orders=2),
+    ),
     Mode("utilization graded", ContextUtilization(relevance="graded")),
-    Mode("utilization, probability from log-probabilities", ContextUtilization(relevance="probability"), model=WEIGHED),
-    Mode("utilization, probability from 5 polls", ContextUtilization(relevance="probability")),
-    Mode("utilization, probability from 5 polls without n", ContextUtilization(relevance="probability"), model=ALONE),
+    Mode(
+        "utilization, probability from log-probabilities",
+        ContextUtilization(relevance="probability"),
+        model=WEIGHED,
+    ),
+    Mode(
+        "utilization, probability from 5 polls",
+        ContextUtilization(relevance="probability"),
+    ),
+    Mode(
+        "utilization, probability from 5 polls without n",
+        ContextUtilization(relevance="probability"),
+        model=ALONE,
+    ),
     Mode("utilization against the reference", ContextUtilization(against="reference")),
     Mode("adherence, 5 polls", ContextAdherence()),
     Mode("adherence, 5 polls without n", ContextAdherence(), model=ALONE, prefix=0.8),
-    Mode("adherence, early_stop without n", ContextAdherence(early_stop=True), model=ALONE),
+    Mode(
+        "adherence, early_stop without n",
+        ContextAdherence(early_stop=True),
+        model=ALONE,
+    ),
     Mode("adherence, low score with its cause", ContextAdherence(), model=LOW),
-    Mode("adherence, low score without cause", ContextAdherence(cause=False), model=LOW),
+    Mode(
+        "adherence, low score without cause", ContextAdherence(cause=False), model=LOW
+    ),
     Mode("recall", ContextRecall()),
     Mode("recall, 3 references", ContextRecall(), REFERENCES),
-    Mode("accuracy per fact, log-probabilities", RetrievalAccuracy(), model=WEIGHED, prefix=0.8),
+    Mode(
+        "accuracy per fact, log-probabilities",
+        RetrievalAccuracy(),
+        model=WEIGHED,
+        prefix=0.8,
+    ),
     Mode("accuracy per fact, 3 polls", RetrievalAccuracy(), prefix=0.8),
-    Mode("accuracy per fact, facts given by the sample", RetrievalAccuracy(), FACTS, WEIGHED, prefix=0.8),
-    Mode("accuracy per fact, extraction cot", RetrievalAccuracy(extraction="cot"), model=WEIGHED, prefix=0.8),
-    Mode("accuracy per fact, 1 control", RetrievalAccuracy(controls=1, control_contexts=(FOREIGN,)), model=WEIGHED),
+    Mode(
+        "accuracy per fact, facts given by the sample",
+        RetrievalAccuracy(),
+        FACTS,
+        WEIGHED,
+        prefix=0.8,
+    ),
+    Mode(
+        "accuracy per fact, extraction cot",
+        RetrievalAccuracy(extraction="cot"),
+        model=WEIGHED,
+        prefix=0.8,
+    ),
+    Mode(
+        "accuracy per fact, 1 control",
+        RetrievalAccuracy(controls=1, control_contexts=(FOREIGN,)),
+        model=WEIGHED,
+    ),
     Mode("accuracy per context", RetrievalAccuracy(calls="per_context"), model=WEIGHED),
 )
 
 
 def _prefix(one: str, other: str) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
 
 
 def common(prompts: Sequence[str]) -> float:
     """Share of the prompts' characters that is a prefix of another prompt of the sample."""
     shared = sum(
-        max((_prefix(prompt, other) for at, other in enumerate(prompts) if at != number), default=0)
+        max(
+            (
+                _prefix(prompt, other)
+                for at, other in enumerate(prompts)
+                if at != number
+            ),
+            default=0,
+        )
         for number, prompt in enumerate(prompts)
     )
     return shared / sum(map(len, prompts))
@@ -127,11 +201,16 @@ def common(prompts: Sequence[str]) -> float:
 
 def cached(prompts: Sequence[str]) -> float:
     """Share of the prompts' characters that is a prefix of an earlier prompt of the sample."""
-    shared = sum(max(_prefix(prompts[at], earlier) for earlier in prompts[:at]) for at in range(1, len(prompts)))
+    shared = sum(
+        max(_prefix(prompts[at], earlier) for earlier in prompts[:at])
+        for at in range(1, len(prompts))
+    )
     return shared / sum(map(len, prompts))
 
 
-def recorded(metric: Metric, sample: Sample = SAMPLE, **model: Any) -> tuple[Usage, list[str]]:
+def recorded(
+    metric: Metric, sample: Sample = SAMPLE, **model: Any
+) -> tuple[Usage, list[str]]:
     """What one sample costs, and its prompts."""
     recording = Recording(**model)
     result = metric.score(sample, judge=LLMJudge(recording))
@@ -139,9 +218,17 @@ def recorded(metric: Metric, sample: Sample = SAMPLE, **model: Any) -> tuple[Usa
     return result.usage, recording.prompts
 
 
-def spent(samples: Sequence[Sample], metrics: Sequence[Metric], store: Path | None = None) -> Usage:
+def spent(
+    samples: Sequence[Sample], metrics: Sequence[Metric], store: Path | None = None
+) -> Usage:
     """What a run costs."""
-    report = evaluate(samples, metrics, judge=LLMJudge(Recording()), store=store or False, progress=False)
+    report = evaluate(
+        samples,
+        metrics,
+        judge=LLMJudge(Recording()),
+        store=store or False,
+        progress=False,
+    )
     assert report.summary().judged == len(samples)
     return report.usage
 
@@ -149,21 +236,29 @@ def spent(samples: Sequence[Sample], metrics: Sequence[Metric], store: Path | No
 def saved(shown: Rows) -> None:
     """Print what is not paid twice: facts of one reference, equal samples, a run that was made before."""
     accuracy = [RetrievalAccuracy()]
-    one, other = spent([SAMPLE], accuracy).calls, spent([OTHER_CONTEXTS], accuracy).calls
+    one, other = (
+        spent([SAMPLE], accuracy).calls,
+        spent([OTHER_CONTEXTS], accuracy).calls,
+    )
     both = spent([SAMPLE, OTHER_CONTEXTS], accuracy).calls
     once, twice = spent([SAMPLE], METRICS).calls, spent([SAMPLE, SAMPLE], METRICS).calls
     with TemporaryDirectory() as folder:
-        first, second = (spent([SAMPLE], METRICS, Path(folder, "replies.sqlite")) for _ in range(2))
+        first, second = (
+            spent([SAMPLE], METRICS, Path(folder, "replies.sqlite")) for _ in range(2)
+        )
     shown.add(
-        f"cost: accuracy of two samples with one reference, whose facts are reused: {both} calls, {one + other} apart",
+        "cost: accuracy of two samples with one reference, whose facts are reused:"
+        f" {both} calls, {one + other} apart",
         at_most(both, one + other - 1, " calls"),
     )
     shown.add(
-        f"cost: an equal sample in the same run, 4 metrics: {twice - once} calls more than {once}",
+        f"cost: an equal sample in the same run, 4 metrics: {twice - once} calls more"
+        f" than {once}",
         at_most(twice - once, 0, " calls"),
     )
     shown.add(
-        f"cost: a second run with a store, 4 metrics: {second.calls} calls after {first.calls}, {second.stored} stored",
+        f"cost: a second run with a store, 4 metrics: {second.calls} calls after"
+        f" {first.calls}, {second.stored} stored",
         at_most(second.calls, 0, " calls"),
     )
 
@@ -183,7 +278,12 @@ def bare(prompt: str) -> str:
 
 
 MOST = 1.3
-METRICS = (ContextUtilization(), ContextAdherence(), ContextRecall(), RetrievalAccuracy())
+METRICS = (
+    ContextUtilization(),
+    ContextAdherence(),
+    ContextRecall(),
+    RetrievalAccuracy(),
+)
 
 
 def guarded(shown: Rows) -> None:
@@ -194,7 +294,8 @@ def guarded(shown: Rows) -> None:
         sent = sum(map(counted, (*recording.prompts, *recording.schemas)))
         alone = sum(counted(bare(prompt)) for prompt in recording.prompts)
         shown.add(
-            f"cost: {metric.name}: {sent} tokens with fences and schema, {alone} without: {sent / alone:.2f} times",
+            f"cost: {metric.name}: {sent} tokens with fences and schema, {alone}"
+            f" without: {sent / alone:.2f} times",
             at_most(sent / alone, MOST, " times"),
         )
 
@@ -205,8 +306,8 @@ def main() -> int:
     for mode in MODES:
         usage, prompts = recorded(mode.metric, mode.sample, **mode.model)
         shown.add(
-            f"cost: {mode.name}: {usage.calls} calls, {usage.prompt_tokens} prompt tokens, "
-            f"{usage.completion_tokens} completion tokens{_prefixes(prompts)}",
+            f"cost: {mode.name}: {usage.calls} calls, {usage.prompt_tokens} prompt"
+            f" tokens, {usage.completion_tokens} completion tokens{_prefixes(prompts)}",
             *mode.goals(usage, prompts),
         )
     guarded(shown)
@@ -217,7 +318,10 @@ def main() -> int:
 def _prefixes(prompts: Sequence[str]) -> str:
     if len(prompts) < 2:
         return ""
-    return f", common prefix {common(prompts):.0%}, {cached(prompts):.0%} from an earlier call"
+    return (
+        f", common prefix {common(prompts):.0%}, {cached(prompts):.0%} from an earlier"
+        " call"
+    )
 
 
 if __name__ == "__main__":

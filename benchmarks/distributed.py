@@ -3,12 +3,14 @@
     uv run --group ray --group spark --group daft benchmarks/distributed.py
     uv run benchmarks/distributed.py --only report --rows 1000000
 
-``equal``: sorted rows of Ray, Spark and Daft against those of the plain function, 20,000 with the embedded judge and
-2,000 with a model on this machine; the exit status is 1 if any differs. ``engines``: samples with the embedded judge,
-by the plain function in one process and by Ray Data and Spark with 1 and 2 local workers: rows per second, what an
-engine adds to each row in microseconds of a worker, and the ratio. ``report``: what ``Report.from_parquet`` needs for a
-folder of so many rows. ``limits``: measured, how many calls per second the actor that keeps the limits of a job lets
-through; simulated, what 1,000 workers get of that. An engine that is not installed is left out.
+``equal``: sorted rows of Ray, Spark and Daft against those of the plain function,
+20,000 with the embedded judge and 2,000 with a model on this machine; the exit status
+is 1 if any differs. ``engines``: samples with the embedded judge, by the plain function
+in one process and by Ray Data and Spark with 1 and 2 local workers: rows per second,
+what an engine adds to each row in microseconds of a worker, and the ratio. ``report``:
+what ``Report.from_parquet`` needs for a folder of so many rows. ``limits``: measured,
+how many calls per second the actor that keeps the limits of a job lets through;
+simulated, what 1,000 workers get of that. An engine that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ from loopback import LoopbackServer
 from plausible import plausible_reply
 
 BATCH = 1000
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}  # and no copy of the checkout per worker
+# and no copy of the checkout per worker
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
 
 def table(first: int, count: int) -> pa.Table:
@@ -53,9 +56,15 @@ def table(first: int, count: int) -> pa.Table:
         {
             "number": list(numbers),
             "question": [f"Which part does thing {number} have?" for number in numbers],
-            "contexts": [[f"Thing {n} has part {part}, as the manual says." for part in range(5)] for n in numbers],
+            "contexts": [
+                [f"Thing {n} has part {part}, as the manual says." for part in range(5)]
+                for n in numbers
+            ],
             "answer": [f"Thing {number} has part 3." for number in numbers],
-            "reference": [f"Thing {number} has parts 0 to 4." if number % 3 else None for number in numbers],
+            "reference": [
+                f"Thing {number} has parts 0 to 4." if number % 3 else None
+                for number in numbers
+            ],
             "conversation_id": [f"conversation {number // 4}" for number in numbers],
         }
     )
@@ -65,7 +74,9 @@ def written(folder: Path, count: int, part: int = 10_000) -> Path:
     """The samples, as Parquet in several files."""
     folder.mkdir()
     for first in range(0, count, part):
-        parquet.write_table(table(first, min(part, count - first)), folder / f"{first:09d}.parquet")
+        parquet.write_table(
+            table(first, min(part, count - first)), folder / f"{first:09d}.parquet"
+        )
     return folder
 
 
@@ -77,7 +88,10 @@ def scorer_of(judged: str) -> Scorer:
 
 
 def plain(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable[[], None]:
-    """The plain function over all files, batch by batch; engines are started before the clock."""
+    """The plain function over all files, batch by batch.
+
+    Engines are started before the clock.
+    """
     del workers
     scorer(table(0, 1))
 
@@ -85,38 +99,60 @@ def plain(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable[[]
         out.mkdir()
         for path in sorted(samples.iterdir()):
             batches = parquet.ParquetFile(path).iter_batches(batch_size=BATCH)
-            parquet.write_table(pa.concat_tables([scorer(batch) for batch in batches]), out / path.name)
+            parquet.write_table(
+                pa.concat_tables([scorer(batch) for batch in batches]), out / path.name
+            )
 
     return work
 
 
-def on_ray(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable[[], None]:
-    """Ray Data with so many workers; two more cores are there for reading and writing."""
+def on_ray(
+    samples: Path, out: Path, workers: int, scorer: Scorer
+) -> Callable[[], None]:
+    """Ray Data with so many workers.
+
+    Two more cores are there for reading and writing.
+    """
     os.environ |= QUIET
     import ray
 
     from ragmetrics_core.distributed import score_dataset
 
-    ray.init(num_cpus=workers + 2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init(
+        num_cpus=workers + 2,
+        include_dashboard=False,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
     ray.data.DataContext.get_current().enable_progress_bars = False
 
     def work() -> None:
         dataset = ray.data.read_parquet(str(samples))
-        score_dataset(dataset, scorer, workers=workers, batch_size=BATCH).write_parquet(str(out))
+        score_dataset(dataset, scorer, workers=workers, batch_size=BATCH).write_parquet(
+            str(out)
+        )
 
     return work
 
 
-def on_spark(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable[[], None]:
+def on_spark(
+    samples: Path, out: Path, workers: int, scorer: Scorer
+) -> Callable[[], None]:
     """Spark in local mode with so many cores."""
     from pyspark.sql import SparkSession
 
     from ragmetrics_core.distributed import score_frame
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(f"local[{workers}]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "2g")
-    session = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH)).getOrCreate()
+    builder = SparkSession.builder.master(f"local[{workers}]").config(
+        "spark.ui.enabled", "false"
+    )
+    builder = builder.config("spark.driver.host", "127.0.0.1").config(
+        "spark.driver.memory", "2g"
+    )
+    session = builder.config(
+        "spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH)
+    ).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
 
     def work() -> None:
@@ -125,14 +161,22 @@ def on_spark(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable
     return work
 
 
-def on_daft(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable[[], None]:
+def on_daft(
+    samples: Path, out: Path, workers: int, scorer: Scorer
+) -> Callable[[], None]:
     """The recipe of the README."""
     del workers
     os.environ["DO_NOT_TRACK"] = "1"
     page = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
     recipe = page.partition("```python daft\n")[2].partition("```")[0]
-    recipe = recipe.replace('"samples/"', repr(str(samples))).replace('"scored/"', repr(str(out)))
-    lines = [line for line in recipe.splitlines(keepends=True) if not line.startswith("scorer = ")]
+    recipe = recipe.replace('"samples/"', repr(str(samples))).replace(
+        '"scored/"', repr(str(out))
+    )
+    lines = [
+        line
+        for line in recipe.splitlines(keepends=True)
+        if not line.startswith("scorer = ")
+    ]
     return lambda: exec("".join(lines), {"scorer": scorer})
 
 
@@ -150,7 +194,11 @@ def engine(name: str, samples: Path, out: Path, workers: int, judged: str) -> No
     work = ENGINES[name](samples, out, workers, scorer_of(judged))
     started, cpu = time.perf_counter(), time.process_time()
     work()
-    print(json.dumps({"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}))
+    print(
+        json.dumps(
+            {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
+        )
+    )
 
 
 def called(*arguments: str) -> dict[str, Any]:
@@ -163,22 +211,36 @@ def called(*arguments: str) -> dict[str, Any]:
 def engines(count: int, folder: Path) -> None:
     """The table of engines."""
     samples = written(folder / "samples", count)
-    print(f"\n{count:,} samples, embedded judge, utilization; MEASURED, engines started before the clock\n")
-    print("| engine | workers | rows/s | per row of a worker | added to each row | of the plain function |")
+    print(
+        f"\n{count:,} samples, embedded judge, utilization; MEASURED, engines started"
+        " before the clock\n"
+    )
+    print(
+        "| engine | workers | rows/s | per row of a worker | added to each row | of the"
+        " plain function |"
+    )
     print("|---|---|---|---|---|---|")
     alone = 0.0
-    for name, workers in (("plain", 1), ("ray", 1), ("ray", 2), ("spark", 1), ("spark", 2)):
+    for name, workers in (
+        ("plain", 1),
+        ("ray", 1),
+        ("ray", 2),
+        ("spark", 1),
+        ("spark", 2),
+    ):
         if not installed(name):
             print(f"| {name} | {workers} | not installed | | | |")
             continue
         out = folder / f"{name}-{workers}"
-        seconds = called("--engine", name, str(samples), str(out), str(workers), "utilization")["seconds"]
+        seconds = called(
+            "--engine", name, str(samples), str(out), str(workers), "utilization"
+        )["seconds"]
         assert len(Report.from_parquet(out).results) == count
         each = seconds * workers / count * 1e6
         alone = alone or each
         print(
-            f"| {name} | {workers} | {count / seconds:,.0f} | {each:,.0f} µs | {each - alone:+,.0f} µs "
-            f"| {alone / each:.2f} |",
+            f"| {name} | {workers} | {count / seconds:,.0f} | {each:,.0f} µs |"
+            f" {each - alone:+,.0f} µs | {alone / each:.2f} |",
             flush=True,
         )
 
@@ -188,15 +250,33 @@ def alone(count: int, folder: Path) -> None:
     samples = written(folder / "few-samples", count)
     print()
     with LoopbackServer(plausible_reply) as server:
-        for judge, judged in (("embedded judge", "all"), ("model on this machine", server.base_url)):
-            cpu = called("--engine", "plain", str(samples), str(folder / f"few {judge}"), "1", judged)["cpu"]
+        for judge, judged in (
+            ("embedded judge", "all"),
+            ("model on this machine", server.base_url),
+        ):
+            cpu = called(
+                "--engine",
+                "plain",
+                str(samples),
+                str(folder / f"few {judge}"),
+                "1",
+                judged,
+            )["cpu"]
             calls = len(server.requests) / count
-            print(f"{judge}, 4 metrics, {calls:.0f} calls: {cpu / count * 1e3:.1f} ms of a processor, MEASURED")
+            print(
+                f"{judge}, 4 metrics, {calls:.0f} calls: {cpu / count * 1e3:.1f} ms of"
+                " a processor, MEASURED"
+            )
 
 
 def rows(out: Path, *, costs: bool) -> list[dict[str, Any]]:
-    """All that an engine wrote, in the order of the numbers; of equal questions in flight only the first costs."""
-    found = sorted(dataset.dataset(out).to_table().to_pylist(), key=lambda row: row["number"])
+    """All that an engine wrote, in the order of the numbers.
+
+    Of equal questions in flight only the first costs.
+    """
+    found = sorted(
+        dataset.dataset(out).to_table().to_pylist(), key=lambda row: row["number"]
+    )
     for row in found:
         for cell in row.values():
             if isinstance(cell, dict) and not costs:
@@ -206,11 +286,17 @@ def rows(out: Path, *, costs: bool) -> list[dict[str, Any]]:
 
 def equal(most: int, folder: Path) -> int:
     """The table of engines that give what the plain function gives; how many do not."""
-    print("\nequal to the plain function, row by row; MEASURED\n\n| judge | samples | engine | rows that differ |")
+    print(
+        "\nequal to the plain function, row by row; MEASURED\n\n| judge | samples |"
+        " engine | rows that differ |"
+    )
     print("|---|---|---|---|")
     wrong = 0
     with LoopbackServer(plausible_reply) as server:
-        for judge, judged, count in (("embedded", "all", most), ("model", server.base_url, most // 10)):
+        for judge, judged, count in (
+            ("embedded", "all", most),
+            ("model", server.base_url, most // 10),
+        ):
             samples = written(folder / f"{judge}-samples", count)
             wanted: list[dict[str, Any]] = []
             for name in ENGINES:
@@ -221,7 +307,9 @@ def equal(most: int, folder: Path) -> int:
                 called("--engine", name, str(samples), str(out), "2", judged)
                 found = rows(out, costs=judge == "embedded")
                 wanted = wanted or found
-                differ = abs(len(found) - count) + sum(one != other for one, other in zip(found, wanted, strict=False))
+                differ = abs(len(found) - count) + sum(
+                    one != other for one, other in zip(found, wanted, strict=False)
+                )
                 wrong += differ
                 if name != "plain":
                     print(f"| {judge} | {count:,} | {name} | {differ} |", flush=True)
@@ -239,8 +327,12 @@ def read(path: str) -> None:
     }.items():
         started, cpu = time.perf_counter(), time.process_time()
         work()
-        said[name], said[f"cpu of {name}"] = time.perf_counter() - started, time.process_time() - cpu
-        (peak,) = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())  # ru_maxrss holds its parent's
+        said[name], said[f"cpu of {name}"] = (
+            time.perf_counter() - started,
+            time.process_time() - cpu,
+        )
+        # ru_maxrss holds its parent's
+        (peak,) = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
         said[f"memory at {name}"] = int(peak) / 1024
     said["size"] = Path(f"{path}.html").stat().st_size / 1e6
     print(json.dumps(said))
@@ -250,29 +342,46 @@ def report(count: int, folder: Path) -> None:
     """The table of a report."""
     out = folder / "scored"
     out.mkdir()
-    part = pa.concat_tables([Scorer("utilization", "lexical")(table(0, 10_000))] * 10).combine_chunks()
+    part = pa.concat_tables(
+        [Scorer("utilization", "lexical")(table(0, 10_000))] * 10
+    ).combine_chunks()
     draw = random.Random(0)
 
     def changed(name: str, field: str, values: list[Any]) -> pa.Array:
         own = part[name].combine_chunks()
-        kept = [pa.array(values) if it.name == field else own.field(it.name) for it in own.type]
+        kept = [
+            pa.array(values) if it.name == field else own.field(it.name)
+            for it in own.type
+        ]
         return pa.StructArray.from_arrays(kept, fields=list(own.type))
 
-    for first in range(0, count, 100_000):  # conversations of four rows, and drawn scores
+    # conversations of four rows, and drawn scores
+    for first in range(0, count, 100_000):
         groups = [f"conversation_id=c{(first + row) // 4}" for row in range(100_000)]
         scores = [draw.random() for _ in groups]
         own = {"sample": changed("sample", "group", groups)}
         own["context_utilization"] = changed("context_utilization", "value", scores)
-        rows = pa.table([own.get(name, part[name]) for name in part.column_names], schema=part.schema)
+        rows = pa.table(
+            [own.get(name, part[name]) for name in part.column_names],
+            schema=part.schema,
+        )
         rows = rows.slice(0, min(100_000, count - first))
         parquet.write_table(rows, out / f"{first:09d}.parquet", row_group_size=10_000)
     size = sum(path.stat().st_size for path in out.iterdir()) / 1e9
     said = called("--read", str(out))
-    print(f"\n{count:,} result rows in {count // 4:,} conversations, {size:.1f} GB of Parquet; MEASURED\n")
-    print("| of all rows | seconds | of a processor | peak memory of the process so far |")
+    print(
+        f"\n{count:,} result rows in {count // 4:,} conversations, {size:.1f} GB of"
+        " Parquet; MEASURED\n"
+    )
+    print(
+        "| of all rows | seconds | of a processor | peak memory of the process so far |"
+    )
     print("|---|---|---|---|")
     for name in ("summary", "worst", "page"):
-        print(f"| {name} | {said[name]:,.0f} | {said[f'cpu of {name}']:,.1f} | {said[f'memory at {name}']:,.0f} MB |")
+        print(
+            f"| {name} | {said[name]:,.0f} | {said[f'cpu of {name}']:,.1f} |"
+            f" {said[f'memory at {name}']:,.0f} MB |"
+        )
     print(f"\nthe page has {said['size']:.1f} MB")
 
 
@@ -300,9 +409,16 @@ def through_ray(count: int, workers: int = 2) -> None:
         async def spent(self) -> float:
             return time.process_time()
 
-    ray.init(num_cpus=workers, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init(
+        num_cpus=workers,
+        include_dashboard=False,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
     kind: Any = ray.remote(Timed)
-    keeper = kind.options(num_cpus=0, max_concurrency=1_000_000).remote(Limits(max_calls=10**9))
+    keeper = kind.options(num_cpus=0, max_concurrency=1_000_000).remote(
+        Limits(max_calls=10**9)
+    )
 
     @ray.remote
     def ask(calls: int) -> None:
@@ -325,11 +441,16 @@ def through_ray(count: int, workers: int = 2) -> None:
 
 
 def simulated(
-    workers: int, in_flight: int, latency: float, capacity: float, seconds: float = 120.0
+    workers: int,
+    in_flight: int,
+    latency: float,
+    capacity: float,
+    seconds: float = 120.0,
 ) -> tuple[float, float]:
     """Workers that ask one keeper before every call, which serves one after the other: calls per second, and waiting.
 
-    A call lasts ``latency`` seconds on average, exponentially; ``capacity`` is what the keeper decides per second.
+    A call lasts ``latency`` seconds on average, exponentially; ``capacity`` is what the
+    keeper decides per second.
     """
     draw, seconds = random.Random(0), 120.0
     ready = [draw.uniform(0, latency) for _ in range(workers * in_flight)]
@@ -346,23 +467,45 @@ def simulated(
 
 def limits() -> None:
     """The table of limits."""
-    print(f"\nlimits of a job: {asyncio.run(decided(100_000)):,.0f} calls/s decided in one process, MEASURED")
+    print(
+        f"\nlimits of a job: {asyncio.run(decided(100_000)):,.0f} calls/s decided in"
+        " one process, MEASURED"
+    )
     capacity = 1_000.0
     if not installed("ray"):
-        print(f"ray is not installed: {capacity:,.0f} calls/s are taken for the actor below")
+        print(
+            f"ray is not installed: {capacity:,.0f} calls/s are taken for the actor"
+            " below"
+        )
     else:
         found = called("--ask", "20000")
         capacity = 1 / found["cpu"]
         print(
-            f"limits of a job: {found['calls']:,.0f} calls/s through a Ray actor, asked by 2 processes here, MEASURED; "
-            f"{found['cpu'] * 1e6:,.0f} µs of its processor each, so {capacity:,.0f}/s on a core of its own, CALCULATED"
+            f"limits of a job: {found['calls']:,.0f} calls/s through a Ray actor, asked"
+            f" by 2 processes here, MEASURED; {found['cpu'] * 1e6:,.0f} µs of its"
+            f" processor each, so {capacity:,.0f}/s on a core of its own, CALCULATED"
         )
-    print(f"\nSIMULATED: workers with 32 calls in flight each, one keeper that decides {capacity:,.0f} calls/s\n")
-    print("| workers | seconds per call | calls/s without limits | with | waiting per call |")
+    print(
+        "\nSIMULATED: workers with 32 calls in flight each, one keeper that decides"
+        f" {capacity:,.0f} calls/s\n"
+    )
+    print(
+        "| workers | seconds per call | calls/s without limits | with | waiting per"
+        " call |"
+    )
     print("|---|---|---|---|---|")
-    for workers, latency in ((10, 2.0), (100, 2.0), (1000, 2.0), (1000, 10.0), (1000, 30.0)):
+    for workers, latency in (
+        (10, 2.0),
+        (100, 2.0),
+        (1000, 2.0),
+        (1000, 10.0),
+        (1000, 30.0),
+    ):
         each, wait = simulated(workers, 32, latency, capacity)
-        print(f"| {workers:,} | {latency:g} | {workers * 32 / latency:,.0f} | {each:,.0f} | {wait:.3f} s |")
+        print(
+            f"| {workers:,} | {latency:g} | {workers * 32 / latency:,.0f} | {each:,.0f}"
+            f" | {wait:.3f} s |"
+        )
 
 
 def parsed() -> Iterator[argparse.Namespace]:

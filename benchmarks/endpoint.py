@@ -53,7 +53,10 @@ def endpoint(latency: float = 0.0) -> Iterator[Endpoint]:
 
 
 def serve(latency: float) -> None:
-    """Serve until killed; prints the address first. Replies depend on the prompt alone."""
+    """Serve until killed; prints the address first.
+
+    Replies depend on the prompt alone.
+    """
     from aiohttp import web
 
     sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -69,11 +72,25 @@ def serve(latency: float) -> None:
         prompts.add(hash(json.dumps(body["messages"])))
         await asyncio.sleep(latency)
         text = plausible_reply(body)
-        choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": prompt, "completion_tokens": len(text) // 4 * body.get("n", 1)}
+        choice = {
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop",
+        }
+        usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": len(text) // 4 * body.get("n", 1),
+        }
         choices = [{"index": index, **choice} for index in range(body.get("n", 1))]
-        return web.json_response({"id": "x", "object": "chat.completion", "created": 0, "model": "m",
-                                  "choices": choices, "usage": usage})  # fmt: skip
+        return web.json_response(
+            {
+                "id": "x",
+                "object": "chat.completion",
+                "created": 0,
+                "model": "m",
+                "choices": choices,
+                "usage": usage,
+            }
+        )
 
     async def count(_: web.Request) -> web.Response:
         return web.json_response({**counts, "prompts": len(prompts)})

@@ -2,8 +2,9 @@
 
     uv run benchmarks/faults.py
 
-The first row is held against a bare client loop that repeats each request until it is answered, under the same
-faults, with the same timeout and as many in flight. The exit status is 1 if a goal is missed.
+The first row is held against a bare client loop that repeats each request until it is
+answered, under the same faults, with the same timeout and as many in flight. The exit
+status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -25,13 +26,20 @@ from goals import Goal, Rows, at_most
 from killed import rows
 from loopback import Fault, LoopbackServer
 
-from ragmetrics_core import ContextUtilization, LLMJudge, OpenAICompatibleModel, evaluate
+from ragmetrics_core import (
+    ContextUtilization,
+    LLMJudge,
+    OpenAICompatibleModel,
+    evaluate,
+)
 from ragmetrics_core.endpoints.chat import Capabilities
 
 CONCURRENCY = 32
 LATENCY = 0.1
 TIMEOUT = 2.0
-_CAN = Capabilities(n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False)
+_CAN = Capabilities(
+    n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False
+)
 Faults = Callable[[int], Fault | None]
 
 
@@ -56,8 +64,20 @@ def hangs(number: int) -> Fault | None:
 
 
 def _cut_off() -> str:
-    choice = {"index": 0, "message": {"role": "assistant", "content": '{"useful": 1, "rea'}, "finish_reason": "length"}
-    return json.dumps({"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]})
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": '{"useful": 1, "rea'},
+        "finish_reason": "length",
+    }
+    return json.dumps(
+        {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "m",
+            "choices": [choice],
+        }
+    )
 
 
 def useful(body: dict[str, Any]) -> str:
@@ -68,16 +88,27 @@ def useful(body: dict[str, Any]) -> str:
 
 def ours(server: LoopbackServer, samples: int) -> tuple[float, dict[str, int]]:
     """Seconds of a run, and how many samples were scored, failed, and scored with another value than they have."""
-    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m", timeout=TIMEOUT, capabilities=_CAN))
+    judge = LLMJudge(
+        OpenAICompatibleModel(server.base_url, "m", timeout=TIMEOUT, capabilities=_CAN)
+    )
     started = time.perf_counter()
     report = evaluate(
-        rows(samples, 5), [ContextUtilization()], judge=judge, concurrency=CONCURRENCY, progress=False, store=False
+        rows(samples, 5),
+        [ContextUtilization()],
+        judge=judge,
+        concurrency=CONCURRENCY,
+        progress=False,
+        store=False,
     )
     seconds = time.perf_counter() - started
     outcomes = [result.results["context_utilization"] for result in report.results]
     scored = [outcome.value for outcome in outcomes if outcome.status == "scored"]
     wrong = sum(value != 1.0 for value in scored)
-    return seconds, {"scored": len(scored), "failed": samples - len(scored), "silently wrong": wrong}
+    return seconds, {
+        "scored": len(scored),
+        "failed": samples - len(scored),
+        "silently wrong": wrong,
+    }
 
 
 def bare(server: LoopbackServer, bodies: list[bytes]) -> float:
@@ -86,15 +117,24 @@ def bare(server: LoopbackServer, bodies: list[bytes]) -> float:
     async def run() -> float:
         slots = asyncio.Semaphore(CONCURRENCY)
         limit = aiohttp.ClientTimeout(total=TIMEOUT)
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=limit) as session:
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), timeout=limit
+        ) as session:
 
             async def answered(body: bytes) -> bool:
                 try:
-                    async with session.post(f"{server.base_url}/chat/completions", data=body) as reply:
+                    async with session.post(
+                        f"{server.base_url}/chat/completions", data=body
+                    ) as reply:
                         if reply.status == 429:
                             wait = float(reply.headers["Retry-After"])
                         elif reply.status == 200:
-                            return bool(json.loads(await reply.read())["choices"][0]["finish_reason"] == "stop")
+                            return bool(
+                                json.loads(await reply.read())["choices"][0][
+                                    "finish_reason"
+                                ]
+                                == "stop"
+                            )
                         else:
                             wait = 0.25
                 except (aiohttp.ClientError, TimeoutError):
@@ -134,14 +174,21 @@ def main() -> int:
     for name, faults in named:
         with served(faults) as server:
             seconds, counts = ours(server, options.samples)
-            bodies = [json.dumps(recorded.body).encode() for recorded in server.requests[:calls]]
+            bodies = [
+                json.dumps(recorded.body).encode()
+                for recorded in server.requests[:calls]
+            ]
         with served(faults) as server:
             other = bare(server, bodies)
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
-        lost = Goal("nothing lost, nothing wrong", counts["scored"] == options.samples and not counts["silently wrong"])
+        lost = Goal(
+            "nothing lost, nothing wrong",
+            counts["scored"] == options.samples and not counts["silently wrong"],
+        )
         shown.add(
-            f"faults: {name}: {options.samples} samples, {calls} questions: {seconds:.1f} s, {seconds / other:.2f} × "
-            f"a bare client loop ({other:.1f} s); {told}",
+            f"faults: {name}: {options.samples} samples, {calls} questions:"
+            f" {seconds:.1f} s, {seconds / other:.2f} × a bare client loop ({other:.1f}"
+            f" s); {told}",
             lost,
             *([at_most(seconds / other, 1.5)] if faults is mixed else []),
         )

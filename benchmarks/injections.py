@@ -28,11 +28,19 @@ def flip_rates(bench: Bench, judged: Mapping[str, Sequence[tuple[Row, bool]]]) -
     for kind in KINDS:
         flipped: dict[str, list[bool]] = {}
         for source, pairs in judged.items():
-            samples = [injected(kind, sample_of(row), verdict) for row, verdict in pairs]
-            for (_, verdict), result in zip(pairs, bench.results(ContextAdherence(), samples), strict=True):
+            samples = [
+                injected(kind, sample_of(row), verdict) for row, verdict in pairs
+            ]
+            for (_, verdict), result in zip(
+                pairs, bench.results(ContextAdherence(), samples), strict=True
+            ):
                 if result.value is not None:
-                    flipped.setdefault(source, []).append((result.value >= 0.5) != verdict)
+                    flipped.setdefault(source, []).append(
+                        (result.value >= 0.5) != verdict
+                    )
         bench.table(f"{FLIPPED}{kind}", flipped, {"share": fmean})
         every = [one for own in flipped.values() for one in own]
         if every:
-            bench.say(f"  {'of all verdicts':22} n={len(every):<4} share {fmean(every):.3f}")
+            bench.say(
+                f"  {'of all verdicts':22} n={len(every):<4} share {fmean(every):.3f}"
+            )

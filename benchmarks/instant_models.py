@@ -7,7 +7,14 @@ import sys
 from pathlib import Path
 
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    TokenAlternatives,
+)
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from loopback import tokens
@@ -50,7 +57,9 @@ class Recording(ChatModel):
 
     name = cache_key = "recording"
 
-    def __init__(self, *, together: bool = True, logprobs: bool = False, verdict: str = "yes") -> None:
+    def __init__(
+        self, *, together: bool = True, logprobs: bool = False, verdict: str = "yes"
+    ) -> None:
         self.prompts: list[str] = []
         self.schemas: list[str] = []
         self._together = together
@@ -59,18 +68,42 @@ class Recording(ChatModel):
 
     def capabilities(self) -> Capabilities:
         """What it was told to have."""
-        return Capabilities(n=self._together, logprobs=self._logprobs, json_schema=True, temperature=True)
+        return Capabilities(
+            n=self._together,
+            logprobs=self._logprobs,
+            json_schema=True,
+            temperature=True,
+        )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Reply plausibly, and count tokens."""
-        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        messages = [
+            {"role": message.role, "content": message.content}
+            for message in request.messages
+        ]
         prompt = "\n".join(message["content"] for message in messages)
         self.prompts.append(prompt)
-        self.schemas.append(json.dumps(dict(request.schema), separators=(",", ":")) if request.schema else "")
-        schema = {"response_format": {"schema": dict(request.schema)}} if request.schema else {}
+        self.schemas.append(
+            json.dumps(dict(request.schema), separators=(",", ":"))
+            if request.schema
+            else ""
+        )
+        schema = (
+            {"response_format": {"schema": dict(request.schema)}}
+            if request.schema
+            else {}
+        )
         text = self._reply(plausible_reply({"messages": messages, **schema}))
-        usage = Usage(calls=1, prompt_tokens=len(prompt) // 4, completion_tokens=request.n * len(text) // 4)
-        return ChatReply((Choice(text, tokens=_weighed(text) if request.top_logprobs else ()),) * request.n, usage)
+        usage = Usage(
+            calls=1,
+            prompt_tokens=len(prompt) // 4,
+            completion_tokens=request.n * len(text) // 4,
+        )
+        return ChatReply(
+            (Choice(text, tokens=_weighed(text) if request.top_logprobs else ()),)
+            * request.n,
+            usage,
+        )
 
     def _reply(self, text: str) -> str:
         """The reply, with the verdict that was asked for."""
@@ -86,7 +119,9 @@ def _weighed(text: str) -> tuple[TokenAlternatives, ...]:
         TokenAlternatives(
             token["token"],
             token["logprob"],
-            tuple((other["token"], other["logprob"]) for other in token["top_logprobs"]),
+            tuple(
+                (other["token"], other["logprob"]) for other in token["top_logprobs"]
+            ),
         )
         for token in tokens(text, None, 0.99)
     )

@@ -2,8 +2,9 @@
 
     python benchmarks/judge_quality.py DATA [--judge NAME] [--limit N]
 
-DATA holds the labelled rows by family. Labels are never pooled over sources. An asterisk marks a set that is easy
-by construction; the hard ones come first. The metrics themselves ask the judge, so the figures are theirs.
+DATA holds the labelled rows by family. Labels are never pooled over sources. An
+asterisk marks a set that is easy by construction; the hard ones come first. The metrics
+themselves ask the judge, so the figures are theirs.
 """
 
 from __future__ import annotations
@@ -24,9 +25,15 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.average_precision import average_precision
-from ragmetrics_core.metrics.context_adherence import AdherenceEvidence, ContextAdherence
+from ragmetrics_core.metrics.context_adherence import (
+    AdherenceEvidence,
+    ContextAdherence,
+)
 from ragmetrics_core.metrics.context_recall import ContextRecall
-from ragmetrics_core.metrics.context_utilization import ContextUtilization, UtilizationEvidence
+from ragmetrics_core.metrics.context_utilization import (
+    ContextUtilization,
+    UtilizationEvidence,
+)
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
@@ -64,9 +71,21 @@ class Bench:
     """
 
     def __init__(
-        self, judge: Judge, data: Path, limit: int | None, draws: int, *, say: Callable[[str], None] = print
+        self,
+        judge: Judge,
+        data: Path,
+        limit: int | None,
+        draws: int,
+        *,
+        say: Callable[[str], None] = print,
     ) -> None:
-        self.judge, self.data, self.limit, self.draws, self.say = judge, data, limit, draws, say
+        self.judge, self.data, self.limit, self.draws, self.say = (
+            judge,
+            data,
+            limit,
+            draws,
+            say,
+        )
         self.tables: dict[str, Mapping[str, Sequence[Any]]] = {}
         self.samples, self.seconds = 0, 0.0
         self.statuses: dict[str, int] = {}
@@ -75,7 +94,9 @@ class Bench:
         """Rows of a family by source."""
         return rows_by_source(self.data, family, self.limit)
 
-    def results(self, metric: Metric, samples: Sequence[Sample]) -> Iterator[MetricResult]:
+    def results(
+        self, metric: Metric, samples: Sequence[Sample]
+    ) -> Iterator[MetricResult]:
         """One result per sample, in order."""
         started = time.monotonic()
         rows = list(iter_results(samples, [metric], judge=self.judge))
@@ -86,21 +107,31 @@ class Bench:
             self.statuses[result.status] = self.statuses.get(result.status, 0) + 1
             yield result
 
-    def table(self, title: str, units: Mapping[str, Sequence[Any]], statistics: Mapping[str, Statistic]) -> None:
+    def table(
+        self,
+        title: str,
+        units: Mapping[str, Sequence[Any]],
+        statistics: Mapping[str, Statistic],
+    ) -> None:
         """Print each statistic per source and as the mean over sources."""
         self.tables[title] = units
         self.say(f"\n{title}")
         for source, own in units.items():
             cells = [
-                f"{name} {self._cell(compute(own), bootstrap([own], compute, draws=self.draws))}"
+                f"{name}"
+                f" {self._cell(compute(own), bootstrap([own], compute, draws=self.draws))}"
                 for name, compute in statistics.items()
             ]
             self.say(f"  {shown(source):22} n={len(own):<4} {'  '.join(cells)}")
         cells = []
         for name, compute in statistics.items():
-            known = [value for value in map(compute, units.values()) if value is not None]
+            known = [
+                value for value in map(compute, units.values()) if value is not None
+            ]
             interval = bootstrap(list(units.values()), compute, draws=self.draws)
-            cells.append(f"{name} {self._cell(fmean(known) if known else None, interval)}")
+            cells.append(
+                f"{name} {self._cell(fmean(known) if known else None, interval)}"
+            )
         self.say(f"  {'mean over sources':22} {'':6} {'  '.join(cells)}")
 
     @staticmethod
@@ -128,10 +159,16 @@ def adherence(bench: Bench) -> None:
             if label and isinstance(result.evidence, AdherenceEvidence):
                 alien = any(sentence.numbers for sentence in result.evidence.sentences)
                 vetoed.setdefault(source, []).append(alien)
-    verdicts: Statistic = lambda rows: balanced_accuracy([(score >= 0.5, label) for score, label in rows])  # noqa: E731 - a table of one-liners
+    verdicts: Statistic = lambda rows: balanced_accuracy(  # noqa: E731
+        [(score >= 0.5, label) for score, label in rows]
+    )
     bench.table(SUPPORTED, units, {"AUROC": auroc, "balanced": verdicts})
     if bench.judge.name == "lexical":
-        bench.table("Adherent answers vetoed for a number (false vetoes)", vetoed, {"share": _share})
+        bench.table(
+            "Adherent answers vetoed for a number (false vetoes)",
+            vetoed,
+            {"share": _share},
+        )
     catch_rates(bench, accepted)
     flip_rates(bench, judged)
 
@@ -141,14 +178,23 @@ def catch_rates(bench: Bench, accepted: Mapping[str, Sequence[Row]]) -> None:
     for kind in KINDS:
         caught: dict[str, list[bool]] = {}
         for source, rows in accepted.items():
-            samples = [sample_of(row, answer=answer) for row in rows if (answer := perturbed(kind, row)) is not None]
+            samples = [
+                sample_of(row, answer=answer)
+                for row in rows
+                if (answer := perturbed(kind, row)) is not None
+            ]
             results = bench.results(ContextAdherence(), samples)
-            caught[source] = [result.value < 0.5 for result in results if result.value is not None]
+            caught[source] = [
+                result.value < 0.5 for result in results if result.value is not None
+            ]
         units = {source: own for source, own in caught.items() if own}
         bench.table(f"{CAUGHT}{kind}", units, {"share": _share})
         edited = [verdict for own in units.values() for verdict in own]
         if edited:
-            bench.say(f"  {'of all such answers':22} n={len(edited):<4} share {fmean(edited):.3f}")
+            bench.say(
+                f"  {'of all such answers':22} n={len(edited):<4} share"
+                f" {fmean(edited):.3f}"
+            )
 
 
 def _share(verdicts: Sequence[bool]) -> float | None:
@@ -173,24 +219,44 @@ def utilization(bench: Bench) -> None:
         results = bench.results(ContextUtilization(), [sample_of(row) for row in rows])
         for row, result in zip(rows, results, strict=True):
             labels = [label == 1 for label in row["labels"]["relevant"]]
-            if result.value is None or not isinstance(result.evidence, UtilizationEvidence):
+            if result.value is None or not isinstance(
+                result.evidence, UtilizationEvidence
+            ):
                 continue
-            scores.setdefault(source, []).append((result.value, average_precision(labels)))
+            scores.setdefault(source, []).append(
+                (result.value, average_precision(labels))
+            )
             verdicts = [
-                (float(bool(chunk.useful)) if chunk.probability is None else chunk.probability, bool(chunk.useful))
+                (
+                    (
+                        float(bool(chunk.useful))
+                        if chunk.probability is None
+                        else chunk.probability
+                    ),
+                    bool(chunk.useful),
+                )
                 for chunk in result.evidence.chunks
             ]
-            paired = [(*verdict, label) for verdict, label in zip(verdicts, labels, strict=True)]
+            paired = [
+                (*verdict, label)
+                for verdict, label in zip(verdicts, labels, strict=True)
+            ]
             chunks.setdefault(source, []).append(paired)
     statistics: dict[str, Statistic] = {
         "AUROC": ranked_chunks,
-        "balanced": lambda lists: balanced_accuracy([(useful, label) for own in lists for _, useful, label in own]),
+        "balanced": lambda lists: balanced_accuracy(
+            [(useful, label) for own in lists for _, useful, label in own]
+        ),
     }
     bench.table(CHUNKS, chunks, statistics)
     against = {"MAE": mean_error, "r": correlation}
     bench.table(UTILIZATION, scores, against)
-    clean = {source: own for source, own in scores.items() if source != "expertqa_usefulness"}
-    bench.table("The same without expertqa_usefulness, whose labels are noisy", clean, against)
+    clean = {
+        source: own for source, own in scores.items() if source != "expertqa_usefulness"
+    }
+    bench.table(
+        "The same without expertqa_usefulness, whose labels are noisy", clean, against
+    )
 
 
 def accuracy(bench: Bench) -> None:
@@ -200,17 +266,32 @@ def accuracy(bench: Bench) -> None:
     for source, rows in bench.rows("recall").items():
         results = bench.results(RetrievalAccuracy(), [sample_of(row) for row in rows])
         for row, result in zip(rows, results, strict=True):
-            if result.value is None or not isinstance(result.evidence, AccuracyEvidence):
+            if result.value is None or not isinstance(
+                result.evidence, AccuracyEvidence
+            ):
                 continue
-            scores.setdefault(source, []).append((result.value, row["labels"]["recall"]))
-            present = {fact["text"]: fact["present"] == 1 for fact in row.get("facts", ())}
+            scores.setdefault(source, []).append(
+                (result.value, row["labels"]["recall"])
+            )
+            present = {
+                fact["text"]: fact["present"] == 1 for fact in row.get("facts", ())
+            }
             if present:
-                best = [max(cell.probability or 0.0 for cell in cells) for cells in result.evidence.cells]
-                pairs = zip(best, (present[fact.text] for fact in result.evidence.facts), strict=True)
+                best = [
+                    max(cell.probability or 0.0 for cell in cells)
+                    for cells in result.evidence.cells
+                ]
+                pairs = zip(
+                    best,
+                    (present[fact.text] for fact in result.evidence.facts),
+                    strict=True,
+                )
                 facts.setdefault(source, []).append(list(pairs))
     statistics: dict[str, Statistic] = {
         "AUROC": ranked_facts,
-        "balanced": lambda lists: balanced_accuracy([(score > 0.5, label) for own in lists for score, label in own]),
+        "balanced": lambda lists: balanced_accuracy(
+            [(score > 0.5, label) for own in lists for score, label in own]
+        ),
     }
     bench.table(FACTS, facts, statistics)
     bench.table(SHARE_FOUND, scores, {"MAE": mean_error, "r": correlation})
@@ -224,14 +305,22 @@ def recall(bench: Bench) -> None:
         sides = []
         for side in (0, 1):
             samples = [
-                Sample(question=row["question"], answer=row["answers"][side], reference=row["reference"])
+                Sample(
+                    question=row["question"],
+                    answer=row["answers"][side],
+                    reference=row["reference"],
+                )
                 for row in decided
             ]
-            sides.append([result.value for result in bench.results(ContextRecall(), samples)])
+            sides.append(
+                [result.value for result in bench.results(ContextRecall(), samples)]
+            )
         for row, first, second in zip(decided, *sides, strict=True):
             if first is not None and second is not None:
                 prefers = (second > first) == (row["labels"]["overall"] > 0)
-                agreed.setdefault(source, []).append(0.5 if first == second else float(prefers))
+                agreed.setdefault(source, []).append(
+                    0.5 if first == second else float(prefers)
+                )
     bench.table(PREFERENCE, agreed, {"share": _share})
 
 
@@ -254,26 +343,44 @@ def judge_named(name: str | None) -> Judge:
 
 def main() -> None:
     """Print every table for one judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path, help="folder with the labelled rows")
-    parser.add_argument("--judge", help="name of a judge or model; by default the embedded one")
+    parser.add_argument(
+        "--judge", help="name of a judge or model; by default the embedded one"
+    )
     parser.add_argument("--limit", type=int, help="most rows per source")
-    parser.add_argument("--draws", type=int, default=500, help="bootstrap resamples (default 500)")
+    parser.add_argument(
+        "--draws", type=int, default=500, help="bootstrap resamples (default 500)"
+    )
     options = parser.parse_args()
-    bench = Bench(judge_named(options.judge), options.data, options.limit, options.draws)
+    bench = Bench(
+        judge_named(options.judge), options.data, options.limit, options.draws
+    )
     print(
-        f"judge {bench.judge.name}; 95 % intervals: {options.draws} resamples of rows, seed 0; * easy by construction"
+        f"judge {bench.judge.name}; 95 % intervals: {options.draws} resamples of rows,"
+        " seed 0; * easy by construction"
     )
     measure(bench)
     if bench.judge.name == "lexical":
         import lexical_steps
 
-        print("\nSteps of the embedded judge, each alone beside the first line; sources left out of the fit")
+        print(
+            "\nSteps of the embedded judge, each alone beside the first line; sources"
+            " left out of the fit"
+        )
         print(*lexical_steps.lines(options.data), sep="\n")
     print(
-        f"\n{bench.samples} samples in {bench.seconds:.1f} s: {bench.samples / bench.seconds:.0f} per second", end="; "
+        f"\n{bench.samples} samples in {bench.seconds:.1f} s:"
+        f" {bench.samples / bench.seconds:.0f} per second",
+        end="; ",
     )
-    print(", ".join(f"{count} {status}" for status, count in sorted(bench.statuses.items())))
+    print(
+        ", ".join(
+            f"{count} {status}" for status, count in sorted(bench.statuses.items())
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     uv run benchmarks/killed.py --samples 2000 --kills 5
 
-A run in a process of its own is killed (SIGKILL) and started again with the same arguments, until it ends. The
-endpoint counts calls: there may be at most kills × concurrency more than in an undisturbed run.
+A run in a process of its own is killed (SIGKILL) and started again with the same
+arguments, until it ends. The endpoint counts calls: there may be at most kills ×
+concurrency more than in an undisturbed run.
 """
 
 from __future__ import annotations
@@ -54,18 +55,24 @@ def rows(count: int, contexts: int) -> list[dict[str, Any]]:
     return [
         {
             "question": f"What is thing {number}?",
-            "contexts": [f"Thing {number} has part {part}." for part in range(contexts)],
+            "contexts": [
+                f"Thing {number} has part {part}." for part in range(contexts)
+            ],
             "answer": f"It is thing {number}.",
         }
         for number in range(count)
     ]
 
 
-def measure(samples: int, contexts: int, kills: int, latency: float, seed: int | None = None) -> Outcome:
+def measure(
+    samples: int, contexts: int, kills: int, latency: float, seed: int | None = None
+) -> Outcome:
     """Run once undisturbed, then killed."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder, endpoint(latency) as server:
-        undisturbed = _finished(_start(Path(folder), "plain", server.base_url, samples, contexts))
+        undisturbed = _finished(
+            _start(Path(folder), "plain", server.base_url, samples, contexts)
+        )
         base = server.calls()
         left = kills
         while True:
@@ -73,7 +80,11 @@ def measure(samples: int, contexts: int, kills: int, latency: float, seed: int |
             if not left:
                 break
             done = server.calls() - base
-            _wait_for(process, server, base + done + chance.uniform(0.1, 1.5) * (base - done) / (left + 1))
+            _wait_for(
+                process,
+                server,
+                base + done + chance.uniform(0.1, 1.5) * (base - done) / (left + 1),
+            )
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 left -= 1
@@ -88,7 +99,9 @@ def _wait_for(process: subprocess.Popen[str], server: Endpoint, calls: float) ->
         time.sleep(0.003)
 
 
-def _start(folder: Path, name: str, base_url: str, samples: int, contexts: int) -> subprocess.Popen[str]:
+def _start(
+    folder: Path, name: str, base_url: str, samples: int, contexts: int
+) -> subprocess.Popen[str]:
     arguments = [str(folder / f"{name}.sqlite"), base_url, str(samples), str(contexts)]
     command = [sys.executable, __file__, "--run", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -103,15 +116,27 @@ def _finished(process: subprocess.Popen[str]) -> Any:
 
 def run(store: str, base_url: str, samples: str, contexts: str) -> None:
     """One run, to its end; prints the results without what they cost."""
-    from ragmetrics_core import ContextAdherence, ContextUtilization, OpenAICompatibleModel, evaluate
+    from ragmetrics_core import (
+        ContextAdherence,
+        ContextUtilization,
+        OpenAICompatibleModel,
+        evaluate,
+    )
 
     model = OpenAICompatibleModel(base_url, "test")
     metrics = [ContextUtilization(), ContextAdherence(polls=3, early_stop=True)]
     data = rows(int(samples), int(contexts))
-    report = evaluate(data, metrics, judge=model, store=store, concurrency=CONCURRENCY, progress=False)
+    report = evaluate(
+        data, metrics, judge=model, store=store, concurrency=CONCURRENCY, progress=False
+    )
     assert report.summary().judged == len(data)
-    results = [[found.model_dump(mode="json", exclude={"usage"}) for found in row.results.values()]
-               for row in report.results]  # fmt: skip
+    results = [
+        [
+            found.model_dump(mode="json", exclude={"usage"})
+            for found in row.results.values()
+        ]
+        for row in report.results
+    ]
     print(json.dumps(results))
 
 
@@ -127,9 +152,10 @@ def main() -> int:
     most = found.kills * CONCURRENCY
     shown = Rows()
     shown.add(
-        f"killed: {options.samples} samples × {options.contexts} contexts, {found.undisturbed} calls undisturbed; "
-        f"killed {found.kills} times: {found.repeated} calls repeated, "
-        f"results {'identical' if found.same else 'DIFFERENT'}",
+        f"killed: {options.samples} samples × {options.contexts} contexts,"
+        f" {found.undisturbed} calls undisturbed; killed {found.kills} times:"
+        f" {found.repeated} calls repeated, results"
+        f" {'identical' if found.same else 'DIFFERENT'}",
         at_most(found.repeated, most),
         Goal("identical", found.same),
     )

@@ -1,4 +1,7 @@
-"""The labelled rows of a data folder, by family and source. The rows are never part of this repository."""
+"""The labelled rows of a data folder, by family and source.
+
+The rows are never part of this repository.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,18 @@ __all__ = ["Row", "labels_of", "rows_by_source", "sample_of", "shown"]
 
 Row = dict[str, Any]
 
-EASY = frozenset({"clapnq", "clapnq_sentences", "clapnq_ablated", "mtrag_un", "xquad_en"})
+EASY = frozenset(
+    {"clapnq", "clapnq_sentences", "clapnq_ablated", "mtrag_un", "xquad_en"}
+)
 """Sets that are easy by construction: negatives from other documents, or the reference cut out of the contexts."""
 
 _FIRST = ("hotpotqa", "musique", "expertqa", "expertqa_usefulness", "wice")
 _SKIPPED = "clapnq_unanswerable"  # its empty answer gives the label away
 
 
-def rows_by_source(data: Path, family: str, limit: int | None = None) -> dict[str, list[Row]]:
+def rows_by_source(
+    data: Path, family: str, limit: int | None = None
+) -> dict[str, list[Row]]:
     """Rows of one family per source, the hard sources first.
 
     Args:
@@ -40,7 +47,11 @@ def rows_by_source(data: Path, family: str, limit: int | None = None) -> dict[st
 
 
 def _place(source: str) -> tuple[bool, int, str]:
-    return source in EASY, _FIRST.index(source) if source in _FIRST else len(_FIRST), source
+    return (
+        source in EASY,
+        _FIRST.index(source) if source in _FIRST else len(_FIRST),
+        source,
+    )
 
 
 def shown(source: str) -> str:

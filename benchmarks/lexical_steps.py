@@ -2,9 +2,10 @@
 
     python benchmarks/lexical_steps.py DATA
 
-Each step stands alone beside the judge that counts words only, and in the last line all stand together. Effects are
-differences of means over sources; intervals are paired: 500 resamples of rows within each source, seed 0. An edit
-counts as caught if an adherent answer was accepted before it and is rejected after it.
+Each step stands alone beside the judge that counts words only, and in the last line all
+stand together. Effects are differences of means over sources; intervals are paired: 500
+resamples of rows within each source, seed 0. An edit counts as caught if an adherent
+answer was accepted before it and is rejected after it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ STEPS = {
     "ridge 1e-2": Step(ridge=True),
     "most answers are adherent: prior 0.6": Step(prior=True),
     "all but the prior": Step(numbers=True, names=True, negation=True, ridge=True),
-    "all of them": Step(numbers=True, names=True, negation=True, ridge=True, prior=True),
+    "all of them": Step(
+        numbers=True, names=True, negation=True, ridge=True, prior=True
+    ),
 }
 
 
@@ -67,14 +70,23 @@ class Judged:
 
 def long_numbers(answer: str, known: frozenset[str]) -> dict[str, None]:
     """The rule before the step: numbers of two or more digits in one spelling."""
-    found = _LONG.findall(numerals._YEARS.sub(numerals._years, numerals.unmarked(answer)))  # noqa: SLF001
-    return {one: None for one in found if len(re.sub(r"\D", "", one)) > 1 and numerals.number(one) not in known}
+    found = _LONG.findall(
+        numerals._YEARS.sub(numerals._years, numerals.unmarked(answer))  # noqa: SLF001
+    )
+    return {
+        one: None
+        for one in found
+        if len(re.sub(r"\D", "", one)) > 1 and numerals.number(one) not in known
+    }
 
 
 @contextmanager
 def plain_numbers() -> Iterator[None]:
     """Numbers as they were read before: digits, and words from ten to ninety."""
-    words, rule = dict(text._NUMERALS), fit_lexical.strange  # noqa: SLF001 - nobody else has a use for the words
+    words, rule = (
+        dict(text._NUMERALS),  # noqa: SLF001
+        fit_lexical.strange,
+    )
     tens = [word for word, value in words.items() if len(value) < 2 or word == "tenth"]
     try:
         for word in tens:
@@ -98,20 +110,38 @@ def items_of(rows: Sequence[Row]) -> list[list[Item | None]]:
     found = []
     for row in rows:
         edits = [perturbed(kind, row) for kind in EDITS]
-        found.append([adherence_item(row), *(None if it is None else adherence_item(row, it) for it in edits)])
+        found.append(
+            [
+                adherence_item(row),
+                *(None if it is None else adherence_item(row, it) for it in edits),
+            ]
+        )
     return found
 
 
-def judged(items: Sequence[Sequence[Item | None]], step: Step) -> dict[str, list[Judged]]:
+def judged(
+    items: Sequence[Sequence[Item | None]], step: Step
+) -> dict[str, list[Judged]]:
     """By source, its answers with weights fitted on the other sources."""
-    reduced = [[None if item is None else _reduced(item, step) for item in own] for own in items]
+    reduced = [
+        [None if item is None else _reduced(item, step) for item in own]
+        for own in items
+    ]
     first = [own[0] for own in reduced if own[0] is not None]
     found: dict[str, list[Judged]] = {}
     for source in dict.fromkeys(item.source for item in first):
         weights = _weights([item for item in first if item.source != source], step)
-        own = [(item, edits) for item, (_, *edits) in zip(first, reduced, strict=True) if item.source == source]
+        own = [
+            (item, edits)
+            for item, (_, *edits) in zip(first, reduced, strict=True)
+            if item.source == source
+        ]
         found[source] = [
-            Judged(item.probability(weights), tuple(it and it.probability(weights) for it in edits), item.label)
+            Judged(
+                item.probability(weights),
+                tuple(it and it.probability(weights) for it in edits),
+                item.label,
+            )
             for item, edits in own
         ]
     return found
@@ -123,13 +153,20 @@ def _reduced(item: Item, step: Step) -> Item:
 
 
 def _weights(items: Sequence[Item], step: Step) -> Weights:
-    return fit(items, "ADHERENT", penalty=None if step.ridge else 1e-3, prior=None if step.prior else 0.5)
+    return fit(
+        items,
+        "ADHERENT",
+        penalty=None if step.ridge else 1e-3,
+        prior=None if step.prior else 0.5,
+    )
 
 
 Pairs = Sequence[tuple[Judged, Judged]]
 
 
-def _difference(statistic: Callable[[Sequence[Judged]], float | None]) -> Callable[[Pairs], float | None]:
+def _difference(
+    statistic: Callable[[Sequence[Judged]], float | None],
+) -> Callable[[Pairs], float | None]:
     def of(pairs: Pairs) -> float | None:
         before, after = (statistic([pair[side] for pair in pairs]) for side in (0, 1))
         return None if before is None or after is None else after - before
@@ -145,7 +182,9 @@ def _at_one_half(rows: Sequence[Judged]) -> float | None:
     return balanced_accuracy([(row.probability >= 0.5, row.label) for row in rows])
 
 
-def _effect(units: Mapping[str, Pairs], statistic: Callable[[Sequence[Judged]], float | None]) -> str:
+def _effect(
+    units: Mapping[str, Pairs], statistic: Callable[[Sequence[Judged]], float | None]
+) -> str:
     of = _difference(statistic)
     known = [value for value in map(of, units.values()) if value is not None]
     draw = random.Random(0)
@@ -180,36 +219,56 @@ def lines(data: Path) -> Iterator[str]:
         yield "  sentence vectors: not installed (the extra vectors)"
     else:
         near = [
-            [with_vectors(edited, it) if it else None for edited, it in zip(_edited(row), own, strict=True)]
+            [
+                with_vectors(edited, it) if it else None
+                for edited, it in zip(_edited(row), own, strict=True)
+            ]
             for row, own in zip(rows, read, strict=True)
         ]
         every = STEPS["all of them"]
-        yield _line("sentence vectors, beside all of them", judged(read, every), judged(near, every))
+        yield _line(
+            "sentence vectors, beside all of them",
+            judged(read, every),
+            judged(near, every),
+        )
 
 
 def _edited(row: Row) -> list[Row]:
     return [row, *({**row, "answer": perturbed(kind, row)} for kind in EDITS)]
 
 
-def _line(name: str, base: Mapping[str, Sequence[Judged]], now: Mapping[str, Sequence[Judged]]) -> str:
-    units = {source: list(zip(base[source], now[source], strict=True)) for source in base}
+def _line(
+    name: str, base: Mapping[str, Sequence[Judged]], now: Mapping[str, Sequence[Judged]]
+) -> str:
+    units = {
+        source: list(zip(base[source], now[source], strict=True)) for source in base
+    }
     pairs = list(chain.from_iterable(units.values()))
-    rejected = fmean(old.probability >= 0.5 > new.probability for old, new in pairs if old.label)
-    accepted = fmean(old.probability < 0.5 <= new.probability for old, new in pairs if old.label)
+    rejected = fmean(
+        old.probability >= 0.5 > new.probability for old, new in pairs if old.label
+    )
+    accepted = fmean(
+        old.probability < 0.5 <= new.probability for old, new in pairs if old.label
+    )
     return (
-        f"  {name}: AUROC {_effect(units, _ranked)}; balanced {_effect(units, _at_one_half)}; "
-        f"{_catches([new for _, new in pairs])}; adherent newly rejected {rejected:.3f}, accepted {accepted:.3f}"
+        f"  {name}: AUROC {_effect(units, _ranked)}; balanced"
+        f" {_effect(units, _at_one_half)}; {_catches([new for _, new in pairs])};"
+        f" adherent newly rejected {rejected:.3f}, accepted {accepted:.3f}"
     )
 
 
 def _catches(rows: Sequence[Judged]) -> str:
     counts = [caught(rows, place) for place in range(len(EDITS))]
-    return "; ".join(f"{kind} {hit}/{of}" for kind, (hit, of) in zip(EDITS, counts, strict=True))
+    return "; ".join(
+        f"{kind} {hit}/{of}" for kind, (hit, of) in zip(EDITS, counts, strict=True)
+    )
 
 
 def main() -> None:
     """Print the lines."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path, help="folder with the labelled rows")
     print(*lines(parser.parse_args().data), sep="\n")
 

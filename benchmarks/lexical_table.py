@@ -2,8 +2,9 @@
 
     python benchmarks/lexical_table.py DATA
 
-The headline judges each source with weights fitted on the other sources; the column beside it takes the shipped
-weights, which were fitted on these very sources. Intervals: 500 resamples of rows within each source, seed 0.
+The headline judges each source with weights fitted on the other sources; the column
+beside it takes the shipped weights, which were fitted on these very sources. Intervals:
+500 resamples of rows within each source, seed 0.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ from ragmetrics_core.lexical import judge
 from ragmetrics_core.lexical.constants import Weights
 from ragmetrics_core.lexical.judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy, bootstrap, mean_error
+from ragmetrics_core.statistics.agreement import (
+    auroc,
+    balanced_accuracy,
+    bootstrap,
+    mean_error,
+)
 
 DRAWS = 500
 HEADER = (
@@ -51,19 +57,31 @@ class LeftOut(Bench):
             "FACT": list(fact_items(data)),
         }
         families = ("adherence", "relevance", "recall")
-        self._source = {row["id"]: name for own in families for name, rows in self.rows(own).items() for row in rows}
+        self._source = {
+            row["id"]: name
+            for own in families
+            for name, rows in self.rows(own).items()
+            for row in rows
+        }
         self._weights = cache(self._fitted)
 
     def _fitted(self, source: str) -> dict[str, Weights]:
-        without = {name: [item for item in own if item.source != source] for name, own in self._items.items()}
+        without = {
+            name: [item for item in own if item.source != source]
+            for name, own in self._items.items()
+        }
         return {name: fit(own, name) for name, own in without.items()}
 
-    def results(self, metric: Metric, samples: Sequence[Sample]) -> Iterator[MetricResult]:
+    def results(
+        self, metric: Metric, samples: Sequence[Sample]
+    ) -> Iterator[MetricResult]:
         """One result per sample of one source, in order."""
         source = self._source.get(samples[0].id or "") if samples else None
         shipped = {name: getattr(judge, name) for name in PRIORS}
         try:
-            for name, weights in (shipped if source is None else self._weights(source)).items():
+            for name, weights in (
+                shipped if source is None else self._weights(source)
+            ).items():
                 setattr(judge, name, weights)
             results = list(super().results(metric, samples))
         finally:
@@ -79,13 +97,22 @@ def _silent(line: str) -> None:
 def _macro(units: Mapping[str, Sequence[Any]], statistic: Statistic) -> str:
     values = [value for value in map(statistic, units.values()) if value is not None]
     interval = bootstrap(list(units.values()), statistic, draws=DRAWS)
-    return f"{fmean(values):.2f}" + (f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else "")
+    return f"{fmean(values):.2f}" + (
+        f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else ""
+    )
 
 
 def _singles(units: Mapping[str, Sequence[Any]], statistic: Statistic) -> str:
-    values = {source: value for source, own in units.items() if (value := statistic(own)) is not None}
+    values = {
+        source: value
+        for source, own in units.items()
+        if (value := statistic(own)) is not None
+    }
     low, high = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
-    return f"single sources {values[low]:.2f} ({shown(low)}) to {values[high]:.2f} ({shown(high)})"
+    return (
+        f"single sources {values[low]:.2f} ({shown(low)}) to {values[high]:.2f}"
+        f" ({shown(high)})"
+    )
 
 
 def _pooled(units: Mapping[str, Sequence[bool]]) -> tuple[int, int]:
@@ -108,17 +135,32 @@ def lines(bench: Bench) -> dict[str, tuple[str, str, int | str]]:
     """By question: the figure, what to know beside it, and the number of sources."""
     tables = bench.tables
     adherent, chunks, facts = (
-        tables[name] for name in (judge_quality.SUPPORTED, judge_quality.CHUNKS, judge_quality.FACTS)
+        tables[name]
+        for name in (judge_quality.SUPPORTED, judge_quality.CHUNKS, judge_quality.FACTS)
     )
-    ranking, found = tables[judge_quality.UTILIZATION], tables[judge_quality.SHARE_FOUND]
-    clean = {source: own for source, own in ranking.items() if source != "expertqa_usefulness"}
-    edits = [_pooled(tables[judge_quality.CAUGHT + kind]) for kind in perturbations.KINDS]
-    _, order, finished = (_pooled(tables[injections.FLIPPED + kind]) for kind in injections.KINDS)
+    ranking, found = (
+        tables[judge_quality.UTILIZATION],
+        tables[judge_quality.SHARE_FOUND],
+    )
+    clean = {
+        source: own
+        for source, own in ranking.items()
+        if source != "expertqa_usefulness"
+    }
+    edits = [
+        _pooled(tables[judge_quality.CAUGHT + kind]) for kind in perturbations.KINDS
+    ]
+    _, order, finished = (
+        _pooled(tables[injections.FLIPPED + kind]) for kind in injections.KINDS
+    )
     preferred = tables[judge_quality.PREFERENCE]
     return {
         "is the answer adherent?": (
             f"AUROC {_macro(adherent, _ranked)}",
-            f"balanced accuracy at one half {_macro(adherent, _at_one_half)}; {_singles(adherent, _ranked)}",
+            (
+                f"balanced accuracy at one half {_macro(adherent, _at_one_half)};"
+                f" {_singles(adherent, _ranked)}"
+            ),
             len(adherent),
         ),
         "is the chunk useful?": (
@@ -128,7 +170,10 @@ def lines(bench: Bench) -> dict[str, tuple[str, str, int | str]]:
         ),
         "Context Utilization against that of the labels": (
             f"mean error {_macro(ranking, mean_error)}",
-            f"without expertqa_usefulness, whose labels are noisy, {_macro(clean, mean_error)}",
+            (
+                "without expertqa_usefulness, whose labels are noisy,"
+                f" {_macro(clean, mean_error)}"
+            ),
             len(ranking),
         ),
         "is the fact in the context?": (
@@ -165,10 +210,15 @@ def _of(counts: tuple[int, int]) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path, help="folder with the labelled rows")
     options = parser.parse_args()
-    left_out, shipped = LeftOut(options.data), Bench(LexicalJudge(), options.data, None, DRAWS, say=_silent)
+    left_out, shipped = (
+        LeftOut(options.data),
+        Bench(LexicalJudge(), options.data, None, DRAWS, say=_silent),
+    )
     measure(left_out)
     measure(shipped)
     own = lines(shipped)

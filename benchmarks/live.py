@@ -2,11 +2,12 @@
 
 uv run python benchmarks/live.py [--seconds 60] [--users 8]
 
-Users ask a LangChain application, whose retriever and model wait as over a network and which OpenInference traces, all
-the time. For five seconds each in turn, traces go to a ``SampleProcessor`` and to nobody; the first two seconds of each
-are left out, in which earlier traces are still judged. Printed is the ratio of the median latencies, on ÷ off. A second
-processor has too little room, to show that what does not fit is counted: the traces that were judged, gave no sample
-and were dropped are all that there were.
+Users ask a LangChain application, whose retriever and model wait as over a network and
+which OpenInference traces, all the time. For five seconds each in turn, traces go to a
+``SampleProcessor`` and to nobody; the first two seconds of each are left out, in which
+earlier traces are still judged. Printed is the ratio of the median latencies, on ÷ off.
+A second processor has too little room, to show that what does not fit is counted: the
+traces that were judged, gave no sample and were dropped are all that there were.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ LIMIT = 1.05
 PHASE, SETTLED = 5.0, 2.0
 TOO_LITTLE = {"max_open": 60, "max_queue": 12}
 PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
-DOCUMENTS = [Document(PAGE[800 * number : 800 * number + 800], id=str(number)) for number in range(5)]
+DOCUMENTS = [
+    Document(PAGE[800 * number : 800 * number + 800], id=str(number))
+    for number in range(5)
+]
 
 
 class Retriever(BaseRetriever):
@@ -90,7 +94,11 @@ class Gate:
 
 def application() -> Runnable[Any, Any]:
     """Retrieve, fill the prompt, ask the model."""
-    found = RunnableLambda(lambda asked: "\n".join(one.page_content for one in Retriever().invoke(asked)) + asked)
+    found = RunnableLambda(
+        lambda asked: (
+            "\n".join(one.page_content for one in Retriever().invoke(asked)) + asked
+        )
+    )
     return found | Model() | StrOutputParser()
 
 
@@ -121,7 +129,10 @@ def load(gate: Gate, seconds: float, users: int) -> dict[bool, list[float]]:
 
 def accounted(processor: SampleProcessor, asked: int) -> tuple[str, Goal]:
     """What became of the traces in words, and whether all are there."""
-    scored = sum(next(iter(processor.aggregates.values())).__dict__[name] for name in ("scored", "undefined", "failed"))
+    scored = sum(
+        next(iter(processor.aggregates.values())).__dict__[name]
+        for name in ("scored", "undefined", "failed")
+    )
     without, dropped = sum(processor.without.values()), processor.dropped
     return (
         f"{scored} judged, {without} without a sample, {dropped} dropped",
@@ -139,19 +150,30 @@ def main() -> int:
     rows = Rows()
     logging.disable(logging.CRITICAL)
     for name, settings in (("", {}), (" with too little room", TOO_LITTLE)):
-        processor = SampleProcessor(["context_adherence"], LLMJudge(Recording()), **settings)
+        processor = SampleProcessor(
+            ["context_adherence"], LLMJudge(Recording()), **settings
+        )
         gate = Gate(processor)
         provider = TracerProvider()
         provider.add_span_processor(gate)
         instrumentor = LangChainInstrumentor()
         instrumentor.instrument(tracer_provider=provider)
-        latencies = load(gate, options.seconds if not settings else 3 * PHASE, options.users)
+        latencies = load(
+            gate, options.seconds if not settings else 3 * PHASE, options.users
+        )
         instrumentor.uninstrument()
         processor.stop()
         on, off = (statistics.median(latencies[judged]) for judged in (True, False))
         counts, all_there = accounted(processor, len(gate.passed))
-        told = f"live{name}: median latency on ÷ off {on / off:.3f} ({off * 1e3:.0f} ms off, {options.users} users)"
-        rows.add(f"{told}; of the traces {counts}", *([at_most(on / off, LIMIT)] if not settings else []), all_there)
+        told = (
+            f"live{name}: median latency on ÷ off {on / off:.3f} ({off * 1e3:.0f} ms"
+            f" off, {options.users} users)"
+        )
+        rows.add(
+            f"{told}; of the traces {counts}",
+            *([at_most(on / off, LIMIT)] if not settings else []),
+            all_there,
+        )
     return rows.code
 
 

@@ -2,9 +2,10 @@
 
     uv run benchmarks/locating.py
 
-Each row is one form of the same documents. Beside the milliseconds stands the ratio to a bare ``str.find`` of every
-candidate in the plain prompt, which only says where a text stands unchanged. Hostile rows show that work stays bounded.
-The exit status is 1 if a goal is missed.
+Each row is one form of the same documents. Beside the milliseconds stands the ratio to
+a bare ``str.find`` of every candidate in the plain prompt, which only says where a text
+stands unchanged. Hostile rows show that work stays bounded. The exit status is 1 if a
+goal is missed.
 """
 
 from __future__ import annotations
@@ -29,10 +30,16 @@ _ENOUGH = 4.0
 def documents(count: int, length: int, seed: int = 7) -> list[str]:
     """Texts of words of 2 to 9 letters, drawn from one vocabulary, in sentences and paragraphs."""
     rng = random.Random(seed)
-    words = ["".join(rng.choices("etaoinshrdlucmfwygpbvk", k=rng.randint(2, 9))) for _ in range(_WORDS)]
+    words = [
+        "".join(rng.choices("etaoinshrdlucmfwygpbvk", k=rng.randint(2, 9)))
+        for _ in range(_WORDS)
+    ]
     ends = [" "] * 12 + [", ", ". ", ".\n"]
     return [
-        "".join(rng.choice(words) + rng.choice(ends) for _ in range(length // 4))[:length].strip() for _ in range(count)
+        "".join(rng.choice(words) + rng.choice(ends) for _ in range(length // 4))[
+            :length
+        ].strip()
+        for _ in range(count)
     ]
 
 
@@ -47,7 +54,9 @@ def best(work: Callable[[], object], repeats: int) -> float:
 
 
 def _located(found: Located, expected: int) -> None:
-    assert len(found.order) == expected, f"{len(found.order)} located, {expected} expected"
+    assert len(found.order) == expected, (
+        f"{len(found.order)} located, {expected} expected"
+    )
 
 
 def main() -> int:
@@ -59,7 +68,10 @@ def main() -> int:
     given, others = documents(200, 2000), documents(200, 2000, seed=8)
     plain = "\n\n".join(given)
     bare = best(lambda: [plain.find(text) for text in given], repeats)
-    rows.add(f"locating: str.find of 200 candidates in {len(plain):,} characters: {bare:.2f} ms")
+    rows.add(
+        f"locating: str.find of 200 candidates in {len(plain):,} characters:"
+        f" {bare:.2f} ms"
+    )
     prompts = {
         "plain": (plain, 200),
         "repr": (repr(given), 200),
@@ -72,16 +84,27 @@ def main() -> int:
         spent = best(lambda prompt=prompt: locate(given, prompt), repeats)
         goals = [at_most(spent, GOAL_MS, " ms")] if name == "plain" else []
         rows.add(f"locating: {name}: {spent:.1f} ms, × {spent / bare:.0f}", *goals)
-    read = best(lambda: [(one.offsets, one.text) for one in locate(given, repr(given)).places], repeats)
-    rows.add(f"locating: repr, with offsets, texts and forms of all: {read:.1f} ms, × {read / bare:.0f}")
+    read = best(
+        lambda: [(one.offsets, one.text) for one in locate(given, repr(given)).places],
+        repeats,
+    )
+    rows.add(
+        f"locating: repr, with offsets, texts and forms of all: {read:.1f} ms, ×"
+        f" {read / bare:.0f}"
+    )
     hostile = {
         "400,000 backslashes": (given, "\\" * 400_000),
         "one letter, 10 MB": (["a" * 2000] * 3, "a" * 10_000_000),
-        "one paragraph 2,000 times, 200 texts that hold it": ([given[0] + text for text in given], given[0] * 200),
+        "one paragraph 2,000 times, 200 texts that hold it": (
+            [given[0] + text for text in given],
+            given[0] * 200,
+        ),
         "10 MB of other texts": (given, "\n".join(others) * 25),
     }
     for name, (candidates, prompt) in hostile.items():
-        spent = best(lambda candidates=candidates, prompt=prompt: locate(candidates, prompt), 1)
+        spent = best(
+            lambda candidates=candidates, prompt=prompt: locate(candidates, prompt), 1
+        )
         rows.add(f"locating: {name}: {spent:.0f} ms", at_most(spent, HOSTILE_MS, " ms"))
     return rows.code
 

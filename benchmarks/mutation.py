@@ -3,20 +3,26 @@
     uv run benchmarks/mutation.py ragmetrics_core/statistics/means.py [FILE or FOLDER …]
         [--mutants 40] [--seed 0] [--jobs 1] [--survivors FILE] [--tests MODULE …]
 
-Paths are relative to the current folder, the project's root; its tests stand in ``tests/``. The work tree is never
-written to but for ``build/mutation/``, which holds the coverage of each test module. A test module is measured again
-when it changed. Where a source file changed since, the lines of then are matched with those of now; a new line is taken
-to be run by what runs its neighbours. Delete the folder to measure everything again.
+Paths are relative to the current folder, the project's root; its tests stand in
+``tests/``. The work tree is never written to but for ``build/mutation/``, which holds
+the coverage of each test module. A test module is measured again when it changed. Where
+a source file changed since, the lines of then are matched with those of now; a new line
+is taken to be run by what runs its neighbours. Delete the folder to measure everything
+again.
 
-A mutant is tried in a process of its own, forked from one that has imported the heavy packages. An import hook gives
-that process the mutated source. Only tests that run the mutated line are run: those of the test module that knows the
-file best, then the others, fastest first, up to ``TEST_SECONDS`` of recorded time. The first test that fails ends the
-process: the mutant is *killed*. So does a time limit relative to the recorded time: *timeout*, which counts as killed.
-A mutant that no test runs is *uncovered*; it counts as not killed.
+A mutant is tried in a process of its own, forked from one that has imported the heavy
+packages. An import hook gives that process the mutated source. Only tests that run the
+mutated line are run: those of the test module that knows the file best, then the
+others, fastest first, up to ``TEST_SECONDS`` of recorded time. The first test that
+fails ends the process: the mutant is *killed*. So does a time limit relative to the
+recorded time: *timeout*, which counts as killed. A mutant that no test runs is
+*uncovered*; it counts as not killed.
 
-Which mutants are tried depends on the seed and on the text of each mutated line, so that an edit elsewhere in a file
-leaves the choice nearly as it was. Operators take turns; otherwise constants would be most of the mutants.
-Mutants that change no behaviour stand with their reason in ``benchmarks/mutation_equivalent.toml`` and are not counted.
+Which mutants are tried depends on the seed and on the text of each mutated line, so
+that an edit elsewhere in a file leaves the choice nearly as it was. Operators take
+turns; otherwise constants would be most of the mutants. Mutants that change no
+behaviour stand with their reason in ``benchmarks/mutation_equivalent.toml`` and are not
+counted.
 """
 
 from __future__ import annotations
@@ -56,7 +62,8 @@ ROOT = Path.cwd()
 CACHE = ROOT / "build" / "mutation"
 EQUIVALENT = Path(__file__).with_name("mutation_equivalent.toml")
 
-TEST_SECONDS = 30.0  # of covering tests that one mutant is tried with, by their recorded time
+# of covering tests that one mutant is tried with, by their recorded time
+TEST_SECONDS = 30.0
 MEMORY = 8 * 2**30  # bytes; a mutant that wants more is killed by the MemoryError
 # Imported once, before processes are forked; what is not installed is left out.
 HEAVY = [
@@ -97,7 +104,10 @@ PYTEST_OPTIONS = [
     "-o",
     "timeout=0",
 ]  # what a test may take is limited here
-PYTEST_OPTIONS += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
+PYTEST_OPTIONS += [
+    "-W",
+    "ignore:Module already imported:pytest.PytestAssertRewriteWarning",
+]
 
 Outcome = Literal["killed", "timeout", "survived", "uncovered"]
 
@@ -119,7 +129,9 @@ class Mutant:
     @property
     def text(self) -> str:
         """The first changed line as the mutant has it, without its indentation."""
-        added = [line[1:].strip() for line in self.diff.splitlines() if line.startswith("+")]
+        added = [
+            line[1:].strip() for line in self.diff.splitlines() if line.startswith("+")
+        ]
         return added[0] if added else ""
 
 
@@ -162,7 +174,15 @@ CHANGED_ARITHMETIC: Mapping[type[ast.operator], tuple[str, str]] = {
     ast.BitAnd: ("&", "|"),
     ast.BitOr: (r"\|", "&"),
 }
-DELETABLE = (ast.Expr, ast.AugAssign, ast.Raise, ast.Continue, ast.Break, ast.Delete, ast.Assert)
+DELETABLE = (
+    ast.Expr,
+    ast.AugAssign,
+    ast.Raise,
+    ast.Continue,
+    ast.Break,
+    ast.Delete,
+    ast.Assert,
+)
 # Keyword arguments that say nothing about what a function computes.
 KEYWORDS_LEFT_ALONE = {"strict", "slots", "repr", "stacklevel"}
 # What these are given is for the type checker.
@@ -198,16 +218,33 @@ class Changes(ast.NodeVisitor):
 
     # How changes are noted
 
-    def _replace(self, operator: str, node: ast.expr | ast.stmt, replacement: str) -> None:
-        self.changes.append(Change(operator, self._start(node), self._end(node), replacement))
+    def _replace(
+        self, operator: str, node: ast.expr | ast.stmt, replacement: str
+    ) -> None:
+        self.changes.append(
+            Change(operator, self._start(node), self._end(node), replacement)
+        )
 
-    def _replace_between(self, operator: str, left: ast.expr, right: ast.expr, pattern: str, replacement: str) -> None:
+    def _replace_between(
+        self,
+        operator: str,
+        left: ast.expr,
+        right: ast.expr,
+        pattern: str,
+        replacement: str,
+    ) -> None:
         """Replaces the operator sign that stands between two operands."""
         start, end = self._end(left), self._start(right)
         word = pattern[0].isalpha()
-        match = re.search(rf"\b{pattern}\b" if word else pattern, self.source[start:end])
+        match = re.search(
+            rf"\b{pattern}\b" if word else pattern, self.source[start:end]
+        )
         if match:
-            self.changes.append(Change(operator, start + match.start(), start + match.end(), replacement))
+            self.changes.append(
+                Change(
+                    operator, start + match.start(), start + match.end(), replacement
+                )
+            )
 
     def _negate(self, condition: ast.expr) -> None:
         if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
@@ -260,7 +297,9 @@ class Changes(ast.NodeVisitor):
         """Leaves decorators and annotations alone."""
         self.visit_FunctionDef(node)
 
-    def _visit_body(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def _visit_body(
+        self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> None:
         for statement in node.body:
             self.visit(statement)
 
@@ -268,16 +307,24 @@ class Changes(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Swaps comparisons and moves boundaries."""
-        for (left, right), sign in zip(pairwise([node.left, *node.comparators]), node.ops, strict=True):
-            self._replace_between("comparison", left, right, *SWAPPED_COMPARISONS[type(sign)])
+        for (left, right), sign in zip(
+            pairwise([node.left, *node.comparators]), node.ops, strict=True
+        ):
+            self._replace_between(
+                "comparison", left, right, *SWAPPED_COMPARISONS[type(sign)]
+            )
             if type(sign) in MOVED_BOUNDARIES:
-                self._replace_between("boundary", left, right, *MOVED_BOUNDARIES[type(sign)])
+                self._replace_between(
+                    "boundary", left, right, *MOVED_BOUNDARIES[type(sign)]
+                )
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         """Changes arithmetic."""
         if type(node.op) in CHANGED_ARITHMETIC:
-            self._replace_between("arithmetic", node.left, node.right, *CHANGED_ARITHMETIC[type(node.op)])
+            self._replace_between(
+                "arithmetic", node.left, node.right, *CHANGED_ARITHMETIC[type(node.op)]
+            )
         self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
@@ -329,7 +376,9 @@ class Changes(ast.NodeVisitor):
 
     def visit_Return(self, node: ast.Return) -> None:
         """Returns None instead."""
-        if node.value and not (isinstance(node.value, ast.Constant) and node.value.value is None):
+        if node.value and not (
+            isinstance(node.value, ast.Constant) and node.value.value is None
+        ):
             self._replace("return", node.value, "None")
         self.generic_visit(node)
 
@@ -341,7 +390,9 @@ class Changes(ast.NodeVisitor):
             if not isinstance(left, ast.Starred) and not isinstance(right, ast.Starred):
                 between = self.source[self._end(left) : self._start(right)]
                 swapped = self._text(right) + between + self._text(left)
-                self.changes.append(Change("arguments", self._start(left), self._end(right), swapped))
+                self.changes.append(
+                    Change("arguments", self._start(left), self._end(right), swapped)
+                )
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
@@ -353,7 +404,12 @@ class Changes(ast.NodeVisitor):
         """Changes arithmetic, or deletes the statement."""
         self._delete(node)
         if type(node.op) in CHANGED_ARITHMETIC:
-            self._replace_between("arithmetic", node.target, node.value, *CHANGED_ARITHMETIC[type(node.op)])
+            self._replace_between(
+                "arithmetic",
+                node.target,
+                node.value,
+                *CHANGED_ARITHMETIC[type(node.op)],
+            )
         self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
@@ -364,7 +420,9 @@ class Changes(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         """Deletes statements that no other method knows."""
-        if isinstance(node, ast.Raise | ast.Continue | ast.Break | ast.Delete | ast.Assert):
+        if isinstance(
+            node, ast.Raise | ast.Continue | ast.Break | ast.Delete | ast.Assert
+        ):
             self._delete(node)
         super().generic_visit(node)
 
@@ -404,33 +462,47 @@ def _diff(file: str, source: str, mutated: str, line: int, last_line: int) -> st
 
 
 def chosen(mutants: Iterable[Mutant], at_most: int, seed: int) -> list[Mutant]:
-    """At most that many mutants, the operators in turn; the order within an operator follows from seed and text."""
+    """At most that many mutants, the operators in turn.
+
+    The order within an operator follows from seed and text.
+    """
     by_operator: dict[str, list[Mutant]] = defaultdict(list)
     for mutant in mutants:
         by_operator[mutant.operator].append(mutant)
 
     def drawn(mutant: Mutant) -> tuple[str, int]:
         text = mutant.diff.partition("\n")[2]
-        return hashlib.sha256(f"{seed}|{mutant.operator}|{text}".encode()).hexdigest(), mutant.line
+        return (
+            hashlib.sha256(f"{seed}|{mutant.operator}|{text}".encode()).hexdigest(),
+            mutant.line,
+        )
 
     orders = [sorted(group, key=drawn) for _, group in sorted(by_operator.items())]
-    in_turn = (mutant for turn in zip_longest(*orders) for mutant in turn if mutant is not None)
+    in_turn = (
+        mutant for turn in zip_longest(*orders) for mutant in turn if mutant is not None
+    )
     drawn_first = islice(filter(_is_a_program, in_turn), at_most)
-    return sorted(drawn_first, key=lambda mutant: (mutant.line, mutant.operator, mutant.text))
+    return sorted(
+        drawn_first, key=lambda mutant: (mutant.line, mutant.operator, mutant.text)
+    )
 
 
 def equivalent_mutants() -> set[tuple[str, str]]:
     """File and mutated line of each mutant that changes no behaviour."""
     if not EQUIVALENT.exists():
         return set()
-    entries = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("equivalent", [])
+    entries = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get(
+        "equivalent", []
+    )
     return {(entry["file"], entry["line"].strip()) for entry in entries}
 
 
 # Tests in processes of their own
 
 
-class MutantImporter(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
+class MutantImporter(
+    importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader
+):
     """Gives one module the source of a mutant when it is imported."""
 
     def __init__(self, name: str, path: str, source: str) -> None:
@@ -446,7 +518,11 @@ class MutantImporter(importlib.abc.MetaPathFinder, importlib.machinery.SourceFil
         """The mutated module; all others are found as ever."""
         if fullname != self.name:
             return None
-        package = [str(Path(self.path).parent)] if Path(self.path).name == "__init__.py" else None
+        package = (
+            [str(Path(self.path).parent)]
+            if Path(self.path).name == "__init__.py"
+            else None
+        )
         return importlib.util.spec_from_file_location(
             fullname, self.path, loader=self, submodule_search_locations=package
         )
@@ -467,13 +543,18 @@ class ChosenTests:
         from hypothesis import Phase, settings
 
         phases = [Phase.explicit, Phase.generate]
-        settings.register_profile("mutation", derandomize=True, phases=phases, database=None, deadline=None)
+        settings.register_profile(
+            "mutation", derandomize=True, phases=phases, database=None, deadline=None
+        )
         settings.load_profile("mutation")
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Leaves out what was not chosen."""
         order = {node: place for place, node in enumerate(self._seconds)}
-        items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
+        items[:] = sorted(
+            (item for item in items if item.nodeid in order),
+            key=lambda item: order[item.nodeid],
+        )
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Sets alarms, which end the process: of processor time, and of time on the clock for what only waits."""
@@ -522,7 +603,9 @@ def in_child(work: Callable[[], int]) -> int:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         failure = Path(folder, "failure")
         if failure.exists():
-            raise RuntimeError(f"the tests could not be run:\n{failure.read_text(encoding='utf-8')}")
+            raise RuntimeError(
+                f"the tests could not be run:\n{failure.read_text(encoding='utf-8')}"
+            )
         return status
     finally:
         with suppress(ProcessLookupError):
@@ -550,7 +633,10 @@ class Coverage:
     digests: Mapping[str, str]  # of the source files as they were measured
 
     def lines(self, file: str) -> Mapping[int, Sequence[str]]:
-        """For each line of a source file the tests that run it; what an import runs has the test ''."""
+        """For each line of a source file the tests that run it.
+
+        What an import runs has the test ''.
+        """
         if file not in self.digests:
             return {}
         from coverage import CoverageData
@@ -558,10 +644,19 @@ class Coverage:
         data = CoverageData(basename=str(_data_file(self.module)))
         data.read()
         by_line = data.contexts_by_lineno(str(ROOT / file))
-        measured_source = (CACHE / "sources" / self.digests[file]).read_text(encoding="utf-8")
-        lines_of_then = _lines_of_then(measured_source, (ROOT / file).read_text(encoding="utf-8"))
+        measured_source = (CACHE / "sources" / self.digests[file]).read_text(
+            encoding="utf-8"
+        )
+        lines_of_then = _lines_of_then(
+            measured_source, (ROOT / file).read_text(encoding="utf-8")
+        )
         return {
-            line: [test for then in lines for test in by_line.get(then, ()) if not test or test in self.seconds]
+            line: [
+                test
+                for then in lines
+                for test in by_line.get(then, ())
+                if not test or test in self.seconds
+            ]
             for line, lines in lines_of_then.items()
         }
 
@@ -570,13 +665,16 @@ class Coverage:
 def _lines_of_then(before: str, now: str) -> Mapping[int, Sequence[int]]:
     """For each line of a source the lines of an earlier version that it is taken for, counted from one."""
     matched: dict[int, Sequence[int]] = {}
-    blocks = SequenceMatcher(None, before.splitlines(), now.splitlines(), autojunk=False).get_opcodes()
+    blocks = SequenceMatcher(
+        None, before.splitlines(), now.splitlines(), autojunk=False
+    ).get_opcodes()
     for tag, before_start, before_end, now_start, now_end in blocks:
         for place in range(now_start, now_end):
             if tag == "equal":
                 matched[place + 1] = [before_start + place - now_start + 1]
             else:
-                matched[place + 1] = range(before_start, before_end + 2)  # what stood there, and its neighbours
+                # what stood there, and its neighbours
+                matched[place + 1] = range(before_start, before_end + 2)
     return matched
 
 
@@ -594,7 +692,9 @@ def measure(module: str, package: str) -> int:
 
     started = time.monotonic()
     data_file = _data_file(module)
-    measuring = Measuring(data_file=str(data_file), include=[f"{ROOT / package}/*"], config_file=False)
+    measuring = Measuring(
+        data_file=str(data_file), include=[f"{ROOT / package}/*"], config_file=False
+    )
     measuring.erase()
     recorder = Recorder(measuring)
     measuring.start()
@@ -604,7 +704,11 @@ def measure(module: str, package: str) -> int:
     status = int(pytest.main([*options, module], plugins=[recorder]))
     measuring.stop()
     measuring.save()
-    passed = {node: seconds for node, seconds in recorder.seconds.items() if node not in recorder.failed}
+    passed = {
+        node: seconds
+        for node, seconds in recorder.seconds.items()
+        if node not in recorder.failed
+    }
     known = {
         "digest": _digest((ROOT / module).read_bytes()),
         "sources": _keep_sources(measuring.get_data()),
@@ -613,7 +717,9 @@ def measure(module: str, package: str) -> int:
         "status": status,
         "took": time.monotonic() - started,
     }
-    data_file.with_suffix(".json").write_text(json.dumps(known, indent=1), encoding="utf-8")
+    data_file.with_suffix(".json").write_text(
+        json.dumps(known, indent=1), encoding="utf-8"
+    )
     return 0
 
 
@@ -649,19 +755,27 @@ def fast_modules() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in modules if is_fast_module(path)]
 
 
-def measured(files: Sequence[str], modules: Sequence[str], pool: ProcessPoolExecutor) -> list[Coverage]:
+def measured(
+    files: Sequence[str], modules: Sequence[str], pool: ProcessPoolExecutor
+) -> list[Coverage]:
     """The coverage of the test modules, from the cache where nothing changed."""
     CACHE.mkdir(parents=True, exist_ok=True)
     package = files[0].partition("/")[0]
     stale = [module for module in modules if _is_stale(module)]
-    for number, module in enumerate(pool.map(_measured_in_child, stale, [package] * len(stale)), 1):
+    for number, module in enumerate(
+        pool.map(_measured_in_child, stale, [package] * len(stale)), 1
+    ):
         print(f"coverage {number}/{len(stale)}: {module}", file=sys.stderr, flush=True)
     return [coverage for module in modules if (coverage := _read(module))]
 
 
 def _measured_in_child(module: str, package: str) -> str:
     status = in_child(lambda: measure(module, package))
-    return module if status == 0 else f"{module} could not be measured (exit status {status})"
+    return (
+        module
+        if status == 0
+        else f"{module} could not be measured (exit status {status})"
+    )
 
 
 def _read(module: str) -> Coverage | None:
@@ -681,18 +795,24 @@ class Covering:
 
     seconds: Mapping[str, float]
     tests_by_line: Mapping[int, frozenset[str]]
-    imported_lines: frozenset[int]  # outside of all functions: any test may depend on them
+    # outside of all functions: any test may depend on them
+    imported_lines: frozenset[int]
     best_module: str
 
     def tests(self, mutant: Mutant) -> list[str]:
         """The tests to try a mutant with.
 
-        A line that an import runs may change anything in the file: then all tests that run a line of it. The coverage
-        names only the first test that imports the module.
+        A line that an import runs may change anything in the file: then all tests that
+        run a line of it. The coverage names only the first test that imports the
+        module.
         """
         lines = range(mutant.line, mutant.last_line + 1)
         is_imported = any(line in self.imported_lines for line in lines)
-        by_line = self.tests_by_line.values() if is_imported else (self.tests_by_line.get(line, ()) for line in lines)
+        by_line = (
+            self.tests_by_line.values()
+            if is_imported
+            else (self.tests_by_line.get(line, ()) for line in lines)
+        )
         tests: set[str] = set().union(*by_line)
         return sorted(tests, key=lambda test: (self.seconds[test], test))
 
@@ -703,7 +823,9 @@ class Covering:
         for is_best in (True, False):
             stage: dict[str, float] = {}
             for test in tests:
-                if (_module_of(test) == self.best_module) == is_best and self.seconds[test] <= left:
+                if (_module_of(test) == self.best_module) == is_best and self.seconds[
+                    test
+                ] <= left:
                     stage[test] = self.seconds[test]
                     left -= self.seconds[test]
             if stage:
@@ -722,7 +844,9 @@ def covering(file: str, coverages: Iterable[Coverage]) -> Covering:
     for coverage in coverages:
         seconds |= coverage.seconds
         lines = coverage.lines(file)
-        own_lines = {line: [test for test in tests if test] for line, tests in lines.items()}
+        own_lines = {
+            line: [test for test in tests if test] for line, tests in lines.items()
+        }
         for line, tests in own_lines.items():
             tests_by_line[line] |= set(tests)
         n_lines = sum(1 for tests in own_lines.values() if tests)
@@ -730,7 +854,12 @@ def covering(file: str, coverages: Iterable[Coverage]) -> Covering:
         tests_and_lines[coverage.module] = (n_lines, n_tests)
     best = max(tests_and_lines, key=lambda module: tests_and_lines[module], default="")
     frozen = {line: frozenset(tests) for line, tests in tests_by_line.items()}
-    return Covering(seconds, frozen, _imported_lines((ROOT / file).read_text(encoding="utf-8")), best)
+    return Covering(
+        seconds,
+        frozen,
+        _imported_lines((ROOT / file).read_text(encoding="utf-8")),
+        best,
+    )
 
 
 def _imported_lines(source: str) -> frozenset[int]:
@@ -738,7 +867,9 @@ def _imported_lines(source: str) -> frozenset[int]:
     lines = set(range(1, len(source.splitlines()) + 1))
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines -= set(range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1))
+            lines -= set(
+                range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+            )
     return frozenset(lines)
 
 
@@ -749,9 +880,12 @@ def tried(mutant: Mutant, stages: Sequence[Mapping[str, float]]) -> Outcome:
     module = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def with_mutant(stage: Mapping[str, float]) -> int:
-        sys.meta_path.insert(0, MutantImporter(module, str(ROOT / mutant.file), mutant.source))
+        sys.meta_path.insert(
+            0, MutantImporter(module, str(ROOT / mutant.file), mutant.source)
+        )
         try:
-            importlib.import_module(module)  # now: pytest's own import hook would stand before ours
+            # now: pytest's own import hook would stand before ours
+            importlib.import_module(module)
         except Exception:  # noqa: BLE001 - whatever a mutant raises when it is imported, every test would meet
             return 1
         modules = list(dict.fromkeys(_module_of(test) for test in stage))
@@ -761,12 +895,15 @@ def tried(mutant: Mutant, stages: Sequence[Mapping[str, float]]) -> Outcome:
         status = in_child(lambda stage=stage: with_mutant(stage))
         if status in (-signal.SIGALRM, -signal.SIGPROF):
             return "timeout"
-        if status not in (0, 5):  # 5: a parametrized test has another name under the mutant
+        # 5: a parametrized test has another name under the mutant
+        if status not in (0, 5):
             return "killed"
     return "survived"
 
 
-def _tried(mutant: Mutant, stages: Sequence[Mapping[str, float]]) -> tuple[Mutant, Outcome]:
+def _tried(
+    mutant: Mutant, stages: Sequence[Mapping[str, float]]
+) -> tuple[Mutant, Outcome]:
     return mutant, tried(mutant, stages)
 
 
@@ -791,14 +928,27 @@ def _share(counts: Counter[str]) -> str:
 
 
 def _row(name: str, counts: Counter[str], seconds: float | None = None) -> str:
-    numbers = [counts.total(), counts["killed"], counts["timeout"], counts["survived"], counts["uncovered"]]
+    numbers = [
+        counts.total(),
+        counts["killed"],
+        counts["timeout"],
+        counts["survived"],
+        counts["uncovered"],
+    ]
     columns = "".join(f"{number:>10}" for number in numbers)
-    return f"{name:<52}{columns}{_share(counts):>8}" + (f"{seconds:>7.0f} s" if seconds is not None else "")
+    return f"{name:<52}{columns}{_share(counts):>8}" + (
+        f"{seconds:>7.0f} s" if seconds is not None else ""
+    )
 
 
-HEADING = f"{'':<52}" + "".join(
-    f"{name:>10}" for name in ("mutants", "killed", "timeout", "survived", "uncovered")
-) + f"{'caught':>8}"  # fmt: skip
+HEADING = (
+    f"{'':<52}"
+    + "".join(
+        f"{name:>10}"
+        for name in ("mutants", "killed", "timeout", "survived", "uncovered")
+    )
+    + f"{'caught':>8}"
+)
 
 
 def _room(file: str) -> str:
@@ -809,11 +959,23 @@ def main() -> None:
     """Tries the mutants of all files and prints what became of them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("paths", nargs="+", metavar="FILE or FOLDER")
-    parser.add_argument("--mutants", type=int, default=40, help="at most that many for each file")
+    parser.add_argument(
+        "--mutants", type=int, default=40, help="at most that many for each file"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--survivors", type=Path, metavar="FILE", help="write what no test catches here, too")
-    parser.add_argument("--tests", nargs="+", metavar="MODULE", help="try these alone; else all fast test modules")
+    parser.add_argument(
+        "--survivors",
+        type=Path,
+        metavar="FILE",
+        help="write what no test catches here, too",
+    )
+    parser.add_argument(
+        "--tests",
+        nargs="+",
+        metavar="MODULE",
+        help="try these alone; else all fast test modules",
+    )
     options = parser.parse_args()
 
     files = _files(options.paths)
@@ -833,13 +995,22 @@ def main() -> None:
             by_room[_room(file)] += counts
             print(_row(file, counts, time.monotonic() - started), flush=True)
             if options.survivors:
-                options.survivors.write_text("\n\n".join(not_caught) + "\n", encoding="utf-8")
-    print("\n" + "\n".join(_row(room, counts) for room, counts in sorted(by_room.items())))
-    print("\nNot caught:\n\n" + "\n\n".join(not_caught) if not_caught else "\nAll caught.")
+                options.survivors.write_text(
+                    "\n\n".join(not_caught) + "\n", encoding="utf-8"
+                )
+    print(
+        "\n" + "\n".join(_row(room, counts) for room, counts in sorted(by_room.items()))
+    )
+    print(
+        "\nNot caught:\n\n" + "\n\n".join(not_caught) if not_caught else "\nAll caught."
+    )
 
 
 def _of_one_file(
-    file: str, coverages: Iterable[Coverage], pool: ProcessPoolExecutor, options: argparse.Namespace
+    file: str,
+    coverages: Iterable[Coverage],
+    pool: ProcessPoolExecutor,
+    options: argparse.Namespace,
 ) -> Iterator[tuple[Mutant, Outcome]]:
     source = (ROOT / file).read_text(encoding="utf-8")
     not_counted = equivalent_mutants()
@@ -849,13 +1020,19 @@ def _of_one_file(
         if (file, mutant.text) not in not_counted
     ]
     of_file = covering(file, coverages)
-    return pool.map(_tried, mutants, [list(of_file.stages(mutant)) for mutant in mutants])
+    return pool.map(
+        _tried, mutants, [list(of_file.stages(mutant)) for mutant in mutants]
+    )
 
 
 def _import_heavy_packages() -> None:
-    """Imports once what each process would import otherwise; nothing of the project is among it."""
+    """Imports once what each process would import otherwise.
+
+    Nothing of the project is among it.
+    """
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads is not to be forked
+    # a process with threads is not to be forked
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in HEAVY:
         try:

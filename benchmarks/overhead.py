@@ -18,7 +18,9 @@ def main() -> int:
     for framework in FRAMEWORKS:
         print(f"== {framework}", flush=True)
         script = Path(__file__).with_name(f"overhead_{framework}.py")
-        codes.append(subprocess.run([sys.executable, str(script)], check=False).returncode)
+        codes.append(
+            subprocess.run([sys.executable, str(script)], check=False).returncode
+        )
     return int(any(codes))
 
 

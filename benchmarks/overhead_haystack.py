@@ -2,9 +2,10 @@
 
     python benchmarks/overhead_haystack.py [runs]
 
-Rounds with and without capture alternate; the median of the rounds counts, so that other load of the machine falls on
-both. The pipeline retrieves ten documents of about 1,000 characters, reranks them and asks a generator that returns at
-once: the worst case for the ratio. The exit status is 1 if capturing costs more than 1 ms.
+Rounds with and without capture alternate; the median of the rounds counts, so that
+other load of the machine falls on both. The pipeline retrieves ten documents of about
+1,000 characters, reranks them and asks a generator that returns at once: the worst case
+for the ratio. The exit status is 1 if capturing costs more than 1 ms.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack_integrations.components.evaluators.ragmetrics import capture
 
 QUESTION = "When was the old lighthouse of the island built?"
-TEMPLATE = "{% for d in documents %}- {{ d.content }}\n{% endfor %}\nQuestion: {{ query }}"
+TEMPLATE = (
+    "{% for d in documents %}- {{ d.content }}\n{% endfor %}\nQuestion: {{ query }}"
+)
 ROUNDS = 10
 LIMIT_MS = 1.0
 
@@ -35,8 +38,16 @@ LIMIT_MS = 1.0
 def pipeline() -> Pipeline:
     """Retriever, reranker, prompt builder, generator, answer builder."""
     store = InMemoryDocumentStore()
-    filler = "It stands at the old harbour of the island, and much was written about it. " * 13
-    store.write_documents([Document(content=f"Lighthouse {n}. {filler}", meta={"page": n}) for n in range(50)])
+    filler = (
+        "It stands at the old harbour of the island, and much was written about it. "
+        * 13
+    )
+    store.write_documents(
+        [
+            Document(content=f"Lighthouse {n}. {filler}", meta={"page": n})
+            for n in range(50)
+        ]
+    )
     made = Pipeline()
     made.add_component("retriever", InMemoryBM25Retriever(store, top_k=10))
     made.add_component("ranker", LostInTheMiddleRanker())
@@ -78,8 +89,9 @@ def main(runs: int) -> int:
     cost = with_us - without
     shown = Rows()
     shown.add(
-        f"overhead: Haystack: {cost:.3f} ms per run for capture ({without:.3f} ms without, {with_us:.3f} ms with; "
-        f"ratio {with_us / without:.2f}); samples, when asked for, {statistics.median(building):.3f} ms per run",
+        f"overhead: Haystack: {cost:.3f} ms per run for capture ({without:.3f} ms"
+        f" without, {with_us:.3f} ms with; ratio {with_us / without:.2f}); samples,"
+        f" when asked for, {statistics.median(building):.3f} ms per run",
         at_most(cost, LIMIT_MS, " ms"),
     )
     return shown.code

@@ -1,8 +1,10 @@
 """What watching costs a LangChain application: time per run on the caller's thread, watched and unwatched.
 
-``uv run python benchmarks/overhead_langchain.py [runs]`` prints the median per run, the difference and the ratio for a
-retrieval chain of nine runs (five documents of 800 characters). The chain does nothing itself, so that the ratio is
-the worst case. Samples are assembled and judged in the background; the wall clock of a busy machine includes that.
+``uv run python benchmarks/overhead_langchain.py [runs]`` prints the median per run, the
+difference and the ratio for a retrieval chain of nine runs (five documents of 800
+characters). The chain does nothing itself, so that the ratio is the worst case. Samples
+are assembled and judged in the background; the wall clock of a busy machine includes
+that.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ from langchain_ragmetrics.capturing.recorder import Recorder
 from ragmetrics_core.capturing import Problems
 
 LIMIT_MS = 0.6
-DOCUMENTS = [Document(f"{number} " + "word " * 160, metadata={"page": number}) for number in range(5)]
+DOCUMENTS = [
+    Document(f"{number} " + "word " * 160, metadata={"page": number})
+    for number in range(5)
+]
 
 
 class Retriever(BaseRetriever):
@@ -51,12 +56,18 @@ class Model(BaseChatModel):
 def application() -> Runnable[Any, Any]:
     """A chain that runs in one thread, so that the caller's time is all of it."""
     prompt = ChatPromptTemplate.from_template("{context} {question}")
-    retrieve = Retriever() | (lambda found: "\n".join(one.page_content for one in found))
-    fill = RunnableLambda(lambda question: {"context": retrieve.invoke(question), "question": question})
+    retrieve = Retriever() | (
+        lambda found: "\n".join(one.page_content for one in found)
+    )
+    fill = RunnableLambda(
+        lambda question: {"context": retrieve.invoke(question), "question": question}
+    )
     return fill | prompt | Model() | StrOutputParser()
 
 
-def milliseconds(chain: Runnable[Any, Any], runs: int, callbacks: list[Any]) -> tuple[float, float]:
+def milliseconds(
+    chain: Runnable[Any, Any], runs: int, callbacks: list[Any]
+) -> tuple[float, float]:
     """Median wall time and median time of this thread's processor per run."""
     wall, own = [], []
     for _ in range(runs):
@@ -72,7 +83,9 @@ def main(runs: int) -> int:
     chain = application()
     milliseconds(chain, 50, [])
     plain_wall, plain = milliseconds(chain, runs, [])
-    hooks_wall, hooks = milliseconds(chain, runs, [Recorder(Problems(), lambda: (lambda _: None,))])
+    hooks_wall, hooks = milliseconds(
+        chain, runs, [Recorder(Problems(), lambda: (lambda _: None,))]
+    )
     watching = watch(metrics=[])
     watched_wall, watched = milliseconds(chain, runs, [])
     watching.stop()
@@ -85,8 +98,8 @@ def main(runs: int) -> int:
         print(f"{name:22}{one:9.3f}{two:9.3f}{two - plain:10.3f}{two / plain:7.2f}")
     shown = Rows()
     shown.add(
-        f"overhead: LangChain: {watched - plain:.3f} ms more per run on the caller's thread, median of {runs} runs; "
-        f"{watching.dropped} dropped",
+        f"overhead: LangChain: {watched - plain:.3f} ms more per run on the caller's"
+        f" thread, median of {runs} runs; {watching.dropped} dropped",
         at_most(watched - plain, LIMIT_MS, " ms"),
     )
     return shown.code

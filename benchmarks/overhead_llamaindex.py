@@ -1,6 +1,7 @@
 """What capturing costs a LlamaIndex query on the caller's thread: ms per query, and the ratio to a query without.
 
-Run: python benchmarks/overhead_llamaindex.py [queries]. The exit status is 1 if capturing costs more than 0.6 ms.
+Run: python benchmarks/overhead_llamaindex.py [queries]. The exit status is 1 if
+capturing costs more than 0.6 ms.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class Fixed(BaseRetriever):
 
     def __init__(self) -> None:
         self._nodes = [
-            NodeWithScore(node=TextNode(id_=str(n), text="word " * 200, metadata={"page": n}), score=1 / (n + 1))
+            NodeWithScore(
+                node=TextNode(id_=str(n), text="word " * 200, metadata={"page": n}),
+                score=1 / (n + 1),
+            )
             for n in range(5)
         ]
         super().__init__()

@@ -11,5 +11,8 @@ __all__ = ["KINDS", "perturbed"]
 
 
 def perturbed(kind: str, row: Row) -> str | None:
-    """The answer of a row after one edit, the same at every call; None if the edit does not apply to it."""
+    """The answer of a row after one edit, the same at every call.
+
+    None if the edit does not apply to it.
+    """
     return edited(kind, sample_of(row))

@@ -1,9 +1,11 @@
 """A model on this machine for trying out data sets: it writes questions and answers in the words of the chunks.
 
-    python benchmarks/quoting_model.py    # prints the address for --api-base, until it is interrupted
+    python benchmarks/quoting_model.py    # prints the address for --api-base, until it
+    is interrupted
 
-It reads nothing and understands nothing. A fact counts as covered if a context quotes it, so labels made by it are
-right by construction, and easy for a judge that compares words.
+It reads nothing and understands nothing. A fact counts as covered if a context quotes
+it, so labels made by it are right by construction, and easy for a judge that compares
+words.
 """
 
 from __future__ import annotations

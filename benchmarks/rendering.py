@@ -2,8 +2,9 @@
 
     uv run benchmarks/rendering.py
 
-Plan, prompts and replies of one sample after the other, with a model that replies at once: CPU time, the best of a few.
-Ten times the input may take twelve times as long. The exit status is 1 if a goal is missed.
+Plan, prompts and replies of one sample after the other, with a model that replies at
+once: CPU time, the best of a few. Ten times the input may take twelve times as long.
+The exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,14 @@ RATED = '{"reason": "It says so.", "band": "partial", "score": 0.5}'
 
 
 def _listed(name: str, verdict: str, shown: Part) -> str:
-    return json.dumps({name: [{"label": label, verdict: 1, "reason": "It says so."} for label in shown.labels]})
+    return json.dumps(
+        {
+            name: [
+                {"label": label, verdict: 1, "reason": "It says so."}
+                for label in shown.labels
+            ]
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,8 @@ class Case:
         name: Name of the row.
         metric: The metric.
         reply: The reply to every question, for a number of contexts and of facts.
-        most: Most contexts of a sample; few for the expectation over p(useful), which takes n² steps of 0.1 µs.
+        most: Most contexts of a sample; few for the expectation over p(useful), which
+            takes n² steps of 0.1 µs.
         by_facts: Whether facts are judged.
     """
 
@@ -71,16 +80,30 @@ CASES = (
     Case(
         "utilization listwise",
         ContextUtilization(judging="listwise"),
-        lambda contexts, _: _listed("chunks", "useful", Part("Chunk", ("",) * contexts, "letters")),
+        lambda contexts, _: _listed(
+            "chunks", "useful", Part("Chunk", ("",) * contexts, "letters")
+        ),
     ),
-    Case("utilization, probability", ContextUtilization(relevance="probability"), lambda *_: USEFUL, most=100),
+    Case(
+        "utilization, probability",
+        ContextUtilization(relevance="probability"),
+        lambda *_: USEFUL,
+        most=100,
+    ),
     Case("adherence", ContextAdherence(), lambda *_: ADHERENT),
     Case("recall", ContextRecall(), lambda *_: RATED),
-    Case("accuracy per fact", RetrievalAccuracy(), lambda *_: '{"covered": 1}', by_facts=True),
+    Case(
+        "accuracy per fact",
+        RetrievalAccuracy(),
+        lambda *_: '{"covered": 1}',
+        by_facts=True,
+    ),
     Case(
         "accuracy per context",
         RetrievalAccuracy(calls="per_context"),
-        lambda _, facts: _listed("facts", "covered", Part("Facts", ("",) * facts, "lines")),
+        lambda _, facts: _listed(
+            "facts", "covered", Part("Facts", ("",) * facts, "lines")
+        ),
         by_facts=True,
     ),
 )
@@ -90,7 +113,10 @@ def sample(contexts: int = 5, facts: int = 10, length: int = 300) -> Sample:
     """A sample with different contexts of one length."""
     return Sample(
         question="Which parts does the thing have?",
-        contexts=[f"{number}. {'It has a part. ' * (length // 15 + 1)}"[:length] for number in range(contexts)],
+        contexts=[
+            f"{number}. {'It has a part. ' * (length // 15 + 1)}"[:length]
+            for number in range(contexts)
+        ],
         answer="It has parts.",
         reference="It has several parts.",
         facts=[f"It has part {number}." for number in range(facts)],
@@ -109,8 +135,15 @@ def best(work: Callable[[], object]) -> float:
 
 def whole(case: Case, contexts: int, facts: int = 10) -> float:
     """Seconds for plan, prompts and replies of one sample, question by question."""
-    judge, given = LLMJudge(Instant(case.reply(contexts, facts))), sample(contexts, facts)
-    return best(lambda: asyncio.run(_carried_out(case.metric, given, judge.session(concurrency=1, store=None))))
+    judge, given = (
+        LLMJudge(Instant(case.reply(contexts, facts))),
+        sample(contexts, facts),
+    )
+    return best(
+        lambda: asyncio.run(
+            _carried_out(case.metric, given, judge.session(concurrency=1, store=None))
+        )
+    )
 
 
 async def _carried_out(metric: Metric, given: Sample, judge: Judge) -> None:
@@ -131,14 +164,21 @@ def rendered(metric: Metric, given: Sample, times: int) -> tuple[float, int]:
     plan = metric.plan(given)
     questions = next(plan)
     plan.close()
-    return best(lambda: [render(question) for _ in range(times) for question in questions]), times * len(questions)
+    return best(
+        lambda: [render(question) for _ in range(times) for question in questions]
+    ), times * len(questions)
 
 
-def growth(shown: Rows, name: str, sizes: Sequence[int], measure: Callable[[int], float]) -> None:
+def growth(
+    shown: Rows, name: str, sizes: Sequence[int], measure: Callable[[int], float]
+) -> None:
     """Print how time grows from size to size, each ten times the one before."""
     seconds = [measure(size) for size in sizes]
     ratios = [after / before for before, after in pairwise(seconds)]
-    times, grown = ", ".join(f"{1000 * one:.3g}" for one in seconds), ", ".join(f"× {ratio:.1f}" for ratio in ratios)
+    times, grown = (
+        ", ".join(f"{1000 * one:.3g}" for one in seconds),
+        ", ".join(f"× {ratio:.1f}" for ratio in ratios),
+    )
     shown.add(
         f"rendering: {name}: {', '.join(map(str, sizes))}: {times} ms, {grown}",
         at_most(max(ratios), GROWTH, " for 10 times as much"),
@@ -151,15 +191,34 @@ def main() -> int:
     prompts = {"utilization": ContextUtilization(), "adherence": ContextAdherence()}
     for name, metric in prompts.items():
         seconds, count = rendered(metric, sample(), 200)
-        shown.add(f"rendering: {name}, 5 contexts of 300 characters: {1e6 * seconds / count:.0f} µs per prompt")
+        shown.add(
+            f"rendering: {name}, 5 contexts of 300 characters:"
+            f" {1e6 * seconds / count:.0f} µs per prompt"
+        )
     for name, metric in prompts.items():
-        growth(shown, f"prompts of {name}, characters per context", (300, 3_000, 30_000),
-               lambda length, metric=metric: rendered(metric, sample(length=length), 20)[0])  # fmt: skip
+        growth(
+            shown,
+            f"prompts of {name}, characters per context",
+            (300, 3_000, 30_000),
+            lambda length, metric=metric: rendered(metric, sample(length=length), 20)[
+                0
+            ],
+        )
     for case in CASES:
         sizes = [size for size in (10, 100, 1000) if size <= case.most]
-        growth(shown, f"{case.name}, contexts", sizes, lambda size, case=case: whole(case, size))
+        growth(
+            shown,
+            f"{case.name}, contexts",
+            sizes,
+            lambda size, case=case: whole(case, size),
+        )
         if case.by_facts:
-            growth(shown, f"{case.name}, facts", (10, 100), lambda size, case=case: whole(case, 10, size))
+            growth(
+                shown,
+                f"{case.name}, facts",
+                (10, 100),
+                lambda size, case=case: whole(case, 10, size),
+            )
     return shown.code
 
 

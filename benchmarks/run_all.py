@@ -36,7 +36,9 @@ def main() -> int:
     failed = []
     for name in BENCHMARKS:
         quick = BENCHMARKS.get(name, ()) if options.quick else ()
-        if subprocess.run([sys.executable, str(FOLDER / name), *quick], check=False).returncode:
+        if subprocess.run(
+            [sys.executable, str(FOLDER / name), *quick], check=False
+        ).returncode:
             failed.append(name)
     for name in failed:
         print(f"{name}: a goal was missed, or it failed")

@@ -2,9 +2,10 @@
 
     uv run benchmarks/scale.py
 
-``iter_results`` over samples made on the fly, each size in a process of its own: time is to be linear within 10 %,
-and memory flat, which is within 10 %, from 10,000 samples on; then the same through the command line, from a file of
-rows to a file of results, with a model on this machine. The exit status is 1 if a goal is missed.
+``iter_results`` over samples made on the fly, each size in a process of its own: time
+is to be linear within 10 %, and memory flat, which is within 10 %, from 10,000 samples
+on; then the same through the command line, from a file of rows to a file of results,
+with a model on this machine. The exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
     for number in range(count):
         yield {
             "question": f"Which part does thing {number} have?",
-            "contexts": [f"Thing {number} has part {part}, as the manual says." for part in range(5)],
+            "contexts": [
+                f"Thing {number} has part {part}, as the manual says."
+                for part in range(5)
+            ],
             "answer": f"Thing {number} has part 3.",
             "reference": f"Thing {number} has parts 0 to 4.",
         }
@@ -49,7 +53,10 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
 USEFUL = '{"useful": 1, "reason": "It says so."}'
 JUDGES: dict[str, tuple[Callable[[], Judge], tuple[str, ...]]] = {
     "embedded judge, 4 metrics": (LexicalJudge, tuple(METRICS)),
-    "model without latency, utilization": (lambda: LLMJudge(Instant(USEFUL)), ("context_utilization",)),
+    "model without latency, utilization": (
+        lambda: LLMJudge(Instant(USEFUL)),
+        ("context_utilization",),
+    ),
 }
 
 COMMAND = "command line, model on this machine, adherence"
@@ -63,11 +70,25 @@ def measure(name: str, count: int) -> dict[str, float]:
     if name == COMMAND:
         started, cpu = time.perf_counter(), time.process_time()
         with tempfile.TemporaryDirectory() as folder:
-            given, out, store = (str(Path(folder) / part) for part in ("rows.jsonl", "results.jsonl", "replies.sqlite"))
+            given, out, store = (
+                str(Path(folder) / part)
+                for part in ("rows.jsonl", "results.jsonl", "replies.sqlite")
+            )
             with open(given, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(row) + "\n" for row in rows(count))
-            settings = ("--metrics", "adherence", "--judge", "openai-compatible/m", "--store", store, "--quiet")
-            with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+            settings = (
+                "--metrics",
+                "adherence",
+                "--judge",
+                "openai-compatible/m",
+                "--store",
+                store,
+                "--quiet",
+            )
+            with (
+                open(os.devnull, "w", encoding="utf-8") as nowhere,
+                contextlib.redirect_stdout(nowhere),
+            ):
                 assert command_line(["evaluate", given, "--out", out, *settings]) == 0
         return told(started, cpu)
     make, metrics = JUDGES[name]
@@ -83,7 +104,11 @@ def measure(name: str, count: int) -> dict[str, float]:
 def told(started: float, cpu: float) -> dict[str, float]:
     """Seconds since then, and the peak memory of this process."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"wall": time.perf_counter() - started, "cpu": time.process_time() - cpu, "memory": peak}
+    return {
+        "wall": time.perf_counter() - started,
+        "cpu": time.process_time() - cpu,
+        "memory": peak,
+    }
 
 
 def compare(shown: Rows, name: str, sizes: list[int]) -> None:
@@ -91,18 +116,25 @@ def compare(shown: Rows, name: str, sizes: list[int]) -> None:
     found = {}
     for size in sizes:
         command = [sys.executable, __file__, "--measure", name, "--sizes", str(size)]
-        row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        row = json.loads(
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        )
         found[size] = row
-        shown.add(f"scale: {name}: {size} samples: {size / row['wall']:.0f} samples/s, peak {row['memory']:.0f} MB")
+        shown.add(
+            f"scale: {name}: {size} samples: {size / row['wall']:.0f} samples/s, peak"
+            f" {row['memory']:.0f} MB"
+        )
     large, pairs = sizes[-1], [sizes[0], *(size for size in sizes if size >= FLAT_FROM)]
     for small in dict.fromkeys(pairs):
         if small == large:
             continue
-        time_, memory = (found[large][what] / found[small][what] for what in ("cpu", "memory"))
+        time_, memory = (
+            found[large][what] / found[small][what] for what in ("cpu", "memory")
+        )
         linear = between(time_ * small / large, 0.90, 1.10)
         shown.add(
-            f"scale: {name}: {large} against {small} samples: CPU time per sample × {time_ * small / large:.2f}, "
-            f"peak memory × {memory:.2f}",
+            f"scale: {name}: {large} against {small} samples: CPU time per sample ×"
+            f" {time_ * small / large:.2f}, peak memory × {memory:.2f}",
             linear,
             *([at_most(memory, 1.10)] if small >= FLAT_FROM else []),
         )
@@ -121,7 +153,9 @@ def answered(body: dict[str, Any]) -> str:
 def main() -> int:
     """Compare sizes with each judge; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000]
+    )
     parser.add_argument("--only", choices=[*JUDGES, COMMAND], help="one of the rows")
     parser.add_argument("--measure", choices=[*JUDGES, COMMAND], help=argparse.SUPPRESS)
     options = parser.parse_args()

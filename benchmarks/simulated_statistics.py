@@ -2,9 +2,10 @@
 
     python benchmarks/simulated_statistics.py [--runs 300]
 
-Ties, zero inflation, means near the ends, clusters. Each line ends with the bound that it must keep, less twice the
-standard error of the simulation; the exit code is 1 if one is broken. (A file named statistics.py here would stand
-in for the standard library's module in every script of this folder.)
+Ties, zero inflation, means near the ends, clusters. Each line ends with the bound that
+it must keep, less twice the standard error of the simulation; the exit code is 1 if one
+is broken. (A file named statistics.py here would stand in for the standard library's
+module in every script of this folder.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from simulated_labels import calibrated, certified, corrected
 from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
 
 from ragmetrics_core.statistics.means import mean_interval
-from ragmetrics_core.statistics.paired import detectable, difference_interval, permutation
+from ragmetrics_core.statistics.paired import (
+    detectable,
+    difference_interval,
+    permutation,
+)
 
 Score = Callable[[random.Random, float], float]
 
@@ -41,12 +46,20 @@ def all_or_nothing(draw: random.Random, mean: float) -> float:
     """Near the top, but seven tenths of what is missing comes from zeros: the hardest case for a bootstrap."""
     zeros = (1 - mean) * 0.7
     rest = mean / (1 - zeros)
-    return 0.0 if draw.random() < zeros else draw.betavariate(20 * rest, 20 * (1 - rest))
+    return (
+        0.0 if draw.random() < zeros else draw.betavariate(20 * rest, 20 * (1 - rest))
+    )
 
 
 def polls(draw: random.Random, mean: float) -> float:
     """A share of five polls, whose yes-probability differs between samples: many ties at 0 and 1."""
-    return sum(draw.random() < draw.betavariate(1.5 * mean, 1.5 * (1 - mean)) for _ in range(5)) / 5
+    return (
+        sum(
+            draw.random() < draw.betavariate(1.5 * mean, 1.5 * (1 - mean))
+            for _ in range(5)
+        )
+        / 5
+    )
 
 
 def verdicts(draw: random.Random, mean: float) -> float:
@@ -54,17 +67,31 @@ def verdicts(draw: random.Random, mean: float) -> float:
     return float(draw.random() < mean)
 
 
-def means(runs: int, counts: Sequence[int] = (5, 20, 50, 200, 400)) -> Iterator[Measured]:
+def means(
+    runs: int, counts: Sequence[int] = (5, 20, 50, 200, 400)
+) -> Iterator[Measured]:
     """Coverage of the interval of a mean."""
     for score in (inflated, all_or_nothing, polls, verdicts):
         for mean in (0.5, 0.8, 0.95, 0.98):
             for count in counts:
                 draw = random.Random(f"{score.__name__} {mean} {count}")
-                held = sum(holds(mean_interval([score(draw, mean) for _ in range(count)]), mean) for _ in range(runs))
-                yield Measured(f"mean of {count} {score.__name__}, true mean {mean}", held / runs, COVERAGE, runs)
+                held = sum(
+                    holds(
+                        mean_interval([score(draw, mean) for _ in range(count)]), mean
+                    )
+                    for _ in range(runs)
+                )
+                yield Measured(
+                    f"mean of {count} {score.__name__}, true mean {mean}",
+                    held / runs,
+                    COVERAGE,
+                    runs,
+                )
 
 
-def clustered(runs: int, counts: Sequence[int] = (5, 10, 20, 50, 200)) -> Iterator[Measured]:
+def clustered(
+    runs: int, counts: Sequence[int] = (5, 10, 20, 50, 200)
+) -> Iterator[Measured]:
     """Coverage over clusters of one to seven samples that share their chance of a yes."""
     for mean in (0.5, 0.8, 0.95):
         for spread in (1.0, 5.0):
@@ -74,11 +101,16 @@ def clustered(runs: int, counts: Sequence[int] = (5, 10, 20, 50, 200)) -> Iterat
                 for _ in range(runs):
                     values, keys = _clusters(draw, count, mean, spread)
                     held += holds(mean_interval(values, keys), mean)
-                name = f"mean over {count} clusters, true mean {mean}, concentration {spread:g}"
+                name = (
+                    f"mean over {count} clusters, true mean {mean}, concentration"
+                    f" {spread:g}"
+                )
                 yield Measured(name, held / runs, COVERAGE, runs)
 
 
-def _clusters(draw: random.Random, count: int, mean: float, spread: float) -> tuple[list[float], list[int]]:
+def _clusters(
+    draw: random.Random, count: int, mean: float, spread: float
+) -> tuple[list[float], list[int]]:
     values, keys = [], []
     for key in range(count):
         chance = draw.betavariate(spread * mean, spread * (1 - mean))
@@ -89,7 +121,10 @@ def _clusters(draw: random.Random, count: int, mean: float, spread: float) -> tu
 
 
 _CHANGES = {
-    "symmetric": ((-1.0, -0.4, -0.2, 0.2, 0.4, 1.0), (0.1, 0.15, 0.25, 0.25, 0.15, 0.1)),
+    "symmetric": (
+        (-1.0, -0.4, -0.2, 0.2, 0.4, 1.0),
+        (0.1, 0.15, 0.25, 0.25, 0.15, 0.1),
+    ),
     "one-sided": ((-0.2, 0.2, 0.4, 1.0), (0.2, 0.3, 0.2, 0.3)),
 }
 
@@ -98,19 +133,32 @@ def paired(runs: int, counts: Sequence[int] = (20, 50, 100, 400)) -> Iterator[Me
     """Coverage of paired differences, most of them ties, and the permutation test's type-I error."""
     for kind, (steps, weights) in _CHANGES.items():
         for share in (0.05, 0.3, 0.9):
-            truth = share * sum(step * weight for step, weight in zip(steps, weights, strict=True))
+            truth = share * sum(
+                step * weight for step, weight in zip(steps, weights, strict=True)
+            )
             for count in counts:
                 draw = random.Random(f"{kind} {share} {count}")
                 held = rejected = 0
                 for _ in range(runs):
                     changes = draw.choices(steps, weights, k=count)
-                    values = [step if draw.random() < share else 0.0 for step in changes]
+                    values = [
+                        step if draw.random() < share else 0.0 for step in changes
+                    ]
                     held += holds(difference_interval(values), truth)
-                    rejected += kind == "symmetric" and permutation(values, [-1] * count).p <= TYPE_ONE
+                    rejected += (
+                        kind == "symmetric"
+                        and permutation(values, [-1] * count).p <= TYPE_ONE
+                    )
                 name = f"{count} pairs, {share:.0%} changed, {kind}"
                 yield Measured(f"difference: {name}", held / runs, COVERAGE, runs)
                 if kind == "symmetric":
-                    yield Measured(f"false alarms: {name}", rejected / runs, TYPE_ONE, runs, at_least=False)
+                    yield Measured(
+                        f"false alarms: {name}",
+                        rejected / runs,
+                        TYPE_ONE,
+                        runs,
+                        at_least=False,
+                    )
 
 
 def clustered_test(runs: int) -> Iterator[Measured]:
@@ -126,7 +174,13 @@ def clustered_test(runs: int) -> Iterator[Measured]:
                     values.append(max(-1.0, min(1.0, shift + draw.gauss(0, 0.1))))
                     keys.append(key)
             rejected += permutation(values, keys).p <= TYPE_ONE
-        yield Measured(f"false alarms: {count} clusters that change together", rejected / runs, TYPE_ONE, runs, False)
+        yield Measured(
+            f"false alarms: {count} clusters that change together",
+            rejected / runs,
+            TYPE_ONE,
+            runs,
+            False,
+        )
 
 
 def planted(runs: int) -> Iterator[Measured]:
@@ -137,18 +191,38 @@ def planted(runs: int) -> Iterator[Measured]:
         shift = detectable(spread / sqrt(count))
         found = 0
         for _ in range(runs):
-            values = [max(-1.0, min(1.0, draw.gauss(shift, spread))) for _ in range(count)]
+            values = [
+                max(-1.0, min(1.0, draw.gauss(shift, spread))) for _ in range(count)
+            ]
             found += permutation(values, [-1] * count).p <= TYPE_ONE
-        yield Measured(f"planted difference of {shift:.3f} found, {count} pairs", found / runs, POWER - 0.03, runs)
+        yield Measured(
+            f"planted difference of {shift:.3f} found, {count} pairs",
+            found / runs,
+            POWER - 0.03,
+            runs,
+        )
 
 
 def main() -> int:
     """Print one line per setting; 1 if a bound is broken."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=300, help="simulated data sets per setting (300)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--runs", type=int, default=300, help="simulated data sets per setting (300)"
+    )
     runs = parser.parse_args().runs
     broken = 0
-    for section in (means, clustered, paired, clustered_test, planted, calibrated, corrected, certified):
+    for section in (
+        means,
+        clustered,
+        paired,
+        clustered_test,
+        planted,
+        calibrated,
+        corrected,
+        certified,
+    ):
         for measured in section(runs):
             print(measured, flush=True)
             broken += not measured.kept

@@ -28,13 +28,22 @@ class Measured:
     def kept(self) -> bool:
         """True if the bound is kept, give or take two standard errors of the simulation."""
         slack = 2 * sqrt(self.bound * (1 - self.bound) / self.runs)
-        return self.share >= self.bound - slack if self.at_least else self.share <= self.bound + slack
+        return (
+            self.share >= self.bound - slack
+            if self.at_least
+            else self.share <= self.bound + slack
+        )
 
     def __str__(self) -> str:
         sign = "≥" if self.at_least else "≤"
-        return f"{self.name:62} {self.share:.3f}  {sign} {self.bound}  {'kept' if self.kept else 'BROKEN'}"
+        return (
+            f"{self.name:62} {self.share:.3f}  {sign} {self.bound} "
+            f" {'kept' if self.kept else 'BROKEN'}"
+        )
 
 
 def holds(interval: Interval | None, truth: float) -> bool:
     """True if an interval holds the truth."""
-    return interval is not None and interval.low - 1e-12 <= truth <= interval.high + 1e-12
+    return (
+        interval is not None and interval.low - 1e-12 <= truth <= interval.high + 1e-12
+    )

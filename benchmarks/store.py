@@ -2,8 +2,9 @@
 
     uv run benchmarks/store.py
 
-Each of many workers puts a reply and waits until it survives a killed process, as a run does before each call. That
-is compared with a bare loop of commits, one reply each; and runs at 256 in flight with a file with such without.
+Each of many workers puts a reply and waits until it survives a killed process, as a run
+does before each call. That is compared with a bare loop of commits, one reply each; and
+runs at 256 in flight with a file with such without.
 """
 
 from __future__ import annotations
@@ -26,9 +27,14 @@ from ragmetrics_core.endpoints import own_file
 from ragmetrics_core.endpoints.chat import Capabilities, Choice, Origin
 from ragmetrics_core.endpoints.store import REPLIES, SqliteStore
 
-_CAN = Capabilities(n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False)
+_CAN = Capabilities(
+    n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False
+)
 _REPLY = Choice(
-    '{"useful": 1, "reason": "' + "The chunk names the part that is asked for. " * 4 + '"}', origin=Origin("test")
+    '{"useful": 1, "reason": "'
+    + "The chunk names the part that is asked for. " * 4
+    + '"}',
+    origin=Origin("test"),
 )
 
 
@@ -39,7 +45,11 @@ def bare(path: Path, replies: int) -> float:
     for number in range(replies):
         connection.execute("BEGIN IMMEDIATE")
         row = (number.to_bytes(32), _REPLY.text, 0.0, "test")
-        connection.execute("INSERT OR REPLACE INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?)", row)
+        connection.execute(
+            "INSERT OR REPLACE INTO replies (key, choice, created, model) VALUES (?, ?,"
+            " ?, ?)",
+            row,
+        )
         connection.execute("COMMIT")
     seconds = time.perf_counter() - started
     connection.close()
@@ -68,7 +78,10 @@ def kept(path: Path, replies: int, in_flight: int) -> float:
 
 
 def commits(path: Path, replies: int, in_flight: int) -> int:
-    """How many commits that took; counted in a run of its own, because counting takes time."""
+    """How many commits that took.
+
+    Counted in a run of its own, because counting takes time.
+    """
     begun = 0
     connect = own_file.connect
 
@@ -96,8 +109,9 @@ def commit_row(folder: Path, replies: int, in_flight: int, repeats: int) -> str:
     each = min(kept(next(files), replies, in_flight) for _ in range(repeats))
     group = replies / commits(next(files), replies, in_flight)
     return (
-        f"store: {in_flight} in flight: {each * 1000:.3f} ms per reply, {each / alone:.2f} × a bare loop of single "
-        f"commits ({alone * 1000:.3f} ms); {group:.1f} replies per commit, {each * group * 1000:.3f} ms per commit"
+        f"store: {in_flight} in flight: {each * 1000:.3f} ms per reply,"
+        f" {each / alone:.2f} × a bare loop of single commits ({alone * 1000:.3f} ms);"
+        f" {group:.1f} replies per commit, {each * group * 1000:.3f} ms per commit"
     )
 
 
@@ -108,11 +122,16 @@ def run_row(folder: Path, samples: int, in_flight: int, repeats: int) -> str:
         model = OpenAICompatibleModel(server.base_url, "test", capabilities=_CAN)
         for number in range(repeats):
             without, _ = ours(model, samples, in_flight)
-            seconds, calls = ours(model, samples, in_flight, store=str(folder / f"run-{number}.sqlite"))
+            seconds, calls = ours(
+                model, samples, in_flight, store=str(folder / f"run-{number}.sqlite")
+            )
             assert calls == samples * 5
             pairs.append((seconds, without))
     ratio = min(seconds for seconds, _ in pairs) / min(without for _, without in pairs)
-    return f"store: {in_flight} in flight, {LATENCY * 1000:.0f} ms latency: a run with a file {ratio:.3f} × one without"
+    return (
+        f"store: {in_flight} in flight, {LATENCY * 1000:.0f} ms latency: a run with a"
+        f" file {ratio:.3f} × one without"
+    )
 
 
 def main() -> None:
@@ -124,7 +143,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         for in_flight in (1, 32, 256):
-            print(commit_row(Path(name), options.replies, in_flight, options.repeats), flush=True)
+            print(
+                commit_row(Path(name), options.replies, in_flight, options.repeats),
+                flush=True,
+            )
         print(run_row(Path(name), options.samples, 256, options.repeats), flush=True)
 
 

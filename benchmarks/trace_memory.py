@@ -1,6 +1,7 @@
 """Reads a large file of interleaved traces, and prints the memory that it took.
 
-Usage: python benchmarks/trace_memory.py [MEGABYTES]      (2,000 by default; at most 300 MB are to be taken)
+Usage: python benchmarks/trace_memory.py [MEGABYTES]      (2,000 by default; at most 300
+MB are to be taken)
 """
 
 import json
@@ -14,18 +15,36 @@ from pathlib import Path
 from ragmetrics_core.traces import samples_from_spans
 
 TOGETHER = 20  # traces whose spans are interleaved
-TEXTS = [f"Page {page} says that gate {page} was built in {1500 + page}. " * 120 for page in range(4)]
+TEXTS = [
+    f"Page {page} says that gate {page} was built in {1500 + page}. " * 120
+    for page in range(4)
+]
 
 
 def spans(trace: int) -> Iterator[dict[str, object]]:
     """A chain, a retriever and a model, of about 90 kB together."""
-    found = {f"retrieval.documents.{place}.document.content": text for place, text in enumerate(TEXTS)}
+    found = {
+        f"retrieval.documents.{place}.document.content": text
+        for place, text in enumerate(TEXTS)
+    }
     asked, prompt = f"Question {trace}?", "\n".join([*TEXTS, f"Question {trace}?"])
-    message = {"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": prompt}
-    said = {"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "In 1501."}
+    message = {
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": prompt,
+    }
+    said = {
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "In 1501.",
+    }
     told = {"input.value": asked, "output.value": "In 1501."}
-    rows = [("1", "", 0, 90, "CHAIN", told), ("2", "1", 10, 20, "RETRIEVER", {"input.value": asked, **found})]
-    for own, parent, start, end, kind, attributes in [*rows, ("3", "1", 30, 80, "LLM", {**message, **said})]:
+    rows = [
+        ("1", "", 0, 90, "CHAIN", told),
+        ("2", "1", 10, 20, "RETRIEVER", {"input.value": asked, **found}),
+    ]
+    for own, parent, start, end, kind, attributes in [
+        *rows,
+        ("3", "1", 30, 80, "LLM", {**message, **said}),
+    ]:
         listed = {"openinference.span.kind": kind, **attributes}
         yield {
             "traceId": f"{trace + 1:032x}",
@@ -34,7 +53,10 @@ def spans(trace: int) -> Iterator[dict[str, object]]:
             "name": kind.lower(),
             "startTimeUnixNano": str(10**18 + 1000 * trace + start),
             "endTimeUnixNano": str(10**18 + 1000 * trace + end),
-            "attributes": [{"key": key, "value": {"stringValue": text}} for key, text in listed.items()],
+            "attributes": [
+                {"key": key, "value": {"stringValue": text}}
+                for key, text in listed.items()
+            ],
         }
 
 
@@ -45,7 +67,10 @@ def written(path: Path, megabytes: int) -> int:
         while file.tell() < megabytes * 1_000_000:
             several = [list(spans(trace + place)) for place in range(TOGETHER)]
             for one in (one for same in zip(*several, strict=True) for one in same):
-                file.write(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [one]}]}]}) + "\n")
+                file.write(
+                    json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [one]}]}]})
+                    + "\n"
+                )
             trace += TOGETHER
     return trace
 
@@ -62,7 +87,9 @@ def main() -> None:
         path = Path(folder) / "spans.jsonl"
         traces = written(path, megabytes)
         before, start = memory(), time.perf_counter()
-        samples = sum(len(sample.contexts) == len(TEXTS) for sample in samples_from_spans(path))
+        samples = sum(
+            len(sample.contexts) == len(TEXTS) for sample in samples_from_spans(path)
+        )
     print(f"traces: {traces}")
     print(f"samples: {samples}")
     print(f"seconds: {time.perf_counter() - start:.0f}")

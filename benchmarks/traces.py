@@ -2,14 +2,18 @@
 
 Usage: python benchmarks/traces.py [DIALECT:FRAMEWORK[:resolve]…] [--write] [--shuffle]
 
-Each shape of the adapters' tests runs once under the adapter's capture and the instrumentation; what the reader makes
-of the spans is held against what the adapter made of the run. ``--write`` puts the table into docs/traces.md. With
-``:resolve`` the reader gets the texts of documents by their ids, as a store would give them.
+Each shape of the adapters' tests runs once under the adapter's capture and the
+instrumentation; what the reader makes of the spans is held against what the adapter
+made of the run. ``--write`` puts the table into docs/traces.md. With ``:resolve`` the
+reader gets the texts of documents by their ids, as a store would give them.
 
-- right: question, contexts, answer and retrieved are the adapter's; hedged: the same, but graded weaker than by it.
-- said: other than the adapter's, and graded inferred or incomplete, or noted as giving no sample.
+- right: question, contexts, answer and retrieved are the adapter's; hedged: the same,
+  but graded weaker than by it.
+- said: other than the adapter's, and graded inferred or incomplete, or noted as giving
+  no sample.
 - silent: other than the adapter's, and nothing says so.
-- absent: of those said or silent, such as have a text that the spans do not hold at all.
+- absent: of those said or silent, such as have a text that the spans do not hold at
+  all.
 """
 
 from __future__ import annotations
@@ -30,36 +34,59 @@ from ragmetrics_core.traces import samples_from_spans
 
 ROOT = Path(__file__).parents[1]
 ALL = [
-    *("openinference:langchain", "mlflow:langchain", "traceloop:langchain", "otel:langchain", "otel:langchain:resolve"),
+    *(
+        "openinference:langchain",
+        "mlflow:langchain",
+        "traceloop:langchain",
+        "otel:langchain",
+        "otel:langchain:resolve",
+    ),
     *("openinference:haystack", "mlflow:haystack", "otel:haystack"),
     *("openinference:llamaindex", "mlflow:llamaindex", "traceloop:llamaindex"),
 ]
 # What is about capturing itself: how a capture finds its runs, or what it is told.
 ABOUT_CAPTURING = {
-    "shape observed_store", "shape observed_store_async", "shape agent_middleware_observed",
-    "shape agent_middleware_named_by_hand", "app a_bare_thread", "app a_tracer_enabled_inside",
-}  # fmt: skip
+    "shape observed_store",
+    "shape observed_store_async",
+    "shape agent_middleware_observed",
+    "shape agent_middleware_named_by_hand",
+    "app a_bare_thread",
+    "app a_tracer_enabled_inside",
+}
 WEAK = ("inferred", "incomplete")
 COLUMNS = ("shapes", "right", "hedged", "said", "silent", "absent")
 BEGIN, END = "<!-- made by benchmarks/traces.py -->", "<!-- end -->"
 
 
 def recorded(pair: str, folder: Path) -> dict[str, Any]:
-    """Run the shapes in a process of their own; what the adapter made of each, by name."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "record_traces.py"), *pair.split(":")[:2], str(folder)]
+    """Run the shapes in a process of their own.
+
+    What the adapter made of each, by name.
+    """
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "record_traces.py"),
+        *pair.split(":")[:2],
+        str(folder),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{pair}: {done.stderr[-2000:]}")
     return json.loads((folder / "expected.json").read_text(encoding="utf-8"))
 
 
-def read(text: str, resolve: dict[str, str] | None, *, shuffle: bool) -> list[dict[str, Any]]:
+def read(
+    text: str, resolve: dict[str, str] | None, *, shuffle: bool
+) -> list[dict[str, Any]]:
     """The reader's samples of one file's text."""
     values = [json.loads(line) for line in text.splitlines() if line.strip()]
     if shuffle:
         values = [one for value in values for one in _apart(value)]
         random.Random(7).shuffle(values)
-    return [sample.model_dump(mode="json") for sample in samples_from_spans(values, resolve=resolve)]
+    return [
+        sample.model_dump(mode="json")
+        for sample in samples_from_spans(values, resolve=resolve)
+    ]
 
 
 def _apart(value: dict[str, Any]) -> list[dict[str, Any]]:
@@ -68,7 +95,11 @@ def _apart(value: dict[str, Any]) -> list[dict[str, Any]]:
         return [{**value, "data": {"spans": [span]}} for span in value["data"]["spans"]]
     groups = [group for one in value["resourceSpans"] for group in one["scopeSpans"]]
     return [
-        {"resourceSpans": [{"scopeSpans": [{"scope": group["scope"], "spans": [span]}]}]}
+        {
+            "resourceSpans": [
+                {"scopeSpans": [{"scope": group["scope"], "spans": [span]}]}
+            ]
+        }
         for group in groups
         for span in group["spans"]
     ]
@@ -79,26 +110,39 @@ def held(sample: dict[str, Any]) -> dict[str, Any]:
     answer = sample["answer"]
     with contextlib.suppress(TypeError, ValueError):
         answer = json.loads(answer)
-    fields = {name: [(c["id"], c["text"]) for c in sample[name] or ()] for name in ("contexts", "retrieved")}
+    fields = {
+        name: [(c["id"], c["text"]) for c in sample[name] or ()]
+        for name in ("contexts", "retrieved")
+    }
     return {"question": sample["question"], "answer": answer, **fields}
 
 
 def same(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
     """Equal, but for the order of retrievals beside each other, ids that no span holds, and texts by the same id.
 
-    LlamaIndex's spans hold documents without the metadata that its adapter writes before their texts.
+    LlamaIndex's spans hold documents without the metadata that its adapter writes
+    before their texts.
     """
     ours, theirs = held(ours), held(theirs)
-    for one in (ours, theirs):  # which of two that began in the same microsecond was first is chance
+    # which of two that began in the same microsecond was first is chance
+    for one in (ours, theirs):
         one["retrieved"].sort(key=lambda pair: pair[1])
-    pairs = {name: list(zip(ours[name], theirs[name], strict=False)) for name in ("contexts", "retrieved")}
+    pairs = {
+        name: list(zip(ours[name], theirs[name], strict=False))
+        for name in ("contexts", "retrieved")
+    }
     if any(len(ours[name]) != len(theirs[name]) for name in pairs):
         return False
     contexts = all(a[1] == b[1] and a[0] in (None, b[0]) for a, b in pairs["contexts"])
     retrieved = all(
-        (a[0] is not None and a[0] == b[0]) or (a[0] is None and a[1] == b[1]) for a, b in pairs["retrieved"]
+        (a[0] is not None and a[0] == b[0]) or (a[0] is None and a[1] == b[1])
+        for a, b in pairs["retrieved"]
     )
-    return contexts and retrieved and all(ours[name] == theirs[name] for name in ("question", "answer"))
+    return (
+        contexts
+        and retrieved
+        and all(ours[name] == theirs[name] for name in ("question", "answer"))
+    )
 
 
 def _asked_and_answered(sample: dict[str, Any]) -> tuple[str, str]:
@@ -108,20 +152,33 @@ def _asked_and_answered(sample: dict[str, Any]) -> tuple[str, str]:
 def verdict(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
     """right, hedged, said or silent.
 
-    The order of the samples is left out: which run of a batch began first is chance, and each of two recorders that
-    LangChain calls in threads may see another one first.
+    The order of the samples is left out: which run of a batch began first is chance,
+    and each of two recorders that LangChain calls in threads may see another one first.
     """
-    ours, theirs = sorted(ours, key=_asked_and_answered), sorted(theirs, key=_asked_and_answered)
+    ours, theirs = (
+        sorted(ours, key=_asked_and_answered),
+        sorted(theirs, key=_asked_and_answered),
+    )
     notes = [one["capture"] for one in ours]
     if len(ours) == len(theirs) and all(map(same, ours, theirs)):
-        weaker = (a["grade"] in WEAK and b["capture"]["grade"] not in WEAK for a, b in zip(notes, theirs, strict=True))
+        weaker = (
+            a["grade"] in WEAK and b["capture"]["grade"] not in WEAK
+            for a, b in zip(notes, theirs, strict=True)
+        )
         return "hedged" if any(weaker) else "right"
-    doubts = [one for one in notes if one["grade"] in WEAK or any("question" in said for said in one["warnings"])]
+    doubts = [
+        one
+        for one in notes
+        if one["grade"] in WEAK or any("question" in said for said in one["warnings"])
+    ]
     return "said" if doubts or len(ours) < len(theirs) else "silent"
 
 
 def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
-    """Whether a text of the adapter's samples is not in the spans at all; OpenTelemetry names documents by ids only."""
+    """Whether a text of the adapter's samples is not in the spans at all.
+
+    OpenTelemetry names documents by ids only.
+    """
     spans = stream(text)
     if pair.startswith("otel:langchain") and any(
         not (pair.endswith(":resolve") and c["id"] and f'\\"{c["id"]}\\"' in text)
@@ -142,25 +199,47 @@ def row(pair: str, *, shuffle: bool = False, show: bool = True) -> Counter[str]:
             if one["options"] or name in ABOUT_CAPTURING:
                 continue
             text = (Path(folder) / f"{name}.json").read_text(encoding="utf-8")
-            listed = [c for sample in one["samples"] for c in (*(sample["retrieved"] or ()), *sample["contexts"])]
-            texts = {c["id"]: c["text"] for c in reversed(listed) if c["id"]} if pair.endswith(":resolve") else None
+            listed = [
+                c
+                for sample in one["samples"]
+                for c in (*(sample["retrieved"] or ()), *sample["contexts"])
+            ]
+            texts = (
+                {c["id"]: c["text"] for c in reversed(listed) if c["id"]}
+                if pair.endswith(":resolve")
+                else None
+            )
             ours = read(text, texts, shuffle=shuffle) if text.strip() else []
             found = verdict(ours, one["samples"])
             counts["shapes"] += 1
             counts[found] += 1
-            counts["absent"] += found in ("said", "silent") and absent(pair, text, one["samples"])
-            if show and (found in ("hedged", "silent") or ("--all" in sys.argv and found == "said")):
-                print(f"  {pair} {found}: {name}{' (absent)' if absent(pair, text, one['samples']) else ''}")
+            counts["absent"] += found in ("said", "silent") and absent(
+                pair, text, one["samples"]
+            )
+            if show and (
+                found in ("hedged", "silent")
+                or ("--all" in sys.argv and found == "said")
+            ):
+                print(
+                    f"  {pair} {found}:"
+                    f" {name}{' (absent)' if absent(pair, text, one['samples']) else ''}"
+                )
     return counts
 
 
 def table(rows: dict[str, Counter[str]]) -> str:
     """The table as Markdown; exact: the share of right ones, hedged included, of those whose texts are in the spans."""
-    lines = [f"| recorded by | {' | '.join(COLUMNS)} | exact |", "|---" * (len(COLUMNS) + 2) + "|"]
+    lines = [
+        f"| recorded by | {' | '.join(COLUMNS)} | exact |",
+        "|---" * (len(COLUMNS) + 2) + "|",
+    ]
     for pair, counts in rows.items():
         there = counts["shapes"] - counts["absent"]
         exact = (counts["right"] + counts["hedged"]) / there if there else 0.0
-        lines.append(f"| {pair.replace(':', ', ')} | {' | '.join(str(counts[one]) for one in COLUMNS)} | {exact:.0%} |")
+        lines.append(
+            f"| {pair.replace(':', ', ')} |"
+            f" {' | '.join(str(counts[one]) for one in COLUMNS)} | {exact:.0%} |"
+        )
     return "\n".join(lines)
 
 

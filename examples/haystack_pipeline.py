@@ -2,7 +2,8 @@
 
     python examples/haystack_pipeline.py
 
-Runs without key and network: BM25 retrieves, and a generator that only quotes stands in for your chat model.
+Runs without key and network: BM25 retrieves, and a generator that only quotes stands in
+for your chat model.
 """
 
 from haystack import Document, Pipeline
@@ -25,15 +26,21 @@ Question: {{ query }}"""
 def quote(messages: list[ChatMessage]) -> str:
     """The sentence of the prompt's documents that shares most with the question."""
     listed, _, question = (messages[-1].text or "").rpartition("\n\nQuestion: ")
-    return answer(question, [line[2:] for line in listed.splitlines() if line.startswith("- ")])
+    return answer(
+        question, [line[2:] for line in listed.splitlines() if line.startswith("- ")]
+    )
 
 
 store = InMemoryDocumentStore()
-store.write_documents([Document(id=chunk.id or "", content=chunk.text) for chunk in corpus()])
+store.write_documents(
+    [Document(id=chunk.id or "", content=chunk.text) for chunk in corpus()]
+)
 pipeline = Pipeline()
 pipeline.add_component("retriever", InMemoryBM25Retriever(store, top_k=4))
 pipeline.add_component("prompt", PromptBuilder(TEMPLATE))
-pipeline.add_component("generator", MockChatGenerator(response_fn=quote, model="quoting"))
+pipeline.add_component(
+    "generator", MockChatGenerator(response_fn=quote, model="quoting")
+)
 pipeline.add_component("answers", AnswerBuilder())
 pipeline.connect("retriever.documents", "prompt.documents")
 pipeline.connect("prompt.prompt", "generator.messages")

@@ -2,8 +2,8 @@
 
     python examples/langchain_chain.py
 
-Runs without key and network: `PagesRetriever` and `QuotingModel` stand in for your vector store and chat model.
-Nothing in the chain knows that it is evaluated.
+Runs without key and network: `PagesRetriever` and `QuotingModel` stand in for your
+vector store and chat model. Nothing in the chain knows that it is evaluated.
 """
 
 from langchain_core.output_parsers import StrOutputParser
@@ -14,10 +14,15 @@ from langchain_stand_ins import PagesRetriever, QuotingModel
 
 from ragmetrics_core.demo.own_docs import QUESTIONS
 
-prompt = ChatPromptTemplate.from_template("Answer from these pages only.\n\n{context}\n\nQuestion: {question}")
+prompt = ChatPromptTemplate.from_template(
+    "Answer from these pages only.\n\n{context}\n\nQuestion: {question}"
+)
 chain = (
     {
-        "context": PagesRetriever() | (lambda pages: "\n\n".join(page.page_content for page in pages)),
+        "context": (
+            PagesRetriever()
+            | (lambda pages: "\n\n".join(page.page_content for page in pages))
+        ),
         "question": RunnablePassthrough(),
     }
     | prompt
@@ -27,7 +32,10 @@ chain = (
 
 with capture() as captured:
     for question, reference in QUESTIONS:
-        chain.invoke(question, config={"metadata": {"ragmetrics": {"reference": reference}}})
+        chain.invoke(
+            question, config={"metadata": {"ragmetrics": {"reference": reference}}}
+        )
 
-report = captured.evaluate(judge="lexical")  # or judge="gpt-4o-mini", or judge=your_chat_model
+# or judge="gpt-4o-mini", or judge=your_chat_model
+report = captured.evaluate(judge="lexical")
 print(report.table())

@@ -1,9 +1,15 @@
-"""What stands in for a vector store and a chat model in the examples of LangChain; without key and network."""
+"""What stands in for a vector store and a chat model in the examples of LangChain.
+
+Without key and network.
+"""
 
 import re
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import (
+    CallbackManagerForLLMRun,
+    CallbackManagerForRetrieverRun,
+)
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -17,16 +23,22 @@ from ragmetrics_core.demo import own_docs
 class PagesRetriever(BaseRetriever):
     """Finds the paragraphs of our documentation that share most words with a query."""
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         del run_manager  # nothing is called from here
         found = own_docs.retrieve(query, own_docs.corpus())
-        return [Document(page_content=one.text, id=one.id, metadata={"score": one.score}) for one in found]
+        return [
+            Document(page_content=one.text, id=one.id, metadata={"score": one.score})
+            for one in found
+        ]
 
 
 class QuotingModel(BaseChatModel):
     """A chat model without a model: it quotes the sentence of its prompt that shares most words with the question.
 
-    With tools it calls the first one with the question, and then quotes from what the tool returned.
+    With tools it calls the first one with the question, and then quotes from what the
+    tool returned.
     """
 
     @property
@@ -49,10 +61,25 @@ class QuotingModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _reply(self, messages: list[BaseMessage], tools: list[str]) -> AIMessage:
-        asked = next(str(one.text) for one in reversed(messages) if isinstance(one, HumanMessage))
+        asked = next(
+            str(one.text) for one in reversed(messages) if isinstance(one, HumanMessage)
+        )
         question = asked.rpartition("Question: ")[2]
         if tools and not isinstance(messages[-1], ToolMessage):
-            call = {"name": tools[0], "args": {"query": question}, "id": "call-1", "type": "tool_call"}
+            call = {
+                "name": tools[0],
+                "args": {"query": question},
+                "id": "call-1",
+                "type": "tool_call",
+            }
             return AIMessage("", tool_calls=[call])
-        pages = re.split(r"\n\n+", str(messages[-1].text).rpartition("Question: ")[0] or str(messages[-1].text))
-        return AIMessage(own_docs.answer(question, [page for page in pages if not page.startswith("Answer from")]))
+        pages = re.split(
+            r"\n\n+",
+            str(messages[-1].text).rpartition("Question: ")[0]
+            or str(messages[-1].text),
+        )
+        return AIMessage(
+            own_docs.answer(
+                question, [page for page in pages if not page.startswith("Answer from")]
+            )
+        )

@@ -2,14 +2,19 @@
 
     python examples/llamaindex_engine.py
 
-Runs without key and network: `PagesRetriever` and `QuotingLLM` stand in for your index and LLM.
+Runs without key and network: `PagesRetriever` and `QuotingLLM` stand in for your index
+and LLM.
 """
 
 from typing import Any
 
 from llama_index.core import get_response_synthesizer
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.llms.types import CompletionResponse, CompletionResponseGen, LLMMetadata
+from llama_index.core.base.llms.types import (
+    CompletionResponse,
+    CompletionResponseGen,
+    LLMMetadata,
+)
 from llama_index.core.llms import CustomLLM
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -27,7 +32,12 @@ class PagesRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = retrieve(query_bundle.query_str, corpus())
-        return [NodeWithScore(node=TextNode(id_=one.id or "", text=one.text), score=one.score) for one in found]
+        return [
+            NodeWithScore(
+                node=TextNode(id_=one.id or "", text=one.text), score=one.score
+            )
+            for one in found
+        ]
 
 
 class QuotingLLM(CustomLLM):
@@ -38,14 +48,20 @@ class QuotingLLM(CustomLLM):
         """A name for the reports."""
         return LLMMetadata(model_name="extractive", context_window=16_384)
 
-    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **_: Any
+    ) -> CompletionResponse:
         """Quote."""
         del formatted
         before, found, after = prompt.partition("Query: ")
         contexts = before.split(RULE)[1] if found and RULE in before else ""
-        return CompletionResponse(text=answer(after.partition("\n")[0], contexts.split("\n\n")).strip())
+        return CompletionResponse(
+            text=answer(after.partition("\n")[0], contexts.split("\n\n")).strip()
+        )
 
-    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponseGen:
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **_: Any
+    ) -> CompletionResponseGen:
         """Quote, in one piece."""
         reply = self.complete(prompt, formatted)
         reply.delta = reply.text
@@ -57,6 +73,9 @@ engine = RetrieverQueryEngine(
     response_synthesizer=get_response_synthesizer(llm=QuotingLLM()),
     node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.3)],
 )
-questions = [Sample(question=question, reference=reference) for question, reference in QUESTIONS]
-report = evaluate_query_engine(engine, questions, judge="lexical", progress=False)  # or judge=your_llm
+questions = [
+    Sample(question=question, reference=reference) for question, reference in QUESTIONS
+]
+# or judge=your_llm
+report = evaluate_query_engine(engine, questions, judge="lexical", progress=False)
 print(report.table())

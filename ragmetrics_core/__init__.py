@@ -1,7 +1,8 @@
 """Evaluate retrieval and answers of RAG applications: evidence, cost and confidence for every score.
 
-The names that most programs need; all others are imported from their rooms, e.g. ``ragmetrics_core.data``.
-Importing the package loads nothing heavy: every name is imported at its first use.
+The names that most programs need; all others are imported from their rooms, e.g.
+``ragmetrics_core.data``. Importing the package loads nothing heavy: every name is
+imported at its first use.
 """
 
 import sys
@@ -14,12 +15,18 @@ from typing import Any
 def names_of_stub(package: str, path: str) -> tuple[Callable[[str], Any], list[str]]:
     """What a package with a stub needs: its ``__getattr__``, and its names, each imported at its first use.
 
-    Names are listed once, in the stub that type checkers read: ``from room import name as name``.
+    Names are listed once, in the stub that type checkers read: ``from room import name
+    as name``.
     """
     spec: Any = sys.modules[package].__spec__
-    stub: bytes = spec.loader.get_data(str(Path(path).with_suffix(".pyi")))  # also where it comes from a zip file
+    # also where it comes from a zip file
+    stub: bytes = spec.loader.get_data(str(Path(path).with_suffix(".pyi")))
     lines = stub.decode("utf-8").splitlines()
-    homes = {words[-1]: (words[1], words[3]) for words in map(str.split, lines) if words[:1] == ["from"]}
+    homes = {
+        words[-1]: (words[1], words[3])
+        for words in map(str.split, lines)
+        if words[:1] == ["from"]
+    }
 
     def named(name: str) -> Any:
         if name not in homes:

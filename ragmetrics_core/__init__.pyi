@@ -9,7 +9,9 @@ from ragmetrics_core.data.sample import Context as Context
 from ragmetrics_core.data.sample import Fact as Fact
 from ragmetrics_core.data.sample import Sample as Sample
 from ragmetrics_core.data.sample import Turn as Turn
-from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel as OpenAICompatibleModel
+from ragmetrics_core.endpoints.compatible_model import (
+    OpenAICompatibleModel as OpenAICompatibleModel,
+)
 from ragmetrics_core.endpoints.limits import Limits as Limits
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel as LiteLLMModel
 from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
@@ -18,10 +20,16 @@ from ragmetrics_core.engine.evaluation import iter_results as iter_results
 from ragmetrics_core.judging.judge import ScriptedJudge as ScriptedJudge
 from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
 from ragmetrics_core.lexical.judge import LexicalJudge as LexicalJudge
-from ragmetrics_core.metrics.context_adherence import ContextAdherence as ContextAdherence
+from ragmetrics_core.metrics.context_adherence import (
+    ContextAdherence as ContextAdherence,
+)
 from ragmetrics_core.metrics.context_recall import ContextRecall as ContextRecall
-from ragmetrics_core.metrics.context_utilization import ContextUtilization as ContextUtilization
+from ragmetrics_core.metrics.context_utilization import (
+    ContextUtilization as ContextUtilization,
+)
 from ragmetrics_core.metrics.metric import Metric as Metric
 from ragmetrics_core.metrics.metric import metric as metric
-from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy as RetrievalAccuracy
+from ragmetrics_core.metrics.retrieval_accuracy import (
+    RetrievalAccuracy as RetrievalAccuracy,
+)
 from ragmetrics_core.reporting.report import Report as Report

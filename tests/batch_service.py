@@ -17,7 +17,9 @@ Handled = tuple[int, Any]  # status, and JSON or bytes
 
 
 class BatchService(LoopbackServer):
-    """An OpenAI-compatible endpoint with ``/v1/files`` and ``/v1/batches``; each look at a batch moves it on a step.
+    """An OpenAI-compatible endpoint with ``/v1/files`` and ``/v1/batches``.
+
+    Each look at a batch moves it on a step.
 
     Args:
         ends: From the number of a batch, from 0, to the status it ends with.
@@ -29,7 +31,8 @@ class BatchService(LoopbackServer):
         described: What is said of each batch in place of what is so.
         most: Most requests of a batch.
         key: The one that is taken; "" for any.
-        around: Told of each call before and after it is carried out: its name, the key, ``before`` or ``after``.
+        around: Told of each call before and after it is carried out: its name, the key,
+            ``before`` or ``after``.
 
     Attributes:
         batches: Every batch, in order.
@@ -57,7 +60,13 @@ class BatchService(LoopbackServer):
         **settings: Any,
     ) -> None:
         super().__init__(reply, **settings)
-        self.ends, self.share, self.wrong, self.steps, self.most = ends, share, wrong, steps, most
+        self.ends, self.share, self.wrong, self.steps, self.most = (
+            ends,
+            share,
+            wrong,
+            steps,
+            most,
+        )
         self.key, self.around = key, around
         self.silent, self.answers, self.described = silent, answers, described or {}
         self.unreadable: list[Handled] = []
@@ -84,20 +93,31 @@ class BatchService(LoopbackServer):
             key = request.headers.get("Authorization", "").removeprefix("Bearer ")
             self.around(name, key, "before")
             if self.key and key != self.key:
-                return web.json_response({"error": {"code": "invalid_api_key"}}, status=401)
+                return web.json_response(
+                    {"error": {"code": "invalid_api_key"}}, status=401
+                )
             try:
                 status, body = await work(request)
             except ConnectionResetError:  # the caller was killed
                 return web.Response(status=500)
             self.around(name, key, "after")
-            return web.Response(status=status, body=body if isinstance(body, bytes) else json.dumps(body).encode())
+            return web.Response(
+                status=status,
+                body=body if isinstance(body, bytes) else json.dumps(body).encode(),
+            )
 
         return handle
 
     def _new_file(self, content: bytes, purpose: str) -> Body:
         name = f"file-{len(self.files)}"
         self.files[name] = content
-        return {"id": name, "object": "file", "bytes": len(content), "created_at": 0, "purpose": purpose}
+        return {
+            "id": name,
+            "object": "file",
+            "bytes": len(content),
+            "created_at": 0,
+            "purpose": purpose,
+        }
 
     async def _upload(self, request: web.Request) -> Handled:
         form = await request.post()
@@ -110,12 +130,23 @@ class BatchService(LoopbackServer):
         content = self.files.get(request.match_info["id"])
         if self.unreadable:
             status, instead = self.unreadable.pop()
-            return status, content.splitlines(keepends=True)[0] if content and instead == "cut" else instead
-        return (404, {"error": {"code": "not_found"}}) if content is None else (200, content)
+            return status, (
+                content.splitlines(keepends=True)[0]
+                if content and instead == "cut"
+                else instead
+            )
+        return (
+            (404, {"error": {"code": "not_found"}})
+            if content is None
+            else (200, content)
+        )
 
     async def _create(self, request: web.Request) -> Handled:
         asked = await request.json()
-        assert (asked["endpoint"], asked["completion_window"]) == ("/v1/chat/completions", "24h")
+        assert (asked["endpoint"], asked["completion_window"]) == (
+            "/v1/chat/completions",
+            "24h",
+        )
         assert asked["input_file_id"] in self.files
         if self.busy:
             return self.busy.pop(), {"error": {"code": "server_error"}}
@@ -141,8 +172,15 @@ class BatchService(LoopbackServer):
         names = [batch["id"] for batch in reversed(self.batches)]
         start = names.index(after) + 1 if (after := request.query.get("after")) else 0
         size = min(int(request.query["limit"]), _PAGE)
-        page = [{**self.batches[int(name.split("_")[1])]} for name in names[start : start + size]]
-        return 200, {"object": "list", "data": page, "has_more": start + size < len(names)}
+        page = [
+            {**self.batches[int(name.split("_")[1])]}
+            for name in names[start : start + size]
+        ]
+        return 200, {
+            "object": "list",
+            "data": page,
+            "has_more": start + size < len(names),
+        }
 
     async def _retrieve(self, request: web.Request) -> Handled:
         batch = self._named(request)
@@ -152,11 +190,17 @@ class BatchService(LoopbackServer):
         if batch["status"] in _STEPS:
             step = batch["looks"] * len(_STEPS) // max(1, self.steps)
             if batch["looks"] > self.steps:
-                batch.update(self._end(self.batches.index(batch), batch["input_file_id"]))
+                batch.update(
+                    self._end(self.batches.index(batch), batch["input_file_id"])
+                )
             else:
                 batch["status"] = _STEPS[min(step, len(_STEPS) - 1)]
         elif batch["status"] == "cancelling":
-            batch.update(self._end(self.batches.index(batch), batch["input_file_id"], "cancelled"))
+            batch.update(
+                self._end(
+                    self.batches.index(batch), batch["input_file_id"], "cancelled"
+                )
+            )
         return 200, {**batch, **self.described}
 
     async def _cancel(self, request: web.Request) -> Handled:
@@ -166,7 +210,14 @@ class BatchService(LoopbackServer):
         return 200, batch
 
     def _named(self, request: web.Request) -> Body | None:
-        return next((batch for batch in self.batches if batch["id"] == request.match_info["id"]), None)
+        return next(
+            (
+                batch
+                for batch in self.batches
+                if batch["id"] == request.match_info["id"]
+            ),
+            None,
+        )
 
     # What becomes of a batch.
 
@@ -176,17 +227,31 @@ class BatchService(LoopbackServer):
         if problem := self._problem(lines):
             status = "failed"
         if status == "failed":
-            first = {"code": problem or "invalid_json_line", "message": f"Wrong: {lines[0]}", "line": 1}
+            first = {
+                "code": problem or "invalid_json_line",
+                "message": f"Wrong: {lines[0]}",
+                "line": 1,
+            }
             return {"status": status, "errors": {"object": "list", "data": [first]}}
         reached = len(lines) if status == "completed" else int(len(lines) * self.share)
         good, bad = self._executed(lines[:reached]), list[Body]()
         code = "batch_expired" if status == "expired" else "batch_cancelled"
         bad = [it for it in good if it["response"]["status_code"] != 200]
         good = [it for it in good if it["response"]["status_code"] == 200]
-        counts = {"total": len(lines), "completed": len(good), "failed": len(lines) - len(good)}
-        bad += [self._line(it["custom_id"], None, {"code": code, "message": "too late"}) for it in lines[reached:]]
+        counts = {
+            "total": len(lines),
+            "completed": len(good),
+            "failed": len(lines) - len(good),
+        }
+        bad += [
+            self._line(it["custom_id"], None, {"code": code, "message": "too late"})
+            for it in lines[reached:]
+        ]
         found: Body = {"status": status, "request_counts": counts}
-        for name, listed in (("output_file_id", self.answers(good)), ("error_file_id", bad)):
+        for name, listed in (
+            ("output_file_id", self.answers(good)),
+            ("error_file_id", bad),
+        ):
             random.Random(number).shuffle(listed)
             text = b"".join(json.dumps(line).encode() + b"\n" for line in listed)
             found[name] = self._new_file(text, "batch_output")["id"] if listed else None
@@ -198,9 +263,16 @@ class BatchService(LoopbackServer):
             return "too_many_requests"
         if len({line["custom_id"] for line in lines}) < len(lines):
             return "duplicate_custom_id"
-        if any((line["method"], line["url"]) != ("POST", "/v1/chat/completions") for line in lines):
+        if any(
+            (line["method"], line["url"]) != ("POST", "/v1/chat/completions")
+            for line in lines
+        ):
             return "invalid_url"
-        return "mismatched_model" if len({line["body"]["model"] for line in lines}) > 1 else ""
+        return (
+            "mismatched_model"
+            if len({line["body"]["model"] for line in lines}) > 1
+            else ""
+        )
 
     def _executed(self, lines: list[Body]) -> list[Body]:
         done = [self._line("nobody-asked-this", (200, {"choices": []}))]
@@ -210,14 +282,41 @@ class BatchService(LoopbackServer):
             if self.silent(body):
                 continue
             if found := self.wrong(body):
-                done.append(self._line(name, (found[0], {"error": {"code": found[1], "message": "It failed."}})))
+                done.append(
+                    self._line(
+                        name,
+                        (
+                            found[0],
+                            {"error": {"code": found[1], "message": "It failed."}},
+                        ),
+                    )
+                )
             elif parameter := self.rejection(body):
-                told = {"message": f"Unsupported parameter: '{parameter}'", "param": parameter}
-                done.append(self._line(name, (400, {"error": {"code": "unsupported_parameter", **told}})))
+                told = {
+                    "message": f"Unsupported parameter: '{parameter}'",
+                    "param": parameter,
+                }
+                done.append(
+                    self._line(
+                        name,
+                        (400, {"error": {"code": "unsupported_parameter", **told}}),
+                    )
+                )
             else:
                 done.append(self._line(name, (200, self.completion(body))))
         return done
 
-    def _line(self, name: str, response: tuple[int, Body] | None, error: Body | None = None) -> Body:
-        told = response and {"status_code": response[0], "request_id": "req_0", "body": response[1]}
-        return {"id": "batch_req_0", "custom_id": name, "response": told, "error": error}
+    def _line(
+        self, name: str, response: tuple[int, Body] | None, error: Body | None = None
+    ) -> Body:
+        told = response and {
+            "status_code": response[0],
+            "request_id": "req_0",
+            "body": response[1],
+        }
+        return {
+            "id": "batch_req_0",
+            "custom_id": name,
+            "response": told,
+            "error": error,
+        }

@@ -28,11 +28,17 @@ Body = dict[str, Any]
 
 
 def corpus(documents: int = 5, parts: int = 4) -> list[Document]:
-    """Documents whose paragraphs are one chunk each; every word of a paragraph tells where it stands."""
+    """Documents whose paragraphs are one chunk each.
+
+    Every word of a paragraph tells where it stands.
+    """
     return [
         Document(
             id=f"doc{d}",
-            text="\n\n".join(" ".join(f"d{d}p{p}w{w}" for w in range(11)) + f" d{d}p{p}end." for p in range(parts)),
+            text="\n\n".join(
+                " ".join(f"d{d}p{p}w{w}" for w in range(11)) + f" d{d}p{p}end."
+                for p in range(parts)
+            ),
         )
         for d in range(documents)
     ]
@@ -41,10 +47,12 @@ def corpus(documents: int = 5, parts: int = 4) -> list[Document]:
 def quoting_reply(body: dict[str, Any]) -> str:
     """As ``plausible_reply``, but a fact is covered if and only if the context quotes it word for word.
 
-    Questions that were written by it are answered in the words of the chunks, so that labels made of these replies
-    are right by construction.
+    Questions that were written by it are answered in the words of the chunks, so that
+    labels made of these replies are right by construction.
     """
-    prompt = "\n".join(str(message.get("content")) for message in body.get("messages", ()))
+    prompt = "\n".join(
+        str(message.get("content")) for message in body.get("messages", ())
+    )
     facts, contexts = fenced(prompt, "Fact"), fenced(prompt, "Context")
     if not facts or not contexts:
         return plausible_reply(body)
@@ -61,7 +69,9 @@ class Model(ChatModel):
 
     cache_key = "toy"
 
-    def __init__(self, reply: Callable[[Body], str] = quoting_reply, name: str = "toy/quoting") -> None:
+    def __init__(
+        self, reply: Callable[[Body], str] = quoting_reply, name: str = "toy/quoting"
+    ) -> None:
         self.asked: list[ChatRequest] = []
         self._reply, self._name = reply, name
 
@@ -77,20 +87,29 @@ class Model(ChatModel):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.asked.append(request)
-        body: Body = {"messages": [{"content": message.content} for message in request.messages]}
+        body: Body = {
+            "messages": [{"content": message.content} for message in request.messages]
+        }
         if request.schema is not None:
             body["response_format"] = dict(request.schema)
         text = self._reply(body)
         listed = [
             TokenAlternatives(
-                entry["token"], entry["logprob"], tuple((it["token"], it["logprob"]) for it in entry["top_logprobs"])
+                entry["token"],
+                entry["logprob"],
+                tuple((it["token"], it["logprob"]) for it in entry["top_logprobs"]),
             )
             for entry in (tokens(text, None, 0.99) if request.top_logprobs else ())
         ]
-        return ChatReply((Choice(text, "stop", tuple(listed)),) * request.n, Usage(calls=1, cost=0.001))
+        return ChatReply(
+            (Choice(text, "stop", tuple(listed)),) * request.n,
+            Usage(calls=1, cost=0.001),
+        )
 
 
-def judge(reply: Callable[[Body], str] = quoting_reply, name: str = "toy/quoting") -> LLMJudge:
+def judge(
+    reply: Callable[[Body], str] = quoting_reply, name: str = "toy/quoting"
+) -> LLMJudge:
     return LLMJudge(Model(reply, name))
 
 
@@ -99,8 +118,12 @@ def fourteen_facts(body: Body) -> str:
     prompt = "\n".join(str(message["content"]) for message in body["messages"])
     if '{"facts": ["<fact>"]}' in prompt:
         (document,) = {match[1] for match in re.finditer(r"d(\d+)p\d+w", prompt)}
-        return json.dumps({"facts": [f"Number {n} of d{document}p{n % 4}end" for n in range(14)]})
-    if '{"covered"' in prompt and (fact := re.search(r"Number (\d+) of (d\d+p\d+end)", prompt)):
+        return json.dumps(
+            {"facts": [f"Number {n} of d{document}p{n % 4}end" for n in range(14)]}
+        )
+    if '{"covered"' in prompt and (
+        fact := re.search(r"Number (\d+) of (d\d+p\d+end)", prompt)
+    ):
         context = prompt[prompt.index(" Context\n") : prompt.index(" Fact\n")]
         return json.dumps({"covered": int(int(fact[1]) < 11 and fact[2] in context)})
     return quoting_reply(body)

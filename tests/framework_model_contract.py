@@ -46,26 +46,46 @@ class StatusError(Exception):
 def responded(status: int) -> httpx.HTTPStatusError:
     """How httpx says a status."""
     request = httpx.Request("POST", "http://127.0.0.1:9/v1")
-    return httpx.HTTPStatusError(TEXT, request=request, response=httpx.Response(status, request=request))
+    return httpx.HTTPStatusError(
+        TEXT, request=request, response=httpx.Response(status, request=request)
+    )
 
 
 # What a client raised and ours: a status, or no reply in time, or no connection.
 TOLD: dict[str, tuple[Callable[[], Exception], type[errors.JudgeError]]] = {
-    **{f"{make.__name__} {status}": (partial(make, status), kind)
-       for make in (StatusError, responded) for status, kind in BY_STATUS.items() if status != 200},
+    **{
+        f"{make.__name__} {status}": (partial(make, status), kind)
+        for make in (StatusError, responded)
+        for status, kind in BY_STATUS.items()
+        if status != 200
+    },
     "timeout": (partial(TimeoutError, TEXT), errors.JudgeTimeout),
     "connect timeout": (partial(httpx.ConnectTimeout, TEXT), errors.JudgeTimeout),
     "read timeout": (partial(httpx.ReadTimeout, TEXT), errors.JudgeTimeout),
     "pool timeout": (partial(httpx.PoolTimeout, TEXT), errors.JudgeTimeout),
     "refused": (partial(httpx.ConnectError, TEXT), errors.ConnectionFailed),
     "reset": (partial(ConnectionResetError, TEXT), errors.ConnectionFailed),
-}  # fmt: skip
-PASSING = [told for told, (_, kind) in TOLD.items() if issubclass(kind, errors.TransientJudgeError)]
+}
+PASSING = [
+    told
+    for told, (_, kind) in TOLD.items()
+    if issubclass(kind, errors.TransientJudgeError)
+]
 # What says nothing of an endpoint: bugs, and what frameworks raise by themselves.
-UNTOLD = (RuntimeError, ValueError, TypeError, KeyError, NotImplementedError, ZeroDivisionError, OSError)
+UNTOLD = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    KeyError,
+    NotImplementedError,
+    ZeroDivisionError,
+    OSError,
+)
 
 
-def _raise(error: Exception, outer: type[Exception] | None = None, *, caused: bool = True) -> None:
+def _raise(
+    error: Exception, outer: type[Exception] | None = None, *, caused: bool = True
+) -> None:
     """Raise an error bare, as the cause of another, or as what another one was raised over, as frameworks do."""
     try:
         raise error
@@ -82,25 +102,37 @@ async def _at_once(_: float) -> None:
 
 
 _OVER = partial(_raise, outer=RuntimeError, caused=False)
-RAISED = (_raise, partial(_raise, outer=RuntimeError), partial(_raise, outer=ValueError), _OVER)
+RAISED = (
+    _raise,
+    partial(_raise, outer=RuntimeError),
+    partial(_raise, outer=ValueError),
+    _OVER,
+)
 
 
 class FrameworkModelContract:
     """Tests that a chat model passes whose framework tells no more of a fault than an exception does.
 
-    A call is repeated only for HTTP 408, 429 and 5xx, a timeout, or a lost connection, wherever in the chain of
-    exceptions it stands. Everything else is a fault that would come again.
+    A call is repeated only for HTTP 408, 429 and 5xx, a timeout, or a lost connection,
+    wherever in the chain of exceptions it stands. Everything else is a fault that would
+    come again.
     """
 
     def model(self, call: Callable[[], str]) -> ChatModel:
         """Make the model to test; each call to the framework's model returns or raises what ``call`` does.
 
-        It can do nothing but reply: a request that is rejected is then not tried in another form.
+        It can do nothing but reply: a request that is rejected is then not tried in
+        another form.
         """
         raise NotImplementedError
 
-    def asked(self, *faults: Callable[[], None]) -> tuple[Answer[Any] | BaseException, int]:
-        """Put one question to a judge on the model, whose first calls raise as told; with the number of calls."""
+    def asked(
+        self, *faults: Callable[[], None]
+    ) -> tuple[Answer[Any] | BaseException, int]:
+        """Put one question to a judge on the model, whose first calls raise as told.
+
+        With the number of calls.
+        """
         calls = 0
 
         def call() -> str:
@@ -112,14 +144,21 @@ class FrameworkModelContract:
 
         async def work() -> Answer[Any] | BaseException:
             judge = LLMJudge(self.model(call), attempts=ATTEMPTS)
-            session = judge.session(concurrency=1, store=None, budget=Budget(sleep=_at_once))
-            (outcome,) = await asyncio.gather(session.answer(QUESTION), return_exceptions=True)
+            session = judge.session(
+                concurrency=1, store=None, budget=Budget(sleep=_at_once)
+            )
+            (outcome,) = await asyncio.gather(
+                session.answer(QUESTION), return_exceptions=True
+            )
             return outcome
 
         return asyncio.run(work()), calls
 
     def fault(self, *faults: Callable[[], None]) -> tuple[BaseException, int]:
-        """What a question ended with that was not answered; with the number of calls."""
+        """What a question ended with that was not answered.
+
+        With the number of calls.
+        """
         outcome, calls = self.asked(*faults)
         if isinstance(outcome, BaseException):
             return outcome, calls
@@ -131,9 +170,14 @@ class FrameworkModelContract:
         """A fault that may pass is asked again until the attempts are used up, any other never."""
         make, kind = TOLD[told]
         for raised in RAISED:
-            error, calls = self.fault(*[lambda raised=raised: raised(make())] * ATTEMPTS)
-            never_reached = kind is errors.ConnectionFailed  # by anybody: no question will be answered
-            assert type(error) is (errors.JudgeUnavailable if never_reached else kind), raised
+            error, calls = self.fault(
+                *[lambda raised=raised: raised(make())] * ATTEMPTS
+            )
+            # by anybody: no question will be answered
+            never_reached = kind is errors.ConnectionFailed
+            assert type(error) is (
+                errors.JudgeUnavailable if never_reached else kind
+            ), raised
             assert calls == (ATTEMPTS if told in PASSING else 1), raised
             assert TEXT not in str(error)
 
@@ -146,20 +190,30 @@ class FrameworkModelContract:
         assert (calls, answer.usage.calls, answer.usage.faults) == (2, 2, 1)
 
     @pytest.mark.parametrize("untold", UNTOLD)
-    def test_an_exception_that_tells_of_no_endpoint_is_not_asked_again(self, untold: type[Exception]) -> None:
+    def test_an_exception_that_tells_of_no_endpoint_is_not_asked_again(
+        self, untold: type[Exception]
+    ) -> None:
         """The adapter names it by its class, or hands it on as it is."""
         for raised in RAISED:
-            error, calls = self.fault(*[lambda raised=raised: raised(untold(TEXT))] * ATTEMPTS)
-            assert not isinstance(error, errors.TransientJudgeError | errors.JudgeUnavailable), raised
+            error, calls = self.fault(
+                *[lambda raised=raised: raised(untold(TEXT))] * ATTEMPTS
+            )
+            assert not isinstance(
+                error, errors.TransientJudgeError | errors.JudgeUnavailable
+            ), raised
             assert calls == 1, raised
-            assert TEXT not in str(error) or not isinstance(error, errors.RagMetricsError)
+            assert TEXT not in str(error) or not isinstance(
+                error, errors.RagMetricsError
+            )
 
     def test_an_error_of_ours_stays_what_it_is(self) -> None:
         """As a model of one's own may raise it."""
         error = errors.ContentRefused("refused", raw=TEXT)
         assert self.fault(lambda: _raise(error)) == (error, 1)
 
-    def test_calls_hold_no_more_threads_than_are_in_flight(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_calls_hold_no_more_threads_than_are_in_flight(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Nor is one left behind."""
         alive, start = list[int](), threading.Thread.start
 
@@ -171,15 +225,26 @@ class FrameworkModelContract:
             time.sleep(0.002)  # long enough for calls to overlap
             return REPLY
 
-        samples = [Sample(question="q", contexts=("c",), answer=f"a {number}") for number in range(100)]
-        evaluate(samples[:1], [ContextUtilization()], judge="lexical", progress=False)  # the judges' own thread
+        samples = [
+            Sample(question="q", contexts=("c",), answer=f"a {number}")
+            for number in range(100)
+        ]
+        # the judges' own thread
+        evaluate(samples[:1], [ContextUtilization()], judge="lexical", progress=False)
         before = set(threading.enumerate())
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", counted)
-            report = evaluate(samples, [ContextUtilization()], judge=self.model(slow), concurrency=4, progress=False)
+            report = evaluate(
+                samples,
+                [ContextUtilization()],
+                judge=self.model(slow),
+                concurrency=4,
+                progress=False,
+            )
         assert len(report.scores("context_utilization")) == len(samples)
         assert max(alive, default=0) <= len(before) + 4 + 2
         for thread in set(threading.enumerate()) - before:
-            if not thread.name.startswith("asyncio_"):  # the loop keeps a pool for who blocks it
+            # the loop keeps a pool for who blocks it
+            if not thread.name.startswith("asyncio_"):
                 thread.join(10)
                 assert not thread.is_alive()

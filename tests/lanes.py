@@ -1,7 +1,7 @@
 """The lanes of the tests: which are fast, and which run only at night; CONTRIBUTING.md explains them.
 
-A test is *fast* unless its module imports something slow or stands in the table of slow modules.
-A test is *nightly* where its own decorator says so.
+A test is *fast* unless its module imports something slow or stands in the table of slow
+modules. A test is *nightly* where its own decorator says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from hypothesis import settings
 
 _ROOT = Path(__file__).parents[1]
 
-# What takes seconds to load, or starts a browser or a terminal: no fast module imports it.
+# What takes seconds to load, or starts a browser or a terminal: no fast module imports
+# it.
 SLOW_IMPORTS = frozenset(
     {
         "haystack",
@@ -35,30 +36,40 @@ SLOW_IMPORTS = frozenset(
     }
 )
 
-# A line that may import one of them; it may also stand in a text, so that the module is parsed.
-_SLOW_IMPORT_LINE = re.compile(rf"^\s*(?:from|import)\b.*\b(?:{'|'.join(sorted(SLOW_IMPORTS))})\b", re.MULTILINE)
+# A line that may import one of them; it may also stand in a text, so that the module is
+# parsed.
+_SLOW_IMPORT_LINE = re.compile(
+    rf"^\s*(?:from|import)\b.*\b(?:{'|'.join(sorted(SLOW_IMPORTS))})\b", re.MULTILINE
+)
 
 # Modules that are slow although they import nothing of that kind, each with the reason.
 SLOW_MODULES = {
-    "tests/test_examples.py": "runs the examples, which build applications of every framework",
+    "tests/test_examples.py": (
+        "runs the examples, which build applications of every framework"
+    ),
     "tests/test_killed.py": "kills a run again and again",
     "tests/test_leaving.py": "waits for an endpoint after each way of leaving a run",
     "tests/test_litellm_model.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_nightly.py": "runs a script of many processes for each test",
     "tests/test_private.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_pytest_plugin.py": "runs pytest inside pytest",
-    "tests/test_readme.py": "runs the examples of all pages, which build applications of every framework",
+    "tests/test_readme.py": (
+        "runs the examples of all pages, which build applications of every framework"
+    ),
     "tests/test_shared_rate.py": "starts several processes for each test",
     "tests/test_simulation.py": "simulates thousands of samples",
     "tests/test_spending.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_store_disk.py": "fills a disk, in processes of its own",
     "tests/test_store_processes.py": "starts several processes for each test",
-    "tests/test_traces_law.py": "records every shape of the adapters' tests by real instrumentations",
+    "tests/test_traces_law.py": (
+        "records every shape of the adapters' tests by real instrumentations"
+    ),
     "tests/test_trust.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_until.py": "runs the command and pytest in processes of their own",
 }
 
-# After so many seconds a nightly test counts as one that hangs; the others have those in pyproject.toml.
+# After so many seconds a nightly test counts as one that hangs; the others have those
+# in pyproject.toml.
 NIGHTLY_SECONDS = 1800
 
 # So many examples of a law are tried where it does not say how many.
@@ -80,7 +91,10 @@ def is_fast_module(path: Path) -> bool:
 
 
 def _imported_roots(path: Path) -> set[str]:
-    """The first names of the modules that a module imports, inside functions, too; none where none of them is slow."""
+    """The first names of the modules that a module imports, inside functions, too.
+
+    None where none of them is slow.
+    """
     source = path.read_text(encoding="utf-8")
     if not _SLOW_IMPORT_LINE.search(source):
         return set()  # to parse every module would take seconds in each worker

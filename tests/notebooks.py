@@ -36,19 +36,40 @@ def run(notebook: dict[str, Any], name: str) -> None:
     namespace: dict[str, Any] = {"__name__": "notebook"}
     for number, cell in enumerate(code_cells(notebook), 1):
         tree = ast.parse("".join(cell["source"]), f"{name} cell {number}")
-        last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
+        last = (
+            ast.Expression(tree.body.pop().value)
+            if isinstance(tree.body[-1], ast.Expr)
+            else None
+        )
         printed = io.StringIO()
         value = None
         with redirect_stdout(printed):
-            exec(compile(tree, f"{name} cell {number}", "exec", dont_inherit=True), namespace)
+            exec(
+                compile(tree, f"{name} cell {number}", "exec", dont_inherit=True),
+                namespace,
+            )
             if last is not None:
-                value = eval(compile(last, f"{name} cell {number}", "eval", dont_inherit=True), namespace)
+                value = eval(
+                    compile(last, f"{name} cell {number}", "eval", dont_inherit=True),
+                    namespace,
+                )
         outputs: list[dict[str, Any]] = []
         if text := printed.getvalue():
-            outputs.append({"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)})
+            outputs.append(
+                {
+                    "name": "stdout",
+                    "output_type": "stream",
+                    "text": text.splitlines(keepends=True),
+                }
+            )
         if value is not None:
             outputs.append(
-                {"data": shown(value), "execution_count": number, "metadata": {}, "output_type": "execute_result"}
+                {
+                    "data": shown(value),
+                    "execution_count": number,
+                    "metadata": {},
+                    "output_type": "execute_result",
+                }
             )
         cell["outputs"], cell["execution_count"] = outputs, number
 
@@ -56,7 +77,12 @@ def run(notebook: dict[str, Any], name: str) -> None:
 def said(notebook: dict[str, Any]) -> list[list[str]]:
     """Per cell the text of its outputs, without HTML and pictures."""
     return [
-        ["".join(output["text"] if "text" in output else output["data"]["text/plain"]) for output in cell["outputs"]]
+        [
+            "".join(
+                output["text"] if "text" in output else output["data"]["text/plain"]
+            )
+            for output in cell["outputs"]
+        ]
         for cell in code_cells(notebook)
     ]
 
@@ -74,6 +100,10 @@ if __name__ == "__main__":
             run(notebook, path.name)
             os.chdir(folder)
         if not check:
-            path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            path.write_text(
+                json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8"
+            )
         elif said(notebook) != before:
-            sys.exit(f"{file} shows something else now:\n{said(notebook)}\nbefore:\n{before}")
+            sys.exit(
+                f"{file} shows something else now:\n{said(notebook)}\nbefore:\n{before}"
+            )

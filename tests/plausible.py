@@ -1,4 +1,7 @@
-"""Plausible replies to every question of ours, decided by a digest of the prompt; for the loopback server of tests."""
+"""Plausible replies to every question of ours, decided by a digest of the prompt.
+
+For the loopback server of tests.
+"""
 
 import hashlib
 import json
@@ -15,7 +18,9 @@ def plausible_reply(body: dict[str, Any]) -> str:
 
     Equal prompts get equal replies, JSON objects as texts.
     """
-    prompt = "\n".join(str(message.get("content")) for message in body.get("messages", ()))
+    prompt = "\n".join(
+        str(message.get("content")) for message in body.get("messages", ())
+    )
     schema = body.get("response_format")
     asked = json.dumps(schema) if schema else prompt
     for name, reply in _REPLIES.items():
@@ -26,7 +31,13 @@ def plausible_reply(body: dict[str, Any]) -> str:
 
 def _draw(prompt: str, label: str = "") -> float:
     """A number in [0, 1) that depends on nothing but the prompt and the label."""
-    return int.from_bytes(hashlib.sha256(f"{label}|{prompt}".encode(errors="replace")).digest()[:4], "big") / 2**32
+    return (
+        int.from_bytes(
+            hashlib.sha256(f"{label}|{prompt}".encode(errors="replace")).digest()[:4],
+            "big",
+        )
+        / 2**32
+    )
 
 
 def _bit(prompt: str, label: str = "") -> int:
@@ -35,11 +46,17 @@ def _bit(prompt: str, label: str = "") -> int:
 
 def fenced(prompt: str, label: str) -> list[tuple[str, str]]:
     """The fenced texts that are called so, each with the letters behind that."""
-    fences = re.finditer(rf"^(\d{{39}}) {label}( [A-Z]+)?\n(.*?)(?=\n\1|\Z)", prompt, re.MULTILINE | re.DOTALL)
+    fences = re.finditer(
+        rf"^(\d{{39}}) {label}( [A-Z]+)?\n(.*?)(?=\n\1|\Z)",
+        prompt,
+        re.MULTILINE | re.DOTALL,
+    )
     return [((fence[2] or "").strip(), fence[3]) for fence in fences]
 
 
-def _judged(field: str, draw: Callable[[str, str], int], group: str = "chunks", **more: str) -> Callable[[str], object]:
+def _judged(
+    field: str, draw: Callable[[str, str], int], group: str = "chunks", **more: str
+) -> Callable[[str], object]:
     """A verdict, or one on each of several chunks or facts."""
 
     def reply(prompt: str) -> object:
@@ -54,7 +71,10 @@ def _judged(field: str, draw: Callable[[str, str], int], group: str = "chunks", 
 def _facts(prompt: str) -> object:
     """The sentences of the reference."""
     references = fenced(prompt, "Reference answer")
-    return {"reason": "By sentence.", "facts": _SENTENCE.split(references[0][1].strip()) if references else []}
+    return {
+        "reason": "By sentence.",
+        "facts": _SENTENCE.split(references[0][1].strip()) if references else [],
+    }
 
 
 def _adherent(prompt: str) -> object:
@@ -66,14 +86,23 @@ def _adherent(prompt: str) -> object:
 def _sentences(prompt: str) -> object:
     """A question in the words of the first chunk, and the first sentence of each chunk."""
     chunks = [(label, text) for label, text in fenced(prompt, "Chunk") if label]
-    first = [(label, " ".join(_SENTENCE.split(text.strip())[0].split()[:40])) for label, text in chunks]
+    first = [
+        (label, " ".join(_SENTENCE.split(text.strip())[0].split()[:40]))
+        for label, text in chunks
+    ]
     words = " ".join(first[0][1].split()[:12]) if first else ""
-    sentences = [{"text": text.rstrip(".!?") + ".", "chunk": label} for label, text in first]
+    sentences = [
+        {"text": text.rstrip(".!?") + ".", "chunk": label} for label, text in first
+    ]
     return {"question": f"What is known of this: {words}?", "sentences": sentences}
 
 
 _REPLIES: dict[str, Callable[[str], object]] = {
-    "grade": _judged("grade", lambda prompt, label: int(_draw(prompt, label) * 4), reason="By digest."),
+    "grade": _judged(
+        "grade",
+        lambda prompt, label: int(_draw(prompt, label) * 4),
+        reason="By digest.",
+    ),
     "useful": _judged("useful", _bit, reason="By digest."),
     "covered": _judged("covered", _bit, "facts"),
     "sufficient": lambda prompt: {
@@ -83,7 +112,9 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     },
     "needs": lambda prompt: {
         "reason": "By digest.",
-        "claims": [{"claim": "A claim.", "needs": "evidence" if _bit(prompt) else "none"}],
+        "claims": [
+            {"claim": "A claim.", "needs": "evidence" if _bit(prompt) else "none"}
+        ],
     },
     "verdict": _adherent,
     "score": lambda prompt: {"reason": "By digest.", "score": round(_draw(prompt), 2)},

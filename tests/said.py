@@ -16,16 +16,25 @@ from ragmetrics_core.metrics.fact_matrix import Covered, CoveredList
 from ragmetrics_core.metrics.polls import Poll
 
 
-def useful(verdict: bool, p: float | None = None, reason: str = "", *, grade: int | None = None) -> Asked[Any]:
+def useful(
+    verdict: bool, p: float | None = None, reason: str = "", *, grade: int | None = None
+) -> Asked[Any]:
     """A verdict on one chunk, with a probability or a grade where one is given."""
-    reply = Usefulness(useful=verdict, reason=reason) if grade is None else UsefulGrade(grade=grade, reason=reason)
+    reply = (
+        Usefulness(useful=verdict, reason=reason)
+        if grade is None
+        else UsefulGrade(grade=grade, reason=reason)
+    )
     return Asked((reply,), weights=() if p is None else (Weight(p, "lexical"),))
 
 
 def useful_list(question: Question[Any], verdicts: Sequence[dict[str, Any]]) -> Any:
     """Verdicts on the chunks of a listwise question."""
     labels = question.parts["chunks"].labels
-    chunks = [{"label": label, **verdict} for label, verdict in zip(labels, verdicts, strict=True)]
+    chunks = [
+        {"label": label, **verdict}
+        for label, verdict in zip(labels, verdicts, strict=True)
+    ]
     return question.read({"chunks": chunks})
 
 
@@ -35,16 +44,26 @@ def poll(verdict: str, reason: str = "", unsupported: Sequence[str] = ()) -> Pol
 
 
 def polls(
-    answers: Sequence[Poll], failures: Sequence[JudgeError] = (), *, p: float | None = None, together: bool = False
+    answers: Sequence[Poll],
+    failures: Sequence[JudgeError] = (),
+    *,
+    p: float | None = None,
+    together: bool = False,
 ) -> Any:
     """Polls, or the error if none was answered."""
     weights = () if p is None else (Weight(p, "lexical"),)
-    return Asked(tuple(answers), tuple(failures), weights, (), together) if answers else failures[0]
+    return (
+        Asked(tuple(answers), tuple(failures), weights, (), together)
+        if answers
+        else failures[0]
+    )
 
 
 def covered(*p: float, mode: Any = "verdict", mass: float | None = None) -> Asked[Any]:
     """The probabilities of one or several facts."""
-    items = [{"label": f"F{number}", "covered": one > 0.5} for number, one in enumerate(p, 1)]
+    items = [
+        {"label": f"F{number}", "covered": one > 0.5} for number, one in enumerate(p, 1)
+    ]
     reply = Covered(covered=p[0] > 0.5) if len(p) == 1 else CoveredList(facts=items)
     return Asked((reply,), weights=tuple(Weight(one, mode, mass) for one in p))
 
@@ -80,11 +99,16 @@ def of(metric: Metric, template: str | None = None, **fields: Any) -> Question[A
     return (
         question
         if template is None
-        else replace(question, instructions=Instructions(template, optional=tuple(question.parts)))
+        else replace(
+            question,
+            instructions=Instructions(template, optional=tuple(question.parts)),
+        )
     )
 
 
 def shown(asked: Question[Any], /, **texts: Any) -> Question[Any]:
     """A question with other texts in its parts, as they are."""
-    changed = {name: replace(asked.parts[name], text=text) for name, text in texts.items()}
+    changed = {
+        name: replace(asked.parts[name], text=text) for name, text in texts.items()
+    }
     return replace(asked, parts={**asked.parts, **changed})

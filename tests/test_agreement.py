@@ -32,9 +32,15 @@ from ragmetrics_core.statistics.agreement import (
     rival_measures,
     spearman,
 )
-from ragmetrics_core.statistics.calibration import calibration_error, curve, slope_and_intercept
+from ragmetrics_core.statistics.calibration import (
+    calibration_error,
+    curve,
+    slope_and_intercept,
+)
 
-PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20)
+PAIRS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20
+)
 
 
 def test_verdicts() -> None:
@@ -47,8 +53,11 @@ def test_verdicts() -> None:
 
 
 def test_ranks() -> None:
-    # Pearson's r of the ranks (1, 2.5, 2.5, 4) and (1, 3, 2, 4), as scipy.stats.spearmanr gives it.
-    assert spearman([(1, 10), (2, 30), (2, 20), (3, 40)]) == pytest.approx(0.9486832980505138)
+    # Pearson's r of the ranks (1, 2.5, 2.5, 4) and (1, 3, 2, 4), as
+    # scipy.stats.spearmanr gives it.
+    assert spearman([(1, 10), (2, 30), (2, 20), (3, 40)]) == pytest.approx(
+        0.9486832980505138
+    )
     assert spearman([(1, 1), (1, 2)]) is None
     assert spearman([]) is None
 
@@ -81,18 +90,66 @@ def test_kappa() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "prevalence", "expected"),
-    [  # roc_auc_score, balanced_accuracy_score, cohen_kappa_score, matthews_corrcoef, brier_score_loss, f1_score,
+    # roc_auc_score, balanced_accuracy_score, cohen_kappa_score, matthews_corrcoef,
+    # brier_score_loss, f1_score,
+    [
         # accuracy_score of scikit-learn 1.9.1
-        (1, 0.3, (0.412280701754, 0.377192982456, -0.175548589342, -0.209963259644, 0.3392, 0.210526315789, 0.4)),
-        (2, 0.5, (0.347222222222, 0.371527777778, -0.210826210826, -0.274685165299, 0.4416, 0.37037037037, 0.32)),
-        (3, 0.9, (0.489130434783, 0.554347826087, 0.038461538462, 0.060192926543, 0.3876, 0.736842105263, 0.6)),
+        (
+            1,
+            0.3,
+            (
+                0.412280701754,
+                0.377192982456,
+                -0.175548589342,
+                -0.209963259644,
+                0.3392,
+                0.210526315789,
+                0.4,
+            ),
+        ),
+        (
+            2,
+            0.5,
+            (
+                0.347222222222,
+                0.371527777778,
+                -0.210826210826,
+                -0.274685165299,
+                0.4416,
+                0.37037037037,
+                0.32,
+            ),
+        ),
+        (
+            3,
+            0.9,
+            (
+                0.489130434783,
+                0.554347826087,
+                0.038461538462,
+                0.060192926543,
+                0.3876,
+                0.736842105263,
+                0.6,
+            ),
+        ),
     ],
 )
-def test_measures_against_scikit_learn(seed: int, prevalence: float, expected: tuple[float, ...]) -> None:
+def test_measures_against_scikit_learn(
+    seed: int, prevalence: float, expected: tuple[float, ...]
+) -> None:
     draw = random.Random(seed)
-    pairs = [(draw.choice([0, 0.2, 0.5, 0.5, 0.8, 1.0]), draw.random() < prevalence) for _ in range(25)]
+    pairs = [
+        (draw.choice([0, 0.2, 0.5, 0.5, 0.8, 1.0]), draw.random() < prevalence)
+        for _ in range(25)
+    ]
     judged = [(score >= 0.5, label) for score, label in pairs]
-    found = (auroc(pairs), *(of(judged) for of in (balanced_accuracy, kappa, matthews)), brier(pairs), f1(judged))
+    found = (
+        auroc(pairs),
+        *(of(judged) for of in (balanced_accuracy, kappa, matthews)),
+        brier(pairs),
+        f1(judged),
+    )
     assert (*found, accuracy(judged)) == pytest.approx(expected, abs=1e-11)
 
 
@@ -102,7 +159,12 @@ def test_one_class_alone_is_undefined() -> None:
     assert matthews([(True, True), (True, False)]) is None
 
 
-@given(st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.5, 1.0]), st.integers(0, 5).map(float)), min_size=3))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.2, 0.5, 1.0]), st.integers(0, 5).map(float)),
+        min_size=3,
+    )
+)
 def test_spearman_against_scipy(pairs: list[tuple[float, float]]) -> None:
     left, right = zip(*pairs, strict=True)
     if len(set(left)) > 1 and len(set(right)) > 1:
@@ -112,8 +174,14 @@ def test_spearman_against_scipy(pairs: list[tuple[float, float]]) -> None:
 
 
 def test_gwet_by_hand() -> None:
-    # 8 of 10 agree; share of yes over both sides 17/20; chance 2 · .85 · .15 = .255; (.8 − .255) / .745
-    pairs = [(True, True)] * 7 + [(True, False)] * 2 + [(False, True)] * 0 + [(False, False)]
+    # 8 of 10 agree; share of yes over both sides 17/20; chance 2 · .85 · .15 = .255;
+    # (.8 − .255) / .745
+    pairs = (
+        [(True, True)] * 7
+        + [(True, False)] * 2
+        + [(False, True)] * 0
+        + [(False, False)]
+    )
     share = (9 + 7) / 20
     chance = 2 * share * (1 - share)
     assert gwet(pairs) == pytest.approx((0.8 - chance) / (1 - chance))
@@ -123,12 +191,14 @@ def test_gwet_by_hand() -> None:
 
 
 def test_krippendorff_by_hand() -> None:
-    # Krippendorff (2011), section A: two observers, ten binary units, four agreeing zeros … alpha = .095
+    # Krippendorff (2011), section A: two observers, ten binary units, four agreeing
+    # zeros … alpha = .095
     first = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0]
     second = [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
     rows = [(bool(a), bool(b)) for a, b in zip(first, second, strict=True)]
     assert krippendorff(rows) == pytest.approx(0.095, abs=0.001)
-    assert krippendorff([*rows, (True,)]) == krippendorff(rows)  # one label tells nothing
+    # one label tells nothing
+    assert krippendorff([*rows, (True,)]) == krippendorff(rows)
     assert krippendorff([(True, True)]) is None
 
 
@@ -136,20 +206,29 @@ def calibrated(count: int, sharpen: float, seed: int = 0) -> list[tuple[float, b
     """Scores whose log-odds are ``sharpen`` times those of the label's true probability."""
     draw = random.Random(seed)
     truth = [draw.uniform(0.05, 0.95) for _ in range(count)]
-    return [(p**sharpen / (p**sharpen + (1 - p) ** sharpen), draw.random() < p) for p in truth]
+    return [
+        (p**sharpen / (p**sharpen + (1 - p) ** sharpen), draw.random() < p)
+        for p in truth
+    ]
 
 
 def test_calibration_slope_against_statsmodels() -> None:
     pairs = tuple(calibrated(300, 2.0))
-    # sm.Logit(labels, sm.add_constant(log-odds)).fit().params, statsmodels 0.15.0; scores twice as sure as they should
-    assert slope_and_intercept(pairs) == pytest.approx((0.44911903819604776, -0.10501884361895528), abs=1e-6)
+    # sm.Logit(labels, sm.add_constant(log-odds)).fit().params, statsmodels 0.15.0;
+    # scores twice as sure as they should
+    assert slope_and_intercept(pairs) == pytest.approx(
+        (0.44911903819604776, -0.10501884361895528), abs=1e-6
+    )
     assert (
-        slope_and_intercept(((0.1, False), (0.5, True), (0.5, False), (0.9, True))) is None
+        slope_and_intercept(((0.1, False), (0.5, True), (0.5, False), (0.9, True)))
+        is None
     )  # separated but for a tie
     assert slope_and_intercept(((0.5, True), (0.5, False))) is None
 
 
-def test_the_debiased_error_is_near_zero_for_calibrated_scores_and_not_for_others() -> None:
+def test_the_debiased_error_is_near_zero_for_calibrated_scores_and_not_for_others() -> (
+    None
+):
     means = [calibration_error(calibrated(400, 1.0, seed)) or 0.0 for seed in range(20)]
     assert sum(means) / 20 < 0.03
     assert (calibration_error(calibrated(400, 4.0)) or 0) > 0.1
@@ -160,13 +239,19 @@ def test_the_curve_has_equal_mass_and_keeps_ties_together() -> None:
     bins = curve([(i / 100, i % 2 == 0) for i in range(100)])
     assert [one.count for one in bins] == [10] * 10
     assert bins[0].score == pytest.approx(0.045)
-    assert (bins[0].low, bins[0].high) == pytest.approx((0.2366, 0.7634), abs=1e-4)  # Wilson, 5 of 10
-    assert [one.count for one in curve([(0.0, False)] * 70 + [(1.0, True)] * 30)] == [70, 30]
+    # Wilson, 5 of 10
+    assert (bins[0].low, bins[0].high) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert [one.count for one in curve([(0.0, False)] * 70 + [(1.0, True)] * 30)] == [
+        70,
+        30,
+    ]
 
 
 def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(MissingDependency, match=r'needs numpy: pip install "ragmetrics-core\[stats\]"'):
+    with pytest.raises(
+        MissingDependency, match=r'needs numpy: pip install "ragmetrics-core\[stats\]"'
+    ):
         slope_and_intercept(tuple(calibrated(20, 1.0)))
 
 
@@ -180,8 +265,15 @@ def test_sources_are_never_pooled() -> None:
     rows = rows_of("a", (0.1, False), (0.2, True), (0.1, False), (0.2, True)) + rows_of(
         "b", (0.8, False), (0.9, True), (0.8, False), (0.9, True)
     )
-    found = {(one.measure, one.source): one for one in measure_all(rows, measures(0.5), draws=50)}
-    assert [found["AUROC", place].value for place in ("a", "b", None)] == [1.0, 1.0, 1.0]
+    found = {
+        (one.measure, one.source): one
+        for one in measure_all(rows, measures(0.5), draws=50)
+    }
+    assert [found["AUROC", place].value for place in ("a", "b", None)] == [
+        1.0,
+        1.0,
+        1.0,
+    ]
     assert found["AUROC", None].interval is None
     assert found["AUROC", None].count == 2
     assert found["prevalence", "a"].value == 0.5
@@ -192,47 +284,82 @@ def test_sources_are_never_pooled() -> None:
 def test_resamples_that_agree_give_no_interval() -> None:
     perfect = rows_of("a", *[(0.1, False), (0.9, True)] * 4)
     mixed = rows_of("b", *[(0.1, False), (0.9, True), (0.4, True), (0.6, False)] * 4)
-    alone = {one.measure: one.interval for one in measure_all(perfect, measures(0.5), draws=200)}
+    alone = {
+        one.measure: one.interval
+        for one in measure_all(perfect, measures(0.5), draws=200)
+    }
     for measure in ("AUROC", "balanced accuracy", "MCC", "kappa", "Gwet's AC1"):
         assert alone[measure] is None, measure
     assert alone["prevalence"] is not None
     both = {
-        (one.measure, one.source): one.interval for one in measure_all([*perfect, *mixed], measures(0.5), draws=200)
+        (one.measure, one.source): one.interval
+        for one in measure_all([*perfect, *mixed], measures(0.5), draws=200)
     }
     assert both["AUROC", "b"] is not None
-    assert both["AUROC", None] is None  # it would take the perfect source for one without any doubt
-    pairs = [[*one, *two] for one, two in zip(mixed[::2], mixed[1::2], strict=True)]  # each is half right as a whole
-    whole = {one.measure: one for one in measure_all(pairs, measures(0.5), draws=200) if one.source}
+    # it would take the perfect source for one without any doubt
+    assert both["AUROC", None] is None
+    # each is half right as a whole
+    pairs = [[*one, *two] for one, two in zip(mixed[::2], mixed[1::2], strict=True)]
+    whole = {
+        one.measure: one
+        for one in measure_all(pairs, measures(0.5), draws=200)
+        if one.source
+    }
     assert (whole["AUROC"].count, whole["balanced accuracy"].count) == (8, 8)
-    assert whole["prevalence"].interval is None  # one of each pair is a yes, whichever are drawn
+    # one of each pair is a yes, whichever are drawn
+    assert whole["prevalence"].interval is None
     assert bootstrap([[0.1, 0.1, 0.1]], fmean, draws=50) is None
     assert bootstrap([[0.5]], fmean, draws=50) is None
 
 
 def test_the_human_ceiling() -> None:
-    votes = [(True, True, False), (True, True), (False, False, False), (False, True, True), (True, False, True)]
+    votes = [
+        (True, True, False),
+        (True, True),
+        (False, False, False),
+        (False, True, True),
+        (True, False, True),
+    ]
     rows = [Labelled(0.5, own) for own in votes]
-    # sklearn.metrics.cohen_kappa_score of annotators 1 and 2, 1 and 3, 2 and 3: 1/6, 0, 0 (scikit-learn 1.9.1)
+    # sklearn.metrics.cohen_kappa_score of annotators 1 and 2, 1 and 3, 2 and 3: 1/6, 0,
+    # 0 (scikit-learn 1.9.1)
     assert human_kappa(rows) == pytest.approx(1 / 18)
     assert [row.yes for row in rows] == [True, True, False, True, True]
 
 
 def test_a_source_of_one_class_is_left_out_of_the_mean_kappa() -> None:
-    rows = [[Labelled(score, (label,), "both")] for score, label in ((0.1, False), (0.9, True), (0.8, False))]
+    rows = [
+        [Labelled(score, (label,), "both")]
+        for score, label in ((0.1, False), (0.9, True), (0.8, False))
+    ]
     rows += [[Labelled(score, (True,), "yes only")] for score in (0.9, 0.9, 0.1)]
-    found = {one.source: one for one in measure_all(rows, {"kappa": measures(0.5)["kappa"]}, draws=20)}
-    assert (found["yes only"].value, found[None].count, found[None].value) == (None, 1, found["both"].value)
+    found = {
+        one.source: one
+        for one in measure_all(rows, {"kappa": measures(0.5)["kappa"]}, draws=20)
+    }
+    assert (found["yes only"].value, found[None].count, found[None].value) == (
+        None,
+        1,
+        found["both"].value,
+    )
 
 
-def test_a_score_at_the_threshold_is_a_yes_and_a_verdict_of_its_own_goes_before_it() -> None:
-    assert [Labelled(score, (True,)).says(0.7) for score in (0.69, 0.7, 0.71)] == [False, True, True]
+def test_a_score_at_the_threshold_is_a_yes_and_a_verdict_of_its_own_goes_before_it() -> (
+    None
+):
+    assert [Labelled(score, (True,)).says(0.7) for score in (0.69, 0.7, 0.71)] == [
+        False,
+        True,
+        True,
+    ]
     assert Labelled(0.5, (True,)).says()
     assert Labelled(0.9, (True,), verdict=False).says(0.5) is False
     assert Labelled(0.1, (True,), verdict=True).says(0.5) is True
 
 
 def test_differences_to_a_rival_by_hand() -> None:
-    # Judge: .9 and .4 for yes, .1 and .6 for no. Rival: .9 and .6 for yes, .1 and .4 for no, its verdict on .6 a no.
+    # Judge: .9 and .4 for yes, .1 and .6 for no. Rival: .9 and .6 for yes, .1 and .4
+    # for no, its verdict on .6 a no.
     rows = [
         Labelled(0.9, (True,), rival=0.9),
         Labelled(0.4, (True,), rival=0.6, rival_verdict=False),
@@ -243,10 +370,13 @@ def test_differences_to_a_rival_by_hand() -> None:
     assert found == {
         "AUROC, difference": pytest.approx(3 / 4 - 1),
         "balanced accuracy, difference": pytest.approx(2 / 4 - 3 / 4),
-        "Brier, difference": pytest.approx((0.01 + 0.36 + 0.01 + 0.36) / 4 - (0.01 + 0.16 + 0.01 + 0.16) / 4),
+        "Brier, difference": pytest.approx(
+            (0.01 + 0.36 + 0.01 + 0.36) / 4 - (0.01 + 0.16 + 0.01 + 0.16) / 4
+        ),
     }
     alone = [Labelled(row.score, row.votes) for row in rows]
-    with_one = [*alone, Labelled(0.9, (True,), rival=0.9)]  # one class: the rival's AUROC is undefined
+    # one class: the rival's AUROC is undefined
+    with_one = [*alone, Labelled(0.9, (True,), rival=0.9)]
     assert rival_measures(0.5)["AUROC, difference"](with_one) is None
     assert rows[0].of_rival().score == 0.9
     assert alone[0].of_rival() is alone[0]

@@ -19,7 +19,14 @@ from batch_service import BatchService
 from loopback import Body, Fault, LoopbackServer
 from plausible import plausible_reply
 
-from ragmetrics_core import Limits, LLMJudge, OpenAICompatibleModel, Report, ScriptedJudge, evaluate
+from ragmetrics_core import (
+    Limits,
+    LLMJudge,
+    OpenAICompatibleModel,
+    Report,
+    ScriptedJudge,
+    evaluate,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import BatchFailed, SettingError, Usage
 from ragmetrics_core.endpoints import attempts, batches
@@ -37,14 +44,20 @@ ROWS = [
 ]
 
 
-def model(server: LoopbackServer, key: str = "right", **settings: Any) -> OpenAICompatibleModel:
+def model(
+    server: LoopbackServer, key: str = "right", **settings: Any
+) -> OpenAICompatibleModel:
     given = {"prices": (1e-6, 2e-6), "batch_share": 0.5, **settings}
     return OpenAICompatibleModel(server.base_url, "m", api_key=key, **given)
 
 
 def outcomes(report: Report) -> list[Any]:
     return [
-        {name: outcome.model_dump(exclude={"usage"}) for name, outcome in row.results.items()} for row in report.results
+        {
+            name: outcome.model_dump(exclude={"usage"})
+            for name, outcome in row.results.items()
+        }
+        for row in report.results
     ]
 
 
@@ -52,7 +65,11 @@ def spent(report: Report) -> Usage:
     return sum((row.usage for row in report.results), Usage())
 
 
-def live(reply: Callable[[Body], Any] = plausible_reply, metrics: Any = METRICS, **supports: Any) -> Report:
+def live(
+    reply: Callable[[Body], Any] = plausible_reply,
+    metrics: Any = METRICS,
+    **supports: Any,
+) -> Report:
     with LoopbackServer(reply, **supports) as server:
         return evaluate(ROWS, metrics, judge=model(server), progress=False)
 
@@ -71,8 +88,17 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_as_live_in_two_rounds_at_half_the_price(store: Path) -> None:
     found = live()
     with BatchService(plausible_reply) as service:
-        report = evaluate(ROWS, METRICS, judge=model(service), store=store, batch="wait", progress=False)
-        again = evaluate(ROWS, METRICS, judge=model(service), store=store, batch=True, progress=False)
+        report = evaluate(
+            ROWS,
+            METRICS,
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
+        again = evaluate(
+            ROWS, METRICS, judge=model(service), store=store, batch=True, progress=False
+        )
     assert outcomes(report) == outcomes(found) == outcomes(again)
     assert len(service.batches) == 2  # facts first
     assert (spent(report).calls, spent(again).calls) == (spent(found).calls, 0)
@@ -82,52 +108,109 @@ def test_the_same_as_live_in_two_rounds_at_half_the_price(store: Path) -> None:
 
 def test_one_round_without_facts(store: Path) -> None:
     with BatchService(lambda body: '{"reason": "", "verdict": "yes"}') as service:
-        evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+        evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert len(service.batches) == 1
 
 
 def test_a_run_says_what_it_submitted_and_the_next_goes_on(store: Path) -> None:
     with BatchService(plausible_reply, steps=2) as service:
-        reports = [evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True) for _ in range(4)]
+        reports = [
+            evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True)
+            for _ in range(4)
+        ]
     assert len(service.batches) == 1
-    assert ["6 requests wait for batches (1)" in report.run.stopped for report in reports] == [True, True, True, False]
+    assert [
+        "6 requests wait for batches (1)" in report.run.stopped for report in reports
+    ] == [True, True, True, False]
     assert not reports[0].results[0].results  # not judged yet
     assert outcomes(reports[3]) == outcomes(live(metrics=["recall"]))
 
 
-def test_many_requests_are_several_batches(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_requests_are_several_batches(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batches, "_REQUESTS", 4)
     with BatchService(plausible_reply, most=4) as service:
-        report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            METRICS[:3],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert len(service.batches) > 2
     assert outcomes(report) == outcomes(live(metrics=METRICS[:3]))
 
 
 def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store: Path) -> None:
     with BatchService(unusable_at_first) as service:
-        report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
-        again = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            METRICS[:3],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
+        again = evaluate(
+            ROWS,
+            METRICS[:3],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert len(service.batches) == 2
     assert spent(report).repairs > 0
-    assert outcomes(report) == outcomes(live(unusable_at_first, METRICS[:3])) == outcomes(again)
+    assert (
+        outcomes(report)
+        == outcomes(live(unusable_at_first, METRICS[:3]))
+        == outcomes(again)
+    )
 
 
-@pytest.mark.parametrize("supports", [{"logprobs": "reject"}, {"logprobs": "ignore"}, {"n": "reject"}, {"n": "ignore"}])
-def test_what_a_service_lacks_is_asked_in_another_way(store: Path, supports: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "supports",
+    [{"logprobs": "reject"}, {"logprobs": "ignore"}, {"n": "reject"}, {"n": "ignore"}],
+)
+def test_what_a_service_lacks_is_asked_in_another_way(
+    store: Path, supports: dict[str, Any]
+) -> None:
     with BatchService(plausible_reply, **supports) as service:
         for _ in range(20):  # by runs that know nothing of each other
             judge = model(service)
-            report = evaluate(ROWS, METRICS, judge=judge, store=store, batch=True, progress=False)
+            report = evaluate(
+                ROWS, METRICS, judge=judge, store=store, batch=True, progress=False
+            )
             if not report.run.stopped:
                 break
     assert outcomes(report) == outcomes(live(**supports))
     assert max(service.executed.values()) <= 2  # the second time in another form
 
 
-def test_what_expires_is_asked_again(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_expires_is_asked_again(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "ragmetrics_core")
-    with BatchService(plausible_reply, ends=lambda number: "completed" if number else "expired") as service:
-        report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
+    with BatchService(
+        plausible_reply, ends=lambda number: "completed" if number else "expired"
+    ) as service:
+        report = evaluate(
+            ROWS,
+            METRICS[:3],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert outcomes(report) == outcomes(live(metrics=METRICS[:3]))
     assert set(service.executed.values()) == {1}
     assert "expired" in caplog.text
@@ -138,10 +221,25 @@ def test_answers_that_cannot_be_read_yet_are_not_paid_again(
     store: Path, first: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with BatchService(plausible_reply) as service:
-        evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
-        monkeypatch.setattr(time, "time", lambda at=time.time: at() + 7200)  # nobody looked for two hours
+        evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch=True,
+            progress=False,
+        )
+        # nobody looked for two hours
+        monkeypatch.setattr(time, "time", lambda at=time.time: at() + 7200)
         service.unreadable = [first] * 3
-        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
         assert len(service.batches) == 1
         assert not service.unreadable
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
@@ -154,15 +252,33 @@ def test_answers_that_are_gone_are_an_error_and_only_the_next_run_pays_again(
     monkeypatch.setattr(batches, "SETTLED_SECONDS", 0.0)
     with BatchService(plausible_reply) as service:
         service.unreadable = [(404, {})] * gone
-        with pytest.raises(BatchFailed, match="completed, 0 requests answered, 6 to be asked again by"):
-            evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        with pytest.raises(
+            BatchFailed, match="completed, 0 requests answered, 6 to be asked again by"
+        ):
+            evaluate(
+                ROWS,
+                ["recall"],
+                judge=model(service),
+                store=store,
+                batch="wait",
+                progress=False,
+            )
         assert len(service.batches) == 1
-        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert len(service.batches) == min(gone + 1, 3)
     if gone < 3:
         assert outcomes(report) == outcomes(live(metrics=["recall"]))
     else:
-        assert {row.results["context_recall"].status for row in report.results} == {"failed"}
+        assert {row.results["context_recall"].status for row in report.results} == {
+            "failed"
+        }
 
 
 @pytest.mark.parametrize("silent", ["lamp 3", "lamp"])
@@ -172,46 +288,101 @@ def test_what_three_batches_do_not_answer_has_failed_and_all_else_is_scored(
 ) -> None:
     """Neither a request that is never answered nor a service that answers none holds up the other results."""
     monkeypatch.setattr(batches, "SETTLED_SECONDS", 0.0)
-    with BatchService(plausible_reply, silent=lambda body: silent in str(body), steps=0) as service:
+    with BatchService(
+        plausible_reply, silent=lambda body: silent in str(body), steps=0
+    ) as service:
         for _ in range(9):
             with suppress(BatchFailed):  # once where a whole batch is without an answer
-                report = evaluate(ROWS, metrics, judge=model(service), store=store, batch=True, progress=False)
+                report = evaluate(
+                    ROWS,
+                    metrics,
+                    judge=model(service),
+                    store=store,
+                    batch=True,
+                    progress=False,
+                )
                 if not report.run.stopped:
                     break
     found = [next(iter(row.results.values())) for row in report.results]
-    assert [one.status == "failed" for one in found] == [silent in row["question"] for row in ROWS]
+    assert [one.status == "failed" for one in found] == [
+        silent in row["question"] for row in ROWS
+    ]
     assert all("no_result" in one.reason for one in found if one.status == "failed")
     assert max(service.executed.values()) == 3
 
 
 def test_batches_that_expire_without_an_answer_end(store: Path) -> None:
     with BatchService(plausible_reply, ends=lambda _: "expired", share=0) as service:
-        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
         assert len(service.batches) == 3
     failed = report.results[0].results["context_recall"]
     assert failed.status == "failed"
     assert "batch_expired" in failed.reason
 
 
-def test_an_upload_that_fails_is_tried_again_and_then_an_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_that_fails_is_tried_again_and_then_an_error(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(attempts, "_SHORTEST_WAIT", 0.0)
     with BatchService(plausible_reply) as service:
         service.refused = [500] * 8
-        with pytest.raises(BatchFailed, match=r"a batch was not made, and the next run asks its requests: .*HTTP 500"):
-            evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        with pytest.raises(
+            BatchFailed,
+            match=(
+                r"a batch was not made, and the next run asks its requests: .*HTTP 500"
+            ),
+        ):
+            evaluate(
+                ROWS,
+                ["recall"],
+                judge=model(service),
+                store=store,
+                batch=True,
+                progress=False,
+            )
         assert not service.refused
         service.refused, service.busy = [429, 503, 500] * 2, [429] * 3
-        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
         assert not service.refused + service.busy
         assert len(service.batches) == 1
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
 
 
-def test_a_batch_that_may_have_been_made_is_not_made_again(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_that_may_have_been_made_is_not_made_again(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with BatchService(plausible_reply) as service:
         service.busy = [500]
-        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
-        again = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch=True,
+            progress=False,
+        )
+        again = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch=True,
+            progress=False,
+        )
     assert "may have been made, and is looked for" in caplog.text
     assert report.run.stopped
     assert again.run.stopped
@@ -224,14 +395,30 @@ def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
     def wait_for_another(call: str, key: str, when: str) -> None:
         if (call, when) == ("upload", "after") and not service.batches:
             with closing(sqlite3.connect(store)) as file, file:
-                batches.forget_batch(file.execute("SELECT token FROM batches").fetchone()[0], None, file)
+                batches.forget_batch(
+                    file.execute("SELECT token FROM batches").fetchone()[0], None, file
+                )
 
     with BatchService(plausible_reply, around=wait_for_another) as service:
-        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch=True,
+            progress=False,
+        )
         assert report.run.stopped
         assert not service.batches
         service.around = lambda *_: None
-        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert (len(service.batches), set(service.executed.values())) == (1, {1})
     assert not report.run.stopped
 
@@ -244,18 +431,38 @@ ODD: list[Any] = [None, "5", 5, ["completed"], {"completed": "6"}, {"completed":
 @pytest.mark.parametrize("odd", ODD, ids=str)
 @pytest.mark.parametrize("field", ["request_counts", "metadata", "errors", "id"])
 def test_what_a_service_says_of_a_batch_may_be_of_any_type(
-    store: Path, field: str, odd: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    store: Path,
+    field: str,
+    odd: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
     with BatchService(plausible_reply, described={field: odd}) as service:
-        evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch=True,
+            progress=False,
+        )
         assert main(["batch", "status", "--store", str(store)]) == 0
-        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
     assert len(service.batches) == 1
 
 
-def test_answers_to_one_request_that_contradict_each_other_are_a_failure(store: Path) -> None:
+def test_answers_to_one_request_that_contradict_each_other_are_a_failure(
+    store: Path,
+) -> None:
     def twice(lines: list[Body]) -> list[Body]:
         told = [*lines]
         for line in lines:
@@ -271,19 +478,40 @@ def test_answers_to_one_request_that_contradict_each_other_are_a_failure(store: 
 
     def reply(body: Body) -> str:
         if "lamp 3" in str(body) and not contradicted:
-            files = (line for file in service.files.values() for line in file.splitlines() if b"lamp 3" in line)
+            files = (
+                line
+                for file in service.files.values()
+                for line in file.splitlines()
+                if b"lamp 3" in line
+            )
             contradicted.add(json.loads(next(files))["custom_id"])
         return '{"reason": "", "verdict": "yes"}'
 
     with BatchService(reply, answers=twice) as service:
-        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
         service.answers = lambda lines: lines
-        again = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+        again = evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     found = [row.results["context_adherence"] for row in report.results]
     assert [one.status for one in found] == ["scored"] * 3 + ["failed"] + ["scored"] * 2
     assert found[3].error.type == "ConflictingVerdicts"
     assert sorted(service.executed.values()) == [1] * 5 + [2]  # the next run asks again
-    assert {row.results["context_adherence"].status for row in again.results} == {"scored"}
+    assert {row.results["context_adherence"].status for row in again.results} == {
+        "scored"
+    }
 
 
 def as_text(line: Body) -> None:
@@ -320,7 +548,14 @@ def test_what_a_batch_executed_is_counted_whatever_its_answer_is_worth(
         return lines
 
     with BatchService(plausible_reply, answers=changed) as service:
-        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert {row.results["context_recall"].status for row in report.results} == {status}
     assert set(service.executed.values()) == {tries}
     assert spent(report).calls == sum(service.executed.values())
@@ -329,7 +564,12 @@ def test_what_a_batch_executed_is_counted_whatever_its_answer_is_worth(
 def test_a_deadline_bounds_every_call_to_a_service_of_batches(store: Path) -> None:
     with BatchService(plausible_reply) as service:
         service.refused = [503] * 99  # the upload is tried again for ten minutes
-        given: Any = {"judge": model(service), "store": store, "batch": "wait", "progress": False}
+        given: Any = {
+            "judge": model(service),
+            "store": store,
+            "batch": "wait",
+            "progress": False,
+        }
         report = evaluate(ROWS, ["recall"], limits=Limits(deadline=0.5), **given)
         assert report.run.stopped.startswith("the deadline of 0.5 s was reached")
         assert report.summary().judged == 0
@@ -341,11 +581,18 @@ def test_a_deadline_bounds_every_call_to_a_service_of_batches(store: Path) -> No
 def test_a_deadline_bounds_the_wait_for_batches(store: Path) -> None:
     with BatchService(plausible_reply, steps=10**9) as service:
         given: Any = {"judge": model(service), "store": store, "progress": False}
-        report = evaluate(ROWS, ["recall"], batch="wait", limits=Limits(deadline=0.5), **given)
-        stopped = report.run.stopped  # on a busy machine the deadline may come before the batch is made
-        assert "6 requests wait for batches (1)" in stopped or stopped.startswith("the deadline of 0.5 s was reached")
+        report = evaluate(
+            ROWS, ["recall"], batch="wait", limits=Limits(deadline=0.5), **given
+        )
+        # on a busy machine the deadline may come before the batch is made
+        stopped = report.run.stopped
+        assert "6 requests wait for batches (1)" in stopped or stopped.startswith(
+            "the deadline of 0.5 s was reached"
+        )
         service.steps = 1
-        report = evaluate(ROWS, ["recall"], batch="wait", limits=Limits(deadline=60), **given)
+        report = evaluate(
+            ROWS, ["recall"], batch="wait", limits=Limits(deadline=60), **given
+        )
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
     assert len(service.batches) == 1
 
@@ -355,15 +602,25 @@ def test_a_deadline_bounds_the_wait_for_batches(store: Path) -> None:
 
 def unusable_at_first(body: Body) -> str:
     """No JSON to a part of the questions, until they are asked again."""
-    return plausible_reply(body) if len(body["messages"]) > 2 or "lamp 3" not in str(body) else "no JSON"
+    return (
+        plausible_reply(body)
+        if len(body["messages"]) > 2 or "lamp 3" not in str(body)
+        else "no JSON"
+    )
 
 
 def test_a_small_round_is_asked_live_on_request(store: Path) -> None:
     found = live(unusable_at_first, METRICS[:3])
-    given: Any = {"store": store, "batch": True, "limits": Limits(max_live=20), "progress": False}
+    given: Any = {
+        "store": store,
+        "batch": True,
+        "limits": Limits(max_live=20),
+        "progress": False,
+    }
     with BatchService(unusable_at_first, steps=0) as service:
         first = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
-        assert (len(service.requests), bool(first.run.stopped)) == (0, True)  # a round of more
+        # a round of more
+        assert (len(service.requests), bool(first.run.stopped)) == (0, True)
         report = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
         repairs = len(service.requests)
         again = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
@@ -372,8 +629,13 @@ def test_a_small_round_is_asked_live_on_request(store: Path) -> None:
     assert (repairs, spent(report).repairs) == (11, spent(found).repairs)  # and causes
     assert outcomes(report) == outcomes(found) == outcomes(again)
     assert spent(report).calls == spent(found).calls
-    full = sum(usage["prompt_tokens"] * 1e-6 + usage["completion_tokens"] * 2e-6 for usage in usages(service))
-    assert spent(report).cost == pytest.approx(((spent(found).cost or 0) - full) / 2 + full)
+    full = sum(
+        usage["prompt_tokens"] * 1e-6 + usage["completion_tokens"] * 2e-6
+        for usage in usages(service)
+    )
+    assert spent(report).cost == pytest.approx(
+        ((spent(found).cost or 0) - full) / 2 + full
+    )
 
 
 def usages(service: BatchService) -> list[Any]:
@@ -382,12 +644,22 @@ def usages(service: BatchService) -> list[Any]:
 
 
 @pytest.mark.parametrize(("most", "rounds"), [(6, 2), (24, 1), (None, 2)])
-def test_the_first_round_and_large_ones_are_batches(store: Path, most: int | None, rounds: int) -> None:
-    given: Any = {"store": store, "batch": "wait", "limits": Limits(max_live=most), "progress": False}
+def test_the_first_round_and_large_ones_are_batches(
+    store: Path, most: int | None, rounds: int
+) -> None:
+    given: Any = {
+        "store": store,
+        "batch": "wait",
+        "limits": Limits(max_live=most),
+        "progress": False,
+    }
     found = live(metrics=["retrieval_accuracy"])
     with BatchService(plausible_reply) as service:
         report = evaluate(ROWS, ["retrieval_accuracy"], judge=model(service), **given)
-    sizes = [len(service.files[batch["input_file_id"]].splitlines()) for batch in service.batches]
+    sizes = [
+        len(service.files[batch["input_file_id"]].splitlines())
+        for batch in service.batches
+    ]
     assert sizes == [6, 24][:rounds]  # facts, and verdicts on them
     assert len(service.requests) == 30 - sum(sizes)
     assert outcomes(report) == outcomes(found)
@@ -396,8 +668,15 @@ def test_the_first_round_and_large_ones_are_batches(store: Path, most: int | Non
 
 def test_what_failed_for_a_passing_reason_is_asked_live_once(store: Path) -> None:
     failures = [(500, "server_error")] * 3
-    given: Any = {"store": store, "batch": "wait", "limits": Limits(max_live=5), "progress": False}
-    with BatchService(plausible_reply, wrong=lambda _: failures.pop() if failures else None) as service:
+    given: Any = {
+        "store": store,
+        "batch": "wait",
+        "limits": Limits(max_live=5),
+        "progress": False,
+    }
+    with BatchService(
+        plausible_reply, wrong=lambda _: failures.pop() if failures else None
+    ) as service:
         report = evaluate(ROWS, ["recall"], judge=model(service), **given)
         assert (len(service.batches), len(service.requests)) == (1, 3)
         evaluate(ROWS, ["recall"], judge=model(service), **given)
@@ -407,22 +686,38 @@ def test_what_failed_for_a_passing_reason_is_asked_live_once(store: Path) -> Non
 
 def test_limits_hold_for_what_is_asked_live(store: Path) -> None:
     with BatchService(unusable_at_first) as service:
-        given: Any = {"judge": model(service), "store": store, "batch": "wait", "progress": False}
+        given: Any = {
+            "judge": model(service),
+            "store": store,
+            "batch": "wait",
+            "progress": False,
+        }
         evaluate(ROWS, ["recall"], **{**given, "batch": True})
-        with pytest.raises(BatchFailed, match=r"7 requests, .* are more than the limits allow"):
+        with pytest.raises(
+            BatchFailed, match=r"7 requests, .* are more than the limits allow"
+        ):
             evaluate(ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=6))
         assert not service.requests
-        again = evaluate(ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=7))
+        again = evaluate(
+            ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=7)
+        )
         assert len(service.requests) == 1
     assert outcomes(again) == outcomes(live(unusable_at_first, ["recall"]))
 
 
 def test_a_cap_ends_what_is_asked_live(store: Path) -> None:
     with BatchService(unusable_at_first, steps=0) as service:
-        given: Any = {"judge": model(service), "store": store, "batch": "wait", "progress": False}
+        given: Any = {
+            "judge": model(service),
+            "store": store,
+            "batch": "wait",
+            "progress": False,
+        }
         evaluate(ROWS, ["recall"], **{**given, "batch": True})
         service.faults = lambda _: Fault(500)
-        report = evaluate(ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=8))
+        report = evaluate(
+            ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=8)
+        )
     assert len(service.requests) == 2
     assert report.run.stopped.startswith("max_calls=8 was reached, after 8 calls")
 
@@ -432,84 +727,184 @@ def test_live_requests_belong_to_batches() -> None:
         evaluate(ROWS, judge="lexical", limits=Limits(max_live=5))
 
 
-@pytest.mark.parametrize(("status", "code"), [(429, "rate_limit_exceeded"), (500, "server_error")])
+@pytest.mark.parametrize(
+    ("status", "code"), [(429, "rate_limit_exceeded"), (500, "server_error")]
+)
 def test_what_fails_for_a_passing_reason_is_asked_again(
     store: Path, status: int, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "ragmetrics_core")
     failures = [(status, code)] * 3
-    with BatchService(plausible_reply, wrong=lambda _: failures.pop() if failures else None) as service:
-        report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
+    with BatchService(
+        plausible_reply, wrong=lambda _: failures.pop() if failures else None
+    ) as service:
+        report = evaluate(
+            ROWS,
+            METRICS[:3],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert outcomes(report) == outcomes(live(metrics=METRICS[:3]))
     assert " requests answered, 3 to be asked again" in caplog.text
 
 
-def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(store: Path) -> None:
+def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(
+    store: Path,
+) -> None:
     def wrong(body: Body) -> tuple[int, str] | None:
         return (400, "invalid_value") if "lamp 3" in str(body) and refusing else None
 
     refusing = True
     with BatchService(plausible_reply, wrong=wrong) as service:
-        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
         outcome = report.results[3].results["context_adherence"]
         refusing = False
-        again = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+        again = evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert outcome.status == "failed"
-    assert (outcome.error.type, "invalid_value" in outcome.reason) == ("RequestRejected", True)
-    assert [row.results["context_adherence"].status for row in report.results].count("scored") == 5
+    assert (outcome.error.type, "invalid_value" in outcome.reason) == (
+        "RequestRejected",
+        True,
+    )
+    assert [row.results["context_adherence"].status for row in report.results].count(
+        "scored"
+    ) == 5
     assert outcomes(again) == outcomes(live(metrics=["adherence"]))
 
 
-def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(store: Path) -> None:
-    with BatchService(plausible_reply, ends=lambda number: "completed" if number else "failed") as service:
-        with pytest.raises(BatchFailed, match=r"batch_0: failed.* by the next run \(invalid_json_line.*\)$") as refused:
-            evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
-        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(
+    store: Path,
+) -> None:
+    with BatchService(
+        plausible_reply, ends=lambda number: "completed" if number else "failed"
+    ) as service:
+        with pytest.raises(
+            BatchFailed,
+            match=r"batch_0: failed.* by the next run \(invalid_json_line.*\)$",
+        ) as refused:
+            evaluate(
+                ROWS,
+                ["adherence"],
+                judge=model(service),
+                store=store,
+                batch="wait",
+                progress=False,
+            )
+        report = evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert "lamp" not in str(refused.value)  # the service quotes a line
     assert outcomes(report) == outcomes(live(metrics=["adherence"]))
 
 
-def test_of_a_refused_batch_the_sentence_of_openai_is_told_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = "Enqueued token limit reached for gpt-4o-mini.\nLimit: 90,000 enqueued tokens. \x1b[31m" + "Wait. " * 100
-    found = {"errors": {"data": [{"code": "token_limit_exceeded", "message": told, "line": None}]}}
+def test_of_a_refused_batch_the_sentence_of_openai_is_told_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = (
+        "Enqueued token limit reached for gpt-4o-mini.\nLimit: 90,000 enqueued tokens."
+        " \x1b[31m" + "Wait. " * 100
+    )
+    found = {
+        "errors": {
+            "data": [{"code": "token_limit_exceeded", "message": told, "line": None}]
+        }
+    }
     said = batches.reason_told(OpenAICompatibleModel.openai("gpt-4o-mini"), found)
     assert said.startswith(
-        "(token_limit_exceeded) Enqueued token limit reached for gpt-4o-mini. Limit: 90,000 enqueued "
+        "(token_limit_exceeded) Enqueued token limit reached for gpt-4o-mini. Limit:"
+        " 90,000 enqueued "
     )
     assert "tokens. Wait. Wait. " in said
     assert said.endswith("; give fewer rows at a time")
     assert len(said) < 350
     other = OpenAICompatibleModel("https://api.openai.com.elsewhere.org/v1", "m")
-    assert batches.reason_told(other, found) == "(token_limit_exceeded); give fewer rows at a time"
-    assert [batches.reason_told(other, {"errors": it}) for it in (None, {"data": None}, {"data": ["?"]}, [])] == [
-        ""
-    ] * 4
+    assert (
+        batches.reason_told(other, found)
+        == "(token_limit_exceeded); give fewer rows at a time"
+    )
+    assert [
+        batches.reason_told(other, {"errors": it})
+        for it in (None, {"data": None}, {"data": ["?"]}, [])
+    ] == [""] * 4
 
 
 def test_a_wrong_key_is_told_before_anything_is_submitted(store: Path) -> None:
     with BatchService(plausible_reply, key="right") as service:
         with pytest.raises(BatchFailed, match="refused the key"):
-            evaluate(ROWS, ["adherence"], judge=model(service, "wrong"), store=store, batch=True, progress=False)
-        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+            evaluate(
+                ROWS,
+                ["adherence"],
+                judge=model(service, "wrong"),
+                store=store,
+                batch=True,
+                progress=False,
+            )
+        report = evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert not report.run.stopped
     assert set(service.executed.values()) == {1}
 
 
 @pytest.mark.parametrize("limits", [Limits(max_calls=5), Limits(max_cost=1e-4)])
-def test_a_budget_holds_before_anything_is_submitted(store: Path, limits: Limits) -> None:
+def test_a_budget_holds_before_anything_is_submitted(
+    store: Path, limits: Limits
+) -> None:
     with BatchService(plausible_reply) as service:
         with pytest.raises(BatchFailed, match="no batch was made"):
-            evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch=True, limits=limits, progress=False)
+            evaluate(
+                ROWS,
+                ["adherence"],
+                judge=model(service),
+                store=store,
+                batch=True,
+                limits=limits,
+                progress=False,
+            )
         assert not service.files
         roomy = Limits(max_calls=1000, max_cost=1.0)
         report = evaluate(
-            ROWS, ["adherence"], judge=model(service), store=store, batch="wait", limits=roomy, progress=False
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            limits=roomy,
+            progress=False,
         )
     assert not report.run.stopped
 
 
 def some_polls_unusable(body: Body) -> Any:
-    """No JSON as the third and fourth poll; all others find the answer unsupported, whose cause is asked."""
+    """No JSON as the third and fourth poll.
+
+    All others find the answer unsupported, whose cause is asked.
+    """
     if "verdict" not in str(body["messages"][0]):
         return plausible_reply(body)
     said = '{"reason": "", "verdict": "no", "unsupported": ["Anna lit it"]}'
@@ -519,9 +914,26 @@ def some_polls_unusable(body: Body) -> Any:
 def test_all_that_was_paid_is_counted_however_many_passes_it_took(store: Path) -> None:
     found = live(some_polls_unusable, ["adherence"])
     with BatchService(some_polls_unusable) as service:
-        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
-        again = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
-    sizes = [len(service.files[batch["input_file_id"]].splitlines()) for batch in service.batches]
+        report = evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
+        again = evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
+    sizes = [
+        len(service.files[batch["input_file_id"]].splitlines())
+        for batch in service.batches
+    ]
     assert sizes == [6, 12, 6]  # polls, repairs, causes
     assert spent(report).calls == spent(found).calls == sum(sizes)
     assert spent(report).repairs == spent(found).repairs == 12
@@ -531,40 +943,72 @@ def test_all_that_was_paid_is_counted_however_many_passes_it_took(store: Path) -
         assert file.execute("SELECT * FROM parked").fetchall() == []
 
 
-def test_a_request_that_is_always_refused_makes_no_other_be_asked_again(store: Path) -> None:
+def test_a_request_that_is_always_refused_makes_no_other_be_asked_again(
+    store: Path,
+) -> None:
     def wrong(body: Body) -> tuple[int, str] | None:
         return (400, "invalid_prompt") if "lamp 3" in str(body) else None
 
     with BatchService(some_polls_unusable, wrong=wrong) as service:
         for _ in range(20):
-            report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch=True, progress=False)
+            report = evaluate(
+                ROWS,
+                ["adherence"],
+                judge=model(service),
+                store=store,
+                batch=True,
+                progress=False,
+            )
             if not report.run.stopped:
                 break
     assert report.results[3].results["context_adherence"].status == "failed"
     counts = sorted(service.executed.values())
     assert counts[:-1] == [1] * 20  # five rows, each with two repairs and a cause
-    assert spent(report).calls == sum(service.executed.values())  # with those that were rejected
+    # with those that were rejected
+    assert spent(report).calls == sum(service.executed.values())
 
 
-def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(store: Path) -> None:
+def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(
+    store: Path,
+) -> None:
     given: Any = {"store": store, "batch": "wait", "progress": False}
     with BatchService(plausible_reply, logprobs="ignore") as service:
         with pytest.raises(BatchFailed, match="no batch was made: 54 requests"):
-            evaluate(ROWS, ["retrieval_accuracy"], judge=model(service), limits=Limits(max_calls=53), **given)
-        assert sum(service.executed.values()) == 30  # facts, and verdicts with nothing but a text
-        report = evaluate(ROWS, ["retrieval_accuracy"], judge=model(service), limits=Limits(max_calls=54), **given)
+            evaluate(
+                ROWS,
+                ["retrieval_accuracy"],
+                judge=model(service),
+                limits=Limits(max_calls=53),
+                **given,
+            )
+        # facts, and verdicts with nothing but a text
+        assert sum(service.executed.values()) == 30
+        report = evaluate(
+            ROWS,
+            ["retrieval_accuracy"],
+            judge=model(service),
+            limits=Limits(max_calls=54),
+            **given,
+        )
     assert sum(service.executed.values()) == spent(report).calls == 54
 
 
 def test_a_price_that_is_not_known_is_not_half_of_anything(store: Path) -> None:
     with BatchService(plausible_reply) as service:
         judge = model(service, prices=None)
-        report = evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False)
+        report = evaluate(
+            ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False
+        )
     assert spent(report).cost is None
 
 
-def test_only_our_own_client_and_a_file_take_batches(tmp_path: Path, store: Path) -> None:
-    scripted, one = ScriptedJudge({}), OpenAICompatibleModel("http://127.0.0.1:9/v1", "m")
+def test_only_our_own_client_and_a_file_take_batches(
+    tmp_path: Path, store: Path
+) -> None:
+    scripted, one = (
+        ScriptedJudge({}),
+        OpenAICompatibleModel("http://127.0.0.1:9/v1", "m"),
+    )
     for judge in ("lexical", scripted):
         with pytest.raises(SettingError, match="take batches"):
             evaluate(ROWS, judge=judge, store=store, batch=True)
@@ -572,7 +1016,13 @@ def test_only_our_own_client_and_a_file_take_batches(tmp_path: Path, store: Path
         with pytest.raises(SettingError, match="file of replies"):
             evaluate(ROWS, judge=LLMJudge(one), store=place, batch=True)
     with pytest.raises(SettingError, match="limits per minute"):
-        evaluate(ROWS, judge=LLMJudge(one), store=store, batch=True, limits=Limits(requests_per_minute=5))
+        evaluate(
+            ROWS,
+            judge=LLMJudge(one),
+            store=store,
+            batch=True,
+            limits=Limits(requests_per_minute=5),
+        )
     with pytest.raises(SettingError, match="list"):
         evaluate(iter(ROWS), judge=LLMJudge(one), store=store, batch=True)
 
@@ -582,7 +1032,14 @@ def test_an_endpoint_without_batches_says_so(store: Path) -> None:
         LoopbackServer(faults=lambda _: Fault(404)) as server,
         pytest.raises(BatchFailed, match="takes no batches"),
     ):
-        evaluate(ROWS, ["adherence"], judge=model(server), store=store, batch=True, progress=False)
+        evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(server),
+            store=store,
+            batch=True,
+            progress=False,
+        )
 
 
 # Killed at any instant.
@@ -607,7 +1064,9 @@ for _ in range(60):
 
 
 @pytest.mark.nightly
-def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(store: Path) -> None:
+def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(
+    store: Path,
+) -> None:
     killed: set[tuple[int, str, str]] = set()
 
     def kill(call: str, key: str, when: str) -> None:
@@ -620,28 +1079,51 @@ def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(store: Path
     with BatchService(plausible_reply, steps=0, around=kill) as service:
         given = json.dumps([ROWS, METRICS, service.base_url, str(store), None])
         command = [sys.executable, "-W", "ignore", "-c", KILLED, given]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
-    assert {call for _, call, _ in killed} == {"upload", "create", "list", "retrieve", "content"}
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=100
+        )
+    assert {call for _, call, _ in killed} == {
+        "upload",
+        "create",
+        "list",
+        "retrieve",
+        "content",
+    }
     assert (len(service.batches), set(service.executed.values())) == (2, {1})
-    expected = [[outcome.value for outcome in row.results.values()] for row in live().results]
+    expected = [
+        [outcome.value for outcome in row.results.values()] for row in live().results
+    ]
     assert json.loads(done.stdout) == expected
 
 
 @pytest.mark.nightly
-def test_a_run_that_is_killed_while_it_asks_live_repeats_what_was_in_flight(store: Path) -> None:
+def test_a_run_that_is_killed_while_it_asks_live_repeats_what_was_in_flight(
+    store: Path,
+) -> None:
     def kill(number: int) -> None:
         if number in (1, 3, 4):
             with suppress(ProcessLookupError):
-                os.kill(int(service.requests[number].headers["authorization"].removeprefix("Bearer ")), signal.SIGKILL)
+                os.kill(
+                    int(
+                        service.requests[number]
+                        .headers["authorization"]
+                        .removeprefix("Bearer ")
+                    ),
+                    signal.SIGKILL,
+                )
 
     with BatchService(unusable_at_first, faults=kill) as service:
         given = json.dumps([ROWS, METRICS[:3], service.base_url, str(store), 20])
         command = [sys.executable, "-W", "ignore", "-c", KILLED, given]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=100
+        )
     found = live(unusable_at_first, METRICS[:3])
     assert len(service.batches) == 1
     assert 11 < len(service.requests) <= 11 + 3  # one for each kill
-    assert json.loads(done.stdout) == [[outcome.value for outcome in row.results.values()] for row in found.results]
+    assert json.loads(done.stdout) == [
+        [outcome.value for outcome in row.results.values()] for row in found.results
+    ]
 
 
 # The command line.
@@ -659,8 +1141,18 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
     file: str, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with BatchService(plausible_reply, steps=1, key="right") as service:
-        told = f"evaluate {file} --metrics adherence --judge openai/gpt-4o-mini --api-base {service.base_url}"
-        where = ["--store", str(store), "--api-base", service.base_url, "--api-key-env", "OPENAI_API_KEY"]
+        told = (
+            f"evaluate {file} --metrics adherence --judge openai/gpt-4o-mini --api-base"
+            f" {service.base_url}"
+        )
+        where = [
+            "--store",
+            str(store),
+            "--api-base",
+            service.base_url,
+            "--api-key-env",
+            "OPENAI_API_KEY",
+        ]
         told += " --api-key-env OPENAI_API_KEY"
         asked = [*f"{told} --quiet --out r.jsonl --store".split(), str(store)]
         assert main([*asked, "--batch", "--fail-under", "adherence=0.1"]) == 4
@@ -676,15 +1168,27 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
         assert b"verdict" not in store.read_bytes()  # what was collected goes, too
         while main([*asked, "--batch", "--gate", "point"]) == 4:
             pass
-    assert Report.from_jsonl("r.jsonl").scores("context_adherence") == live(metrics=["adherence"]).scores(
-        "context_adherence"
-    )
+    assert Report.from_jsonl("r.jsonl").scores("context_adherence") == live(
+        metrics=["adherence"]
+    ).scores("context_adherence")
 
 
-def test_the_command_line_waits(file: str, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_waits(
+    file: str, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with BatchService(plausible_reply) as service:
         judge = ["--judge", "openai/gpt-4o-mini", "--api-base", service.base_url]
-        given = [file, *judge, "--store", str(store), "--quiet", "--out", "r.jsonl", "--report", "r.html"]
+        given = [
+            file,
+            *judge,
+            "--store",
+            str(store),
+            "--quiet",
+            "--out",
+            "r.jsonl",
+            "--report",
+            "r.html",
+        ]
         assert main(["evaluate", *given, "--batch", "--wait"]) == 0
     assert "context_adherence" in capsys.readouterr().out
     assert len(Report.from_jsonl("r.jsonl").results) == len(ROWS)
@@ -696,37 +1200,71 @@ def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(
 ) -> None:
     with BatchService(plausible_reply) as service:
         judge = model(service)
-        evaluate(ROWS, ["adherence"], judge=judge, store=store, batch=True, progress=False)
+        evaluate(
+            ROWS, ["adherence"], judge=judge, store=store, batch=True, progress=False
+        )
         monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
         monkeypatch.setenv("RAGMETRICS_API_BASE", service.base_url)
         assert main(["batch", "cancel", "--store", str(store)]) == 0
         monkeypatch.delenv("RAGMETRICS_API_BASE")
         with pytest.raises(BatchFailed, match="cancelled, 3 requests answered"):
-            evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False)
-        report = evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False)
+            evaluate(
+                ROWS,
+                ["adherence"],
+                judge=judge,
+                store=store,
+                batch="wait",
+                progress=False,
+            )
+        report = evaluate(
+            ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False
+        )
     assert outcomes(report) == outcomes(live(metrics=["adherence"]))
     assert set(service.executed.values()) == {1}
 
 
 @pytest.mark.parametrize("action", ["status", "collect", "cancel"])
-@pytest.mark.parametrize("variable", ["A_SECRET_OF_ANOTHER", "OPENAI_API_KEY", "RAGMETRICS_API_KEY"])
+@pytest.mark.parametrize(
+    "variable", ["A_SECRET_OF_ANOTHER", "OPENAI_API_KEY", "RAGMETRICS_API_KEY"]
+)
 def test_a_store_chooses_neither_the_address_of_a_batch_nor_the_variable_of_its_key(
-    action: str, variable: str, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    action: str,
+    variable: str,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for name in ("A_SECRET_OF_ANOTHER", "OPENAI_API_KEY", "RAGMETRICS_API_KEY"):
         monkeypatch.setenv(name, f"sk-of-{name.lower()}")
     monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
     keys: list[str] = []
-    with BatchService(plausible_reply, around=lambda _, key, when: keys.append(key)) as service:
-        evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch=True, progress=False)
+    with BatchService(
+        plausible_reply, around=lambda _, key, when: keys.append(key)
+    ) as service:
+        evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch=True,
+            progress=False,
+        )
         with closing(sqlite3.connect(store)) as file, file:
             file.execute("UPDATE batches SET variable = ?", (variable,))
         keys.clear()
         assert main(["batch", action, "--store", str(store)]) == 0
         assert not keys
         told = capsys.readouterr().out
-        assert f"a batch: at {service.base_url}, which is not asked: name it with --api-base" in told
-        assert main(["batch", action, "--store", str(store), "--api-base", service.base_url]) == 0
+        assert (
+            f"a batch: at {service.base_url}, which is not asked: name it with"
+            " --api-base" in told
+        )
+        assert (
+            main(
+                ["batch", action, "--store", str(store), "--api-base", service.base_url]
+            )
+            == 0
+        )
         assert set(keys) == {""}
         assert "sk-of" not in capsys.readouterr().out
 
@@ -734,34 +1272,88 @@ def test_a_store_chooses_neither_the_address_of_a_batch_nor_the_variable_of_its_
 def test_a_run_says_that_a_batch_of_its_store_is_at_another_address_or_has_another_key(
     store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with BatchService(plausible_reply) as first, BatchService(plausible_reply) as second:
-        evaluate(ROWS, ["adherence"], judge=model(first), store=store, batch=True, progress=False)
-        report = evaluate(ROWS, ["adherence"], judge=model(second), store=store, batch="wait", progress=False)
-        assert f"a batch of this store is at {first.base_url}, which is not asked here" in caplog.text
+    with (
+        BatchService(plausible_reply) as first,
+        BatchService(plausible_reply) as second,
+    ):
+        evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(first),
+            store=store,
+            batch=True,
+            progress=False,
+        )
+        report = evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(second),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
+        assert (
+            f"a batch of this store is at {first.base_url}, which is not asked here"
+            in caplog.text
+        )
         assert len(first.batches) == 1
         with closing(sqlite3.connect(store)) as file, file:
             file.execute("UPDATE batches SET variable = 'ANOTHER'")
-        evaluate(ROWS, ["adherence"], judge=model(first), store=store, batch="wait", progress=False)
+        evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(first),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
     assert "made with the key of another variable" in caplog.text
     assert report.summary()["context_adherence"].count
 
 
 def test_the_name_of_a_batch_is_no_path(store: Path) -> None:
     with BatchService(plausible_reply, faults=lambda _: None) as service:
-        evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch=True, progress=False)
+        evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch=True,
+            progress=False,
+        )
         with closing(sqlite3.connect(store)) as file, file:
             file.execute("UPDATE batches SET id = '../files/file-0/content?'")
         with pytest.raises(BatchFailed, match="knows no batches"):
-            evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+            evaluate(
+                ROWS,
+                ["adherence"],
+                judge=model(service),
+                store=store,
+                batch="wait",
+                progress=False,
+            )
 
 
-def test_a_dry_run_prices_both_ways(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_prices_both_ways(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["evaluate", file, "--judge", "gpt-4o", "--dry-run"]) == 0
-    price = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("price:"))
-    low, high, half_low, half_high = (float(part.strip(",").lstrip("$")) for part in price.split() if "$" in part)
+    price = next(
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("price:")
+    )
+    low, high, half_low, half_high = (
+        float(part.strip(",").lstrip("$")) for part in price.split() if "$" in part
+    )
     assert (half_low, half_high) == pytest.approx((low / 2, high / 2), abs=1e-4)
-    assert main(["evaluate", file, "--judge", "gpt-4o", "--dry-run", "--max-live", "10"]) == 0
+    assert (
+        main(["evaluate", file, "--judge", "gpt-4o", "--dry-run", "--max-live", "10"])
+        == 0
+    )
     told = capsys.readouterr().out
     calls = int(told.partition("calls:")[2].split("\n")[0].split()[-1].replace(",", ""))
     assert price in told
-    assert float(told.partition(", 10 requests live $")[2].split()[0]) == pytest.approx(10 * high / calls, abs=1e-4)
+    assert float(told.partition(", 10 requests live $")[2].split()[0]) == pytest.approx(
+        10 * high / calls, abs=1e-4
+    )

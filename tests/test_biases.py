@@ -1,4 +1,7 @@
-"""What a run shows of biases of its judge; the audit with a judge that is swayed by places."""
+"""What a run shows of biases of its judge.
+
+The audit with a judge that is swayed by places.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import ContextUtilization, LexicalJudge, Report, Sample, Scored, evaluate
+from ragmetrics_core import (
+    ContextUtilization,
+    LexicalJudge,
+    Report,
+    Sample,
+    Scored,
+    evaluate,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import CaptureNotes
 from ragmetrics_core.data.replies import Usage
@@ -20,12 +30,20 @@ from ragmetrics_core.reporting.run_facts import Audit
 
 
 def scored(index: int, value: float, **fields: Any) -> SampleResult:
-    result = Scored(metric="m", value=value, reason="", judge="j", usage=Usage(models=("gpt-4o-mini",)))
+    result = Scored(
+        metric="m",
+        value=value,
+        reason="",
+        judge="j",
+        usage=Usage(models=("gpt-4o-mini",)),
+    )
     return SampleResult(index=index, sample=Sample(**fields), results={"m": result})
 
 
 def test_a_judge_that_loves_length_is_marked() -> None:
-    rows = [scored(i, i / 20, answer="x" * (i + 1), contexts=["same"]) for i in range(20)]
+    rows = [
+        scored(i, i / 20, answer="x" * (i + 1), contexts=["same"]) for i in range(20)
+    ]
     found = {one.trait: one for one in correlations(rows, ["m"])}
     assert found["answer length"].rho == pytest.approx(1.0)
     assert found["answer length"].notable
@@ -35,10 +53,18 @@ def test_a_judge_that_loves_length_is_marked() -> None:
 
 
 def test_the_interval_of_a_correlation_by_hand() -> None:
-    rows = [scored(i, value, answer="x" * (i + 1)) for i, value in enumerate([0.1, 0.3, 0.2, 0.5, 0.4] * 4)]
-    one = next(found for found in correlations(rows, ["m"]) if found.trait == "answer length")
-    # scipy.stats.spearmanr; then Bonett & Wright by hand: tanh(atanh(rho) ± 1.959964 √((1 + rho²/2) / (20 − 3)))
-    assert (one.rho, one.low, one.high) == pytest.approx((0.196205, -0.273953, 0.590671), abs=1e-5)
+    rows = [
+        scored(i, value, answer="x" * (i + 1))
+        for i, value in enumerate([0.1, 0.3, 0.2, 0.5, 0.4] * 4)
+    ]
+    one = next(
+        found for found in correlations(rows, ["m"]) if found.trait == "answer length"
+    )
+    # scipy.stats.spearmanr; then Bonett & Wright by hand: tanh(atanh(rho) ± 1.959964
+    # √((1 + rho²/2) / (20 − 3)))
+    assert (one.rho, one.low, one.high) == pytest.approx(
+        (0.196205, -0.273953, 0.590671), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,66 +89,105 @@ def test_families(name: str, expected: str) -> None:
 def test_a_judge_of_the_family_of_generator_or_reranker(tmp_path: Path) -> None:
     noted = CaptureNotes(provenance={"reranker": "CohereRerank, gpt-4.1-nano"})
     rows = [
-        scored(0, 0.5, generator="gpt-4.1"), scored(1, 0.5, generator="claude-3", metadata={"reranker": "azure/o3"}),
-        scored(2, 0.5), scored(3, 0.5, capture=noted),
-    ]  # fmt: skip
+        scored(0, 0.5, generator="gpt-4.1"),
+        scored(1, 0.5, generator="claude-3", metadata={"reranker": "azure/o3"}),
+        scored(2, 0.5),
+        scored(3, 0.5, capture=noted),
+    ]
     report = Report(rows)
     first, second = report.summary().warnings
-    assert "Judge and generator are both of the OpenAI family in 1 of 4 samples" in second + first
+    assert (
+        "Judge and generator are both of the OpenAI family in 1 of 4 samples"
+        in second + first
+    )
     assert "Judge and reranker are both of the OpenAI family in 2 of 4 samples" in first
     assert first in report.methods()
     report.to_html(tmp_path / "page.html")
-    assert f'<p class="banner">{first}</p>' in (tmp_path / "page.html").read_text("utf-8")
+    assert f'<p class="banner">{first}</p>' in (tmp_path / "page.html").read_text(
+        "utf-8"
+    )
     assert Report(rows[2:3]).summary().warnings == ()
 
 
-@pytest.mark.parametrize("rerankers", ["CohereRerank, gpt-4.1-nano", "gpt-4.1-nano, CohereRerank"])
-@pytest.mark.parametrize(("judge", "maker"), [("gpt-4o-mini", "OpenAI"), ("cohere/command-r", "Cohere")])
-def test_of_several_rerankers_each_may_be_of_the_judges_family(rerankers: str, judge: str, maker: str) -> None:
+@pytest.mark.parametrize(
+    "rerankers", ["CohereRerank, gpt-4.1-nano", "gpt-4.1-nano, CohereRerank"]
+)
+@pytest.mark.parametrize(
+    ("judge", "maker"), [("gpt-4o-mini", "OpenAI"), ("cohere/command-r", "Cohere")]
+)
+def test_of_several_rerankers_each_may_be_of_the_judges_family(
+    rerankers: str, judge: str, maker: str
+) -> None:
     result = Scored(metric="m", value=0.5, reason="", judge=judge)
-    row = SampleResult(index=0, sample=Sample(metadata={"reranker": rerankers}), results={"m": result})
+    row = SampleResult(
+        index=0, sample=Sample(metadata={"reranker": rerankers}), results={"m": result}
+    )
     assert list(shared(row)) == [f"reranker {maker}"]
 
 
 ROWS = [
-    {"question": "Who lit the lamp?", "contexts": ["Anna Brandt lit the lamp.", "Boats sail.", "Fog is thick."],
-     "answer": "Anna Brandt lit the lamp."},
-    {"question": "Who built it?", "contexts": ["Rain falls.", "The guild built the tower."],
-     "answer": "The guild built the tower."},
-]  # fmt: skip
+    {
+        "question": "Who lit the lamp?",
+        "contexts": ["Anna Brandt lit the lamp.", "Boats sail.", "Fog is thick."],
+        "answer": "Anna Brandt lit the lamp.",
+    },
+    {
+        "question": "Who built it?",
+        "contexts": ["Rain falls.", "The guild built the tower."],
+        "answer": "The guild built the tower.",
+    },
+]
 
 
 def test_usefulness_by_rank() -> None:
     report = evaluate(ROWS, "utilization", judge="lexical")
     shares = usefulness_by_rank(report.results)
-    assert [(share.rank, share.useful, share.count) for share in shares] == [(1, 1, 2), (2, 1, 2), (3, 0, 1)]
+    assert [(share.rank, share.useful, share.count) for share in shares] == [
+        (1, 1, 2),
+        (2, 1, 2),
+        (3, 0, 1),
+    ]
     # Wilson for one of two: .5 ± .4055
     assert (shares[0].low, shares[0].high) == pytest.approx((0.0945, 0.9055), abs=1e-4)
 
 
 def test_the_audit_of_a_judge_that_reads_chunks() -> None:
     report = evaluate(ROWS, "utilization", judge="lexical")
-    found = audit(report.results, [ContextUtilization()], judge=LexicalJudge(), concurrency=8)
+    found = audit(
+        report.results, [ContextUtilization()], judge=LexicalJudge(), concurrency=8
+    )
     assert found is not None
     assert (found.samples, found.chunks, found.changed, found.failed) == (2, 5, 0, 0)
     assert [sum(column) for column in zip(*found.by_place, strict=True)] == [2, 5]
     assert audit(report.results, [], judge=LexicalJudge(), concurrency=8) is None
-    assert "0 of 5 verdicts changed (0.0%, 95 % interval 0.0%–43.4%)" in found.sentence  # Wilson: z²/(5 + z²)
+    # Wilson: z²/(5 + z²)
+    assert "0 of 5 verdicts changed (0.0%, 95 % interval 0.0%–43.4%)" in found.sentence
 
 
 def test_the_audit_counts_changed_verdicts() -> None:
-    # The first judging says the opposite for every chunk of the first sample, so that all three change.
+    # The first judging says the opposite for every chunk of the first sample, so that
+    # all three change.
     report = evaluate(ROWS, "utilization", judge="lexical")
     first, second = report.results
     evidence = first.results["context_utilization"].evidence
-    turned = [chunk.model_copy(update={"useful": not chunk.useful}) for chunk in evidence.chunks]  # type: ignore[union-attr]
+    turned = [
+        chunk.model_copy(update={"useful": not chunk.useful})
+        for chunk in evidence.chunks
+    ]  # type: ignore[union-attr]
     result = first.results["context_utilization"]
-    result = result.model_copy(update={"evidence": evidence.model_copy(update={"chunks": tuple(turned)})})  # type: ignore[union-attr]
-    rows = [first.model_copy(update={"results": {"context_utilization": result}}), second]
+    result = result.model_copy(
+        update={"evidence": evidence.model_copy(update={"chunks": tuple(turned)})}
+    )  # type: ignore[union-attr]
+    rows = [
+        first.model_copy(update={"results": {"context_utilization": result}}),
+        second,
+    ]
     found = audit(rows, [ContextUtilization()], judge=LexicalJudge(), concurrency=8)
     assert found is not None
     assert (found.chunks, found.changed) == (5, 3)
-    none = audit(rows, [ContextUtilization()], judge=LexicalJudge(), concurrency=8, count=0)
+    none = audit(
+        rows, [ContextUtilization()], judge=LexicalJudge(), concurrency=8, count=0
+    )
     assert none == Audit(samples=0, chunks=0, changed=0)
 
 
@@ -132,7 +197,20 @@ def test_on_the_command_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    assert main(["evaluate", "rows.jsonl", "--report", "report.html", "--out", "out.jsonl", "--audit"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                "rows.jsonl",
+                "--report",
+                "report.html",
+                "--out",
+                "out.jsonl",
+                "--audit",
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "Report: report.html" in shown
     assert "Audit: 2 samples judged again" in shown

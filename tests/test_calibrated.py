@@ -53,7 +53,8 @@ def test_a_perfect_judge_gives_the_mean_of_all_scores() -> None:
     scores = [float(label) for label in labels]
     others = [1.0] * 700 + [0.0] * 300
     found = ppi(labels, alone(*scores), alone(*others))
-    # weight = cov / ((1 + n/N) var), nearly 1 / 1.1; the estimate moves from the labels' .5 towards the scores' .7
+    # weight = cov / ((1 + n/N) var), nearly 1 / 1.1; the estimate moves from the
+    # labels' .5 towards the scores' .7
     assert found.weight == pytest.approx(1 / 1.1, rel=0.25)
     assert found.mean == pytest.approx(0.5 + (found.weight or 0) * 0.2, abs=0.005)
     narrow = found.interval.high - found.interval.low
@@ -63,7 +64,8 @@ def test_a_perfect_judge_gives_the_mean_of_all_scores() -> None:
 
 @pytest.mark.parametrize("count", [4, 30])
 def test_the_interval_holds_the_variance_of_the_unlabelled_rows(count: int) -> None:
-    # Each of 25 clusters has a yes and a no with scores of 1 and 0, so that every fold gives the same weight.
+    # Each of 25 clusters has a yes and a no with scores of 1 and 0, so that every fold
+    # gives the same weight.
     labels, keys = [True, False] * 25, [place // 2 for place in range(50)]
     scores = Scores([float(label) for label in labels], keys)
     values = [place / (count - 1) for place in range(count)]
@@ -81,8 +83,11 @@ def test_the_interval_holds_the_variance_of_the_unlabelled_rows(count: int) -> N
     assert bounds == pytest.approx((np.mean(clusters) - half, np.mean(clusters) + half))
 
 
-def test_the_interval_covers_where_the_unlabelled_rows_are_no_more_than_the_labels() -> None:
-    # Of a good judge's interval half the variance is that of the unlabelled rows: without it four of five are covered.
+def test_the_interval_covers_where_the_unlabelled_rows_are_no_more_than_the_labels() -> (
+    None
+):
+    # Of a good judge's interval half the variance is that of the unlabelled rows:
+    # without it four of five are covered.
     chance = random.Random(27)
     covered = 0
     for _ in range(300):
@@ -100,9 +105,14 @@ def test_unlabelled_rows_of_one_cluster_tell_nothing_of_others() -> None:
     found = ppi(labels, scores, others)
     assert (found.weight, found.mean) == (None, 0.5)
     assert (found.interval.low, found.interval.high) == pytest.approx(wilson(25, 50))
-    several = ppi(labels, scores, Scores(others.values, [place // 334 for place in range(1000)]))
+    several = ppi(
+        labels, scores, Scores(others.values, [place // 334 for place in range(1000)])
+    )
     many = ppi(labels, scores, Scores(others.values, [-1] * 1000))
-    assert several.interval.high - several.interval.low > many.interval.high - many.interval.low
+    assert (
+        several.interval.high - several.interval.low
+        > many.interval.high - many.interval.low
+    )
 
 
 def test_few_of_a_class_use_the_labels_alone() -> None:
@@ -110,7 +120,9 @@ def test_few_of_a_class_use_the_labels_alone() -> None:
     found = ppi(labels, alone(*[0.5] * 30), alone(0.1, 0.9))
     assert found.weight is None
     assert (found.interval.low, found.interval.high) == pytest.approx(wilson(26, 30))
-    clustered = ppi(labels, Scores([0.5] * 30, [n // 2 for n in range(30)]), alone(0.1, 0.9))
+    clustered = ppi(
+        labels, Scores([0.5] * 30, [n // 2 for n in range(30)]), alone(0.1, 0.9)
+    )
     assert clustered.interval.method.startswith("t over 15 clusters")
     with pytest.raises(InputError, match="needs labels"):
         ppi([], alone(), alone(0.5))
@@ -120,24 +132,36 @@ def test_five_labels_of_the_rarer_class_and_two_clusters_of_others_are_enough() 
     labels = [True] * 25 + [False] * 5
     scores = alone(*[0.9] * 25, *[0.2] * 5)
     assert ppi(labels, scores, Scores([0.9, 0.9, 0.2], [0, 0, 1])).weight is not None
-    assert ppi([not label for label in labels], scores, Scores([0.9, 0.9, 0.2], [0, 0, 1])).weight is not None
+    assert (
+        ppi(
+            [not label for label in labels], scores, Scores([0.9, 0.9, 0.2], [0, 0, 1])
+        ).weight
+        is not None
+    )
     assert ppi(labels, scores, Scores([0.9, 0.9, 0.2], [0, 0, 0])).weight is None
 
 
 def test_the_weight_of_a_timid_judge_is_one_and_of_a_reversed_one_none() -> None:
     labels = [True, False] * 20
     timid = ppi(labels, alone(*[0.55, 0.45] * 20), alone(*[0.55] * 600, *[0.45] * 200))
-    # The scores tell labels apart, by a tenth; they are ten times as sure as they say, and count as they are.
+    # The scores tell labels apart, by a tenth; they are ten times as sure as they say,
+    # and count as they are.
     assert timid.weight == 1
     assert timid.mean == pytest.approx(0.5 + (0.525 - 0.5))
-    reversed_judge = ppi(labels, alone(*[0.1, 0.9] * 20), alone(*[0.9] * 600, *[0.1] * 200))
+    reversed_judge = ppi(
+        labels, alone(*[0.1, 0.9] * 20), alone(*[0.9] * 600, *[0.1] * 200)
+    )
     assert (reversed_judge.weight, reversed_judge.mean) == (0, 0.5)
 
 
 @pytest.mark.parametrize("by_score", [False, True])
 def test_every_sample_has_the_same_chance(by_score: bool) -> None:
     report = report_of(*[index / 20 for index in range(20)])
-    counts = Counter(row["id"] for seed in range(600) for row in draw(report, "m", 5, seed=seed, by_score=by_score))
+    counts = Counter(
+        row["id"]
+        for seed in range(600)
+        for row in draw(report, "m", 5, seed=seed, by_score=by_score)
+    )
     # Each is binomial with 600 draws and p = 1/4: mean 150, sd 10.6.
     assert all(abs(counts[f"s{index}"] - 150) < 45 for index in range(20))
     first = draw(report, "m", 5, seed=1, by_score=by_score)
@@ -146,13 +170,19 @@ def test_every_sample_has_the_same_chance(by_score: bool) -> None:
     assert "score" not in first[0]
     if by_score:
         places = sorted(int(row["id"][1:]) for row in first)
-        assert [place // 4 for place in places] == [0, 1, 2, 3, 4]  # one of every fifth of the range
+        # one of every fifth of the range
+        assert [place // 4 for place in places] == [0, 1, 2, 3, 4]
 
 
 def test_what_cannot_be_drawn() -> None:
     with pytest.raises(SettingError, match="1 to 2 can be drawn; asked for 3"):
         draw(report_of(0.1, 0.2), "m", 3, seed=0)
-    twins = Report([row.model_copy(update={"sample": Sample(id="same")}) for row in report_of(0.1, 0.2).results])
+    twins = Report(
+        [
+            row.model_copy(update={"sample": Sample(id="same")})
+            for row in report_of(0.1, 0.2).results
+        ]
+    )
     with pytest.raises(InputError, match="an id of its own"):
         draw(twins, "m", 1, seed=0)
 
@@ -177,16 +207,32 @@ def test_on_the_command_line(
     chance = random.Random(3)
     truth = {f"s{index}": chance.random() < 0.6 for index in range(80)}
     report_of(*[0.9 if yes else 0.2 for yes in truth.values()]).to_jsonl("r.jsonl")
-    arguments = ["label", "draw", "r.jsonl", "--n", "40", "--seed", "7", "--out", "drawn.jsonl"]
+    arguments = [
+        "label",
+        "draw",
+        "r.jsonl",
+        "--n",
+        "40",
+        "--seed",
+        "7",
+        "--out",
+        "drawn.jsonl",
+    ]
     assert main(arguments) == 0
     assert "--metric m --calibrate" in capsys.readouterr().out
     assert main(arguments) == 2
     assert "may hold labels" in capsys.readouterr().err
     rows = [json.loads(line) for line in Path("drawn.jsonl").read_text().splitlines()]
-    assert main(["agreement", "r.jsonl", "drawn.jsonl", "--calibrate"]) == 2  # not labelled yet
+    # not labelled yet
+    assert main(["agreement", "r.jsonl", "drawn.jsonl", "--calibrate"]) == 2
     capsys.readouterr()
-    Path("drawn.jsonl").write_text("\n".join(json.dumps({**row, "label": int(truth[row["id"]])}) for row in rows))
-    assert main(["agreement", "r.jsonl", "drawn.jsonl", "--calibrate", "--draws", "10"]) == 0
+    Path("drawn.jsonl").write_text(
+        "\n".join(json.dumps({**row, "label": int(truth[row["id"]])}) for row in rows)
+    )
+    assert (
+        main(["agreement", "r.jsonl", "drawn.jsonl", "--calibrate", "--draws", "10"])
+        == 0
+    )
     shown = capsys.readouterr().out.splitlines()[-1]
     assert shown.startswith("People would say yes to 0.")
     assert "of the 80 scored samples (PPI++" in shown

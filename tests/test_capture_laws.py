@@ -15,7 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragmetrics_core.capturing import Answer, Document, Message, Node, ToolCall, Tree, samples_of
+from ragmetrics_core.capturing import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    ToolCall,
+    Tree,
+    samples_of,
+)
 from ragmetrics_core.data.sample import Sample
 
 QUESTION = "Which town has an iron bridge, and when does its ferry go?"
@@ -46,7 +54,13 @@ class Clock:
 
 
 def sentence(rng: random.Random, count: int = 12) -> str:
-    return " ".join("".join(rng.choices("etaoinshrdluvmcp", k=rng.randint(3, 9))) for _ in range(count)) + "."
+    return (
+        " ".join(
+            "".join(rng.choices("etaoinshrdluvmcp", k=rng.randint(3, 9)))
+            for _ in range(count)
+        )
+        + "."
+    )
 
 
 def pages(rng: random.Random, count: int) -> list[Document]:
@@ -57,19 +71,36 @@ def pages(rng: random.Random, count: int) -> list[Document]:
         lambda: f"{beginning} {sentence(rng, 6)}",
         lambda: f"{sentence(rng, 6)} {end}",
     ]
-    return [Document(rng.choice(kinds)(), f"d{number}", 1 - number / 100) for number in range(count)]
+    return [
+        Document(rng.choice(kinds)(), f"d{number}", 1 - number / 100)
+        for number in range(count)
+    ]
 
 
-def retriever(clock: Clock, documents: list[Document], query: str, name: str = "retriever") -> Node:
-    return Node("retriever", name, clock(), clock(), query=query, documents=tuple(documents))
+def retriever(
+    clock: Clock, documents: list[Document], query: str, name: str = "retriever"
+) -> Node:
+    return Node(
+        "retriever", name, clock(), clock(), query=query, documents=tuple(documents)
+    )
 
 
 def model(clock: Clock, prompt: str, reply: str = REPLY) -> Node:
     said = Message("assistant", reply)
-    return Node("model", "model", clock(), clock(), prompt=(Message("user", prompt),), reply=said, model="m")
+    return Node(
+        "model",
+        "model",
+        clock(),
+        clock(),
+        prompt=(Message("user", prompt),),
+        reply=said,
+        model="m",
+    )
 
 
-def step(clock: Clock, make: Callable[[], list[Node]], name: str = "step", **fields: Any) -> Node:
+def step(
+    clock: Clock, make: Callable[[], list[Node]], name: str = "step", **fields: Any
+) -> Node:
     node = Node("step", name, clock(), **fields)
     node.children = make()
     node.ended = clock()
@@ -80,10 +111,15 @@ def generated(seed: int, *, cut: bool = False) -> Run:
     """One to three searches, some inside of steps, then a model that is shown some of what was found, in any order."""
     rng, clock = random.Random(seed), Clock()
     known = pages(rng, rng.randint(1, 8))
-    returned = [rng.sample(known, rng.randint(1, len(known))) for _ in range(rng.randint(1, 3))]
+    returned = [
+        rng.sample(known, rng.randint(1, len(known))) for _ in range(rng.randint(1, 3))
+    ]
     found = list({one.id: one for some in returned for one in some}.values())
     shown = rng.sample(found, rng.randint(1, len(found)))
-    texts = [one.text[: rng.randint(70, 90)] if cut and rng.random() < 0.4 else one.text for one in shown]
+    texts = [
+        one.text[: rng.randint(70, 90)] if cut and rng.random() < 0.4 else one.text
+        for one in shown
+    ]
     prompt = "Use only this:\n" + "\n\n".join(texts) + f"\n\nQuestion: {QUESTION}"
 
     def searches() -> list[Node]:
@@ -93,8 +129,14 @@ def generated(seed: int, *, cut: bool = False) -> Run:
             made += [step(clock, search)] if rng.random() < 0.5 else search()
         return made
 
-    root = step(clock, lambda: [*searches(), step(clock, lambda: [model(clock, prompt)])], "chain")
-    tree = Tree(root, question=QUESTION, asked_at="input", answers=(Answer(REPLY, "output"),))
+    root = step(
+        clock,
+        lambda: [*searches(), step(clock, lambda: [model(clock, prompt)])],
+        "chain",
+    )
+    tree = Tree(
+        root, question=QUESTION, asked_at="input", answers=(Answer(REPLY, "output"),)
+    )
     return Run(tree, returned, shown, cut)
 
 
@@ -136,13 +178,17 @@ def test_contexts_are_the_documents_shown_in_the_order_shown(seed: int) -> None:
 
 @law
 @given(SEEDS, st.booleans())
-def test_retrieved_is_what_the_retrievers_returned_ids_and_order(seed: int, cut: bool) -> None:
+def test_retrieved_is_what_the_retrievers_returned_ids_and_order(
+    seed: int, cut: bool
+) -> None:
     """Whatever the prompt shows of it, whole or cut, in whatever order."""
     run = generated(seed, cut=cut)
     sample = only_sample(run.tree)
     expected = list({one.id: one for some in run.returned for one in some}.values())
     assert sample.retrieved is not None
-    assert [(one.id, one.text, one.score) for one in sample.retrieved] == [(d.id, d.text, d.score) for d in expected]
+    assert [(one.id, one.text, one.score) for one in sample.retrieved] == [
+        (d.id, d.text, d.score) for d in expected
+    ]
     assert sample.ledger is not None
     listed = [[item.id for item in call.items] for call in sample.ledger.calls]
     assert listed == [[one.id for one in some] for some in run.returned]
@@ -156,7 +202,9 @@ def test_the_ledger_tells_which_items_were_shown(seed: int) -> None:
     ids = {one.id for one in run.shown}
     assert sample.ledger is not None
     told = [call.shown for call in sample.ledger.calls]
-    assert told == [tuple(n for n, one in enumerate(some) if one.id in ids) for some in run.returned]
+    assert told == [
+        tuple(n for n, one in enumerate(some) if one.id in ids) for some in run.returned
+    ]
 
 
 @law
@@ -166,22 +214,41 @@ def test_names_of_steps_change_nothing(seed: int, cut: bool) -> None:
 
     def rename(node: Node) -> None:
         if node.kind == "step":
-            node.name = rng.choice(["answer", "retrieve", "LLM", "llm_chain", "grade", "query", "", "RunnableSequence"])
+            node.name = rng.choice(
+                [
+                    "answer",
+                    "retrieve",
+                    "LLM",
+                    "llm_chain",
+                    "grade",
+                    "query",
+                    "",
+                    "RunnableSequence",
+                ]
+            )
 
     assert facts(only_sample(changed(run.tree, rename))) == facts(only_sample(run.tree))
 
 
 @law
 @given(SEEDS, st.booleans())
-def test_the_order_in_which_calls_are_listed_changes_nothing(seed: int, cut: bool) -> None:
+def test_the_order_in_which_calls_are_listed_changes_nothing(
+    seed: int, cut: bool
+) -> None:
     run, rng = generated(seed, cut=cut), random.Random(f"{seed} beside")
     shuffled = changed(run.tree, lambda node: rng.shuffle(node.children))
     assert facts(only_sample(shuffled)) == facts(only_sample(run.tree))
 
 
 @law
-@given(SEEDS, st.booleans(), st.sampled_from([lambda t: t / 7, lambda t: t * 1e6 + 3, lambda t: t**2]))
-def test_other_moments_in_the_same_order_change_nothing(seed: int, cut: bool, moment: Callable[[float], float]) -> None:
+@given(
+    SEEDS,
+    st.booleans(),
+    st.sampled_from([lambda t: t / 7, lambda t: t * 1e6 + 3, lambda t: t**2]),
+)
+def test_other_moments_in_the_same_order_change_nothing(
+    seed: int, cut: bool, moment: Callable[[float], float]
+) -> None:
     run = generated(seed, cut=cut)
 
     def move(node: Node) -> None:
@@ -198,7 +265,13 @@ def test_a_step_around_every_call_changes_nothing(seed: int, cut: bool) -> None:
 
     def wrap(node: Node) -> None:
         node.children = [
-            Node("step", "wrapper", child.began - 0.1, (child.ended or child.began) + 0.1, [child])
+            Node(
+                "step",
+                "wrapper",
+                child.began - 0.1,
+                (child.ended or child.began) + 0.1,
+                [child],
+            )
             for child in node.children
         ]
 
@@ -211,11 +284,20 @@ def test_a_retriever_beside_whose_documents_nobody_is_shown_changes_no_context(
     seed: int, cut: bool, count: int
 ) -> None:
     run, rng = generated(seed, cut=cut), random.Random(f"{seed} beside")
-    strangers = [Document(sentence(rng), f"stranger {number}") for number in range(count)]
+    strangers = [
+        Document(sentence(rng), f"stranger {number}") for number in range(count)
+    ]
     other = deepcopy(run.tree)
     moment = rng.choice([0.3, *(node.began + 0.3 for node in other.root.children)])
     other.root.children.append(
-        Node("retriever", "other", moment, moment + 0.2, query=QUESTION, documents=tuple(strangers))
+        Node(
+            "retriever",
+            "other",
+            moment,
+            moment + 0.2,
+            query=QUESTION,
+            documents=tuple(strangers),
+        )
     )
     other.root.began = 0.1
     before, after = only_sample(run.tree), only_sample(other)
@@ -234,7 +316,9 @@ def test_a_retriever_beside_whose_documents_nobody_is_shown_changes_no_context(
 
 @law
 @given(SEEDS)
-def test_searches_at_once_give_the_contexts_of_searches_one_after_another(seed: int) -> None:
+def test_searches_at_once_give_the_contexts_of_searches_one_after_another(
+    seed: int,
+) -> None:
     """As by threads: all begin before any ends."""
     run, rng = generated(seed), random.Random(f"{seed} beside")
     other = deepcopy(run.tree)
@@ -247,20 +331,30 @@ def test_searches_at_once_give_the_contexts_of_searches_one_after_another(seed: 
 
 @law
 @given(SEEDS)
-def test_messages_before_the_prompt_that_show_none_of_it_change_nothing(seed: int) -> None:
+def test_messages_before_the_prompt_that_show_none_of_it_change_nothing(
+    seed: int,
+) -> None:
     run, rng = generated(seed), random.Random(f"{seed} beside")
-    before = (Message("system", sentence(rng)), Message("user", sentence(rng)), Message("assistant", sentence(rng)))
+    before = (
+        Message("system", sentence(rng)),
+        Message("user", sentence(rng)),
+        Message("assistant", sentence(rng)),
+    )
 
     def talk(node: Node) -> None:
         if node.kind == "model":
             node.prompt = (*before, *node.prompt)
 
-    assert only_sample(changed(run.tree, talk)).contexts == only_sample(run.tree).contexts
+    assert (
+        only_sample(changed(run.tree, talk)).contexts == only_sample(run.tree).contexts
+    )
 
 
 @law
 @given(SEEDS, st.sampled_from(["assistant", "tool", "user"]))
-def test_an_earlier_message_that_shows_documents_changes_no_order_of_this_turn(seed: int, role: str) -> None:
+def test_an_earlier_message_that_shows_documents_changes_no_order_of_this_turn(
+    seed: int, role: str
+) -> None:
     """The conversation quotes, in any order, what this turn's search found again."""
     run, rng = generated(seed), random.Random(f"{seed} beside")
     quoted = rng.sample(run.shown, rng.randint(1, len(run.shown)))
@@ -275,7 +369,9 @@ def test_an_earlier_message_that_shows_documents_changes_no_order_of_this_turn(s
         if node.kind == "model":
             node.prompt = (*earlier, *node.prompt)
 
-    assert [one.id for one in only_sample(changed(run.tree, talk)).contexts] == [one.id for one in run.shown]
+    assert [one.id for one in only_sample(changed(run.tree, talk)).contexts] == [
+        one.id for one in run.shown
+    ]
 
 
 @law
@@ -286,11 +382,16 @@ def test_a_document_shown_twice_in_one_prompt_is_two_contexts(seed: int) -> None
 
     def repeat(node: Node) -> None:
         if node.kind == "model":
-            text = node.prompt[0].text.replace("\n\nQuestion:", f"\n\n{repeated.text}\n\nQuestion:")
+            text = node.prompt[0].text.replace(
+                "\n\nQuestion:", f"\n\n{repeated.text}\n\nQuestion:"
+            )
             node.prompt = (Message("user", text),)
 
     sample = only_sample(changed(run.tree, repeat))
-    assert [one.id for one in sample.contexts] == [*(one.id for one in run.shown), repeated.id]
+    assert [one.id for one in sample.contexts] == [
+        *(one.id for one in run.shown),
+        repeated.id,
+    ]
 
 
 @law
@@ -338,7 +439,9 @@ def _at_once(clock: Clock, searches: list[Callable[[], Node]]) -> list[Node]:
     return made
 
 
-def _after_each_other_in_one_step(clock: Clock, searches: list[Callable[[], Node]]) -> list[Node]:
+def _after_each_other_in_one_step(
+    clock: Clock, searches: list[Callable[[], Node]]
+) -> list[Node]:
     return [step(clock, lambda: _in_a_row(clock, searches))]
 
 
@@ -376,5 +479,7 @@ def many_searches(count: int, shape: Any) -> Tree:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_twice_as_many_retrievals_take_twice_the_operations(shape: Any) -> None:
-    first, second, third = (operations(many_searches(count, shape)) for count in (30, 60, 120))
+    first, second, third = (
+        operations(many_searches(count, shape)) for count in (30, 60, 120)
+    )
     assert third - second <= 2.6 * (second - first)

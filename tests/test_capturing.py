@@ -84,7 +84,15 @@ class ToyApp:
         return self.run()
 
 
-def samples_from(run, *, question_from=None, contexts_from=None, answer_from=None, context_tools=None, build=None):
+def samples_from(
+    run,
+    *,
+    question_from=None,
+    contexts_from=None,
+    answer_from=None,
+    context_tools=None,
+    build=None,
+):
     where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
     if where.build is not None:
         return list(where.build(run))
@@ -95,7 +103,11 @@ def samples_from(run, *, question_from=None, contexts_from=None, answer_from=Non
             contexts=run["documents"],
             answer=run["output"],
             error=run["error"],
-            ledger=Ledger(calls=tuple(call_of(found) for found in run.get("searches", (run["documents"],)))),
+            ledger=Ledger(
+                calls=tuple(
+                    call_of(found) for found in run.get("searches", (run["documents"],))
+                )
+            ),
         )
     ]
 
@@ -106,18 +118,38 @@ def call_of(found):
 
 def shown_by(prompt, run):
     """The same by the rules: a tree of two calls."""
-    found = tuple(Document(one.text, one.id, one.score, one.metadata) for one in run["documents"])
+    found = tuple(
+        Document(one.text, one.id, one.score, one.metadata) for one in run["documents"]
+    )
     calls = [
-        Node("retriever", began=1, ended=2, query=run["inputs"]["query"], documents=found),
-        Node("model", began=3, ended=4, prompt=(Message("user", prompt),), reply=Message("assistant", run["output"])),
+        Node(
+            "retriever", began=1, ended=2, query=run["inputs"]["query"], documents=found
+        ),
+        Node(
+            "model",
+            began=3,
+            ended=4,
+            prompt=(Message("user", prompt),),
+            reply=Message("assistant", run["output"]),
+        ),
     ]
     answers = (FoundAnswer(run["output"], "output"),)
-    return samples_of(Tree(Node("step", "app", 0, 5, calls), question=run["inputs"]["query"], answers=answers))
+    return samples_of(
+        Tree(
+            Node("step", "app", 0, 5, calls),
+            question=run["inputs"]["query"],
+            answers=answers,
+        )
+    )
 
 
 def places(*sources, **named):
     given = vars(Overrides(*sources, **named))
-    return Overrides(build=partial(samples_from, **{name: given[name] for name in given if name != "question"}))
+    return Overrides(
+        build=partial(
+            samples_from, **{name: given[name] for name in given if name != "question"}
+        )
+    )
 
 
 DOOR = FrontDoor(
@@ -136,7 +168,9 @@ class TestToyContract(AdapterContract):
     framework = "toy"
 
     def door(self):
-        return SimpleNamespace(capture=capture, watch=DOOR.watch, samples_from=DOOR.samples_from)
+        return SimpleNamespace(
+            capture=capture, watch=DOOR.watch, samples_from=DOOR.samples_from
+        )
 
     def play(self, turn):
         with capture() as captured:
@@ -145,7 +179,12 @@ class TestToyContract(AdapterContract):
 
     def play_two(self, one, two):
         searches = (one.contexts, two.contexts)
-        run = {"inputs": {"query": two.question}, "documents": sum(searches, ()), "output": two.answer, "error": None}
+        run = {
+            "inputs": {"query": two.question},
+            "documents": sum(searches, ()),
+            "output": two.answer,
+            "error": None,
+        }
         return samples_from({**run, "searches": searches})
 
     def play_uncaptured(self, turn):
@@ -185,11 +224,15 @@ def test_the_contract_notices_a_wrong_adapter():
 
 
 def test_given_values_are_applied():
-    with capture(question="as given", reference="expected", id="run", metadata={"tag": 1}) as captured:
+    with capture(
+        question="as given", reference="expected", id="run", metadata={"tag": 1}
+    ) as captured:
         ToyApp(GOLDEN_TURNS[0]).run()
         ToyApp(GOLDEN_TURNS[1]).run()
     assert [sample.id for sample in captured.samples] == ["run", "run#1"]
-    assert {(s.question, s.reference, s.metadata["tag"]) for s in captured.samples} == {("as given", ("expected",), 1)}
+    assert {(s.question, s.reference, s.metadata["tag"]) for s in captured.samples} == {
+        ("as given", ("expected",), 1)
+    }
     assert captured.samples[0].contexts == GOLDEN_TURNS[0].contexts
 
 
@@ -221,7 +264,9 @@ def test_a_judge_at_work_is_not_captured():
             ToyApp(GOLDEN_TURNS[0]).run()
         judge_context().run(ToyApp(GOLDEN_TURNS[0]).run)
         ToyApp(GOLDEN_TURNS[1]).run()
-    assert [sample.contexts for sample in captured.samples] == [GOLDEN_TURNS[1].contexts]
+    assert [sample.contexts for sample in captured.samples] == [
+        GOLDEN_TURNS[1].contexts
+    ]
 
 
 def test_redact_that_gives_no_sample_drops_it_with_a_word():
@@ -235,13 +280,18 @@ def test_redact_that_gives_no_sample_drops_it_with_a_word():
 def test_a_watch_sees_the_process_and_redacts_before_anybody_sees():
     seen = []
     watching = DOOR.watch(
-        ["adherence"], YES, redact=lambda sample: Sample(contexts=sample.contexts, answer="x"), on_result=seen.append
+        ["adherence"],
+        YES,
+        redact=lambda sample: Sample(contexts=sample.contexts, answer="x"),
+        on_result=seen.append,
     )
     in_a_bare_thread()
     assert watching.flush(timeout=30)
     assert watching.stop(timeout=30)
     in_a_bare_thread()
-    assert [(result.sample.question, result.sample.answer) for result in seen] == [(None, "x")]
+    assert [(result.sample.question, result.sample.answer) for result in seen] == [
+        (None, "x")
+    ]
     assert watching.aggregates["context_adherence"].scored == 1
 
 
@@ -252,7 +302,11 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
 
         def add(self, run):
             self.held.append(run)
-            return [Sample(question=self.held.pop(0), answer=self.held.pop())] if len(self.held) == 2 else []
+            return (
+                [Sample(question=self.held.pop(0), answer=self.held.pop())]
+                if len(self.held) == 2
+                else []
+            )
 
         def rest(self):
             return [Sample(question=run) for run in self.held]
@@ -265,15 +319,24 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
     captured = Captured(pairs.add, rest=pairs.rest, given=Given(id="a"))
     for run in ("q1", "a1", "q2"):
         captured.record(run)
-    assert [(sample.id, sample.answer) for sample in captured.samples] == [("a", "a1"), ("a#1", None)]
+    assert [(sample.id, sample.answer) for sample in captured.samples] == [
+        ("a", "a1"),
+        ("a#1", None),
+    ]
     captured.record("a2")
-    assert [(sample.id, sample.answer) for sample in captured.samples] == [("a", "a1"), ("a#1", "a2")]
+    assert [(sample.id, sample.answer) for sample in captured.samples] == [
+        ("a", "a1"),
+        ("a#1", "a2"),
+    ]
     pairs = Pairs()
     background = BackgroundEvaluator(pairs.add, [], rest=pairs.finish, keep=True)
     for run in ("q1", "a1", "q2"):
         background.record(run)
     assert background.stop(timeout=30)
-    assert [(sample.question, sample.answer) for sample in background.samples] == [("q1", "a1"), ("q2", None)]
+    assert [(sample.question, sample.answer) for sample in background.samples] == [
+        ("q1", "a1"),
+        ("q2", None),
+    ]
 
 
 def test_captured_is_evaluated_in_both_forms():
@@ -281,7 +344,10 @@ def test_captured_is_evaluated_in_both_forms():
         ToyApp(GOLDEN_TURNS[0]).run()
     report = captured.evaluate(["adherence"], judge=YES)
     assert report.scores("context_adherence") == [1.0]
-    assert asyncio.run(captured.aevaluate(["adherence"], judge=YES)).results == report.results
+    assert (
+        asyncio.run(captured.aevaluate(["adherence"], judge=YES)).results
+        == report.results
+    )
 
 
 def test_samples_grow_and_max_samples_bounds_them(caplog):
@@ -335,11 +401,19 @@ def test_guarded_hooks_return_none_and_let_interrupts_pass():
 
 @pytest.mark.parametrize(
     ("source", "expected"),
-    [("query", "q"), ("inputs.query", "q"), (lambda run: run["output"], "a"), (None, None), ("nowhere", None)],
+    [
+        ("query", "q"),
+        ("inputs.query", "q"),
+        (lambda run: run["output"], "a"),
+        (None, None),
+        ("nowhere", None),
+    ],
 )
 def test_overrides_are_keys_paths_and_callables(source, expected):
     run = {"inputs": {"query": "q"}, "output": "a"}
-    found, value = Overrides(question_from=source).find("question", run, run["inputs"], run)
+    found, value = Overrides(question_from=source).find(
+        "question", run, run["inputs"], run
+    )
     assert (found, value) == (expected is not None, expected)
 
 
@@ -366,7 +440,12 @@ def evaluator(judge=YES, **settings):
 
 
 def run_of(number=0):
-    return {"inputs": {"query": f"q{number}"}, "documents": ("c",), "output": f"a{number}", "error": None}
+    return {
+        "inputs": {"query": f"q{number}"},
+        "documents": ("c",),
+        "output": f"a{number}",
+        "error": None,
+    }
 
 
 def test_background_report_holds_everything_in_order():
@@ -374,7 +453,9 @@ def test_background_report_holds_everything_in_order():
     for number in range(100):
         background.record(run_of(number))
     report = background.report()
-    assert [result.sample.question for result in report.results] == [f"q{n}" for n in range(100)]
+    assert [result.sample.question for result in report.results] == [
+        f"q{n}" for n in range(100)
+    ]
     assert background.aggregates["context_adherence"].mean == 1.0
     assert background.aggregates["context_adherence"].scored == 100
 
@@ -396,11 +477,17 @@ def test_a_hanging_judge_blocks_nobody_and_overflow_is_counted(caplog):
 @pytest.mark.parametrize("watched", [False, True])
 def test_what_stop_gave_up_stands_in_problems(watched):
     judge = Hanging()
-    background = DOOR.watch(["adherence"], judge, concurrency=1) if watched else evaluator(judge, concurrency=1)
+    background = (
+        DOOR.watch(["adherence"], judge, concurrency=1)
+        if watched
+        else evaluator(judge, concurrency=1)
+    )
     for number in range(7):
         background.record(run_of(number))
     assert not background.stop(timeout=0.05)
-    assert background.problems.counts == {"7 runs were not judged when stop() gave up after 0.05 seconds": 1}
+    assert background.problems.counts == {
+        "7 runs were not judged when stop() gave up after 0.05 seconds": 1
+    }
     judge.released.set()
     assert background.flush(timeout=30)
     assert background.aggregates["context_adherence"].scored == 7
@@ -423,18 +510,31 @@ class HangingOnce(Judge):
 
 def test_one_hanging_call_stops_nothing_else():
     judge, done = HangingOnce(), threading.Semaphore(0)
-    background = evaluator(judge, max_queue=None, concurrency=2, keep=True, on_result=lambda result: done.release())
+    background = evaluator(
+        judge,
+        max_queue=None,
+        concurrency=2,
+        keep=True,
+        on_result=lambda result: done.release(),
+    )
     for number in range(100):
         background.record(run_of(number))
     for _ in range(99):
         assert done.acquire(timeout=30), "a later run waits for the call that hangs"
     assert background.pending == 1
     judge.released.set()
-    assert [sample.question for sample in background.samples] == [f"q{number}" for number in range(100)]
+    assert [sample.question for sample in background.samples] == [
+        f"q{number}" for number in range(100)
+    ]
 
 
 def test_a_watched_control_comes_from_one_of_the_last_runs():
-    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: lambda q: covered(float("own" in q["context"]))})
+    judge = ScriptedJudge(
+        {
+            ExtractFacts: facts("f"),
+            FactInContext: lambda q: covered(float("own" in q["context"])),
+        }
+    )
     background = BackgroundEvaluator(
         lambda run: [Sample(reference="r", contexts=[run])],
         RetrievalAccuracy(controls=1),
@@ -444,15 +544,21 @@ def test_a_watched_control_comes_from_one_of_the_last_runs():
     )
     for number in range(100):
         background.record(f"own {number}")
-    first, *rest = [result.results["retrieval_accuracy"] for result in background.report().results]
+    first, *rest = [
+        result.results["retrieval_accuracy"] for result in background.report().results
+    ]
     assert first.evidence.control is None
     assert "no control" in first.reason
     assert {outcome.evidence.control for outcome in rest} == {1.0}
     asked = [
-        int(question["context"].removeprefix("own ")) for question in judge.asked if isinstance(question, FactInContext)
+        int(question["context"].removeprefix("own "))
+        for question in judge.asked
+        if isinstance(question, FactInContext)
     ]
     own_and_control = zip(asked[1::2], asked[2::2], strict=True)
-    assert all(0 < own - control <= POOL for own, control in own_and_control), "no more runs are kept for it"
+    assert all(0 < own - control <= POOL for own, control in own_and_control), (
+        "no more runs are kept for it"
+    )
 
 
 class Agreeing(ChatModel):
@@ -501,7 +607,9 @@ def test_sample_rate_draws_samples_because_runs_may_belong_together():
         assembled.append(run["output"])
         return samples_from(run) * 2
 
-    background = BackgroundEvaluator(pair, ["adherence"], YES, sample_rate=0.25, max_queue=None, keep=True)
+    background = BackgroundEvaluator(
+        pair, ["adherence"], YES, sample_rate=0.25, max_queue=None, keep=True
+    )
     for number in range(400):
         background.record(run_of(number))
     judged = [sample.answer for sample in background.samples]
@@ -552,12 +660,25 @@ def test_what_waits_for_the_judge_is_refused_where_the_judge_waits_for_it(call, 
         waiting(sample)
         return 1.0
 
-    settings = {"on_result": {"on_result": waiting}, "redact": {"redact": waiting}, "sink": {"sinks": [Waits()]}}
-    metrics, judge = [own] if place == "metric" else ["adherence"], Judging() if place == "judge" else YES
-    background = BackgroundEvaluator(samples_from, metrics, judge, keep=True, **settings.get(place, {}))
+    settings = {
+        "on_result": {"on_result": waiting},
+        "redact": {"redact": waiting},
+        "sink": {"sinks": [Waits()]},
+    }
+    metrics, judge = (
+        [own] if place == "metric" else ["adherence"],
+        Judging() if place == "judge" else YES,
+    )
+    background = BackgroundEvaluator(
+        samples_from, metrics, judge, keep=True, **settings.get(place, {})
+    )
     background.record(run_of())
     assert background.flush(30)
-    assert [row.results[name].value for row in background.report().results for name in row.results] == [1.0]
+    assert [
+        row.results[name].value
+        for row in background.report().results
+        for name in row.results
+    ] == [1.0]
     assert background.stop(30)
     assert len(refused) == 1
 
@@ -566,7 +687,9 @@ def test_a_problem_of_a_wrong_call_says_what_to_do():
     background = evaluator(on_result=lambda result: background.flush())
     background.record(run_of())
     assert background.flush(30)
-    assert any("call them elsewhere" in problem for problem in background.problems.counts)
+    assert any(
+        "call them elsewhere" in problem for problem in background.problems.counts
+    )
 
 
 def test_on_result_may_fail_and_broken_runs_are_counted():
@@ -611,7 +734,9 @@ def test_memory_stays_flat_without_keeping():
     rounds(1500)
     second, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert second - first < 200_000, f"{second - first} bytes more after 1,500 further runs"
+    assert second - first < 200_000, (
+        f"{second - first} bytes more after 1,500 further runs"
+    )
 
 
 def _quiet():
@@ -706,14 +831,27 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-@pytest.mark.parametrize("script", [FORKED, STOPPED], ids=["slots of its own", "locks of its own"])
+@pytest.mark.parametrize(
+    "script", [FORKED, STOPPED], ids=["slots of its own", "locks of its own"]
+)
 def test_a_child_forked_while_the_parent_judges_has(script):
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_run_that_still_goes_on_when_its_block_ends_is_no_missing_sample() -> None:
-    run = {"inputs": {"query": "Who?"}, "documents": (), "output": "Anna.", "error": None}
+    run = {
+        "inputs": {"query": "Who?"},
+        "documents": (),
+        "output": "Anna.",
+        "error": None,
+    }
     with capture() as captured:
         (listener,) = LISTENERS.begin()
     assert not captured.problems

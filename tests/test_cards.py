@@ -42,11 +42,17 @@ def main(arguments: list[str]) -> int:
 def rows() -> list[dict[str, Any]]:
     """Two sources of supported answers and of others."""
     return [
-        {"id": f"{source}-{number}", "source": source, "question": "What?", "answer": text if number % 2 else "Rain.",
-         "contexts": [{"text": text}, {"text": "The clock of Carl stood still."}],
-         "labels": {"adherent": number % 2, "relevant": [number % 2, 0]}}
-        for source in ("one", "two") for number, text in enumerate(TEXTS * 2)
-    ]  # fmt: skip
+        {
+            "id": f"{source}-{number}",
+            "source": source,
+            "question": "What?",
+            "answer": text if number % 2 else "Rain.",
+            "contexts": [{"text": text}, {"text": "The clock of Carl stood still."}],
+            "labels": {"adherent": number % 2, "relevant": [number % 2, 0]},
+        }
+        for source in ("one", "two")
+        for number, text in enumerate(TEXTS * 2)
+    ]
 
 
 def written(folder: Path, name: str, lines: list[dict[str, Any]]) -> Path:
@@ -60,17 +66,47 @@ def figures(card: Card, question: str) -> dict[tuple[str, str | None], Measured]
 
 
 def test_rows_of_our_form(tmp_path: Path) -> None:
-    facts = [{"text": "Anna lit it.", "present": 1}, {"text": "It rained.", "present": 0}]
+    facts = [
+        {"text": "Anna lit it.", "present": 1},
+        {"text": "It rained.", "present": 0},
+    ]
     more = [
-        {"id": "v", "source": "s", "contexts": [{"text": "x"}], "answer": "y", "labels": {"adherent": [1, 1, 0]}},
-        {"id": "f", "source": "s", "contexts": [{"text": "x"}], "reference": "r", "facts": facts, "labels": {}},
-        {"id": "p", "source": "s", "answers": ["a", "b"], "reference": "r", "labels": {"overall": -1.5}},
-        {"id": "undecided", "source": "s", "answers": ["a", "b"], "reference": "r", "labels": {"overall": 0}},
+        {
+            "id": "v",
+            "source": "s",
+            "contexts": [{"text": "x"}],
+            "answer": "y",
+            "labels": {"adherent": [1, 1, 0]},
+        },
+        {
+            "id": "f",
+            "source": "s",
+            "contexts": [{"text": "x"}],
+            "reference": "r",
+            "facts": facts,
+            "labels": {},
+        },
+        {
+            "id": "p",
+            "source": "s",
+            "answers": ["a", "b"],
+            "reference": "r",
+            "labels": {"overall": -1.5},
+        },
+        {
+            "id": "undecided",
+            "source": "s",
+            "answers": ["a", "b"],
+            "reference": "r",
+            "labels": {"overall": 0},
+        },
     ]
     written(tmp_path, "rows.jsonl", [*rows(), *more])
     found = read_labelled(tmp_path)
     assert [(item.question, item.source) for item in found[::4]][:4] == [
-        (question, source) for source in ("one", "two") for question in ("adherent", "relevant")
+        (question, source)
+        for source in ("one", "two")
+        for question in ("adherent", "relevant")
     ]
     votes, present, pair = found[-3:]
     assert (votes.labels, votes.people) == ((True,), (True, True, False))
@@ -89,27 +125,67 @@ def test_llm_aggrefact(tmp_path: Path) -> None:
     }
     (found,) = read_labelled(written(tmp_path, "test.jsonl", [line]))
     assert (found.question, found.source, found.labels) == ("adherent", "Wice", (True,))
-    assert found.sample == Sample(id="c", contexts=["Anna lit it."], answer="It was lit.")
+    assert found.sample == Sample(
+        id="c", contexts=["Anna lit it."], answer="It was lit."
+    )
 
 
 def test_ragtruth(tmp_path: Path) -> None:
     passages = "passage 1:Anna lit it.\n\npassage 2:It rained.\n\n"
     origins = [
-        {"source_id": "1", "task_type": "QA", "source": "MARCO", "prompt": "…",
-         "source_info": {"question": "who lit it", "passages": passages}},
-        {"source_id": "2", "task_type": "Data2txt", "source": "Yelp", "prompt": "…", "source_info": {"stars": 3}},
-    ]  # fmt: skip
+        {
+            "source_id": "1",
+            "task_type": "QA",
+            "source": "MARCO",
+            "prompt": "…",
+            "source_info": {"question": "who lit it", "passages": passages},
+        },
+        {
+            "source_id": "2",
+            "task_type": "Data2txt",
+            "source": "Yelp",
+            "prompt": "…",
+            "source_info": {"stars": 3},
+        },
+    ]
     span = {"start": 0, "end": 5, "text": "Berta", "label_type": "Evident Conflict"}
     answers = [
-        {"id": "a", "source_id": "1", "model": "gpt-4-0613", "labels": [], "quality": "good", "response": "Anna."},
-        {"id": "b", "source_id": "2", "model": "m", "labels": [span], "quality": "good", "response": "Berta."},
-        {"id": "c", "source_id": "1", "model": "m", "labels": [], "quality": "truncated", "response": "An"},
+        {
+            "id": "a",
+            "source_id": "1",
+            "model": "gpt-4-0613",
+            "labels": [],
+            "quality": "good",
+            "response": "Anna.",
+        },
+        {
+            "id": "b",
+            "source_id": "2",
+            "model": "m",
+            "labels": [span],
+            "quality": "good",
+            "response": "Berta.",
+        },
+        {
+            "id": "c",
+            "source_id": "1",
+            "model": "m",
+            "labels": [],
+            "quality": "truncated",
+            "response": "An",
+        },
     ]
     written(tmp_path, "source_info.jsonl", origins)
     written(tmp_path, "response.jsonl", answers)
     first, second = read_labelled(tmp_path)
-    assert [context.text for context in first.sample.contexts] == ["Anna lit it.", "It rained."]
-    assert (first.sample.question, first.sample.generator) == ("who lit it", "gpt-4-0613")
+    assert [context.text for context in first.sample.contexts] == [
+        "Anna lit it.",
+        "It rained.",
+    ]
+    assert (first.sample.question, first.sample.generator) == (
+        "who lit it",
+        "gpt-4-0613",
+    )
     assert [(item.source, item.labels) for item in (first, second)] == [
         ("RAGTruth QA", (True,)),
         ("RAGTruth Data2txt", (False,)),
@@ -117,29 +193,57 @@ def test_ragtruth(tmp_path: Path) -> None:
 
 
 def test_labels_that_were_drawn_for_a_metric(tmp_path: Path) -> None:
-    report = evaluate([{"id": row["id"], **row} for row in rows()], "adherence", judge="lexical")
-    drawn = [{**row, "label": 1} for row in draw(report, "context_adherence", 4, seed=1)]
-    other = {**drawn[0], "metric": "context_recall"}  # what was labelled is something else
+    report = evaluate(
+        [{"id": row["id"], **row} for row in rows()], "adherence", judge="lexical"
+    )
+    drawn = [
+        {**row, "label": 1} for row in draw(report, "context_adherence", 4, seed=1)
+    ]
+    # what was labelled is something else
+    other = {**drawn[0], "metric": "context_recall"}
     unlabelled = {**drawn[0], "label": None}
-    found = read_labelled(written(tmp_path, "labels.jsonl", [*drawn, other, unlabelled]))
-    assert [(item.question, item.labels, len(item.sample.contexts)) for item in found] == [("adherent", (True,), 2)] * 4
+    found = read_labelled(
+        written(tmp_path, "labels.jsonl", [*drawn, other, unlabelled])
+    )
+    assert [
+        (item.question, item.labels, len(item.sample.contexts)) for item in found
+    ] == [("adherent", (True,), 2)] * 4
 
 
 WRONG = {
     "no source": ({"doc": "x", "claim": "secret", "label": 1}, "KeyError"),
-    "too few labels": ({"contexts": ["x"], "answer": "secret", "labels": {"relevant": [1, 0]}}, "2 labels.relevant"),
-    "a word": ({"contexts": ["x"], "answer": "secret", "labels": {"adherent": "yes"}}, "adherent must be"),
-    "seven": ({"contexts": ["x"], "answer": "secret", "labels": {"adherent": 7}}, "adherent must be"),
-    "no contexts": ({"contexts": 5, "answer": "secret", "labels": {"adherent": 1}}, "contexts"),
-    "no origin": ({"source_id": "9", "response": "secret", "labels": [], "model": "m", "id": "1"}, "source_info.jsonl"),
+    "too few labels": (
+        {"contexts": ["x"], "answer": "secret", "labels": {"relevant": [1, 0]}},
+        "2 labels.relevant",
+    ),
+    "a word": (
+        {"contexts": ["x"], "answer": "secret", "labels": {"adherent": "yes"}},
+        "adherent must be",
+    ),
+    "seven": (
+        {"contexts": ["x"], "answer": "secret", "labels": {"adherent": 7}},
+        "adherent must be",
+    ),
+    "no contexts": (
+        {"contexts": 5, "answer": "secret", "labels": {"adherent": 1}},
+        "contexts",
+    ),
+    "no origin": (
+        {"source_id": "9", "response": "secret", "labels": [], "model": "m", "id": "1"},
+        "source_info.jsonl",
+    ),
     "no labels": ({"question": "secret"}, "holds no labelled rows"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_labelled_row_is_said(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_labelled_row_is_said(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     line, told = WRONG[name]
-    path = written(tmp_path, "rows.jsonl", [*([] if name == "no labels" else rows()), line])
+    path = written(
+        tmp_path, "rows.jsonl", [*([] if name == "no labels" else rows()), line]
+    )
     assert main(["--judge", "lexical", "--data", str(path)]) == 2
     said = capsys.readouterr().err
     assert told in said
@@ -147,7 +251,9 @@ def test_what_is_no_labelled_row_is_said(name: str, tmp_path: Path, capsys: pyte
     assert ("line 9" in said) is (name != "no labels")
 
 
-def test_folders_without_labelled_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_without_labelled_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "README.md").write_text("Labels come later.")
     assert main(["--judge", "lexical", "--data", str(tmp_path)]) == 2
     assert "holds no labelled rows" in capsys.readouterr().err
@@ -155,22 +261,46 @@ def test_folders_without_labelled_rows(tmp_path: Path, capsys: pytest.CaptureFix
     assert "nowhere: no such file" in capsys.readouterr().err
 
 
-def test_one_class_and_several_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written(tmp_path, "ours.jsonl", [row for row in rows() if row["labels"]["adherent"]])
+def test_one_class_and_several_forms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(
+        tmp_path, "ours.jsonl", [row for row in rows() if row["labels"]["adherent"]]
+    )
     line = {"dataset": "Other", "doc": TEXTS[0], "claim": TEXTS[0], "label": 1}
-    (tmp_path / "test.csv").write_text("dataset,doc,claim,label\n" + ",".join(map(str, line.values())) + "\n")
-    given = ["--judge", "lexical", "--data", str(tmp_path), "--draws", "20", "--quiet", "--out"]
+    (tmp_path / "test.csv").write_text(
+        "dataset,doc,claim,label\n" + ",".join(map(str, line.values())) + "\n"
+    )
+    given = [
+        "--judge",
+        "lexical",
+        "--data",
+        str(tmp_path),
+        "--draws",
+        "20",
+        "--quiet",
+        "--out",
+    ]
     assert main([*given, str(tmp_path.parent / "card.json")]) == 0
     own = Card.model_validate_json((tmp_path.parent / "card.json").read_bytes())
     names = {(one.measure, one.source) for one in own.figures["adherent"]}
-    assert {("prevalence", "one"), ("prevalence", "two"), ("prevalence", "Other")} <= names
+    assert {
+        ("prevalence", "one"),
+        ("prevalence", "two"),
+        ("prevalence", "Other"),
+    } <= names
     assert "AUROC" not in {name for name, _ in names}  # which needs both classes
-    assert "AUROC" not in capsys.readouterr().out.split("adherent, asked")[1].split("shortness")[0]
+    assert (
+        "AUROC"
+        not in capsys.readouterr().out.split("adherent, asked")[1].split("shortness")[0]
+    )
 
 
 def test_edits() -> None:
     contexts = ["They met Berta Brandt in 1931."]
-    sample = Sample(id="s", answer="In 1932 there was Anna, and 7 others.", contexts=contexts)
+    sample = Sample(
+        id="s", answer="In 1932 there was Anna, and 7 others.", contexts=contexts
+    )
     number, long, negated, name = (edited(kind, sample) for kind in EDITS)
     assert number is not None
     assert len(number) == len(sample.answer or "")
@@ -179,16 +309,25 @@ def test_edits() -> None:
     assert "1932" not in long
     assert negated == "In 1932 there was not Anna, and 7 others."
     assert name == "In 1932 there was Berta Brandt, and 7 others."
-    assert {edited(kind, Sample(id="s", answer="Yes.", contexts=contexts)) for kind in EDITS} == {None}
+    assert {
+        edited(kind, Sample(id="s", answer="Yes.", contexts=contexts)) for kind in EDITS
+    } == {None}
 
 
 def test_what_is_put_in_wants_the_opposite() -> None:
     sample = Sample(answer="a", contexts=["b"])
-    last = {(kind, says): injected(kind, sample, says).contexts[-1].text for kind in ORDERS for says in (True, False)}
+    last = {
+        (kind, says): injected(kind, sample, says).contexts[-1].text
+        for kind in ORDERS
+        for says in (True, False)
+    }
     harmless, order, finished = ORDERS
     assert last[harmless, True] == last[harmless, False]
     assert 'the verdict "no"' in last[order, True]
-    assert [json.loads(last[finished, says])["verdict"] for says in (True, False)] == ["no", "yes"]
+    assert [json.loads(last[finished, says])["verdict"] for says in (True, False)] == [
+        "no",
+        "yes",
+    ]
 
 
 def obeys(question: Adherent) -> Poll:
@@ -207,12 +346,22 @@ def items(folder: Path, *questions: str) -> list[LabelledSample]:
 
 def test_a_judge_that_obeys(tmp_path: Path) -> None:
     judge = ScriptedJudge({Adherent: obeys})
-    found = figures(measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20), "adherent")
+    found = figures(
+        measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20),
+        "adherent",
+    )
     assert (found["AUROC", None].value, found["AUROC", "one"].value) == (1.0, 1.0)
-    assert found["AUROC of shortness alone", "one"].value == 0.0  # here the supported answers are the long ones
-    shares = {name.removeprefix("flipped: "): one.value for (name, at), one in found.items()
-              if name.startswith("flipped") and at is None}  # fmt: skip
-    assert shares == {**dict(zip(ORDERS, (0.0, 1.0, 1.0), strict=True)), "contexts reversed": 0.0}
+    # here the supported answers are the long ones
+    assert found["AUROC of shortness alone", "one"].value == 0.0
+    shares = {
+        name.removeprefix("flipped: "): one.value
+        for (name, at), one in found.items()
+        if name.startswith("flipped") and at is None
+    }
+    assert shares == {
+        **dict(zip(ORDERS, (0.0, 1.0, 1.0), strict=True)),
+        "contexts reversed": 0.0,
+    }
     assert all(found[f"caught: {kind}", None].value == 1.0 for kind in EDITS)
     assert found["caught: any number changed", None].count == 4
     assert found["same when asked again", None].value == 1.0
@@ -220,15 +369,34 @@ def test_a_judge_that_obeys(tmp_path: Path) -> None:
 
 
 def test_calls_for_pairs_count_both_answers(tmp_path: Path) -> None:
-    judge = ScriptedJudge({RateRecall: lambda question: {"score": 0.9 if question["answer"] == "b" else 0.2}})
-    pair = {"id": "p", "answers": ["a", "b"], "reference": "r", "labels": {"overall": 1}}
-    card = measured(judge, read_labelled(written(tmp_path, "rows.jsonl", [pair])), asking(judge), draws=20)
+    judge = ScriptedJudge(
+        {
+            RateRecall: lambda question: {
+                "score": 0.9 if question["answer"] == "b" else 0.2
+            }
+        }
+    )
+    pair = {
+        "id": "p",
+        "answers": ["a", "b"],
+        "reference": "r",
+        "labels": {"overall": 1},
+    }
+    card = measured(
+        judge,
+        read_labelled(written(tmp_path, "rows.jsonl", [pair])),
+        asking(judge),
+        draws=20,
+    )
     assert figures(card, "other")["calls per 1,000 samples", None].value == 2000
 
 
 def test_chunks_of_one_sample_are_resampled_together(tmp_path: Path) -> None:
     judge = LexicalJudge()
-    found = figures(measured(judge, items(tmp_path, "relevant"), asking(judge), draws=20), "relevant")
+    found = figures(
+        measured(judge, items(tmp_path, "relevant"), asking(judge), draws=20),
+        "relevant",
+    )
     assert found["AUROC", "one"].count == 4  # samples, of two chunks each
     assert ("caught: any number changed", None) not in found
 
@@ -240,12 +408,16 @@ def labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return written(tmp_path / "data", "rows.jsonl", rows()).parent
 
 
-def test_the_command_writes_a_card(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_card(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = labelled.parent / "card.html"
     given = ["--judge", "lexical", "--data", str(labelled), "--draws", "20", "--quiet"]
     assert main([*given, "--out", "mine.json", "--html", str(page)]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"\nadherent, asked by context_adherence.*\n  AUROC +1.00 n=2\n", shown)
+    assert re.search(
+        r"\nadherent, asked by context_adherence.*\n  AUROC +1.00 n=2\n", shown
+    )
     assert "Is the chunk useful?" in page.read_text()
     assert "ragmetrics card --judge lexical --data data --draws 20" in page.read_text()
     card = Card.model_validate_json(Path("mine.json").read_text(encoding="utf-8"))
@@ -270,12 +442,23 @@ def test_two_prompts(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None
     (labelled.parent / "my_prompted_judge.py").write_text(MODULE)
     prompt = labelled.parent / "lax.txt"
     prompt.write_text("{contexts}\n{answer}\nSay yes.")
-    given = ["--judge", "my_prompted_judge:judge", "--data", str(labelled), "--template", str(prompt)]
+    given = [
+        "--judge",
+        "my_prompted_judge:judge",
+        "--data",
+        str(labelled),
+        "--template",
+        str(prompt),
+    ]
     assert main([*given, "--against", "shipped", "--quiet", "--no-store"]) == 0
     shown = capsys.readouterr().out
     assert "8 of 8 samples were scored by both prompts" in shown
     assert "balanced accuracy, difference mean over sources    n=2     -0.500" in shown
-    assert re.search(r"mean over sources +n=2 +-0.500 no interval: all resamples of one source agree", shown)
+    assert re.search(
+        r"mean over sources +n=2 +-0.500 no interval: all resamples of one source"
+        r" agree",
+        shown,
+    )
     assert "Verdicts that differ: 4" in shown
     assert "  one one-0 0 1.000 0.000" in shown
     assert main([*given, "--against", "nowhere.txt", "--quiet", "--no-store"]) == 2
@@ -296,37 +479,86 @@ judge = ScriptedJudge({Useful: says})
 """
     (labelled.parent / "my_chunk_judge.py").write_text(told)
     Path("lax.txt").write_text("{chunk}\n{answer}\nSay yes.")
-    given = ["--judge", "my_chunk_judge:judge", "--data", "data", "--template", "lax.txt", "--metric", "utilization"]
+    given = [
+        "--judge",
+        "my_chunk_judge:judge",
+        "--data",
+        "data",
+        "--template",
+        "lax.txt",
+        "--metric",
+        "utilization",
+    ]
     assert main([*given, "--quiet", "--no-store"]) == 0
     shown = capsys.readouterr().out
     assert "8 of 8 samples were scored by both prompts" in shown
-    assert re.search(r"Brier, difference +one +n=4 +0\.750 ", shown)  # of 4 samples with 8 chunks, of which 6 are wrong
+    # of 4 samples with 8 chunks, of which 6 are wrong
+    assert re.search(r"Brier, difference +one +n=4 +0\.750 ", shown)
     assert "Verdicts that differ: 12" in shown
 
 
-def test_a_dry_run_calls_nothing(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_calls_nothing(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--judge", "gpt-4o-mini", "--data", str(labelled), "--dry-run"]) == 0
     assert "16 samples, 0 bad rows; nothing was called" in capsys.readouterr().out
 
 
 def test_the_band_by_hand() -> None:
-    told = [Labelled(score, (label,)) for score, label in ((0.1, False), (0.3, True), (0.6, False), (0.9, True))]
-    assert "asks for 50% of the verdicts and loses 0.000" in band(told, told, 0.0)  # .3 and .6
+    told = [
+        Labelled(score, (label,))
+        for score, label in ((0.1, False), (0.3, True), (0.6, False), (0.9, True))
+    ]
+    # .3 and .6
+    assert "asks for 50% of the verdicts and loses 0.000" in band(told, told, 0.0)
     assert "asks for 25% of the verdicts and loses 0.250" in band(told, told, 0.25)
     assert "asks for 0% of the verdicts and loses 0.500" in band(told, told, 0.5)
 
 
-def test_the_band_of_the_command(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--judge", "lexical", "--data", str(labelled), "--band", "0.1", "--quiet"]) == 0
+def test_the_band_of_the_command(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(
+            ["--judge", "lexical", "--data", str(labelled), "--band", "0.1", "--quiet"]
+        )
+        == 0
+    )
     assert "two, with the band of the other sources: band=(" in capsys.readouterr().out
-    assert main(["--judge", "lexical", "--data", str(labelled), "--band", "0.1", "--metric", "recall"]) == 2
+    assert (
+        main(
+            [
+                "--judge",
+                "lexical",
+                "--data",
+                str(labelled),
+                "--band",
+                "0.1",
+                "--metric",
+                "recall",
+            ]
+        )
+        == 2
+    )
     assert "nothing is labelled for recall" in capsys.readouterr().err
 
 
-def test_a_card_of_nothing_is_none(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = "from ragmetrics_core import ScriptedJudge\njudge = ScriptedJudge({}, name='mute')\n"
+def test_a_card_of_nothing_is_none(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = (
+        "from ragmetrics_core import ScriptedJudge\njudge = ScriptedJudge({},"
+        " name='mute')\n"
+    )
     (labelled.parent / "my_silent_judge.py").write_text(told)
-    given = ["--judge", "my_silent_judge:judge", "--data", "data", "--quiet", "--no-store"]
+    given = [
+        "--judge",
+        "my_silent_judge:judge",
+        "--data",
+        "data",
+        "--quiet",
+        "--no-store",
+    ]
     assert main([*given, "--out", "mute.json", "--html", "mute.html"]) == 2
     said = capsys.readouterr()
     assert "mute scored none of 16 samples, which makes no card: " in said.err
@@ -338,9 +570,21 @@ def test_a_card_of_nothing_is_none(labelled: Path, capsys: pytest.CaptureFixture
         assert "scored" in capsys.readouterr().err
 
 
-def test_few_rows_and_one_metric(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_few_rows_and_one_metric(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     written(labelled, "lonely.jsonl", [{**rows()[1], "source": "lonely"}])
-    given = ["--judge", "lexical", "--data", "data", "--quiet", "--draws", "20", "--metric", "adherence"]
+    given = [
+        "--judge",
+        "lexical",
+        "--data",
+        "data",
+        "--quiet",
+        "--draws",
+        "20",
+        "--metric",
+        "adherence",
+    ]
     assert main([*given, "--limit", "2", "--out", "few.json"]) == 0
     assert "relevant, asked by" not in capsys.readouterr().out
     card = Card.model_validate_json(Path("few.json").read_bytes())
@@ -351,7 +595,9 @@ def test_few_rows_and_one_metric(labelled: Path, capsys: pytest.CaptureFixture[s
     assert ("AUROC", "lonely") not in known
     assert known["prevalence", "lonely"].interval is None
     Path("few.json").write_text("an old one")
-    assert command([*shlex.split(card.command)[1:], "--out", "few.json", "--quiet"]) == 0
+    assert (
+        command([*shlex.split(card.command)[1:], "--out", "few.json", "--quiet"]) == 0
+    )
     again = Card.model_validate_json(Path("few.json").read_bytes())
     assert again.command == card.command
     assert figures(again, "adherent")["AUROC", None] == known["AUROC", None]
@@ -360,7 +606,10 @@ def test_few_rows_and_one_metric(labelled: Path, capsys: pytest.CaptureFixture[s
 REFUSED = {
     "against alone": (["--against", "shipped"], "--against names the other prompt"),
     "a page of a band": (["--band", "0.1", "--html", "x.html"], "are for a card"),
-    "a card of two prompts": (["--template", "p.txt", "--out", "x.json"], "are for a card"),
+    "a card of two prompts": (
+        ["--template", "p.txt", "--out", "x.json"],
+        "are for a card",
+    ),
     "a prompt for none": (["--template", "p.txt"], "reads no prompt"),
     "a metric that is not": (["--metric", "nothing"], "nothing"),
     "a file within": (["--out", "data/card.json"], "stands in the data"),
@@ -369,9 +618,23 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_go_together_is_refused(name: str, labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_go_together_is_refused(
+    name: str, labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     more, told = REFUSED[name]
-    assert main(["--judge", "lexical", "--data", str(labelled.relative_to(Path.cwd())), "--quiet", *more]) == 2
+    assert (
+        main(
+            [
+                "--judge",
+                "lexical",
+                "--data",
+                str(labelled.relative_to(Path.cwd())),
+                "--quiet",
+                *more,
+            ]
+        )
+        == 2
+    )
     assert told in capsys.readouterr().err
 
 
@@ -379,63 +642,138 @@ def test_a_page_needs_jinja2_before_anything_is_judged(
     labelled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert main(["--judge", "lexical", "--data", str(labelled), "--html", "x.html", "--out", "x.json"]) == 2
+    assert (
+        main(
+            [
+                "--judge",
+                "lexical",
+                "--data",
+                str(labelled),
+                "--html",
+                "x.html",
+                "--out",
+                "x.json",
+            ]
+        )
+        == 2
+    )
     assert "ragmetrics-core[report]" in capsys.readouterr().err
     assert not Path("x.json").exists()
 
 
-def test_a_card_goes_on_from_the_store(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_card_goes_on_from_the_store(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with LoopbackServer(reply=plausible_reply) as server:
-        given = ["--judge", "openai-compatible/m", "--api-base", server.base_url, "--data", str(labelled)]
-        given += ["--metric", "adherence", "--store", "replies.sqlite", "--quiet", "--draws", "20"]
+        given = [
+            "--judge",
+            "openai-compatible/m",
+            "--api-base",
+            server.base_url,
+            "--data",
+            str(labelled),
+        ]
+        given += [
+            "--metric",
+            "adherence",
+            "--store",
+            "replies.sqlite",
+            "--quiet",
+            "--draws",
+            "20",
+        ]
         assert main([*given, "--max-calls", "10"]) == 2
-        assert "not all was judged, and a part makes no card: max_calls=10 was reached" in capsys.readouterr().err
+        assert (
+            "not all was judged, and a part makes no card: max_calls=10 was reached"
+            in capsys.readouterr().err
+        )
         assert main(given) == 0
-        assert "calls per 1,000" not in capsys.readouterr().out  # a part was stored: nobody knows what it costs
+        # a part was stored: nobody knows what it costs
+        assert "calls per 1,000" not in capsys.readouterr().out
         calls = len(server.requests)
         assert main(given) == 0
-        assert len(server.requests) - calls <= 8 * 5 + 8  # only what is asked once more is never taken from the store
+        # only what is asked once more is never taken from the store
+        assert len(server.requests) - calls <= 8 * 5 + 8
 
 
 @pytest.mark.parametrize("name", ["lexical", "lexical+vectors"])
 def test_the_shipped_cards_are_of_the_judges_as_they_are(name: str) -> None:
-    card = Card.model_validate_json((ROOT / "docs" / "cards" / f"{name}.json").read_text(encoding="utf-8"))
-    assert (card.judge, card.details) == (name, LexicalJudge().details), "fitted anew: run benchmarks/card_shipped.py"
-    assert card.signatures == {question: kind().signature for question, kind in ASKING.items()}
+    card = Card.model_validate_json(
+        (ROOT / "docs" / "cards" / f"{name}.json").read_text(encoding="utf-8")
+    )
+    assert (card.judge, card.details) == (
+        name,
+        LexicalJudge().details,
+    ), "fitted anew: run benchmarks/card_shipped.py"
+    assert card.signatures == {
+        question: kind().signature for question, kind in ASKING.items()
+    }
     assert any("fitted on the other sources" in note for note in card.notes)
 
 
-def test_reports_quote_a_card_of_ones_own(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_quote_a_card_of_ones_own(
+    labelled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (labelled.parent / "my_quoted_judge.py").write_text(MODULE)
-    given = ["--judge", "my_quoted_judge:judge", "--data", str(labelled), "--draws", "20", "--quiet"]
+    given = [
+        "--judge",
+        "my_quoted_judge:judge",
+        "--data",
+        str(labelled),
+        "--draws",
+        "20",
+        "--quiet",
+    ]
     Path("cards").mkdir()
     Path("cards", "broken.json").write_text("{}")
     assert main([*given, "--no-store", "--out", "cards/mine.json"]) == 0
     report = evaluate(rows()[:1], "adherence", judge="my_quoted_judge:judge")
     assert "mine, against labels of people: how well" in report.methods()
     monkeypatch.setenv("RAGMETRICS_CARDS", "cards/mine.json")
-    assert "mine, against labels of people: context_adherence AUROC 1.00, mean over 2 sources" in report.methods()
+    assert (
+        "mine, against labels of people: context_adherence AUROC 1.00, mean over 2"
+        " sources" in report.methods()
+    )
     monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
-    assert "mine, against labels of people: context_adherence AUROC 1.00, mean over 2 sources" in report.methods()
+    assert (
+        "mine, against labels of people: context_adherence AUROC 1.00, mean over 2"
+        " sources" in report.methods()
+    )
     report.to_html("page.html")
-    assert "context_adherence AUROC 1.00, mean over 2 sources" in Path("page.html").read_text()
+    assert (
+        "context_adherence AUROC 1.00, mean over 2 sources"
+        in Path("page.html").read_text()
+    )
 
 
 def test_reports_quote_the_card_of_the_judge_or_say_that_there_is_none() -> None:
     sample = [{"contexts": ["Anna."], "answer": "Anna."}]
     for name in ("lexical", "lexical+vectors"):
-        assert f"{name}, against labels of people: context_adherence AUROC 0." in quoted(facts(name))[0]
+        assert (
+            f"{name}, against labels of people: context_adherence AUROC 0."
+            in quoted(facts(name))[0]
+        )
     nobody = ScriptedJudge({Adherent: obeys}, name="nobody")
     told = evaluate(sample, "adherence", judge=nobody).methods()
-    assert "nobody, against labels of people: how well it agrees with people is not measured" in told
+    assert (
+        "nobody, against labels of people: how well it agrees with people is not"
+        " measured" in told
+    )
     own = ASKING["adherent"](template="{contexts}\n{answer}\nIs it so? verdict:")
-    assert "lexical, against labels of people: how well" in evaluate(sample, own, judge="lexical").methods()
+    assert (
+        "lexical, against labels of people: how well"
+        in evaluate(sample, own, judge="lexical").methods()
+    )
 
 
 def facts(judge: str) -> RunFacts:
     """Those of a run of adherence by a judge of this name, which may not be installed."""
-    run = evaluate([{"contexts": ["Anna."], "answer": "Anna."}], "adherence", judge="lexical").run
-    return run.model_copy(update={"judges": (judge,), "details": {judge: LexicalJudge().details}})
+    run = evaluate(
+        [{"contexts": ["Anna."], "answer": "Anna."}], "adherence", judge="lexical"
+    ).run
+    return run.model_copy(
+        update={"judges": (judge,), "details": {judge: LexicalJudge().details}}
+    )
 
 
 class Weakest(ScriptedJudge):
@@ -446,33 +784,55 @@ class Weakest(ScriptedJudge):
 
     @staticmethod
     def says(question: Adherent) -> Asked[Poll]:
-        held = [one in question["contexts"][0] for one in question["answer"].split("; ")]
-        return Asked((poll("yes" if all(held) else "no"),), weights=(Weight(0.99 * sum(held) / len(held), "encoder"),))
+        held = [
+            one in question["contexts"][0] for one in question["answer"].split("; ")
+        ]
+        return Asked(
+            (poll("yes" if all(held) else "no"),),
+            weights=(Weight(0.99 * sum(held) / len(held), "encoder"),),
+        )
 
 
 def long_answers(folder: Path) -> Path:
     """Answers of four parts, of which half have one part that is not held."""
     text = "Anna lit 12 lamps; it rained; Carl stood still; fog came"
     lines = [
-        {"id": str(number), "source": "s", "contexts": [text], "labels": {"adherent": number % 2},
-         "answer": text if number % 2 else text.replace("it rained", "it snowed")}
+        {
+            "id": str(number),
+            "source": "s",
+            "contexts": [text],
+            "labels": {"adherent": number % 2},
+            "answer": text if number % 2 else text.replace("it rained", "it snowed"),
+        }
         for number in range(8)
-    ]  # fmt: skip
+    ]
     return written(folder, "long.jsonl", lines)
 
 
 def test_a_card_takes_the_judges_own_verdict(tmp_path: Path) -> None:
     labelled = read_labelled(long_answers(tmp_path))
-    found = figures(measured(Weakest(), labelled, asking(Weakest()), draws=20), "adherent")
+    found = figures(
+        measured(Weakest(), labelled, asking(Weakest()), draws=20), "adherent"
+    )
     own = [found[name, "s"].value for name in ("AUROC", "balanced accuracy", "kappa")]
-    assert own == [1.0, 1.0, 1.0]  # with verdicts from scores of .74 and .99: 1, .5 and 0
+    # with verdicts from scores of .74 and .99: 1, .5 and 0
+    assert own == [1.0, 1.0, 1.0]
     assert found["caught: any number changed", None].value == 1.0
-    strong = ScriptedJudge({Adherent: {"verdict": "no", "reason": "one is not held"}}, name="strong")
+    strong = ScriptedJudge(
+        {Adherent: {"verdict": "no", "reason": "one is not held"}}, name="strong"
+    )
     cascade = CascadeJudge(Weakest(), strong, band=(0.4, 0.6))
     report = evaluate([item.sample for item in labelled], "adherence", judge=cascade)
-    assert report.scores("context_adherence") == [0.99 if item.labels[0] else 0.0 for item in labelled]
-    rows = [Labelled(0.74, (False,), verdict=False), Labelled(0.99, (True,), verdict=True)]
-    assert band(rows, rows, 0.0).endswith("asks for 50% of the verdicts and loses 0.000")
+    assert report.scores("context_adherence") == [
+        0.99 if item.labels[0] else 0.0 for item in labelled
+    ]
+    rows = [
+        Labelled(0.74, (False,), verdict=False),
+        Labelled(0.99, (True,), verdict=True),
+    ]
+    assert band(rows, rows, 0.0).endswith(
+        "asks for 50% of the verdicts and loses 0.000"
+    )
 
 
 def test_a_card_of_other_settings_or_of_another_metric_is_not_quoted_and_hides_none(
@@ -487,16 +847,49 @@ narrow, wide = (CascadeJudge(LexicalJudge(), ScriptedJudge({}), band=band) for b
     (labelled.parent / "my_cascades.py").write_text(told)
     given = ["--data", str(labelled), "--draws", "20", "--quiet", "--no-store"]
     Path("cards").mkdir()
-    assert main(["--judge", "my_cascades:narrow", *given, "--metric", "adherence", "--out", "cards/a.json"]) == 0
-    assert main(["--judge", "my_cascades:narrow", *given, "--metric", "utilization", "--out", "cards/u.json"]) == 0
+    assert (
+        main(
+            [
+                "--judge",
+                "my_cascades:narrow",
+                *given,
+                "--metric",
+                "adherence",
+                "--out",
+                "cards/a.json",
+            ]
+        )
+        == 0
+    )
+    assert (
+        main(
+            [
+                "--judge",
+                "my_cascades:narrow",
+                *given,
+                "--metric",
+                "utilization",
+                "--out",
+                "cards/u.json",
+            ]
+        )
+        == 0
+    )
     monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
-    narrow, wide = (evaluate(rows()[:1], "adherence", judge=f"my_cascades:{name}") for name in ("narrow", "wide"))
+    narrow, wide = (
+        evaluate(rows()[:1], "adherence", judge=f"my_cascades:{name}")
+        for name in ("narrow", "wide")
+    )
     assert "context_adherence AUROC 1.00, mean over 2 sources" in narrow.methods()
     assert "how well it agrees with people is not measured" in wide.methods()
-    polled = evaluate(rows()[:1], ASKING["adherent"](polls=3), judge="my_cascades:narrow")
+    polled = evaluate(
+        rows()[:1], ASKING["adherent"](polls=3), judge="my_cascades:narrow"
+    )
     for report, quoted_too in ((narrow, True), (wide, False), (polled, False)):
         report.to_html("page.html")
-        assert ("after a change that must not matter" in Path("page.html").read_text()) is quoted_too
+        assert (
+            "after a change that must not matter" in Path("page.html").read_text()
+        ) is quoted_too
 
 
 def test_cards_that_are_none_are_said_once(
@@ -506,7 +899,8 @@ def test_cards_that_are_none_are_said_once(
     for name in ("broken.json", "nowhere"):
         caplog.clear()
         monkeypatch.setenv("RAGMETRICS_CARDS", str(tmp_path / name))
-        assert "AUROC" in [*quoted(facts("lexical")), *quoted(facts("lexical"))][1]  # the one that ships
+        # the one that ships
+        assert "AUROC" in [*quoted(facts("lexical")), *quoted(facts("lexical"))][1]
         assert [name in record.getMessage() for record in caplog.records] == [True]
 
 
@@ -516,10 +910,28 @@ def test_a_band_only_where_a_cascade_sees_the_same_probabilities(
     (labelled.parent / "my_polled_judge.py").write_text(MODULE)
     given = ["--data", str(labelled), "--band", "0.1", "--quiet", "--no-store"]
     assert main(["--judge", "my_polled_judge:judge", *given]) == 2
-    assert "a cascade sees no probability of these verdicts by context_adherence" in capsys.readouterr().err
-    facts = [{"text": "Anna lit 12 lamps.", "present": 1}, {"text": "It snowed.", "present": 0}]
-    row = {"id": "f", "source": "s", "contexts": [TEXTS[0]], "reference": "r", "facts": facts}
-    pair = {"id": "p", "source": "s", "answers": ["Anna", "a"], "reference": "Anna", "labels": {"overall": 1}}
+    assert (
+        "a cascade sees no probability of these verdicts by context_adherence"
+        in capsys.readouterr().err
+    )
+    facts = [
+        {"text": "Anna lit 12 lamps.", "present": 1},
+        {"text": "It snowed.", "present": 0},
+    ]
+    row = {
+        "id": "f",
+        "source": "s",
+        "contexts": [TEXTS[0]],
+        "reference": "r",
+        "facts": facts,
+    }
+    pair = {
+        "id": "p",
+        "source": "s",
+        "answers": ["Anna", "a"],
+        "reference": "Anna",
+        "labels": {"overall": 1},
+    }
     written(labelled, "more.jsonl", [row, pair])
     for metric in ("accuracy", "recall"):
         assert main(["--judge", "lexical", *given, "--metric", metric]) == 2
@@ -529,13 +941,20 @@ def test_a_band_only_where_a_cascade_sees_the_same_probabilities(
 def test_what_a_band_loses_is_the_mean_over_sources() -> None:
     rows = [Labelled(0.9, (number > 19,), "large") for number in range(200)]
     rows += [Labelled(0.9, (True,), "small") for _ in range(10)]
-    assert "asks for 0% of the verdicts and loses 0.050, means over sources" in band(rows, rows, 0.05)
-    few = [Labelled(0.5, (True,), "small") if row.source == "small" else row for row in rows]
+    assert "asks for 0% of the verdicts and loses 0.050, means over sources" in band(
+        rows, rows, 0.05
+    )
+    few = [
+        Labelled(0.5, (True,), "small") if row.source == "small" else row
+        for row in rows
+    ]
     assert "asks for 50% of the verdicts" in band(few, few, 0.05)
 
 
 def test_uncertain_is_what_the_embedded_judge_says(tmp_path: Path) -> None:
-    judge = ScriptedJudge({Adherent: {"verdict": "yes", "reason": "uncertain: no doubt at all"}})
+    judge = ScriptedJudge(
+        {Adherent: {"verdict": "yes", "reason": "uncertain: no doubt at all"}}
+    )
     card = measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20)
     assert ("uncertain", None) not in figures(card, "adherent")
     report = evaluate(rows()[:2], "adherence", judge=judge)
@@ -552,11 +971,15 @@ def test_a_judge_that_is_silenced_is_swayed(tmp_path: Path) -> None:
         return poll("abstains" if "Checked." in text else "yes")
 
     judge = ScriptedJudge({Adherent: silenced})
-    found = figures(measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20), "adherent")
+    found = figures(
+        measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20),
+        "adherent",
+    )
     assert [found[f"flipped: {kind}", None].value for kind in ORDERS] == [0.0, 1.0, 1.0]
     assert ('caught: "not" inserted', None) not in found  # neither caught nor missed
     lost = found["no verdict after a change", None]
-    assert (lost.value, lost.count) == (20 / 48, 48)  # 8 orders, 8 finished verdicts and 4 of 16 edits; 16 others
+    # 8 orders, 8 finished verdicts and 4 of 16 edits; 16 others
+    assert (lost.value, lost.count) == (20 / 48, 48)
 
 
 def test_asking_again_without_a_verdict_is_not_the_same(tmp_path: Path) -> None:
@@ -572,7 +995,12 @@ def test_asking_again_without_a_verdict_is_not_the_same(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     lines = [{**row, "answer": f"{row['answer']} {row['id']}"} for row in rows()]
     labelled = read_labelled(written(tmp_path / "more", "rows.jsonl", lines))
-    found = measured(judge, [it for it in labelled if it.question == "adherent"], asking(judge), draws=20)
+    found = measured(
+        judge,
+        [it for it in labelled if it.question == "adherent"],
+        asking(judge),
+        draws=20,
+    )
     assert figures(found, "adherent")["same when asked again", None].value == 0.0
 
 
@@ -585,34 +1013,99 @@ STILL_TRUE = {
 
 @pytest.mark.parametrize("answer", STILL_TRUE)
 def test_no_name_is_swapped_for_one_that_may_be_as_true(answer: str) -> None:
-    assert edited("name swapped", Sample(id="s", answer=answer, contexts=[STILL_TRUE[answer]])) is None
+    assert (
+        edited(
+            "name swapped", Sample(id="s", answer=answer, contexts=[STILL_TRUE[answer]])
+        )
+        is None
+    )
 
 
 def test_what_is_negated_gets_no_second_not() -> None:
     for answer in ("He can't do it.", "He can’t do it."):
-        assert edited('"not" inserted', Sample(id="s", answer=answer, contexts=["x"])) is None
+        assert (
+            edited('"not" inserted', Sample(id="s", answer=answer, contexts=["x"]))
+            is None
+        )
 
 
 def test_a_label_that_is_null_is_a_missing_one(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     lines = [
-        {"id": "a", "source": "s", "contexts": ["x"], "answer": "x", "labels": {"adherent": 1}},
-        {"id": "u", "source": "s", "contexts": ["x"], "answer": "x", "labels": {"relevant": [1]}},
-        {"id": "p", "source": "s", "answers": ["a", "b"], "reference": "r", "labels": {"overall": 1}},
-        {"id": "f", "contexts": ["x"], "reference": "r", "facts": [{"text": "x", "present": 1}]},
+        {
+            "id": "a",
+            "source": "s",
+            "contexts": ["x"],
+            "answer": "x",
+            "labels": {"adherent": 1},
+        },
+        {
+            "id": "u",
+            "source": "s",
+            "contexts": ["x"],
+            "answer": "x",
+            "labels": {"relevant": [1]},
+        },
+        {
+            "id": "p",
+            "source": "s",
+            "answers": ["a", "b"],
+            "reference": "r",
+            "labels": {"overall": 1},
+        },
+        {
+            "id": "f",
+            "contexts": ["x"],
+            "reference": "r",
+            "facts": [{"text": "x", "present": 1}],
+        },
     ]
     names = {name: None for line in lines for name in line}
-    parquet.write_table(pyarrow.Table.from_pylist([names | line for line in lines]), tmp_path / "rows.parquet")
-    expected = [(it.question, it.sample.id) for it in read_labelled(written(tmp_path, "rows.jsonl", lines))]
-    assert [(it.question, it.sample.id) for it in read_labelled(tmp_path / "rows.parquet")] == expected
+    parquet.write_table(
+        pyarrow.Table.from_pylist([names | line for line in lines]),
+        tmp_path / "rows.parquet",
+    )
+    expected = [
+        (it.question, it.sample.id)
+        for it in read_labelled(written(tmp_path, "rows.jsonl", lines))
+    ]
+    assert [
+        (it.question, it.sample.id) for it in read_labelled(tmp_path / "rows.parquet")
+    ] == expected
 
 
-def test_the_command_of_a_card_names_the_endpoint_without_its_key(labelled: Path) -> None:
+def test_the_command_of_a_card_names_the_endpoint_without_its_key(
+    labelled: Path,
+) -> None:
     with LoopbackServer(reply=plausible_reply) as server:
         base, plain = server.base_url.replace("//", "//me:secret@"), server.base_url
-        given = ["--judge", "openai-compatible/m", "--api-base", base, "--data", str(labelled), "--quiet", "--no-store"]
-        assert main([*given, "--limit", "1", "--metric", "adherence", "--draws", "2", "--out", "c.json"]) == 0
+        given = [
+            "--judge",
+            "openai-compatible/m",
+            "--api-base",
+            base,
+            "--data",
+            str(labelled),
+            "--quiet",
+            "--no-store",
+        ]
+        assert (
+            main(
+                [
+                    *given,
+                    "--limit",
+                    "1",
+                    "--metric",
+                    "adherence",
+                    "--draws",
+                    "2",
+                    "--out",
+                    "c.json",
+                ]
+            )
+            == 0
+        )
     card = Card.model_validate_json(Path("c.json").read_bytes())
     assert f"--api-base {plain}" in card.command
     assert "secret" not in card.command

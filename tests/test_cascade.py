@@ -26,7 +26,14 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import Asked, ErrorInfo, JudgeServerError, JudgeUnavailable, QuestionNotSupported, Weight
+from ragmetrics_core.data import (
+    Asked,
+    ErrorInfo,
+    JudgeServerError,
+    JudgeUnavailable,
+    QuestionNotSupported,
+    Weight,
+)
 from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
 from ragmetrics_core.data.results import Failed
 from ragmetrics_core.endpoints.store import MemoryStore
@@ -36,13 +43,19 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent, Poll
 
-ROW = {"question": "Who lit it?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
+ROW = {
+    "question": "Who lit it?",
+    "contexts": ["Anna lit the lamp."],
+    "answer": "Anna lit the lamp.",
+}
 
 
 def sure(*chances: float) -> Any:
     """What a judge says that gives these probabilities of adherence."""
     verdict = "yes" if min(chances) >= 0.5 else "no"
-    return Asked((Poll(verdict=verdict, reason="cheap"),), weights=tuple(map(Weight, chances)))
+    return Asked(
+        (Poll(verdict=verdict, reason="cheap"),), weights=tuple(map(Weight, chances))
+    )
 
 
 def polls(verdict: str) -> dict[str, str]:
@@ -59,9 +72,17 @@ def scripted(said: Any, name: str) -> ScriptedJudge:
 
 @pytest.mark.parametrize(
     ("chance", "value", "decided"),
-    [(0.19, 0.19, "cheap"), (0.2, 1.0, "strong"), (0.5, 1.0, "strong"), (0.8, 1.0, "strong"), (0.81, 0.81, "cheap")],
+    [
+        (0.19, 0.19, "cheap"),
+        (0.2, 1.0, "strong"),
+        (0.5, 1.0, "strong"),
+        (0.8, 1.0, "strong"),
+        (0.81, 0.81, "cheap"),
+    ],
 )
-def test_the_strong_judge_is_asked_inside_the_band_only(chance: float, value: float, decided: str) -> None:
+def test_the_strong_judge_is_asked_inside_the_band_only(
+    chance: float, value: float, decided: str
+) -> None:
     strong = scripted(polls("yes"), "strong")
     result = score(CascadeJudge(scripted(sure(chance), "cheap"), strong))
     assert (result.value, result.reason) == (value, decided)
@@ -70,9 +91,15 @@ def test_the_strong_judge_is_asked_inside_the_band_only(chance: float, value: fl
 
 
 @pytest.mark.parametrize(("verdict", "decided"), [("yes", "cheap"), ("no", "strong")])
-def test_a_probability_of_one_half_is_on_the_side_of_yes(verdict: Any, decided: str) -> None:
-    cheap = scripted(Asked((Poll(verdict=verdict, reason="cheap"),), weights=(Weight(0.5),)), "cheap")
-    result = score(CascadeJudge(cheap, scripted(polls("yes"), "strong"), band=(0.6, 0.8)))
+def test_a_probability_of_one_half_is_on_the_side_of_yes(
+    verdict: Any, decided: str
+) -> None:
+    cheap = scripted(
+        Asked((Poll(verdict=verdict, reason="cheap"),), weights=(Weight(0.5),)), "cheap"
+    )
+    result = score(
+        CascadeJudge(cheap, scripted(polls("yes"), "strong"), band=(0.6, 0.8))
+    )
     assert result.reason == decided
 
 
@@ -83,15 +110,22 @@ def test_a_probability_of_one_half_is_on_the_side_of_yes(verdict: Any, decided: 
         JudgeServerError("down"),
         polls("no"),  # without a probability
         sure(0.9, 0.5),  # one of its verdicts is unsure
-        Asked((Poll(verdict="no", reason="cheap"),), weights=(Weight(0.9),)),  # it says no, and yes is probable
+        # it says no, and yes is probable
+        Asked((Poll(verdict="no", reason="cheap"),), weights=(Weight(0.9),)),
     ],
 )
-def test_whatever_the_cheap_judge_does_not_answer_for_certain_the_strong_one_is_asked(cheap: Any) -> None:
-    result = score(CascadeJudge(scripted(cheap, "cheap"), scripted(polls("yes"), "strong")))
+def test_whatever_the_cheap_judge_does_not_answer_for_certain_the_strong_one_is_asked(
+    cheap: Any,
+) -> None:
+    result = score(
+        CascadeJudge(scripted(cheap, "cheap"), scripted(polls("yes"), "strong"))
+    )
     assert (result.value, result.reason, result.usage.passed) == (1.0, "strong", 1)
 
 
-def test_where_the_strong_judge_does_not_know_the_question_the_cheap_reply_stands() -> None:
+def test_where_the_strong_judge_does_not_know_the_question_the_cheap_reply_stands() -> (
+    None
+):
     result = score(CascadeJudge(scripted(sure(0.6), "cheap"), ScriptedJudge({})))
     assert (result.value, result.reason) == (0.6, "cheap")
     neither = score(CascadeJudge(ScriptedJudge({}), ScriptedJudge({})))
@@ -100,28 +134,53 @@ def test_where_the_strong_judge_does_not_know_the_question_the_cheap_reply_stand
 
 
 def test_where_the_strong_judge_fails_so_does_the_question() -> None:
-    result = score(CascadeJudge(scripted(sure(0.6), "cheap"), scripted(JudgeServerError("down"), "strong")))
+    result = score(
+        CascadeJudge(
+            scripted(sure(0.6), "cheap"), scripted(JudgeServerError("down"), "strong")
+        )
+    )
     assert isinstance(result, Failed)
     assert result.error == ErrorInfo(type="JudgeServerError", message="down")
 
 
 def test_a_cascade_of_cascades() -> None:
-    inner = CascadeJudge(scripted(sure(0.6), "a"), scripted(sure(0.7), "b"), band=(0.3, 0.65))
+    inner = CascadeJudge(
+        scripted(sure(0.6), "a"), scripted(sure(0.7), "b"), band=(0.3, 0.65)
+    )
     result = score(CascadeJudge(inner, scripted(polls("yes"), "c"), band=(0.4, 0.75)))
-    assert (result.value, result.usage.passed, result.judge) == (1.0, 2, "cascade(cascade(a, b), c)")
+    assert (result.value, result.usage.passed, result.judge) == (
+        1.0,
+        2,
+        "cascade(cascade(a, b), c)",
+    )
 
 
 def test_its_name_and_settings_stand_in_the_signature() -> None:
-    judge = CascadeJudge(LexicalJudge(), scripted(polls("yes"), "strong"), band=(0.3, 0.75))
+    judge = CascadeJudge(
+        LexicalJudge(), scripted(polls("yes"), "strong"), band=(0.3, 0.75)
+    )
     result = score(judge)
     fit = LexicalJudge().details["fit"]
-    assert str(result.signature).endswith(f"|judge:cascade(lexical, strong)|band:0.3-0.75|cheap fit:{fit}")
+    assert str(result.signature).endswith(
+        f"|judge:cascade(lexical, strong)|band:0.3-0.75|cheap fit:{fit}"
+    )
     assert pickle.loads(pickle.dumps(result)).signature == result.signature
 
 
 @pytest.mark.parametrize(
     "band",
-    [(0.8, 0.2), (-0.1, 0.5), (0.5, 1.1), (float("nan"), 1.0), (0.5,), "ab", None, 0.5, (0.1, None), (0, 0.5, 1)],
+    [
+        (0.8, 0.2),
+        (-0.1, 0.5),
+        (0.5, 1.1),
+        (float("nan"), 1.0),
+        (0.5,),
+        "ab",
+        None,
+        0.5,
+        (0.1, None),
+        (0, 0.5, 1),
+    ],
 )
 def test_a_band_that_is_none_is_refused(band: Any) -> None:
     with pytest.raises(SettingError, match="the lower one first"):
@@ -129,14 +188,26 @@ def test_a_band_that_is_none_is_refused(band: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("band", "decided"), [((0.5, 0.5), "cheap"), ((0.6, 0.6), "strong"), ((0.0, 1.0), "strong"), ((0, 0), "cheap")]
+    ("band", "decided"),
+    [
+        ((0.5, 0.5), "cheap"),
+        ((0.6, 0.6), "strong"),
+        ((0.0, 1.0), "strong"),
+        ((0, 0), "cheap"),
+    ],
 )
-def test_a_band_may_be_one_probability_or_all(band: tuple[float, float], decided: str) -> None:
-    judge = CascadeJudge(scripted(sure(0.6), "cheap"), scripted(polls("yes"), "strong"), band=band)
+def test_a_band_may_be_one_probability_or_all(
+    band: tuple[float, float], decided: str
+) -> None:
+    judge = CascadeJudge(
+        scripted(sure(0.6), "cheap"), scripted(polls("yes"), "strong"), band=band
+    )
     assert score(judge).reason == decided
 
 
-def test_a_cheap_judge_that_answers_nothing_ends_the_run_and_the_strong_one_is_not_asked() -> None:
+def test_a_cheap_judge_that_answers_nothing_ends_the_run_and_the_strong_one_is_not_asked() -> (
+    None
+):
     strong = scripted(polls("yes"), "strong")
     judge = CascadeJudge(scripted(AuthenticationFailed("no key"), "cheap"), strong)
     with pytest.raises(AuthenticationFailed, match="no key"):
@@ -156,7 +227,11 @@ ROWS = [
         "answer": answer,
         "reference": "A.",
     }
-    for answer in ("Anna lit the old lamp.", "Nobody knows Peter's harbour.", "Anna lit the fog horn.")
+    for answer in (
+        "Anna lit the old lamp.",
+        "Nobody knows Peter's harbour.",
+        "Anna lit the fog horn.",
+    )
 ]
 
 
@@ -167,16 +242,36 @@ def remote(server: LoopbackServer) -> LLMJudge:
 def test_a_run_counts_what_was_saved_and_keeps_replies_as_those_of_the_strong_judge(
     loopback_server: Callable[..., LoopbackServer],
 ) -> None:
-    server, store, metrics = loopback_server(), MemoryStore(), [ContextUtilization(), ContextAdherence()]
-    report = evaluate(ROWS, metrics, judge=CascadeJudge(LexicalJudge(), remote(server)), store=store, progress=False)
+    server, store, metrics = (
+        loopback_server(),
+        MemoryStore(),
+        [ContextUtilization(), ContextAdherence()],
+    )
+    report = evaluate(
+        ROWS,
+        metrics,
+        judge=CascadeJudge(LexicalJudge(), remote(server)),
+        store=store,
+        progress=False,
+    )
     usage = report.usage
     assert report.run.judges == ("cascade(lexical, openai-compatible/large)",)
     assert usage.models == ("large",)
-    assert all(result.status == "scored" for row in report.results for result in row.results.values())
+    assert all(
+        result.status == "scored"
+        for row in report.results
+        for result in row.results.values()
+    )
     assert usage.spared > 0 < usage.passed
     asked = len(server.requests)
     assert 0 < asked == usage.calls
-    again = evaluate(ROWS, metrics, judge=CascadeJudge(LexicalJudge(), remote(server)), store=store, progress=False)
+    again = evaluate(
+        ROWS,
+        metrics,
+        judge=CascadeJudge(LexicalJudge(), remote(server)),
+        store=store,
+        progress=False,
+    )
     assert (len(server.requests), again.usage.calls) == (asked, 0)
     assert again.scores("context_utilization") == report.scores("context_utilization")
     alone = evaluate(ROWS, metrics, judge=remote(server), store=store, progress=False)
@@ -193,22 +288,39 @@ def test_a_metric_of_several_questions_takes_from_each_judge_what_it_can(
         judge=CascadeJudge(cheap, remote(loopback_server())),
         progress=False,
     )
-    assert [row.results["retrieval_accuracy"].status for row in report.results] == ["scored"] * 3
+    assert [row.results["retrieval_accuracy"].status for row in report.results] == [
+        "scored"
+    ] * 3
     assert report.usage.spared == 0 < report.usage.passed
 
 
-def test_limits_hold_for_the_strong_judge(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_limits_hold_for_the_strong_judge(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     server = loopback_server()
     judge = CascadeJudge(ScriptedJudge({}), remote(server))
-    report = evaluate(ROWS, ["context_adherence"], judge=judge, limits=Limits(max_calls=2), progress=False)
+    report = evaluate(
+        ROWS,
+        ["context_adherence"],
+        judge=judge,
+        limits=Limits(max_calls=2),
+        progress=False,
+    )
     assert len(server.requests) == 2
     assert "max_calls=2 was reached" in report.run.stopped
 
 
-def test_a_strong_judge_that_answers_nothing_ends_the_run(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_a_strong_judge_that_answers_nothing_ends_the_run(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     server = loopback_server(faults=lambda number: Fault(status=401))
     with pytest.raises(JudgeUnavailable):
-        evaluate(ROWS, ["context_adherence"], judge=CascadeJudge(ScriptedJudge({}), remote(server)), progress=False)
+        evaluate(
+            ROWS,
+            ["context_adherence"],
+            judge=CascadeJudge(ScriptedJudge({}), remote(server)),
+            progress=False,
+        )
 
 
 def test_a_dry_run_counts_none_to_all_of_the_strong_calls(
@@ -220,7 +332,10 @@ def test_a_dry_run_counts_none_to_all_of_the_strong_calls(
     assert found.low.calls == 0
     assert found.high == estimate(samples, metrics, strong).high
     both = estimate(samples, metrics, CascadeJudge(strong, strong))
-    assert (both.low, both.high.calls) == (estimate(samples, metrics, strong).low, 2 * found.high.calls)
+    assert (both.low, both.high.calls) == (
+        estimate(samples, metrics, strong).low,
+        2 * found.high.calls,
+    )
 
 
 def test_on_the_command_line(
@@ -237,7 +352,15 @@ from ragmetrics_core.judging.cascade import CascadeJudge
 judge = CascadeJudge(LexicalJudge(), LLMJudge(OpenAICompatibleModel({server.base_url!r}, "large")))
 """)
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
-    command = ["evaluate", "rows.jsonl", "--judge", "my_cascade:judge", "--metrics", "context_utilization", "--quiet"]
+    command = [
+        "evaluate",
+        "rows.jsonl",
+        "--judge",
+        "my_cascade:judge",
+        "--metrics",
+        "context_utilization",
+        "--quiet",
+    ]
     assert main([*command, "--dry-run"]) == 0
     assert "calls:             0 to" in capsys.readouterr().out
     assert main([*command, "--out", "r.jsonl", "--report", "r.html"]) == 0
@@ -248,4 +371,6 @@ judge = CascadeJudge(LexicalJudge(), LLMJudge(OpenAICompatibleModel({server.base
     assert f"the cheap judge decided {counted}" in told
     assert counted in Path("r.html").read_text()
     assert main([*command, "--max-cost", "1"]) == 2
-    assert "the price of openai-compatible/large is not known" in capsys.readouterr().err
+    assert (
+        "the price of openai-compatible/large is not known" in capsys.readouterr().err
+    )

@@ -28,7 +28,11 @@ from ragmetrics_core.data import SampleResult
 from ragmetrics_core.engine import progress
 from ragmetrics_core.reporting.report import JsonlWriter
 
-GOOD = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
+GOOD = {
+    "question": "Who lit the lamp?",
+    "contexts": ["Anna lit the lamp."],
+    "answer": "Anna lit the lamp.",
+}
 OTHER = {**GOOD, "answer": "Anna."}
 SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
 
@@ -70,16 +74,40 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--fail-under", "utilization=0.5", "--gate", "point"], 0, "passed: context_utilization"),
-        (["--fail-under", "adherence=0.99", "--gate", "point"], 1, "failed: context_adherence"),
+        (
+            ["--fail-under", "utilization=0.5", "--gate", "point"],
+            0,
+            "passed: context_utilization",
+        ),
+        (
+            ["--fail-under", "adherence=0.99", "--gate", "point"],
+            1,
+            "failed: context_adherence",
+        ),
         (["--fail-under", "adherence=0.5"], 3, "undecided: context_adherence"),
-        (["--fail-under", "adherence=0.5", "--undecided", "pass"], 0, "undecided: context_adherence"),
-        (["--fail-under", "adherence=0.5", "--undecided", "fail"], 1, "undecided: context_adherence"),
-        (["--fail-under", "adherence=0.5", "--fail-under", "recall=0.5"], 1, "failed: context_recall: nothing was"),
+        (
+            ["--fail-under", "adherence=0.5", "--undecided", "pass"],
+            0,
+            "undecided: context_adherence",
+        ),
+        (
+            ["--fail-under", "adherence=0.5", "--undecided", "fail"],
+            1,
+            "undecided: context_adherence",
+        ),
+        (
+            ["--fail-under", "adherence=0.5", "--fail-under", "recall=0.5"],
+            1,
+            "failed: context_recall: nothing was",
+        ),
     ],
 )
 def test_gates(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], options: list[str], code: int, said: str
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    code: int,
+    said: str,
 ) -> None:
     assert main(["evaluate", rows(GOOD), "--quiet", *options]) == code
     assert said in capsys.readouterr().out
@@ -90,26 +118,58 @@ def test_a_gate_does_not_pass_rows_that_nobody_judged(
     rows: Callable[..., str], capsys: pytest.CaptureFixture[str], gate: str
 ) -> None:
     file = rows(*[GOOD] * 3, *[{**GOOD, "contexts": []}] * 97)
-    command = ["evaluate", file, "--metrics", "adherence", "--quiet", "--gate", gate, "--fail-under", "adherence=0.1"]
+    command = [
+        "evaluate",
+        file,
+        "--metrics",
+        "adherence",
+        "--quiet",
+        "--gate",
+        gate,
+        "--fail-under",
+        "adherence=0.1",
+    ]
     assert main(command) == 3
-    assert "undecided: context_adherence: 3 of 100 rows were scored, fewer than 95%: 97" in capsys.readouterr().out
+    assert (
+        "undecided: context_adherence: 3 of 100 rows were scored, fewer than 95%: 97"
+        in capsys.readouterr().out
+    )
     assert main([*command, "--min-scored", "0.03"]) == 0
     assert main([*command, "--undecided", "fail"]) == 1
     with pytest.raises(SystemExit):
         main([*command, "--min-scored", "95"])
 
 
-def test_a_gate_passes_on_its_whole_interval(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", rows(*[GOOD] * 60), "--fail-under", "context_utilization=0.9"]) == 0
+def test_a_gate_passes_on_its_whole_interval(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(
+            ["evaluate", rows(*[GOOD] * 60), "--fail-under", "context_utilization=0.9"]
+        )
+        == 0
+    )
     assert "passed: context_utilization" in capsys.readouterr().out
 
 
 def test_nothing_scored(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], loopback_server: Callable[..., LoopbackServer]
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     server = loopback_server(lambda body: "no verdict at all")
-    arguments = ["--judge", "openai/x", "--api-base", server.base_url, "--metrics", "recall"]
-    assert run_with_key(["evaluate", rows({**GOOD, "reference": "Anna."}), *arguments]) == 1
+    arguments = [
+        "--judge",
+        "openai/x",
+        "--api-base",
+        server.base_url,
+        "--metrics",
+        "recall",
+    ]
+    assert (
+        run_with_key(["evaluate", rows({**GOOD, "reference": "Anna."}), *arguments])
+        == 1
+    )
     shown = capsys.readouterr()
     assert "context_recall failed, e.g.: " in shown.out
     assert shown.err.endswith("ragmetrics: nothing was scored\n")
@@ -131,25 +191,71 @@ BAD_INPUT = [
     (["evaluate", "missing.jsonl"], "missing.jsonl: no such file"),
     (["evaluate", "."], ". is a folder; give the files in it"),
     (["evaluate", "rows.jsonl", "missing.jsonl"], "missing.jsonl: no such file"),
-    (["evaluate", "rows.jsonl", "--strict"], "rows.jsonl, line 2: answer: needs a text, found dict"),
-    (["evaluate", "rows.jsonl", "--answer-column", "reply", "--strict"], "rows.jsonl, line 1: no column 'reply'"),
-    (["evaluate", "rows.jsonl", "--out", "rows.jsonl"], "--out rows.jsonl would overwrite the input"),
+    (
+        ["evaluate", "rows.jsonl", "--strict"],
+        "rows.jsonl, line 2: answer: needs a text, found dict",
+    ),
+    (
+        ["evaluate", "rows.jsonl", "--answer-column", "reply", "--strict"],
+        "rows.jsonl, line 1: no column 'reply'",
+    ),
+    (
+        ["evaluate", "rows.jsonl", "--out", "rows.jsonl"],
+        "--out rows.jsonl would overwrite the input",
+    ),
     (
         ["evaluate", "rows.jsonl", "--out", "no/where.jsonl"],
         "--out no/where.jsonl cannot be written: there is no folder no",
     ),
-    (["evaluate", "rows.jsonl", "--metrics", "bleu"], "no metric is named 'bleu'; there are: context_utilization"),
+    (
+        ["evaluate", "rows.jsonl", "--metrics", "bleu"],
+        "no metric is named 'bleu'; there are: context_utilization",
+    ),
     (["evaluate", "rows.jsonl", "--metrics", ","], "no metric is named ''"),
-    (["evaluate", "rows.jsonl", "--fail-under", "bleu=1"], "no metric 'bleu' for a gate"),
-    (["evaluate", "rows.jsonl", "--fail-under", "recall=2"], "the threshold of a gate is a number from 0 to 1"),
-    (["evaluate", "rows.jsonl", "--metrics", "recall", "--fail-under", "adherence=1"], "no metric 'adherence'"),
-    (["evaluate", "rows.jsonl", "--set", "polls=3"], "--set is written METRIC.SETTING=VALUE"),
-    (["evaluate", "rows.jsonl", "--set", "adherence.poll=3"], "poll: no such setting; there are: name, model,"),
-    (["evaluate", "rows.jsonl", "--set", "adherence.polls=0"], "ContextAdherence: polls: Input should be greater"),
+    (
+        ["evaluate", "rows.jsonl", "--fail-under", "bleu=1"],
+        "no metric 'bleu' for a gate",
+    ),
+    (
+        ["evaluate", "rows.jsonl", "--fail-under", "recall=2"],
+        "the threshold of a gate is a number from 0 to 1",
+    ),
+    (
+        [
+            "evaluate",
+            "rows.jsonl",
+            "--metrics",
+            "recall",
+            "--fail-under",
+            "adherence=1",
+        ],
+        "no metric 'adherence'",
+    ),
+    (
+        ["evaluate", "rows.jsonl", "--set", "polls=3"],
+        "--set is written METRIC.SETTING=VALUE",
+    ),
+    (
+        ["evaluate", "rows.jsonl", "--set", "adherence.poll=3"],
+        "poll: no such setting; there are: name, model,",
+    ),
+    (
+        ["evaluate", "rows.jsonl", "--set", "adherence.polls=0"],
+        "ContextAdherence: polls: Input should be greater",
+    ),
     (["evaluate", "rows.jsonl", "--set", "bleu.polls=3"], "no metric is named 'bleu'"),
-    (["evaluate", "rows.jsonl", "--metrics", "recall", "--set", "adherence.polls=3"], "is not among the metrics"),
-    (["evaluate", "rows.jsonl", "--api-base", "http://127.0.0.1:1"], "--api-base needs a model"),
-    (["evaluate", "rows.jsonl", "--judge="], "the value of --judge is empty, perhaps a variable that is not set"),
+    (
+        ["evaluate", "rows.jsonl", "--metrics", "recall", "--set", "adherence.polls=3"],
+        "is not among the metrics",
+    ),
+    (
+        ["evaluate", "rows.jsonl", "--api-base", "http://127.0.0.1:1"],
+        "--api-base needs a model",
+    ),
+    (
+        ["evaluate", "rows.jsonl", "--judge="],
+        "the value of --judge is empty, perhaps a variable that is not set",
+    ),
     (["evaluate", "rows.jsonl", "--judge", " "], "the value of --judge is empty"),
     (["evaluate", "rows.jsonl", ""], "an argument is empty"),
 ]
@@ -157,7 +263,10 @@ BAD_INPUT = [
 
 @pytest.mark.parametrize(("arguments", "said"), BAD_INPUT)
 def test_bad_input(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
 ) -> None:
     rows(GOOD, {**GOOD, "answer": {}})
     assert said in fails(capsys, arguments)
@@ -170,16 +279,32 @@ def with_an_empty_value(example: str) -> list[list[str]]:
     places = [
         place
         for place, word in enumerate(arguments)
-        if not word.startswith("--") and (arguments[place - 1].startswith("--") or "." in word)
+        if not word.startswith("--")
+        and (arguments[place - 1].startswith("--") or "." in word)
     ]
     return [[*arguments[:place], "", *arguments[place + 1 :]] for place in places]
 
 
-OPTIONS_OF_MODELS = ["--judge", "--api-base", "--api-key-env", "--store", "--max-calls", "--metrics", "--cluster"]
-EMPTY_VALUES = [arguments for example, _ in COMMANDS for arguments in with_an_empty_value(example)]
+OPTIONS_OF_MODELS = [
+    "--judge",
+    "--api-base",
+    "--api-key-env",
+    "--store",
+    "--max-calls",
+    "--metrics",
+    "--cluster",
+]
+EMPTY_VALUES = [
+    arguments for example, _ in COMMANDS for arguments in with_an_empty_value(example)
+]
 EMPTY_VALUES += [["evaluate", "rows.jsonl", option, ""] for option in OPTIONS_OF_MODELS]
-EMPTY_VALUES += [["evaluate", "rows.jsonl", f"{option}="] for option in OPTIONS_OF_MODELS]
-EMPTY_VALUES += [["compare", "a.jsonl", "b.jsonl", "--metrics", ""], ["compare", "a.jsonl", "b.jsonl", "--slice="]]
+EMPTY_VALUES += [
+    ["evaluate", "rows.jsonl", f"{option}="] for option in OPTIONS_OF_MODELS
+]
+EMPTY_VALUES += [
+    ["compare", "a.jsonl", "b.jsonl", "--metrics", ""],
+    ["compare", "a.jsonl", "b.jsonl", "--slice="],
+]
 
 
 @pytest.mark.parametrize("arguments", EMPTY_VALUES, ids=" ".join)
@@ -188,57 +313,109 @@ def test_a_variable_that_is_not_set_is_no_option_that_is_not_given(
 ) -> None:
     rows(GOOD)
     before = sorted(Path().iterdir())
-    assert "is empty, perhaps a variable that is not set; give a value" in fails(capsys, arguments)
+    assert "is empty, perhaps a variable that is not set; give a value" in fails(
+        capsys, arguments
+    )
     assert sorted(Path().iterdir()) == before
 
 
-@pytest.mark.parametrize("setting", ['judge = ""', 'api_base = " "', 'store = ""', 'metrics = [""]', 'gates = [""]'])
+@pytest.mark.parametrize(
+    "setting",
+    ['judge = ""', 'api_base = " "', 'store = ""', 'metrics = [""]', 'gates = [""]'],
+)
 def test_an_empty_setting_of_the_project_is_refused(
     rows: Callable[..., str], capsys: pytest.CaptureFixture[str], setting: str
 ) -> None:
     rows(GOOD)
     Path("ragmetrics.toml").write_text(setting, "utf-8")
-    assert "is empty: give a value, or leave it out" in fails(capsys, ["evaluate", "rows.jsonl"])
+    assert "is empty: give a value, or leave it out" in fails(
+        capsys, ["evaluate", "rows.jsonl"]
+    )
 
 
 @pytest.mark.parametrize(
-    "options", [["--limit", "0"], ["--limit", "x"], ["--concurrency", "-1"], ["--gate", "x"], ["--lim", "3"], ["--x"]]
+    "options",
+    [
+        ["--limit", "0"],
+        ["--limit", "x"],
+        ["--concurrency", "-1"],
+        ["--gate", "x"],
+        ["--lim", "3"],
+        ["--x"],
+    ],
 )
-def test_options_that_do_not_parse(rows: Callable[..., str], options: list[str]) -> None:
+def test_options_that_do_not_parse(
+    rows: Callable[..., str], options: list[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", rows(GOOD), *options])
 
 
-def test_bad_rows_are_named_counted_and_left_out(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_rows_are_named_counted_and_left_out(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
     bad = {**GOOD, "answer": ["SECRET", 7]}
     assert main(["evaluate", rows(GOOD, *[bad] * 7, "{"), "--out", "out.jsonl"]) == 0
     shown = capsys.readouterr()
-    assert "ragmetrics: rows.jsonl, line 2: answer: needs a text, found list" in shown.err
+    assert (
+        "ragmetrics: rows.jsonl, line 2: answer: needs a text, found list" in shown.err
+    )
     assert "rows.jsonl, line 6:" in shown.err
     assert "rows.jsonl, line 7:" not in shown.err
     assert "ragmetrics: rows.jsonl: further bad rows are only counted" in shown.err
     assert "9 rows: 1 judged, 0 not judged, 8 bad." in shown.out
     assert "SECRET" not in shown.out + shown.err
     problems = [result.problem for result in Report.from_jsonl("out.jsonl").results]
-    assert problems[-1] == "rows.jsonl, line 9: not JSON (Expecting property name enclosed in double quotes)"
+    assert (
+        problems[-1]
+        == "rows.jsonl, line 9: not JSON (Expecting property name enclosed in double"
+        " quotes)"
+    )
 
 
-def test_no_metric_applies(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_metric_applies(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
     said = fails(capsys, ["evaluate", rows({"frage": "Wer?", "antwort": "Anna."})])
-    assert "no metric applies to rows.jsonl (rows: 1, bad: 0; context_utilization: no question; context_a" in said
-    assert "columns that were not recognised: frage, antwort; name the right ones with --question-column" in said
+    assert (
+        "no metric applies to rows.jsonl (rows: 1, bad: 0; context_utilization: no"
+        " question; context_a" in said
+    )
+    assert (
+        "columns that were not recognised: frage, antwort; name the right ones with"
+        " --question-column" in said
+    )
     for options in ([], ["--dry-run"]):
-        said = fails(capsys, ["evaluate", rows({"prompt": "Who?", "docs": ["Anna."], "said": "Anna."}), *options])
+        said = fails(
+            capsys,
+            [
+                "evaluate",
+                rows({"prompt": "Who?", "docs": ["Anna."], "said": "Anna."}),
+                *options,
+            ],
+        )
         assert "no answer" in said
         assert "--answer-column, --reference-column" in said
         said = fails(capsys, ["evaluate", rows(), *options])
-        assert said.startswith("ragmetrics: no metric applies to rows.jsonl (rows: 0, bad: 0")
-    assert "no metric applies to rows.jsonl (rows: 2, bad: 2)" in fails(capsys, ["evaluate", rows("{]", "3")])
-    assert "; context_recall: no reference)" in fails(capsys, ["evaluate", rows(GOOD), "--metrics", "recall"])
+        assert said.startswith(
+            "ragmetrics: no metric applies to rows.jsonl (rows: 0, bad: 0"
+        )
+    assert "no metric applies to rows.jsonl (rows: 2, bad: 2)" in fails(
+        capsys, ["evaluate", rows("{]", "3")]
+    )
+    assert "; context_recall: no reference)" in fails(
+        capsys, ["evaluate", rows(GOOD), "--metrics", "recall"]
+    )
 
 
-def test_several_files_are_one_run(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
-    names = [rows(GOOD, GOOD, name="a.jsonl"), rows(GOOD, name="b.jsonl"), rows({"answer": "x"}, name="c.jsonl")]
+def test_several_files_are_one_run(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [
+        rows(GOOD, GOOD, name="a.jsonl"),
+        rows(GOOD, name="b.jsonl"),
+        rows({"answer": "x"}, name="c.jsonl"),
+    ]
     assert main(["evaluate", *names]) == 0
     assert "4 rows: 4 judged" in capsys.readouterr().out
     assert main(["evaluate", "c.jsonl", rows(name="d.jsonl")]) == 2
@@ -248,38 +425,82 @@ def test_several_files_are_one_run(rows: Callable[..., str], capsys: pytest.Capt
 
 
 def test_a_broken_file_is_found_before_anything_is_judged(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], loopback_server: Callable[..., LoopbackServer]
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     server = loopback_server()
     judge = ["--judge", "openai/x", "--api-base", server.base_url, "--out", "out.jsonl"]
     Path("b.json").write_text("[{]")
-    assert "b.json: not JSON" in fails(capsys, ["evaluate", rows(GOOD), "b.json", *judge])
+    assert "b.json: not JSON" in fails(
+        capsys, ["evaluate", rows(GOOD), "b.json", *judge]
+    )
     names = [rows(GOOD, name="a.jsonl"), rows(*[GOOD] * 200, "{", name="c.jsonl")]
-    assert "c.jsonl, line 201: not JSON" in fails(capsys, ["evaluate", *names, "--strict", *judge])
+    assert "c.jsonl, line 201: not JSON" in fails(
+        capsys, ["evaluate", *names, "--strict", *judge]
+    )
     assert not server.requests
     assert not Path("out.jsonl").exists()
 
 
-def test_limit_holds_for_each_file(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_limit_holds_for_each_file(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
     names = [rows(GOOD, GOOD, GOOD, name=name) for name in ("a.jsonl", "b.jsonl")]
     assert main(["evaluate", *names, "--limit", "2"]) == 0
     assert "4 rows: 4 judged" in capsys.readouterr().out
 
 
-def test_columns_can_be_named(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"q": "Who?", "run": {"found": ["Anna did."]}, "a": "Anna did.", "gold": "Anna did.", "f": ["Anna"], "n": 1}
-    options = ["--question-column", "q", "--contexts-column", "run.found", "--answer-column", "a"]
-    options += ["--ground-truth-column", "gold", "--facts-column", "f", "--id-column", "n", "--out", "out.jsonl"]
+def test_columns_can_be_named(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {
+        "q": "Who?",
+        "run": {"found": ["Anna did."]},
+        "a": "Anna did.",
+        "gold": "Anna did.",
+        "f": ["Anna"],
+        "n": 1,
+    }
+    options = [
+        "--question-column",
+        "q",
+        "--contexts-column",
+        "run.found",
+        "--answer-column",
+        "a",
+    ]
+    options += [
+        "--ground-truth-column",
+        "gold",
+        "--facts-column",
+        "f",
+        "--id-column",
+        "n",
+        "--out",
+        "out.jsonl",
+    ]
     assert main(["evaluate", rows(row), *options]) == 0
     assert "left out" not in capsys.readouterr().out
     (result,) = Report.from_jsonl("out.jsonl").results
     assert result.sample is not None
-    assert (result.sample.id, result.sample.reference, result.sample.question) == ("1", ("Anna did.",), "Who?")
+    assert (result.sample.id, result.sample.reference, result.sample.question) == (
+        "1",
+        ("Anna did.",),
+        "Who?",
+    )
     assert {outcome.status for outcome in result.results.values()} == {"scored"}
 
 
 def test_settings_reach_the_metrics(rows: Callable[..., str]) -> None:
-    options = ["--metrics", "adherence,utilization", "--set", "adherence.polls=3", "--set", "utilization.k=1"]
+    options = [
+        "--metrics",
+        "adherence,utilization",
+        "--set",
+        "adherence.polls=3",
+        "--set",
+        "utilization.k=1",
+    ]
     options += ["--set", "adherence.language=German", "--out", "out.jsonl"]
     assert main(["evaluate", rows(GOOD), *options]) == 0
     signatures = Report.from_jsonl("out.jsonl").run.metrics
@@ -287,7 +508,9 @@ def test_settings_reach_the_metrics(rows: Callable[..., str]) -> None:
     assert signatures["context_adherence"].settings["polls"] == "3"
 
 
-def test_out_holds_what_was_measured(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_holds_what_was_measured(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["evaluate", rows(GOOD, GOOD), "--out", "out.jsonl"]) == 0
     assert "Samples and results: out.jsonl" in capsys.readouterr().out
     report = Report.from_jsonl("out.jsonl")
@@ -310,21 +533,45 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_judge_that_cannot_be_used(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], loopback_server: Callable[..., LoopbackServer]
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     from loopback import Fault
 
     server = loopback_server(faults=lambda number: Fault(401, code="invalid_api_key"))
-    arguments = ["evaluate", rows(*[GOOD] * 50), "--judge", "openai/x", "--api-base", server.base_url]
+    arguments = [
+        "evaluate",
+        rows(*[GOOD] * 50),
+        "--judge",
+        "openai/x",
+        "--api-base",
+        server.base_url,
+    ]
     assert run_with_key(arguments) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("ragmetrics: the judge cannot be used: ")
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .startswith("ragmetrics: the judge cannot be used: ")
+    )
     assert len(server.requests) == 1
 
 
-def test_a_model_as_judge(rows: Callable[..., str], loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_a_model_as_judge(
+    rows: Callable[..., str], loopback_server: Callable[..., LoopbackServer]
+) -> None:
     server = loopback_server()
-    command = script("evaluate", rows(GOOD, OTHER), "--quiet", "--out", "out.jsonl", judge_url=server.base_url)
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    command = script(
+        "evaluate",
+        rows(GOOD, OTHER),
+        "--quiet",
+        "--out",
+        "out.jsonl",
+        judge_url=server.base_url,
+    )
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert f"Spent: {len(server.requests)} calls, " in done.stdout
     assert "price unknown" in done.stdout
@@ -332,12 +579,27 @@ def test_a_model_as_judge(rows: Callable[..., str], loopback_server: Callable[..
 
 
 def test_progress_goes_to_standard_error(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    often = "import sys; from ragmetrics_core.engine import progress; progress.LOG_SECONDS = 0.0; "
+    often = (
+        "import sys; from ragmetrics_core.engine import progress; progress.LOG_SECONDS"
+        " = 0.0; "
+    )
     often += "from ragmetrics_core.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", often, "evaluate", rows(GOOD, OTHER), "--judge", "lexical"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-c",
+        often,
+        "evaluate",
+        rows(GOOD, OTHER),
+        "--judge",
+        "lexical",
+    ]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False
+    )
     first, last = done.stderr.splitlines()
     assert re.fullmatch(r"1/2 samples, 0 failed, 0 calls, \$0\.0000, \d+ s left", first)
     assert last == "2/2 samples, 0 failed, 0 calls, $0.0000"
@@ -363,12 +625,21 @@ def test_interrupt_leaves_what_was_done(
         server.reply = reply
         name = rows(*distinct, held, held)
         options = ["--quiet", "--out", "out.jsonl", "--metrics", "utilization"]
-        # Below a shell in the background an interrupt is ignored; the launcher makes it count again.
+        # Below a shell in the background an interrupt is ignored; the launcher makes it
+        # count again.
         launcher = (
-            "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+            "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
+            " os.execv(sys.argv[1], sys.argv[1:])"
         )
-        command = [sys.executable, "-c", launcher, *script("evaluate", name, *options, judge_url=server.base_url)]
-        with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        command = [
+            sys.executable,
+            "-c",
+            launcher,
+            *script("evaluate", name, *options, judge_url=server.base_url),
+        ]
+        with subprocess.Popen(
+            command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
             try:
                 wait_for_lines(Path("out.jsonl.partial"), 4, process)
                 process.send_signal(signal.SIGINT)
@@ -377,20 +648,29 @@ def test_interrupt_leaves_what_was_done(
                 process.kill()
     assert process.returncode == 130
     # LiteLLM may warn of log lines of its own that an interrupt cuts off.
-    assert "ragmetrics: interrupted; what was done is counted above\n" in errors.decode()
+    assert (
+        "ragmetrics: interrupted; what was done is counted above\n" in errors.decode()
+    )
     assert "Traceback" not in errors.decode()
     assert b"context_utilization" in output
-    assert "ragmetrics: out.jsonl is as it was; what was judged stands in out.jsonl.partial\n" in errors.decode()
+    assert (
+        "ragmetrics: out.jsonl is as it was; what was judged stands in"
+        " out.jsonl.partial\n" in errors.decode()
+    )
     assert not Path("out.jsonl").exists()
     report = Report.from_jsonl("out.jsonl.partial")
-    assert [bool(row.results) for row in report.results] == [True] * 3 + [False]  # which shared its call with the last
-    assert [row.usage.calls for row in report.results] == [1] * 4  # also that which was given up
+    # which shared its call with the last
+    assert [bool(row.results) for row in report.results] == [True] * 3 + [False]
+    # also that which was given up
+    assert [row.usage.calls for row in report.results] == [1] * 4
     assert report.run.interrupted
     assert main(["evaluate", "out.jsonl.partial", "--out", "other.jsonl"]) == 0
 
 
 def test_an_interrupt_between_two_results_tells_what_was_in_flight(
-    rows: Callable[..., str], loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+    rows: Callable[..., str],
+    loopback_server: Callable[..., LoopbackServer],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = loopback_server(plausible_reply)
     monkeypatch.setenv("RAGMETRICS_JUDGE", "openai-compatible/test")
@@ -405,11 +685,21 @@ def test_an_interrupt_between_two_results_tells_what_was_in_flight(
 
     monkeypatch.setattr(JsonlWriter, "write", pressed)
     name = rows(*({**GOOD, "answer": f"{number} lamps"} for number in range(400)))
-    options = ["--quiet", "--no-store", "--metrics", "utilization", "--concurrency", "2", "--out", "out.jsonl"]
+    options = [
+        "--quiet",
+        "--no-store",
+        "--metrics",
+        "utilization",
+        "--concurrency",
+        "2",
+        "--out",
+        "out.jsonl",
+    ]
     assert main(["evaluate", name, *options]) == 130
     report = Report.from_jsonl("out.jsonl.partial")
     assert report.run.interrupted
-    assert report.usage.calls >= len(server.requests)  # one that is given up may not have arrived
+    # one that is given up may not have arrived
+    assert report.usage.calls >= len(server.requests)
     assert 3 <= len(report.results) < 400
 
 
@@ -421,22 +711,39 @@ def wait_for_lines(path: Path, count: int, process: subprocess.Popen[bytes]) -> 
 
 
 def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) -> None:
-    name = rows(*[{**GOOD, "id": one, "answer": "Nobody knows kayaks."} for one in "abc"])
-    command = script("evaluate", name, "--quiet", "--fail-under", "adherence=0.9", "--gate", "point")
+    name = rows(
+        *[{**GOOD, "id": one, "answer": "Nobody knows kayaks."} for one in "abc"]
+    )
+    command = script(
+        "evaluate", name, "--quiet", "--fail-under", "adherence=0.9", "--gate", "point"
+    )
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        done = subprocess.run(command, env=environment(), stdout=writing, stderr=subprocess.PIPE, check=False)
-        demo = subprocess.run(script("demo"), stdout=writing, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            command,
+            env=environment(),
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        demo = subprocess.run(
+            script("demo"), stdout=writing, stderr=subprocess.PIPE, check=False
+        )
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")
     assert (demo.returncode, demo.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize(("given", "code"), [([], 3), (["--undecided=fail"], 1), (["--undecided=pass"], 0)])
+@pytest.mark.parametrize(
+    ("given", "code"), [([], 3), (["--undecided=fail"], 1), (["--undecided=pass"], 0)]
+)
 def test_a_dry_run_decides_no_gate(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], given: list[str], code: int
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    given: list[str],
+    code: int,
 ) -> None:
     gates = ["--fail-under", "adherence=0.9", "--fail-under", "utilization=0.5"]
     assert main(["evaluate", rows(GOOD), "--dry-run", *gates, *given]) == code
@@ -457,23 +764,44 @@ def test_cells_that_say_nothing_are_missing(rows: Callable[..., str]) -> None:
             *(f"q,{gap},{gap}," for gap in gaps),
         ]
         Path(name).write_text("\n".join(lines).replace(",", comma))
-        assert main(["evaluate", name, "--metrics", "adherence,utilization", "--out", "out.jsonl"]) == 0
-        read = [row.sample for row in Report.from_jsonl("out.jsonl").results if row.sample]
+        assert (
+            main(
+                [
+                    "evaluate",
+                    name,
+                    "--metrics",
+                    "adherence,utilization",
+                    "--out",
+                    "out.jsonl",
+                ]
+            )
+            == 0
+        )
+        read = [
+            row.sample for row in Report.from_jsonl("out.jsonl").results if row.sample
+        ]
         assert [sample.answer for sample in read] == ["None", "N/A", *[None] * 8]
         assert [len(sample.contexts) for sample in read] == [1, 0, 1, *[0] * 7]
 
 
 def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> None:
     narrow = {**environment(), "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(script("evaluate", rows(GOOD)), env=narrow, capture_output=True, check=False)
+    done = subprocess.run(
+        script("evaluate", rows(GOOD)), env=narrow, capture_output=True, check=False
+    )
     assert done.returncode == 0
     assert b"0.207?1.000" in done.stdout
 
 
-def test_columns_that_nobody_read_are_named(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_that_nobody_read_are_named(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
     row = {**GOOD, "refrence": "Anna.", "metadata": {"lang": "en"}}
     assert main(["evaluate", rows(row, {**row, "late": 1}), "--out", "out.jsonl"]) == 0
-    assert "rows.jsonl: columns that were not recognised: refrence, late, kept as metadata\n" in capsys.readouterr().out
+    assert (
+        "rows.jsonl: columns that were not recognised: refrence, late, kept as"
+        " metadata\n" in capsys.readouterr().out
+    )
     assert main(["evaluate", "out.jsonl"]) == 0
     assert main(["evaluate", rows(GOOD)]) == 0
     assert "not recognised" not in capsys.readouterr().out
@@ -483,21 +811,33 @@ def test_columns_that_nobody_read_are_named(rows: Callable[..., str], capsys: py
     ("ids", "said"),
     [
         (["a", "b", None], None),
-        (["a", "b", None, None], "1 sample has the question, contexts and answer of an earlier one"),
+        (
+            ["a", "b", None, None],
+            "1 sample has the question, contexts and answer of an earlier one",
+        ),
         (["a", "b", "a"], "1 sample has the id of an earlier one"),
         (["a", "a", "b", "a", "b"], "3 samples have the id of an earlier one"),
     ],
 )
 def test_ids_that_are_not_unique_are_warned_of_once(
-    rows: Callable[..., str], caplog: pytest.LogCaptureFixture, ids: list[str | None], said: str | None
+    rows: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+    ids: list[str | None],
+    said: str | None,
 ) -> None:
     given = [{**GOOD, "id": one} for one in ids]
     assert main(["evaluate", rows(*given)]) == 0
-    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert [message.startswith(said or "") for message in warnings] == ([True] if said else [])
+    warnings = [
+        record.message for record in caplog.records if record.levelname == "WARNING"
+    ]
+    assert [message.startswith(said or "") for message in warnings] == (
+        [True] if said else []
+    )
     caplog.clear()
     evaluate([{**GOOD, "id": one} for one in ids], metrics="utilization")
-    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == (1 if said else 0)
+    assert len(
+        [record for record in caplog.records if record.levelname == "WARNING"]
+    ) == (1 if said else 0)
 
 
 def test_a_log_line_is_not_glued_to_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -508,20 +848,31 @@ def test_a_log_line_is_not_glued_to_a_counter(monkeypatch: pytest.MonkeyPatch) -
             return True
 
     handler = Lines()
-    for stream, line in ((Terminal(), "\r\x1b[Kkept in x\n"), (io.StringIO(), "kept in x\n")):
+    for stream, line in (
+        (Terminal(), "\r\x1b[Kkept in x\n"),
+        (io.StringIO(), "kept in x\n"),
+    ):
         monkeypatch.setattr(sys, "stderr", stream)
         handler.emit(logging.makeLogRecord({"msg": "kept in x"}))
         assert stream.getvalue() == line
 
 
 def test_a_gate_for_each_language_and_the_summary_of_a_job(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = rows({**GOOD, "language": "de"}, {**GOOD, "answer": "Bert sang of 1856.", "language": "e|n"})
+    name = rows(
+        {**GOOD, "language": "de"},
+        {**GOOD, "answer": "Bert sang of 1856.", "language": "e|n"},
+    )
     gate = ["--fail-under", "adherence=0.5@metadata.language", "--gate", "point"]
     assert main(["evaluate", name, *gate, "--summary", "summary.md"]) == 1
     told = Path("summary.md").read_text()
-    assert "- **failed**: context_adherence by language: 1 of 2 slices reach 0.5. e|n: misses 0.5" in told
+    assert (
+        "- **failed**: context_adherence by language: 1 of 2 slices reach 0.5. e|n:"
+        " misses 0.5" in told
+    )
     assert "| context_adherence | 0." in told
     assert "Judge: lexical (compares words; catches gross failures)." in told
     assert "Bert" not in told
@@ -548,7 +899,11 @@ def test_every_command_has_help_and_an_example_that_parses(
     told = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
     if example in ("ragmetrics label", "ragmetrics dataset", "ragmetrics facts"):
-        assert all(f"{own.split()[2]} " in told for own, _ in COMMANDS if own.startswith(f"{example} "))
+        assert all(
+            f"{own.split()[2]} " in told
+            for own, _ in COMMANDS
+            if own.startswith(f"{example} ")
+        )
         return
     assert told.endswith(f"Example: {example}")
     assert callable(command_parser(words[1]).parse_args(shlex.split(example)[1:]).run)
@@ -571,7 +926,10 @@ def test_every_command_has_help_and_an_example_that_parses(
     ],
 )
 def test_a_name_of_another_library_gets_the_nearest_of_ours(
-    name: str, nearest: str, rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+    name: str,
+    nearest: str,
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["evaluate", rows(GOOD), "--metrics", name]) == 2
     assert f" (did you mean {nearest!r}?); there are: " in capsys.readouterr().err

@@ -23,7 +23,9 @@ from ragmetrics_core.distributed.scorer import Scorer
 from ragmetrics_core.engine.tables import each_sample
 
 FIELDS = ("question", "contexts", "answer", "reference")
-FLAT = {field: [name for name in USUAL_NAMES[field] if "." not in name] for field in FIELDS}
+FLAT = {
+    field: [name for name in USUAL_NAMES[field] if "." not in name] for field in FIELDS
+}
 EMPTY: list[Any] = ["", "  ", None, math.nan, pd.NA, "\ufeff"]
 # Names of one field of which the second is known to hold something else.
 KNOWN_PAIRS = {("retrieval_context", "context")} | {
@@ -35,23 +37,38 @@ KNOWN_PAIRS = {("retrieval_context", "context")} | {
 
 
 @given(
-    st.fixed_dictionaries({field: st.lists(st.sampled_from(FLAT[field]), min_size=1, unique=True) for field in FIELDS}),
+    st.fixed_dictionaries(
+        {
+            field: st.lists(st.sampled_from(FLAT[field]), min_size=1, unique=True)
+            for field in FIELDS
+        }
+    ),
     st.sampled_from(EMPTY),
     st.sampled_from([str.upper, lambda name: name.replace("_", " "), str]),
 )
 def test_no_other_column_stands_in_for_an_empty_cell(
     names: dict[str, list[str]], empty: Any, written: Callable[[str], str]
 ) -> None:
-    row = {written(name): f"text of {name}" for field in FIELDS for name in names[field]}
+    row = {
+        written(name): f"text of {name}" for field in FIELDS for name in names[field]
+    }
     for field in FIELDS:
         row[written(min(names[field], key=FLAT[field].index))] = empty
     sample = Sample.from_row(row)
     assert [field for field in FIELDS if not sample.missing(field)] == []
 
 
-@given(st.sampled_from(["outputs", "output", "response"]), st.sampled_from([dict, json.dumps, str]), st.data())
-def test_no_other_name_in_an_object_stands_in_for_an_empty_one(holder: str, write: Any, data: st.DataObject) -> None:
-    names = data.draw(st.lists(st.sampled_from(FLAT["answer"]), min_size=2, unique=True))
+@given(
+    st.sampled_from(["outputs", "output", "response"]),
+    st.sampled_from([dict, json.dumps, str]),
+    st.data(),
+)
+def test_no_other_name_in_an_object_stands_in_for_an_empty_one(
+    holder: str, write: Any, data: st.DataObject
+) -> None:
+    names = data.draw(
+        st.lists(st.sampled_from(FLAT["answer"]), min_size=2, unique=True)
+    )
     held: dict[str, Any] = {name: f"text of {name}" for name in names}
     held[min(names, key=FLAT["answer"].index)] = None
     sample = Sample.from_row({holder: write(held)})
@@ -74,7 +91,9 @@ def test_two_columns_that_may_hold_one_field_and_differ_are_refused_with_both_na
     names = [first, second] if first_stands_first else [second, first]
     with pytest.raises(AmbiguousColumns) as refused:
         Sample.from_row({name: f"SECRET of {name}" for name in names})
-    assert f"columns {first!r} and {second!r} may both hold the {field}" in str(refused.value)
+    assert f"columns {first!r} and {second!r} may both hold the {field}" in str(
+        refused.value
+    )
     assert f"--{field}-column" in str(refused.value)
     assert "SECRET" not in str(refused.value)
 
@@ -82,7 +101,9 @@ def test_two_columns_that_may_hold_one_field_and_differ_are_refused_with_both_na
 @given(st.sampled_from(RIVALS))
 def test_two_columns_that_hold_the_same_are_one(rivals: tuple[str, str, str]) -> None:
     field, first, second = rivals
-    sample = Sample.from_row({first: "text", second: ["text"] if field == "contexts" else " text "})
+    sample = Sample.from_row(
+        {first: "text", second: ["text"] if field == "contexts" else " text "}
+    )
     assert not sample.missing(field)
 
 
@@ -108,41 +129,77 @@ def test_known_pairs_of_contexts(pair: tuple[str, str]) -> None:
         ({"retrieval_context": None, "context": ["the ideal"]}, {"contexts": ()}),
         ({"answer": None, "result": "FAIL", "answers": ["gold"]}, {"answer": None}),
         ({"reference": math.nan, "target": "1"}, {"reference": ()}),
-        ({"outputs": {"answer": "Anna.", "contexts": None, "documents": ["gold"]}}, {"contexts": ()}),
-        ({"question": "Who?", "query": "lamp", "prompt": "Answer: Who?"}, {"question": "Who?"}),
-        ({"question": "", "query": "lamp", "prompt": "Answer: Who?"}, {"question": None}),
+        (
+            {"outputs": {"answer": "Anna.", "contexts": None, "documents": ["gold"]}},
+            {"contexts": ()},
+        ),
+        (
+            {"question": "Who?", "query": "lamp", "prompt": "Answer: Who?"},
+            {"question": "Who?"},
+        ),
+        (
+            {"question": "", "query": "lamp", "prompt": "Answer: Who?"},
+            {"question": None},
+        ),
         ({"query": "lamp"}, {"question": "lamp"}),
         ({"outputs": {"tokens": 3}, "result": "Anna."}, {"answer": "Anna."}),
         ({"outputs": {"answer": "Anna.", "output": "Anna."}}, {"answer": "Anna."}),
     ],
 )
-def test_the_first_usual_name_that_a_row_has_is_the_column(row: dict[str, Any], fields: dict[str, Any]) -> None:
+def test_the_first_usual_name_that_a_row_has_is_the_column(
+    row: dict[str, Any], fields: dict[str, Any]
+) -> None:
     sample = Sample.from_row(row)
     assert {name: getattr(sample, name) for name in fields} == fields
 
 
-def test_a_field_may_be_claimed_by_the_column_and_by_what_another_column_holds() -> None:
-    row = {"contexts": ["one"], "output": json.dumps({"answer": "Anna.", "documents": ["two"]})}
-    with pytest.raises(AmbiguousColumns, match=r"columns 'contexts' and 'output.documents' may both hold the contexts"):
+def test_a_field_may_be_claimed_by_the_column_and_by_what_another_column_holds() -> (
+    None
+):
+    row = {
+        "contexts": ["one"],
+        "output": json.dumps({"answer": "Anna.", "documents": ["two"]}),
+    }
+    with pytest.raises(
+        AmbiguousColumns,
+        match=r"columns 'contexts' and 'output.documents' may both hold the contexts",
+    ):
         Sample.from_row(row)
     assert len(Sample.from_row(row, contexts="output.documents").contexts) == 1
-    with pytest.raises(AmbiguousColumns, match="columns 'answer' and 'output' may both hold the answer"):
+    with pytest.raises(
+        AmbiguousColumns, match="columns 'answer' and 'output' may both hold the answer"
+    ):
         Sample.from_row({"outputs": {"answer": "Anna.", "output": "Bert."}})
 
 
 def phoenix(**more: Any) -> dict[str, Any]:
-    return {"input": "Who lit it?", "output": "Anna.", "reference": "Anna lit it.", **more}
+    return {
+        "input": "Who lit it?",
+        "output": "Anna.",
+        "reference": "Anna lit it.",
+        **more,
+    }
 
 
-@pytest.mark.parametrize("mark", ["context.span_id", "context.trace_id", "document_position"])
+@pytest.mark.parametrize(
+    "mark", ["context.span_id", "context.trace_id", "document_position"]
+)
 def test_the_reference_of_a_phoenix_frame_is_the_retrieved_text(mark: str) -> None:
     sample = Sample.from_row(phoenix(**{mark: "7", "expected": "Anna"}))
-    assert ([context.text for context in sample.contexts], sample.reference) == (["Anna lit it."], ("Anna",))
+    assert ([context.text for context in sample.contexts], sample.reference) == (
+        ["Anna lit it."],
+        ("Anna",),
+    )
     named = Sample.from_row(phoenix(**{mark: "7"}), reference="reference")
     assert (named.contexts, named.reference) == ((), ("Anna lit it.",))
-    (of_frame,) = each_sample(pd.DataFrame([phoenix()], index=pd.Index(["7"], name=mark)), {})
+    (of_frame,) = each_sample(
+        pd.DataFrame([phoenix()], index=pd.Index(["7"], name=mark)), {}
+    )
     assert isinstance(of_frame, Sample)
-    assert ([context.text for context in of_frame.contexts], of_frame.reference) == (["Anna lit it."], ())
+    assert ([context.text for context in of_frame.contexts], of_frame.reference) == (
+        ["Anna lit it."],
+        (),
+    )
     assert Sample.from_row(phoenix()).reference == ("Anna lit it.",)
 
 
@@ -154,34 +211,70 @@ def test_a_named_index_of_a_frame_is_a_column() -> None:
         assert (sample.id, sample.metadata) == ("a", {})
 
 
-DEEPEVAL = {"input": "Who?", "actual_output": "Anna.", "retrieval_context": "Rain fell.|Anna lit it."}
+DEEPEVAL = {
+    "input": "Who?",
+    "actual_output": "Anna.",
+    "retrieval_context": "Rain fell.|Anna lit it.",
+}
 
 
 def test_contexts_that_deepeval_joined_are_a_bad_row() -> None:
-    for row in (DEEPEVAL, {"expectedOutput": "Anna.", "retrievalContext": "Rain fell.|Anna lit it."}):
-        with pytest.raises(RowError, match=r"texts joined by \|, as DeepEval saves CSV and JSONL; save .* \(save_as"):
+    for row in (
+        DEEPEVAL,
+        {"expectedOutput": "Anna.", "retrievalContext": "Rain fell.|Anna lit it."},
+    ):
+        with pytest.raises(
+            RowError,
+            match=(
+                r"texts joined by \|, as DeepEval saves CSV and JSONL; save .*"
+                r" \(save_as"
+            ),
+        ):
             Sample.from_row(row)
     assert len(Sample.from_row(DEEPEVAL, contexts="retrieval_context").contexts) == 1
-    for value, count in ((["Rain|fell.", "Anna"], 2), ('["Rain|fell.", "Anna"]', 2), ("Anna lit it.", 1), ("", 0)):
-        assert len(Sample.from_row({**DEEPEVAL, "retrieval_context": value}).contexts) == count
-    assert len(Sample.from_row({"contexts": "a | b", "actual_output": "Anna."}).contexts) == 1
+    for value, count in (
+        (["Rain|fell.", "Anna"], 2),
+        ('["Rain|fell.", "Anna"]', 2),
+        ("Anna lit it.", 1),
+        ("", 0),
+    ):
+        assert (
+            len(Sample.from_row({**DEEPEVAL, "retrieval_context": value}).contexts)
+            == count
+        )
+    assert (
+        len(Sample.from_row({"contexts": "a | b", "actual_output": "Anna."}).contexts)
+        == 1
+    )
 
 
 def golden_and_predicted(number: int) -> dict[str, Any]:
     context = f"Lamp {number} was lit by keeper {number}."
-    return {"context": [context], "answer": f"Keeper {number} lit lamp {number}.", "prediction": "A wizard built Rome."}
+    return {
+        "context": [context],
+        "answer": f"Keeper {number} lit lamp {number}.",
+        "prediction": "A wizard built Rome.",
+    }
 
 
 ROWS = [golden_and_predicted(number) for number in range(20)]
 
 
 @pytest.mark.parametrize("of_table", [lambda rows: rows, pd.DataFrame, iter])
-def test_the_golden_answer_is_never_judged_as_the_applications(of_table: Callable[[Any], Any]) -> None:
-    with pytest.raises(SettingError, match="'answer' and 'prediction' may both hold the answer"):
+def test_the_golden_answer_is_never_judged_as_the_applications(
+    of_table: Callable[[Any], Any],
+) -> None:
+    with pytest.raises(
+        SettingError, match="'answer' and 'prediction' may both hold the answer"
+    ):
         evaluate(of_table(ROWS), ["adherence"], judge="lexical", progress=False)
     named = {"answer_column": "prediction", "reference_column": "answer"}
-    report = evaluate(of_table(ROWS), ["adherence"], judge="lexical", progress=False, **named)
-    assert all(score is not None and score < 0.5 for score in report.scores("adherence"))
+    report = evaluate(
+        of_table(ROWS), ["adherence"], judge="lexical", progress=False, **named
+    )
+    assert all(
+        score is not None and score < 0.5 for score in report.scores("adherence")
+    )
 
 
 def test_a_row_behind_others_that_two_columns_claim_is_a_bad_row() -> None:
@@ -201,18 +294,30 @@ def test_a_scored_table_has_no_score_where_two_columns_claim_the_answer() -> Non
     assert "may both hold the answer" in scored["sample"][0].as_py()["problem"]
 
 
-def test_a_gate_does_not_pass_over_rows_without_contexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_does_not_pass_over_rows_without_contexts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "rows.jsonl"
     rows = [
         {
-            "contexts": "" if number % 2 else f"Lamp {number} was lit by keeper {number}.",
+            "contexts": (
+                "" if number % 2 else f"Lamp {number} was lit by keeper {number}."
+            ),
             "answer": f"Keeper {number} lit lamp {number}.",
             "document": f"Lamp {number} was lit by keeper {number}.",
         }
         for number in range(60)
     ]
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    command = ["evaluate", str(path), "--metrics", "adherence", "--judge", "lexical", "--quiet"]
+    command = [
+        "evaluate",
+        str(path),
+        "--metrics",
+        "adherence",
+        "--judge",
+        "lexical",
+        "--quiet",
+    ]
     assert main([*command, "--fail-under", "adherence=0.5"]) == 3
     assert "30/30/0" in capsys.readouterr().out.replace(" ", "")
 
@@ -223,11 +328,27 @@ def test_the_command_refuses_a_file_before_anything_is_judged(
     path = tmp_path / "rows.jsonl"
     rows = [{**ROWS[0], "answer": ROWS[0]["prediction"]}, *ROWS]
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    command = ["evaluate", str(path), "--judge", "lexical", "--quiet", "--out", str(tmp_path / "out.jsonl")]
+    command = [
+        "evaluate",
+        str(path),
+        "--judge",
+        "lexical",
+        "--quiet",
+        "--out",
+        str(tmp_path / "out.jsonl"),
+    ]
     assert main(command) == 2
     said = capsys.readouterr().err
-    assert f"{path}, line 2: columns 'answer' and 'prediction' may both hold the answer" in said
+    assert (
+        f"{path}, line 2: columns 'answer' and 'prediction' may both hold the answer"
+        in said
+    )
     assert "--answer-column" in said
-    assert main([*command, "--answer-column", "prediction", "--reference-column", "answer"]) == 0
+    assert (
+        main(
+            [*command, "--answer-column", "prediction", "--reference-column", "answer"]
+        )
+        == 0
+    )
     samples = list(read_samples(path, {"answer": "prediction", "reference": "answer"}))
     assert all(isinstance(sample, Sample) and sample.reference for sample in samples)

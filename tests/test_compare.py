@@ -42,17 +42,37 @@ def outcome(value: float | str | None, **more: Any) -> MetricResult | None:
 def run_of(*values: float | str | None, ids: bool = True, **more: Any) -> Report:
     rows = []
     for index, value in enumerate(values):
-        metadata = {"topic": "ab"[index % 2], "conversation_id": index // 2} if more.get("grouped") else {}
-        sample = Sample(id=f"s{index}" if ids else None, question=f"q{index}", answer=f"a {value}", metadata=metadata)
+        metadata = (
+            {"topic": "ab"[index % 2], "conversation_id": index // 2}
+            if more.get("grouped")
+            else {}
+        )
+        sample = Sample(
+            id=f"s{index}" if ids else None,
+            question=f"q{index}",
+            answer=f"a {value}",
+            metadata=metadata,
+        )
         result = outcome(value, **{k: v for k, v in more.items() if k != "grouped"})
-        rows.append(SampleResult(index=index, sample=sample, results={} if result is None else {"m": result}))
+        rows.append(
+            SampleResult(
+                index=index,
+                sample=sample,
+                results={} if result is None else {"m": result},
+            )
+        )
     return Report(rows, RunFacts(metrics={"m": "m|v1"}))
 
 
 def changed_rows(report: Report, place: int, **update: Any) -> Report:
     """The same run with another row at a place."""
     rows = [
-        row.model_copy(update=update) if row.index == place else row.model_copy(deep=True) for row in report.results
+        (
+            row.model_copy(update=update)
+            if row.index == place
+            else row.model_copy(deep=True)
+        )
+        for row in report.results
     ]
     return Report(rows, report.run)
 
@@ -61,18 +81,27 @@ def other_answer(report: Report) -> Report:
     """The same scores of answers of which one is another."""
     first = report.results[0].sample
     assert first is not None
-    return changed_rows(report, 0, sample=first.model_copy(update={"answer": "another answer"}))
+    return changed_rows(
+        report, 0, sample=first.model_copy(update={"answer": "another answer"})
+    )
 
 
 def test_by_hand() -> None:
     first = run_of(0.2, 0.4, 0.6, "failed", "abstained", 0.5)
     second = run_of(0.4, 0.4, 1.0, 0.5, 0.5, None)
     change = first.compare(second)["m"]
-    assert change.outcomes == {"scored/scored": 3, "failed/scored": 1, "undefined/scored": 1, "scored/not judged": 1}
+    assert change.outcomes == {
+        "scored/scored": 3,
+        "failed/scored": 1,
+        "undefined/scored": 1,
+        "scored/not judged": 1,
+    }
     assert change.difference == pytest.approx(0.2)  # (.2 + 0 + .4) / 3
-    # failed: worst for the second 1 → .5, best 0 → .5; not judged: .5 → 0 and .5 → 1; (.2 + 0 + .4 ∓ .5 ∓ .5) / 5
+    # failed: worst for the second 1 → .5, best 0 → .5; not judged: .5 → 0 and .5 → 1;
+    # (.2 + 0 + .4 ∓ .5 ∓ .5) / 5
     assert change.bounds == pytest.approx((-0.08, 0.32))
-    assert (change.p, change.exact, change.pairs) == (0.5, True, 3)  # two changed: half of the four patterns
+    # two changed: half of the four patterns
+    assert (change.p, change.exact, change.pairs) == (0.5, True, 3)
     assert (change.abstained, change.failed) == (1.0, 1.0)  # one discordant pair each
     assert change.verdict == "undecided"
 
@@ -83,14 +112,23 @@ def good(sample: Any) -> float:
     return float(sample.answer)
 
 
-@pytest.mark.parametrize(("without_score", "outcome"), [(0, "passed"), (2, "undecided")])
-def test_rows_without_a_partner_and_rows_without_a_score_count_together(without_score: int, outcome: str) -> None:
+@pytest.mark.parametrize(
+    ("without_score", "outcome"), [(0, "passed"), (2, "undecided")]
+)
+def test_rows_without_a_partner_and_rows_without_a_score_count_together(
+    without_score: int, outcome: str
+) -> None:
     """Of 100 rows 95 must have a partner and both scores, in finished runs and in one that may end earlier."""
-    rows = [{"id": str(place), "question": f"Question {place}?", "answer": "0.9"} for place in range(100)]
+    rows = [
+        {"id": str(place), "question": f"Question {place}?", "answer": "0.9"}
+        for place in range(100)
+    ]
     later: list[dict[str, Any]] = [dict(row) for row in rows[:95]]
     for row in later[:without_score]:
         row["answer"] = "none"
-    before, after = (evaluate(data, good, judge="lexical", progress=False) for data in (rows, later))
+    before, after = (
+        evaluate(data, good, judge="lexical", progress=False) for data in (rows, later)
+    )
     assert before.compare(after, margin=0.3).regression() == {"good": outcome}
     until = UntilDecided(against=before, margin=0.3, min_samples=93)
     early = evaluate(later, good, judge="lexical", until=until, progress=False)
@@ -130,16 +168,62 @@ def test_failures_that_could_turn_the_sign_leave_it_undecided() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "outcome", "words"),
     [
-        (run_of(*[0.5] * 40), other_answer(run_of(*[0.5] * 40)), "passed", "one-sided bounds"),
-        (run_of(*[0.5] * 200), run_of(*[0.5] * 40, *["failed"] * 160), "undecided", "40 of 200 rows"),
-        (run_of(*[0.5] * 100), run_of(*[0.5] * 3, *["abstained"] * 97), "undecided", "97 scored/undefined"),
-        (run_of(*[0.5] * 100), run_of(*[0.5] * 60), "undecided", "60 of 100 rows were scored in both runs: 40 without"),
-        (run_of(*[0.5] * 60), run_of(*[0.5] * 60, *[None] * 40), "undecided", "40 without a partner"),
-        # The mean lost by failures set to 0 is .08, which the margin allows; its lower bound does not.
-        (run_of(*[1.0] * 100), run_of(*[0.9] * 95, *["failed"] * 5), "passed", "one-sided bounds"),
-        (run_of(*[1.0] * 100), run_of(*[0.75] * 96, *["failed"] * 4), "undecided", "one-sided bounds"),
-        (run_of(*[1.0] * 100), run_of(*[0.6] * 96, *["failed"] * 4), "failed", "one-sided bounds"),
-        (run_of(*[1.0] * 100), run_of(*[0.6] * 50, *["failed"] * 50), "undecided", "50 of 100 rows"),
+        (
+            run_of(*[0.5] * 40),
+            other_answer(run_of(*[0.5] * 40)),
+            "passed",
+            "one-sided bounds",
+        ),
+        (
+            run_of(*[0.5] * 200),
+            run_of(*[0.5] * 40, *["failed"] * 160),
+            "undecided",
+            "40 of 200 rows",
+        ),
+        (
+            run_of(*[0.5] * 100),
+            run_of(*[0.5] * 3, *["abstained"] * 97),
+            "undecided",
+            "97 scored/undefined",
+        ),
+        (
+            run_of(*[0.5] * 100),
+            run_of(*[0.5] * 60),
+            "undecided",
+            "60 of 100 rows were scored in both runs: 40 without",
+        ),
+        (
+            run_of(*[0.5] * 60),
+            run_of(*[0.5] * 60, *[None] * 40),
+            "undecided",
+            "40 without a partner",
+        ),
+        # The mean lost by failures set to 0 is .08, which the margin allows; its lower
+        # bound does not.
+        (
+            run_of(*[1.0] * 100),
+            run_of(*[0.9] * 95, *["failed"] * 5),
+            "passed",
+            "one-sided bounds",
+        ),
+        (
+            run_of(*[1.0] * 100),
+            run_of(*[0.75] * 96, *["failed"] * 4),
+            "undecided",
+            "one-sided bounds",
+        ),
+        (
+            run_of(*[1.0] * 100),
+            run_of(*[0.6] * 96, *["failed"] * 4),
+            "failed",
+            "one-sided bounds",
+        ),
+        (
+            run_of(*[1.0] * 100),
+            run_of(*[0.6] * 50, *["failed"] * 50),
+            "undecided",
+            "50 of 100 rows",
+        ),
     ],
 )
 def test_a_regression_gate_passes_no_run_that_did_not_judge(
@@ -151,17 +235,34 @@ def test_a_regression_gate_passes_no_run_that_did_not_judge(
 
 
 def test_a_regression_gate_after_a_run_that_ended_early() -> None:
-    early = Report(run_of(*[0.5] * 40).results, RunFacts(stopped="the limit of 40 calls is reached"))
+    early = Report(
+        run_of(*[0.5] * 40).results,
+        RunFacts(stopped="the limit of 40 calls is reached"),
+    )
     found = run_of(*[0.5] * 40).compare(early, margin=0.3)
     assert found.regression() == {"m": "undecided"}
-    assert "the second run ended early: the limit of 40 calls" in found.regressions()[0].sentence
+    assert (
+        "the second run ended early: the limit of 40 calls"
+        in found.regressions()[0].sentence
+    )
 
 
 def test_rows_without_a_partner_belong_to_their_slice() -> None:
-    first, second = run_of(*[0.5] * 100, grouped=True), run_of(*[0.5] * 100, grouped=True)
-    kept = [row for row in second.results if row.sample and (row.index % 2 == 0 or row.index < 60)]
+    first, second = (
+        run_of(*[0.5] * 100, grouped=True),
+        run_of(*[0.5] * 100, grouped=True),
+    )
+    kept = [
+        row
+        for row in second.results
+        if row.sample and (row.index % 2 == 0 or row.index < 60)
+    ]
     found = first.compare(Report(kept), slices="topic", margin=0.3)
-    assert found.regression() == {"m": "undecided", "m [a]": "passed", "m [b]": "undecided"}
+    assert found.regression() == {
+        "m": "undecided",
+        "m [a]": "passed",
+        "m [b]": "undecided",
+    }
 
 
 def test_comparing_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,15 +286,39 @@ def test_slices_clusters_and_holm() -> None:
 
 def test_matching_by_question_and_by_id() -> None:
     first, second = run_of(0.1, 0.2, 0.3, ids=False), run_of(0.1, 0.2, ids=False)
-    with pytest.raises(InputError, match="1 rows are in one run only, and without ids nothing else tells rows apart"):
+    with pytest.raises(
+        InputError,
+        match=(
+            "1 rows are in one run only, and without ids nothing else tells rows apart"
+        ),
+    ):
         first.compare(second)
     found = first.compare(second, anyway=True)
-    assert str(found.matched).startswith("2 samples matched by question; 1 only in the first, 0 only in the second.")
-    assert len(run_of(0.1, 0.2, 0.3).compare(run_of(0.1, 0.2)).matched.pairs) == 2  # by id
-    again = Report([*run_of(0.1).results, SampleResult(index=1, sample=Sample(question="q0"), results={})])
-    assert len(again.compare(run_of(0.1), anyway=True).matched.pairs) == 1  # one id is missing: by question, in order
+    assert str(found.matched).startswith(
+        "2 samples matched by question; 1 only in the first, 0 only in the second."
+    )
+    # by id
+    assert len(run_of(0.1, 0.2, 0.3).compare(run_of(0.1, 0.2)).matched.pairs) == 2
+    again = Report(
+        [
+            *run_of(0.1).results,
+            SampleResult(index=1, sample=Sample(question="q0"), results={}),
+        ]
+    )
+    # one id is missing: by question, in order
+    assert len(again.compare(run_of(0.1), anyway=True).matched.pairs) == 1
     with pytest.raises(InputError, match="no sample in common"):
-        first.compare(Report([SampleResult(index=0, sample=Sample(question="else"), results=first.results[0].results)]))
+        first.compare(
+            Report(
+                [
+                    SampleResult(
+                        index=0,
+                        sample=Sample(question="else"),
+                        results=first.results[0].results,
+                    )
+                ]
+            )
+        )
 
 
 @pytest.mark.parametrize(
@@ -218,10 +343,13 @@ def test_settings_that_differ_are_refused_and_named(other: str, words: str) -> N
 
 
 def test_models_as_returned() -> None:
-    first, second = (run_of(0.1, usage=Usage(calls=1, models=(name,))) for name in ("gpt-a", "gpt-b"))
+    first, second = (
+        run_of(0.1, usage=Usage(calls=1, models=(name,))) for name in ("gpt-a", "gpt-b")
+    )
     with pytest.raises(InputError, match="m: model gpt-a against gpt-b"):
         first.compare(second)
-    assert first.compare(run_of(0.1)).differing == ()  # from the store: no model was called
+    # from the store: no model was called
+    assert first.compare(run_of(0.1)).differing == ()
 
 
 HERE, THERE = "http://here:8000/v1", "http://there:8000/v1"
@@ -232,26 +360,41 @@ def asked_at(*addresses: str, judge: str = "gpt") -> Report:
     report = run_of(0.1, 0.2)
     results = [
         row.model_copy(
-            update={"results": {name: own.model_copy(update={"judge": "gpt"}) for name, own in row.results.items()}}
+            update={
+                "results": {
+                    name: own.model_copy(update={"judge": "gpt"})
+                    for name, own in row.results.items()
+                }
+            }
         )
         for row in report.results
     ]
     addresses = {judge: addresses} if addresses else {}
-    return Report(results, report.run.model_copy(update={"judges": (judge,), "addresses": addresses}))
+    return Report(
+        results,
+        report.run.model_copy(update={"judges": (judge,), "addresses": addresses}),
+    )
 
 
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
         (asked_at(HERE), asked_at(THERE), f"judge gpt at {HERE} against {THERE}"),
-        (asked_at(HERE), asked_at(HERE, THERE), f"judge gpt at {HERE} against {HERE}, {THERE}"),
+        (
+            asked_at(HERE),
+            asked_at(HERE, THERE),
+            f"judge gpt at {HERE} against {HERE}, {THERE}",
+        ),
         (asked_at(HERE), asked_at(HERE), ""),
         (asked_at(HERE, THERE), asked_at(THERE, HERE), ""),
         (asked_at(HERE), asked_at(), ""),  # a file of before: not known
-        (asked_at(HERE, judge="other"), asked_at(THERE, judge="other"), ""),  # it judged nothing that is compared
+        # it judged nothing that is compared
+        (asked_at(HERE, judge="other"), asked_at(THERE, judge="other"), ""),
     ],
 )
-def test_one_name_at_two_addresses_is_two_judges(first: Report, second: Report, words: str) -> None:
+def test_one_name_at_two_addresses_is_two_judges(
+    first: Report, second: Report, words: str
+) -> None:
     if words:
         with pytest.raises(InputError, match=f"not comparable: {words}"):
             first.compare(second)
@@ -262,9 +405,12 @@ def test_one_name_at_two_addresses_is_two_judges(first: Report, second: Report, 
 
 def accuracy(fact: str, mode: Mode) -> Report:
     evidence = AccuracyEvidence(
-        facts=(Fact(text=fact),), facts_from="io", evaluated="contexts", context_ids=(None,),
+        facts=(Fact(text=fact),),
+        facts_from="io",
+        evaluated="contexts",
+        context_ids=(None,),
         cells=((Cell(probability=1.0, mode=mode),),),
-    )  # fmt: skip
+    )
     return run_of(1.0, evidence=evidence)
 
 
@@ -278,7 +424,9 @@ def test_facts_and_score_modes() -> None:
 def test_nothing_to_compare() -> None:
     with pytest.raises(InputError, match="no metric in common"):
         run_of(0.1).compare(Report([SampleResult(index=0, sample=Sample(id="s0"))]))
-    with pytest.raises(SettingError, match=r"no metric .other. in both runs; there are: m$"):
+    with pytest.raises(
+        SettingError, match=r"no metric .other. in both runs; there are: m$"
+    ):
         run_of(0.1).compare(run_of(0.1), metrics=["other"])
     with pytest.raises(SettingError, match="between 0 and 1"):
         run_of(0.1).compare(run_of(0.1), margin=2)
@@ -288,14 +436,18 @@ def test_nothing_to_compare() -> None:
 
 def test_rows_that_are_read_anew_each_time_are_compared_like_others() -> None:
     first, second = run_of(0.5, 0.5, 0.9), run_of(0.5, 1.0, 0.1)
-    folded = Report(Folded(first.results), first.run).compare(Report(Folded(second.results), second.run))
+    folded = Report(Folded(first.results), first.run).compare(
+        Report(Folded(second.results), second.run)
+    )
     assert (folded.matched.first_only, folded.matched.second_only) == ((), ())
     assert folded.table() == first.compare(second).table()
 
 
 def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
     found = run_of(0.5, 0.5, 0.9).compare(run_of(0.5, 1.0, 0.1))
-    assert [(one.first.index, round(one.difference, 6)) for one in found.most_changed] == [(2, -0.8), (1, 0.5)]
+    assert [
+        (one.first.index, round(one.difference, 6)) for one in found.most_changed
+    ] == [(2, -0.8), (1, 0.5)]
     found.to_html(tmp_path / "c.html")
     page = (tmp_path / "c.html").read_text("utf-8")
     assert "<mark>0.9</mark>" in page
@@ -303,14 +455,25 @@ def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
     assert "a 0.9" not in found.table()
 
 
-def test_samples_that_lost_as_much_stand_in_the_order_of_the_rows(tmp_path: Path) -> None:
+def test_samples_that_lost_as_much_stand_in_the_order_of_the_rows(
+    tmp_path: Path,
+) -> None:
     def side(*values: tuple[float, float]) -> Report:
         rows = run_of(*(value for value, _ in values)).results
         others = [outcome(value, metric="n") for _, value in values]
-        results = [{**row.results, "n": other} for row, other in zip(rows, others, strict=True)]
-        return Report([row.model_copy(update={"results": it}) for row, it in zip(rows, results, strict=True)])
+        results = [
+            {**row.results, "n": other} for row, other in zip(rows, others, strict=True)
+        ]
+        return Report(
+            [
+                row.model_copy(update={"results": it})
+                for row, it in zip(rows, results, strict=True)
+            ]
+        )
 
-    side((0.75, 0.75), (0.75, 0.75)).compare(side((0.75, 0.25), (0.25, 0.75))).to_html(tmp_path / "c.html")
+    side((0.75, 0.75), (0.75, 0.75)).compare(side((0.75, 0.25), (0.25, 0.75))).to_html(
+        tmp_path / "c.html"
+    )
     page = (tmp_path / "c.html").read_text()
     assert 0 < page.index('dir="auto">q0<') < page.index('dir="auto">q1<')
 
@@ -318,14 +481,20 @@ def test_samples_that_lost_as_much_stand_in_the_order_of_the_rows(tmp_path: Path
 def test_the_page_leads_with_what_can_be_said(tmp_path: Path) -> None:
     """Metrics, and slices with a verdict, are drawn to one scale; the other slices are named; losses come first."""
     first = run_of(*[0.5] * 80, grouped=True)
-    second = run_of(*(0.3 if index % 2 else 0.5 + (index % 8 - 3) / 20 for index in range(80)), grouped=True)
+    second = run_of(
+        *(0.3 if index % 2 else 0.5 + (index % 8 - 3) / 20 for index in range(80)),
+        grouped=True,
+    )
     found = first.compare(second, slices="topic", cluster=None)
     assert [own.verdict for own in found.changes] == ["worse", "undecided", "worse"]
     found.to_html(tmp_path / "c.html")
     page = (tmp_path / "c.html").read_text("utf-8")
     table = page[page.index("<tbody>") : page.index("</tbody>")]
     assert [name in table for name in ("m [a]", "m [b]")] == [False, True]
-    assert "Nothing can be said of 1 slice, mostly because the pairs are few: m [a] (40)." in page
+    assert (
+        "Nothing can be said of 1 slice, mostly because the pairs are few: m [a] (40)."
+        in page
+    )
     assert table.count("<path") == 2
     assert page.index("q1<") < page.index("Most improved") < page.index("q6<")
     assert "from 0.50 to 0.30" in page
@@ -334,10 +503,19 @@ def test_the_page_leads_with_what_can_be_said(tmp_path: Path) -> None:
 def test_the_page_is_escaped(tmp_path: Path) -> None:
     text = "<script>x</script>"
     sides = [
-        Report([SampleResult(index=0, sample=Sample(id=text, question=text, answer=answer, contexts=[text]),
-                             results={text: Scored(metric=text, value=value, reason=text)})])
+        Report(
+            [
+                SampleResult(
+                    index=0,
+                    sample=Sample(
+                        id=text, question=text, answer=answer, contexts=[text]
+                    ),
+                    results={text: Scored(metric=text, value=value, reason=text)},
+                )
+            ]
+        )
         for value, answer in ((0.1, f"{text} one"), (0.9, f"{text} two"))
-    ]  # fmt: skip
+    ]
     sides[0].compare(sides[1]).to_html(tmp_path / "c.html")
     assert "<script" not in (tmp_path / "c.html").read_text("utf-8")
 
@@ -349,7 +527,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_of(*[0.3] * 30).to_jsonl("worse.jsonl")
     other_answer(run_of(*[0.5] * 30)).to_jsonl("same.jsonl")
     run_of(*[0.5] * 10, *["abstained"] * 20).to_jsonl("third.jsonl")
-    run_of(*[0.5] * 30, signature=SIGNATURE.replace("gpt", "other")).to_jsonl("other.jsonl")
+    run_of(*[0.5] * 30, signature=SIGNATURE.replace("gpt", "other")).to_jsonl(
+        "other.jsonl"
+    )
 
 
 @pytest.mark.usefixtures("files")
@@ -357,24 +537,60 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "code", "words"),
     [
         (["worse.jsonl"], 0, "m: worse"),
-        (["worse.jsonl", "--fail-on-regression"], 1, "failed: m against a loss of 0.02"),
-        (["worse.jsonl", "--fail-on-regression", "--margin", "0.5"], 0, "passed: m against a loss of 0.5"),
-        (["same.jsonl", "--fail-on-regression"], 3, "undecided: m against a loss of 0.02"),  # 30 pairs are few
+        (
+            ["worse.jsonl", "--fail-on-regression"],
+            1,
+            "failed: m against a loss of 0.02",
+        ),
+        (
+            ["worse.jsonl", "--fail-on-regression", "--margin", "0.5"],
+            0,
+            "passed: m against a loss of 0.5",
+        ),
+        # 30 pairs are few
+        (
+            ["same.jsonl", "--fail-on-regression"],
+            3,
+            "undecided: m against a loss of 0.02",
+        ),
         (["same.jsonl", "--fail-on-regression", "--undecided=pass"], 0, "undecided: m"),
         (["same.jsonl", "--fail-on-regression", "--undecided=fail"], 1, "undecided: m"),
-        (["third.jsonl", "--fail-on-regression", "--margin", "0.5"], 3, "10 of 30 rows were scored in both runs"),
-        (["third.jsonl", "--fail-on-regression", "--margin", "0.5", "--min-scored", "0.3"], 0, "passed: m"),
+        (
+            ["third.jsonl", "--fail-on-regression", "--margin", "0.5"],
+            3,
+            "10 of 30 rows were scored in both runs",
+        ),
+        (
+            [
+                "third.jsonl",
+                "--fail-on-regression",
+                "--margin",
+                "0.5",
+                "--min-scored",
+                "0.3",
+            ],
+            0,
+            "passed: m",
+        ),
         (["same.jsonl", "--margin", "0.2", "--report", "c.html"], 0, "Report: c.html"),
-        (["other.jsonl", "--anyway"], 0, "! not comparable: m: judge gpt against other"),
+        (
+            ["other.jsonl", "--anyway"],
+            0,
+            "! not comparable: m: judge gpt against other",
+        ),
     ],
 )
-def test_on_the_command_line(arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_the_command_line(
+    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["compare", "a.jsonl", *arguments]) == code
     assert words in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("files")
-def test_runs_that_differ_are_refused_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_that_differ_are_refused_on_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["compare", "a.jsonl", "other.jsonl"]) == 2
     assert "judge gpt against other" in capsys.readouterr().err
 
@@ -383,13 +599,24 @@ KNOWN = st.sampled_from([0.0, 0.2, 0.5, 1.0, "abstained"])
 
 
 @given(st.lists(KNOWN, min_size=1, max_size=30), st.booleans(), st.booleans())
-def test_a_run_compared_with_itself_is_identical(values: list[float | str], ids: bool, grouped: bool) -> None:
+def test_a_run_compared_with_itself_is_identical(
+    values: list[float | str], ids: bool, grouped: bool
+) -> None:
     first = run_of(*values, ids=ids, grouped=grouped)
-    for second in (first, changed_rows(first, -1), Report(Folded(first.results), first.run)):
+    for second in (
+        first,
+        changed_rows(first, -1),
+        Report(Folded(first.results), first.run),
+    ):
         found = first.compare(second, slices="topic" if grouped else None)
         assert {change.verdict for change in found.changes} == {"identical"}
-        assert {(change.interval, change.p, change.one_sided) for change in found.changes} == {(None, None, None)}
-        outcomes = {change.name: "passed" if change.pairs else "undecided" for change in found.changes}
+        assert {
+            (change.interval, change.p, change.one_sided) for change in found.changes
+        } == {(None, None, None)}
+        outcomes = {
+            change.name: "passed" if change.pairs else "undecided"
+            for change in found.changes
+        }
         assert found.regression() == outcomes
         assert found["m"].pairs == sum(not isinstance(value, str) for value in values)
         assert found.regression(min_scored=1.0) == found.regression()
@@ -400,11 +627,15 @@ def test_a_run_compared_with_itself_is_identical(values: list[float | str], ids:
 CHANGES: dict[str, Callable[[SampleResult], dict[str, Any]]] = {
     "score": lambda row: {"results": {"m": outcome(0.25)}},
     "undefined": lambda row: {"results": {"m": outcome("abstained")}},
-    "other reason": lambda row: {"results": {"m": outcome("abstained", code="missing")}},
+    "other reason": lambda row: {
+        "results": {"m": outcome("abstained", code="missing")}
+    },
     "failed": lambda row: {"results": {"m": outcome("failed")}},
     "not judged": lambda row: {"results": {}},
     **{
-        name: lambda row, name=name, value=value: {"sample": row.sample.model_copy(update={name: value})}
+        name: lambda row, name=name, value=value: {
+            "sample": row.sample.model_copy(update={name: value})
+        }
         for name, value in {
             "answer": "another",
             "contexts": (Context(text="c"),),
@@ -422,7 +653,9 @@ CHANGES: dict[str, Callable[[SampleResult], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("value", [0.5, "abstained"])
-def test_one_differing_row_and_the_interval_holds(name: str, value: float | str) -> None:
+def test_one_differing_row_and_the_interval_holds(
+    name: str, value: float | str
+) -> None:
     first = run_of(0.5, 0.5, value, 0.5)
     second = changed_rows(first, 2, **CHANGES[name](first.results[2]))
     if second == first:
@@ -434,7 +667,9 @@ def test_one_differing_row_and_the_interval_holds(name: str, value: float | str)
 
 
 @pytest.mark.parametrize("values", [[0.5, "failed"], [0.5, None], ["failed"]])
-def test_what_was_not_judged_is_identical_to_nothing(values: list[float | str | None]) -> None:
+def test_what_was_not_judged_is_identical_to_nothing(
+    values: list[float | str | None],
+) -> None:
     found = run_of(*values).compare(run_of(*values))
     assert found["m"].verdict == "undecided"
     assert found.regression() == {"m": "undecided"}
@@ -445,31 +680,48 @@ def test_bad_rows_and_metadata() -> None:
     bad = SampleResult(index=2, sample=None, problem="no object")
     with_bad = Report([*first.results, bad], first.run)
     assert with_bad.compare(with_bad)["m"].verdict == "undecided"
-    other = changed_rows(first, 0, sample=first.results[0].sample.model_copy(update={"metadata": {"trace": "2"}}))  # type: ignore[union-attr]
+    other = changed_rows(
+        first,
+        0,
+        sample=first.results[0].sample.model_copy(update={"metadata": {"trace": "2"}}),
+    )  # type: ignore[union-attr]
     assert first.compare(other)["m"].verdict == "identical"
 
 
 def other_samples(report: Report, **texts: Any) -> Report:
     """The same ids and scores of samples with other texts."""
     rows = [
-        row.model_copy(update={"sample": row.sample.model_copy(update=texts)}) for row in report.results if row.sample
+        row.model_copy(update={"sample": row.sample.model_copy(update=texts)})
+        for row in report.results
+        if row.sample
     ]
     return Report(rows, report.run)
 
 
-@pytest.mark.parametrize("texts", [{"question": "another"}, {"reference": ("another",)}])
+@pytest.mark.parametrize(
+    "texts", [{"question": "another"}, {"reference": ("another",)}]
+)
 def test_equal_ids_of_other_samples_are_no_matches(texts: dict[str, Any]) -> None:
     first = other_samples(run_of(0.1, 0.2, 0.3), reference=("a reference",))
-    with pytest.raises(InputError, match="3 of 3 samples of one id have another question or reference"):
+    with pytest.raises(
+        InputError, match="3 of 3 samples of one id have another question or reference"
+    ):
         first.compare(other_samples(first, **texts))
     assert first.compare(other_samples(first, **texts), anyway=True).differing
-    unknown = other_samples(first, **dict.fromkeys(texts, () if "reference" in texts else None))
+    unknown = other_samples(
+        first, **dict.fromkeys(texts, () if "reference" in texts else None)
+    )
     assert len(first.compare(unknown).matched.pairs) == 3
 
 
-def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(tmp_path: Path) -> None:
+def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(
+    tmp_path: Path,
+) -> None:
     second = run_of(*[0.5] * 30)
-    rows = [row.model_copy(update={"results": {**row.results, "n": row.results["m"]}}) for row in second.results]
+    rows = [
+        row.model_copy(update={"results": {**row.results, "n": row.results["m"]}})
+        for row in second.results
+    ]
     first = Report(rows, RunFacts(metrics={"m": "m|v1", "n": "m|v1"}))
     found = first.compare(second)
     assert found.regression() == {"m": "passed", "n": "undecided"}
@@ -478,7 +730,11 @@ def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(tmp_path: Path
     for comparison, run in ((found, "second"), (mirrored, "first")):
         sentence = f"n is not compared: the {run} run lacks it"
         comparison.to_html(tmp_path / "page.html")
-        shown = (comparison.table(), comparison._repr_html_(), (tmp_path / "page.html").read_text("utf-8"))
+        shown = (
+            comparison.table(),
+            comparison._repr_html_(),
+            (tmp_path / "page.html").read_text("utf-8"),
+        )
         assert [text.count(sentence) for text in shown] == [1, 1, 1]
     chosen = first.compare(second, metrics=["m"])
     assert (chosen.regression(), chosen.not_compared) == ({"m": "passed"}, ())
@@ -486,22 +742,39 @@ def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(tmp_path: Path
 
 def test_rows_without_question_and_id_are_matched_by_their_texts() -> None:
     samples = [Sample(contexts=["c"], answer=f"a{n}") for n in range(3)]
-    report = Report(SampleResult(index=n, sample=own, results={"m": outcome(0.5)}) for n, own in enumerate(samples))
+    report = Report(
+        SampleResult(index=n, sample=own, results={"m": outcome(0.5)})
+        for n, own in enumerate(samples)
+    )
     assert report.compare(report)["m"].verdict == "identical"
 
 
 @pytest.mark.parametrize("count", [1, 20, 50, 100, 404])
 def test_the_command_passes_a_copy_of_a_run(
-    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    count: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    values: list[float | str] = [(n % 11) / 10 if n % 4 != 2 else "abstained" for n in range(count)]
+    values: list[float | str] = [
+        (n % 11) / 10 if n % 4 != 2 else "abstained" for n in range(count)
+    ]
     for name in ("a.jsonl", "b.jsonl"):
         run_of(*values).to_jsonl(name)
-    command = ["compare", "a.jsonl", "b.jsonl", "--fail-on-regression", "--report", "page.html"]
+    command = [
+        "compare",
+        "a.jsonl",
+        "b.jsonl",
+        "--fail-on-regression",
+        "--report",
+        "page.html",
+    ]
     assert main(command) == 0
     assert "passed: m against a loss of 0.02; all" in capsys.readouterr().out
-    assert "Identical, all rows and their outcomes are equal in both runs:" in Path("page.html").read_text("utf-8")
+    assert "Identical, all rows and their outcomes are equal in both runs:" in Path(
+        "page.html"
+    ).read_text("utf-8")
 
 
 KEYS = st.sampled_from([None, "x", "y", "z"])
@@ -511,9 +784,17 @@ def keyed_run(keys: list[str | None], value: float, name: str = "thread") -> Rep
     """A run with a score that varies by row, and with these keys in the metadata of its samples."""
     rows = []
     for index, key in enumerate(keys):
-        sample = Sample(id=f"s{index}", question=f"q{index}", metadata={} if key is None else {name: key})
+        sample = Sample(
+            id=f"s{index}",
+            question=f"q{index}",
+            metadata={} if key is None else {name: key},
+        )
         score = outcome(value * (index % 3) / 2)
-        rows.append(SampleResult(index=index, sample=sample, results={"m": score} if score else {}))
+        rows.append(
+            SampleResult(
+                index=index, sample=sample, results={"m": score} if score else {}
+            )
+        )
     return Report(rows, RunFacts(metrics={"m": "m|v1"}))
 
 
@@ -521,8 +802,13 @@ def clusters_of(found: Any) -> int | None:
     return found["m"].interval.clusters
 
 
-@given(st.lists(KEYS, min_size=4, max_size=10).filter(any), st.sampled_from(["thread", "conversation_id"]))
-def test_clusters_and_slices_are_those_of_either_run(keys: list[str | None], name: str) -> None:
+@given(
+    st.lists(KEYS, min_size=4, max_size=10).filter(any),
+    st.sampled_from(["thread", "conversation_id"]),
+)
+def test_clusters_and_slices_are_those_of_either_run(
+    keys: list[str | None], name: str
+) -> None:
     cluster: Any = "auto" if name == "conversation_id" else name
     nothing: list[str | None] = [None] * len(keys)
     halves = [key if place % 2 else None for place, key in enumerate(keys)]
@@ -538,10 +824,17 @@ def test_clusters_and_slices_are_those_of_either_run(keys: list[str | None], nam
     assert compared(halves, others) == in_both
 
 
-@given(st.lists(st.tuples(KEYS, KEYS), min_size=2, max_size=10).filter(lambda keys: any(map(any, keys))))
-def test_rows_that_belong_together_in_either_run_are_one_cluster(keys: list[tuple[str | None, str | None]]) -> None:
+@given(
+    st.lists(st.tuples(KEYS, KEYS), min_size=2, max_size=10).filter(
+        lambda keys: any(map(any, keys))
+    )
+)
+def test_rows_that_belong_together_in_either_run_are_one_cluster(
+    keys: list[tuple[str | None, str | None]],
+) -> None:
     first, second = [key for key, _ in keys], [key for _, key in keys]
-    renamed = [key and f"run 2 {key}" for key in second]  # as of conversations that a run names by itself
+    # as of conversations that a run names by itself
+    renamed = [key and f"run 2 {key}" for key in second]
     found = keyed_run(first, 0.2).compare(keyed_run(renamed, 0.9), cluster="thread")
     components = [{place} for place in range(len(keys))]
     for column in (first, renamed):
@@ -558,17 +851,28 @@ def test_a_slice_whose_rows_are_all_gone_is_undecided(lost_in: str) -> None:
     part = Report([row for row in whole.results if row.index < 192], whole.run)
     first, second = (part, whole) if lost_in == "first" else (whole, part)
     found = first.compare(second, slices="language", margin=0.1)
-    assert found.regression() == {"m": "passed", "m [en]": "passed", "m [fr]": "undecided"}
-    assert "0 of 8 rows were scored in both runs: 8 without a partner" in found.regressions()[2].sentence
+    assert found.regression() == {
+        "m": "passed",
+        "m [en]": "passed",
+        "m [fr]": "undecided",
+    }
+    assert (
+        "0 of 8 rows were scored in both runs: 8 without a partner"
+        in found.regressions()[2].sentence
+    )
     assert "outcomes (first/second): no row is in both runs" in found.table()
 
 
 @pytest.mark.parametrize("key", ["question", "answer", "reference", "contexts"])
 def test_texts_of_samples_are_no_names_of_slices(key: str) -> None:
     run = run_of(0.2, 0.4)
-    with pytest.raises(SettingError, match=f"slices by '{key}' would have texts of samples for names"):
+    with pytest.raises(
+        SettingError, match=f"slices by '{key}' would have texts of samples for names"
+    ):
         run.compare(run, slices=key)
-    with pytest.raises(SettingError, match=f"slices by '{key}' would have texts of samples for names"):
+    with pytest.raises(
+        SettingError, match=f"slices by '{key}' would have texts of samples for names"
+    ):
         run.summary(slices=[key])
 
 
@@ -576,17 +880,32 @@ def test_samples_without_the_key_are_a_slice_of_their_own() -> None:
     keys: list[str | None] = [*["en"] * 192, *[None] * 8]
     first, second = keyed_run(keys, 1.0, "language"), keyed_run(keys, 1.0, "language")
     fallen = [
-        row if row.index < 192 else row.model_copy(update={"results": {"m": outcome(0.0)}}) for row in second.results
+        (
+            row
+            if row.index < 192
+            else row.model_copy(update={"results": {"m": outcome(0.0)}})
+        )
+        for row in second.results
     ]
     found = first.compare(Report(fallen, second.run), slices="language", margin=0.1)
-    assert [change.slice for change in found.changes] == [None, "en", "without language"]
-    assert found["m [without language]"].difference == -fmean([n % 3 / 2 for n in range(192, 200)])
+    assert [change.slice for change in found.changes] == [
+        None,
+        "en",
+        "without language",
+    ]
+    assert found["m [without language]"].difference == -fmean(
+        [n % 3 / 2 for n in range(192, 200)]
+    )
     assert found.regression()["m [without language]"] != "passed"
 
 
 def test_rows_that_are_in_another_slice_in_the_second_run_are_refused() -> None:
-    first, second = (keyed_run(["en"] * 20 + [key] * 5, 0.5, "language") for key in ("fr", "de"))
-    with pytest.raises(InputError, match="5 of 25 samples are in another slice in the second run"):
+    first, second = (
+        keyed_run(["en"] * 20 + [key] * 5, 0.5, "language") for key in ("fr", "de")
+    )
+    with pytest.raises(
+        InputError, match="5 of 25 samples are in another slice in the second run"
+    ):
         first.compare(second, slices="language")
     found = first.compare(second, slices="language", anyway=True)
     assert [change.slice for change in found.changes] == [None, "en", "fr"]

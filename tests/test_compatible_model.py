@@ -14,7 +14,12 @@ import aiohttp
 import pytest
 from loopback import Fault, LoopbackServer
 
-from ragmetrics_core import ContextAdherence, LiteLLMModel, LLMJudge, OpenAICompatibleModel
+from ragmetrics_core import (
+    ContextAdherence,
+    LiteLLMModel,
+    LLMJudge,
+    OpenAICompatibleModel,
+)
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ContextWindowExceeded,
@@ -52,7 +57,9 @@ def test_the_key_comes_from_the_argument_or_the_variable_that_is_named(
     once(OpenAICompatibleModel(server.base_url, "test"))
     monkeypatch.setenv("RAGMETRICS_API_KEY", "from-variable")
     once(OpenAICompatibleModel(server.base_url, "test"))
-    once(OpenAICompatibleModel(server.base_url, "test", api_key_env="RAGMETRICS_API_KEY"))
+    once(
+        OpenAICompatibleModel(server.base_url, "test", api_key_env="RAGMETRICS_API_KEY")
+    )
     once(OpenAICompatibleModel(server.base_url, "test", api_key="from-argument"))
     sent = [recorded.headers.get("authorization") for recorded in server.requests]
     assert sent == [None, None, "Bearer from-variable", "Bearer from-argument"]
@@ -64,14 +71,20 @@ def test_a_missing_key_names_its_variable(
     monkeypatch.delenv("RAGMETRICS_API_KEY", raising=False)
     server = loopback_server(faults=lambda number: Fault(401))
     with pytest.raises(AuthenticationFailed, match="set RAGMETRICS_API_KEY"):
-        once(OpenAICompatibleModel(server.base_url, "test", api_key_env="RAGMETRICS_API_KEY"))
+        once(
+            OpenAICompatibleModel(
+                server.base_url, "test", api_key_env="RAGMETRICS_API_KEY"
+            )
+        )
     with pytest.raises(AuthenticationFailed, match="--api-key-env with --api-base"):
         once(OpenAICompatibleModel(server.base_url, "test"))
     with pytest.raises(AuthenticationFailed, match="check the key"):
         once(OpenAICompatibleModel(server.base_url, "test", api_key="wrong"))
 
 
-def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     server = loopback_server()
     once(OpenAICompatibleModel(server.base_url, "test", api_key="copied\n"))
     assert server.requests[0].headers["authorization"] == "Bearer copied"
@@ -90,21 +103,39 @@ def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(loopback_server: Call
     ],
     ids=["deep", "deep error", "date"],
 )
-def test_hostile_replies_are_typed_faults(loopback_server: Callable[..., LoopbackServer], fault: Fault) -> None:
+def test_hostile_replies_are_typed_faults(
+    loopback_server: Callable[..., LoopbackServer], fault: Fault
+) -> None:
     with pytest.raises(JudgeServerError):
-        once(OpenAICompatibleModel(loopback_server(faults=lambda _: fault).base_url, "test"))
+        once(
+            OpenAICompatibleModel(
+                loopback_server(faults=lambda _: fault).base_url, "test"
+            )
+        )
 
 
-def test_an_end_of_no_known_form_is_another_end(loopback_server: Callable[..., LoopbackServer]) -> None:
-    server = loopback_server(reply=lambda _: {"message": {"content": "x"}, "finish_reason": ["stop"]})
+def test_an_end_of_no_known_form_is_another_end(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    server = loopback_server(
+        reply=lambda _: {"message": {"content": "x"}, "finish_reason": ["stop"]}
+    )
     reply = once(OpenAICompatibleModel(server.base_url, "test"))
     assert [choice.finish for choice in reply.choices] == ["other"]  # type: ignore[attr-defined]
 
 
-def test_the_newer_name_of_the_limit_is_sent(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_the_newer_name_of_the_limit_is_sent(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     """What OpenAI says for its reasoning models, and what it gets then."""
-    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-    refusal = Fault(400, body=json.dumps({"error": {"message": said, "code": "unsupported_parameter"}}))
+    said = (
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use"
+        " 'max_completion_tokens' instead."
+    )
+    refusal = Fault(
+        400,
+        body=json.dumps({"error": {"message": said, "code": "unsupported_parameter"}}),
+    )
     server = loopback_server(faults=lambda number: refusal if number == 0 else None)
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
     outcome = ContextAdherence(polls=1).score(contexts=["c"], answer="c", judge=judge)
@@ -114,7 +145,9 @@ def test_the_newer_name_of_the_limit_is_sent(loopback_server: Callable[..., Loop
     assert "max_tokens" not in second
 
 
-def test_stated_prices_give_the_cost(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_stated_prices_give_the_cost(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     server = loopback_server()
     model = OpenAICompatibleModel(server.base_url, "test", prices=(1.0, 100.0))
     usage = once(model).usage  # type: ignore[attr-defined]
@@ -124,10 +157,15 @@ def test_stated_prices_give_the_cost(loopback_server: Callable[..., LoopbackServ
 
 def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
-    judge = resolve_judge("openai-compatible/org/model:7b", api_base="http://127.0.0.1:9/v1/")
+    judge = resolve_judge(
+        "openai-compatible/org/model:7b", api_base="http://127.0.0.1:9/v1/"
+    )
     assert isinstance(judge, LLMJudge)
     assert isinstance(judge.model, OpenAICompatibleModel)
-    assert (judge.name, judge.model.base_url) == ("openai-compatible/org/model:7b", "http://127.0.0.1:9/v1")
+    assert (judge.name, judge.model.base_url) == (
+        "openai-compatible/org/model:7b",
+        "http://127.0.0.1:9/v1",
+    )
     with pytest.raises(SettingError, match="--api-base"):
         resolve_judge("openai-compatible/x")
     with pytest.raises(SettingError, match="http://127"):
@@ -136,9 +174,17 @@ def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["azure/gpt-4o", "azure_ai/phi", "ollama/llama3.1", "hosted_vllm/m", "custom_openai/m", "openai-compatible",
-     "azure/openai-compatible/m", "a-name-in-no-list"],
-)  # fmt: skip
+    [
+        "azure/gpt-4o",
+        "azure_ai/phi",
+        "ollama/llama3.1",
+        "hosted_vllm/m",
+        "custom_openai/m",
+        "openai-compatible",
+        "azure/openai-compatible/m",
+        "a-name-in-no-list",
+    ],
+)
 @pytest.mark.parametrize("api_base", [None, "http://127.0.0.1:9/v1"])
 def test_every_other_name_goes_through_litellm(
     name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +198,9 @@ def test_every_other_name_goes_through_litellm(
     assert (judge.model.model, judge.model.api_base) == (name, api_base)
 
 
-@pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "gpt-4o-mini", "openai/in-no-list", "openai/o3"])
+@pytest.mark.parametrize(
+    "name", ["openai/gpt-4o-mini", "gpt-4o-mini", "openai/in-no-list", "openai/o3"]
+)
 @pytest.mark.parametrize("api_base", [None, "http://127.0.0.1:9/v1"])
 def test_names_of_openai_go_through_our_client(
     name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
@@ -167,25 +215,37 @@ def test_names_of_openai_go_through_our_client(
     assert model.base_url == (api_base or "https://api.openai.com/v1")
     assert (model.prices() is None) == (name == "openai/in-no-list")
     known = api_base is None and name != "openai/in-no-list"
-    assert model.capabilities().temperature is (not name.endswith("o3") if known else None)
+    assert model.capabilities().temperature is (
+        not name.endswith("o3") if known else None
+    )
 
 
-def test_a_name_that_needs_litellm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_needs_litellm_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependency, match=r"pip install 'ragmetrics-core\[litellm\]'"):
+    with pytest.raises(
+        MissingDependency, match=r"pip install 'ragmetrics-core\[litellm\]'"
+    ):
         resolve_judge("ollama/one-that-nobody-asked-for")
 
 
-def test_a_name_is_one_judge_until_the_key_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_one_judge_until_the_key_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-one")
     one = resolve_judge("openai/gpt-4o-mini")
     assert resolve_judge("openai/gpt-4o-mini") is one
-    assert resolve_judge("openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1") is not one
+    assert (
+        resolve_judge("openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1") is not one
+    )
     monkeypatch.setenv("OPENAI_API_KEY", "sk-two")
     assert resolve_judge("openai/gpt-4o-mini") is not one
 
 
-def test_extra_fields_are_sent_and_keep_stored_replies_apart(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_extra_fields_are_sent_and_keep_stored_replies_apart(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     server = loopback_server()
     seeded = OpenAICompatibleModel(server.base_url, "test", extra={"seed": 7})
     once(seeded)
@@ -200,27 +260,76 @@ def test_every_exception_of_aiohttp_has_a_counterpart() -> None:
         for name in aiohttp.__all__
         if isinstance(value := getattr(aiohttp, name), type)
         and issubclass(value, Exception)
-        and name.startswith(("Client", "Server", "Socket", "Connection", "InvalidURL", "Redirect", "NonHttp"))
+        and name.startswith(
+            (
+                "Client",
+                "Server",
+                "Socket",
+                "Connection",
+                "InvalidURL",
+                "Redirect",
+                "NonHttp",
+            )
+        )
     ]
-    assert [kind.__name__ for kind in theirs if not issubclass(kind, tuple(kinds))] == []
+    assert [
+        kind.__name__ for kind in theirs if not issubclass(kind, tuple(kinds))
+    ] == []
     for position, kind in enumerate(kinds):
         assert not [later for later in kinds[position + 1 :] if issubclass(later, kind)]
 
 
 SAID = [
-    ("maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages", 5000, 4096),
-    ("This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens", 9001, 8192),
+    (
+        (
+            "maximum context length is 4096 tokens. However, you requested 5000 tokens"
+            " (4000 in the messages"
+        ),
+        5000,
+        4096,
+    ),
+    (
+        (
+            "This model's maximum context length is 8192 tokens. However, your messages"
+            " resulted in 9001 tokens"
+        ),
+        9001,
+        8192,
+    ),
     ("Requested tokens (5000) exceed context window of 4096", 5000, 4096),
-    ("the request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it", 5000, 4096),
+    (
+        (
+            "the request (5000 tokens) exceeds the available context size (4096"
+            " tokens), try increasing it"
+        ),
+        5000,
+        4096,
+    ),
     ("prompt is too long: 210000 tokens > 200000 maximum", 210000, 200000),
-    ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)", 1200000, 1048576),
-    ("`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3000 `inputs` tokens", 3000, 2048),
+    (
+        (
+            "The input token count (1200000) exceeds the maximum number of tokens"
+            " allowed (1048576)"
+        ),
+        1200000,
+        1048576,
+    ),
+    (
+        (
+            "`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3000 `inputs`"
+            " tokens"
+        ),
+        3000,
+        2048,
+    ),
     ("context_length_exceeded", None, None),
 ]
 
 
 @pytest.mark.parametrize(("text", "tokens", "window"), SAID)
-def test_what_endpoints_say_of_too_long_requests(text: str, tokens: int | None, window: int | None) -> None:
+def test_what_endpoints_say_of_too_long_requests(
+    text: str, tokens: int | None, window: int | None
+) -> None:
     error = judge_error(JudgeServerError, EndpointFault(400, text=text), "m")
     assert isinstance(error, ContextWindowExceeded)
     assert (error.tokens, error.window) == (tokens, window)

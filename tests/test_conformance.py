@@ -24,8 +24,14 @@ from ragmetrics_core.metrics.polls import Adherent, RestsOn
 from ragmetrics_core.metrics.registry import METRICS
 
 FOLDER = Path(__file__).parents[1] / "conformance"
-CASES = [(path.stem, case) for path in sorted(FOLDER.glob("*.json")) for case in json.loads(path.read_text("utf-8"))]
-all_cases = pytest.mark.parametrize(("metric", "case"), CASES, ids=[f"{metric}: {c['name']}" for metric, c in CASES])
+CASES = [
+    (path.stem, case)
+    for path in sorted(FOLDER.glob("*.json"))
+    for case in json.loads(path.read_text("utf-8"))
+]
+all_cases = pytest.mark.parametrize(
+    ("metric", "case"), CASES, ids=[f"{metric}: {c['name']}" for metric, c in CASES]
+)
 
 
 def useful(question, reply):
@@ -42,14 +48,26 @@ def useful(question, reply):
 
 
 def adherent(question, reply):
-    said = [one if isinstance(one, dict) else {"verdict": one} for one in reply["says"] if one is not None]
+    said = [
+        one if isinstance(one, dict) else {"verdict": one}
+        for one in reply["says"]
+        if one is not None
+    ]
     failures = (errors.JudgeTimeout("no reply"),) * (len(reply["says"]) - len(said))
     p = said[0].get("probability") if said else None
-    return polls([question.read(one) for one in said], failures, p=p, together=reply.get("batched", False))
+    return polls(
+        [question.read(one) for one in said],
+        failures,
+        p=p,
+        together=reply.get("batched", False),
+    )
 
 
 def rests_on(question, reply):
-    return [question.read({"claims": [{"claim": it, "needs": it} for it in poll]}) for poll in reply["says"]]
+    return [
+        question.read({"claims": [{"claim": it, "needs": it} for it in poll]})
+        for poll in reply["says"]
+    ]
 
 
 READERS = {
@@ -59,7 +77,9 @@ READERS = {
     Sufficient: lambda question, reply: Sufficiency(**reply["says"]),
     RateRecall: lambda question, reply: rating(**reply["says"]),
     ExtractFacts: lambda question, reply: facts(*reply["says"]),
-    FactInContext: lambda question, reply: covered(*reply["says"], mode=reply.get("mode", "verdict")),
+    FactInContext: lambda question, reply: covered(
+        *reply["says"], mode=reply.get("mode", "verdict")
+    ),
 }
 
 
@@ -92,7 +112,9 @@ def assert_equal(found, expected, place, *, exactly):
             assert_equal(one, other, f"{place}[{index}]", exactly=exactly)
     elif isinstance(found, float):
         number = float(Fraction(expected))
-        assert found == (number if exactly else pytest.approx(number, rel=0, abs=1e-12)), place
+        assert found == (
+            number if exactly else pytest.approx(number, rel=0, abs=1e-12)
+        ), place
     else:
         assert found == expected, place
 
@@ -104,21 +126,33 @@ def shown(question, name):
         return list(text) if isinstance(text, tuple) else text
     if name in ("listwise", "together"):
         return bool({"chunks", "facts"} & question.parts.keys())
-    return [question[name[:-1]]] if name[:-1] in question.parts else getattr(question, name) or 0
+    return (
+        [question[name[:-1]]]
+        if name[:-1] in question.parts
+        else getattr(question, name) or 0
+    )
 
 
 def exact(case):
     """True where only whole numbers are counted: nothing is rounded before the last division."""
-    return case["settings"].get("relevance", "binary") == "binary" and "combination" not in case["settings"]
+    return (
+        case["settings"].get("relevance", "binary") == "binary"
+        and "combination" not in case["settings"]
+    )
 
 
 @all_cases
 def test_the_metric_gives_what_the_case_expects(metric, case):
     judge, expected = judge_of(case), dict(case["expected"])
-    result = METRICS[metric](**case["settings"]).score(Sample(**case["sample"]), judge=judge)
+    result = METRICS[metric](**case["settings"]).score(
+        Sample(**case["sample"]), judge=judge
+    )
     assert len(judge.asked) == len(case["replies"])
     for question, reply in zip(judge.asked, case["replies"], strict=True):
-        assert re.sub(r"(?<!^)(?=[A-Z])", "_", type(question).__name__).lower() == reply["asked"]
+        assert (
+            re.sub(r"(?<!^)(?=[A-Z])", "_", type(question).__name__).lower()
+            == reply["asked"]
+        )
         for name, value in reply["about"].items():
             asked = shown(question, name)
             assert (sorted(asked) if name == "chunks" else asked) == value
@@ -130,9 +164,19 @@ def test_the_metric_gives_what_the_case_expects(metric, case):
     else:
         assert result.error.type == expected["error"]
     if "evidence" in expected:
-        assert_equal(result.evidence.model_dump(mode="json"), expected["evidence"], "evidence", exactly=False)
+        assert_equal(
+            result.evidence.model_dump(mode="json"),
+            expected["evidence"],
+            "evidence",
+            exactly=False,
+        )
     for entry in expected.get("combine", ()):
-        assert_equal(result.evidence.combine(entry["subset"]), entry["value"], str(entry["subset"]), exactly=False)
+        assert_equal(
+            result.evidence.combine(entry["subset"]),
+            entry["value"],
+            str(entry["subset"]),
+            exactly=False,
+        )
 
 
 def decimal(number):
@@ -145,7 +189,10 @@ def said(case, asked):
 
 def average_precision(verdicts):
     ranks = [rank for rank, verdict in enumerate(verdicts, start=1) if verdict]
-    return sum((Fraction(number, rank) for number, rank in enumerate(ranks, start=1)), Fraction(0)) / max(1, len(ranks))
+    return sum(
+        (Fraction(number, rank) for number, rank in enumerate(ranks, start=1)),
+        Fraction(0),
+    ) / max(1, len(ranks))
 
 
 def over_ranks(case, field, replies):
@@ -155,22 +202,35 @@ def over_ranks(case, field, replies):
         for reply in replies
         for chunk, verdict in zip(reply["about"]["chunks"], reply["says"], strict=True)
     }
-    return [decimal(by_text.get(text, 0) + 0) for text in case["sample"]["contexts"][: case["settings"].get("k")]]
+    return [
+        decimal(by_text.get(text, 0) + 0)
+        for text in case["sample"]["contexts"][: case["settings"].get("k")]
+    ]
 
 
 def utilization(case):
     relevance, replies = case["settings"].get("relevance", "binary"), case["replies"]
-    if relevance == "probability":  # the mean over all outcomes, each with its probability
+    # the mean over all outcomes, each with its probability
+    if relevance == "probability":
         p = over_ranks(case, "probability", replies)
         return sum(
-            average_precision(outcome) * prod(q if hit else 1 - q for q, hit in zip(p, outcome, strict=True))
+            average_precision(outcome)
+            * prod(q if hit else 1 - q for q, hit in zip(p, outcome, strict=True))
             for outcome in product((0, 1), repeat=len(p))
         )
     if relevance == "graded":
         gains = [grade / 3 for grade in over_ranks(case, "grade", replies)]
-        return sum(g * sum(gains[:k]) / k for k, g in enumerate(gains, start=1)) / (sum(gains) or 1)
-    orders = [[reply] for reply in replies] if case["settings"].get("orders") == 2 else [replies]
-    return sum(average_precision(over_ranks(case, "useful", order)) for order in orders) / len(orders)
+        return sum(g * sum(gains[:k]) / k for k, g in enumerate(gains, start=1)) / (
+            sum(gains) or 1
+        )
+    orders = (
+        [[reply] for reply in replies]
+        if case["settings"].get("orders") == 2
+        else [replies]
+    )
+    return sum(
+        average_precision(over_ranks(case, "useful", order)) for order in orders
+    ) / len(orders)
 
 
 def labelled(needs):
@@ -181,7 +241,10 @@ def labelled(needs):
 
 
 def adherence(case):
-    by_label = [{**reply, "says": [*map(labelled, reply["says"])]} for reply in said(case, "rests_on")]
+    by_label = [
+        {**reply, "says": [*map(labelled, reply["says"])]}
+        for reply in said(case, "rests_on")
+    ]
     replies = said(case, "adherent") + by_label
     polls = [poll for reply in replies for poll in reply["says"] if poll is not None]
     if isinstance(polls[0], dict) and "probability" in polls[0]:
@@ -189,8 +252,13 @@ def adherence(case):
     verdicts = [poll["verdict"] if isinstance(poll, dict) else poll for poll in polls]
     yes, no = verdicts.count("yes"), verdicts.count("no")
     decided = max(yes, no) > case["settings"].get("polls", 5) // 2
-    if case["settings"].get("early_stop") and decided and not any(reply.get("batched") for reply in replies):
-        # Rao–Blackwell: of all ways to stop at these counts by this last poll, the share that begins with a yes.
+    if (
+        case["settings"].get("early_stop")
+        and decided
+        and not any(reply.get("batched") for reply in replies)
+    ):
+        # Rao–Blackwell: of all ways to stop at these counts by this last poll, the
+        # share that begins with a yes.
         paths = [(*path, verdicts[-1]) for path in set(permutations(verdicts[:-1]))]
         return Fraction(sum(path[0] == "yes" for path in paths), len(paths))
     return Fraction(yes, yes + no)
@@ -203,20 +271,36 @@ def recall(case):
 def accuracy(case, subset=None):
     """By hand for several references; else the weighted mean over the facts."""
     sample = case["sample"]
-    given = {fact["text"].casefold().rstrip("."): fact for fact in reversed(sample.get("facts", ()))}
-    facts = [given[key] for key in sorted(given)] or [{"text": text} for text in said(case, "extract_facts")[0]["says"]]
+    given = {
+        fact["text"].casefold().rstrip("."): fact
+        for fact in reversed(sample.get("facts", ()))
+    }
+    facts = [given[key] for key in sorted(given)] or [
+        {"text": text} for text in said(case, "extract_facts")[0]["says"]
+    ]
     weights = [decimal(fact.get("weight", 1)) for fact in facts]
     texts = sample.get("retrieved", sample["contexts"])
-    texts = {text for index, text in enumerate(texts) if subset is None or index in subset}
+    texts = {
+        text for index, text in enumerate(texts) if subset is None or index in subset
+    }
     cells = {fact["text"]: [] for fact in facts}
     for reply in said(case, "fact_in_context"):
-        for fact, p in zip(reply["about"].get("facts", cells), reply["says"], strict=True):
+        for fact, p in zip(
+            reply["about"].get("facts", cells), reply["says"], strict=True
+        ):
             cells[fact] += [decimal(p)] if reply["about"]["context"] in texts else []
     noisy = case["settings"].get("combination") == "noisy_or"
-    found = [1 - prod(1 - p for p in row) if noisy else any(p > Fraction(1, 2) for p in row) for row in cells.values()]
-    if "facts" not in sample and any(reply.get("mode") == "lexical" for reply in case["replies"]):
+    found = [
+        1 - prod(1 - p for p in row) if noisy else any(p > Fraction(1, 2) for p in row)
+        for row in cells.values()
+    ]
+    if "facts" not in sample and any(
+        reply.get("mode") == "lexical" for reply in case["replies"]
+    ):
         found = [max(row, default=Fraction(0)) for row in cells.values()]
-    return sum(weight * share for weight, share in zip(weights, found, strict=True)) / sum(weights)
+    return sum(
+        weight * share for weight, share in zip(weights, found, strict=True)
+    ) / sum(weights)
 
 
 DEFINITIONS = {
@@ -242,7 +326,10 @@ def test_values_follow_from_the_definitions(metric, case):
 
 
 BINARY = [
-    c for metric, c in CASES if metric == "context_utilization" and "random_order" in c["expected"].get("evidence", ())
+    c
+    for metric, c in CASES
+    if metric == "context_utilization"
+    and "random_order" in c["expected"].get("evidence", ())
 ]
 
 
@@ -251,14 +338,21 @@ def test_average_precision_and_random_order_agree_with_scikit_learn(case):
     verdicts = [int(verdict) for verdict in over_ranks(case, "useful", case["replies"])]
     if not any(verdicts):  # scikit-learn warns that it is not defined; here it is 0
         return
-    from sklearn.metrics import average_precision_score  # two seconds that no other test needs
+    # two seconds that no other test needs
+    from sklearn.metrics import average_precision_score
 
     ranking = [-rank for rank in range(len(verdicts))]
     value, evidence = case["expected"]["float"], case["expected"]["evidence"]
     assert average_precision_score(verdicts, ranking) == pytest.approx(value)
-    orders = [average_precision_score(order, ranking) for order in set(permutations(verdicts))]
-    assert sum(orders) / len(orders) == pytest.approx(float(Fraction(evidence["random_order"])))
-    assert Fraction(evidence["lift"]) == Fraction(case["expected"]["value"]) - Fraction(evidence["random_order"])
+    orders = [
+        average_precision_score(order, ranking) for order in set(permutations(verdicts))
+    ]
+    assert sum(orders) / len(orders) == pytest.approx(
+        float(Fraction(evidence["random_order"]))
+    )
+    assert Fraction(evidence["lift"]) == Fraction(case["expected"]["value"]) - Fraction(
+        evidence["random_order"]
+    )
 
 
 def test_every_metric_has_a_file_and_every_case_a_name_of_its_own():

@@ -19,7 +19,10 @@ from ragmetrics_core.metrics.polls import Adherent
 
 
 def polled(*verdicts, failures=()):
-    answers = [poll(v, f"{v} {i}", (f"claim {i}",) if v == "no" else ()) for i, v in enumerate(verdicts)]
+    answers = [
+        poll(v, f"{v} {i}", (f"claim {i}",) if v == "no" else ())
+        for i, v in enumerate(verdicts)
+    ]
     return polls(answers, failures)
 
 
@@ -29,15 +32,21 @@ def score(reply, *, sufficiency=None, question="q?", **settings):
         script[Sufficient] = sufficiency
     judge = ScriptedJudge(script)
     metric = ContextAdherence(**settings)
-    return metric.score(question=question, contexts=["c"], answer="a", judge=judge), judge
+    return (
+        metric.score(question=question, contexts=["c"], answer="a", judge=judge),
+        judge,
+    )
 
 
 def test_share_of_yes():
     result, judge = score(polled("yes", "no", "yes", "yes", "yes"))
     assert result.value == 0.8
     assert (judge.asked[0].polls, judge.asked[0].temperature) == (5, 1.0)
-    # Wilson interval for 4 of 5, from statsmodels 0.14 proportion_confint(4, 5, method="wilson").
-    assert result.evidence.repeatability == pytest.approx((0.3755346, 0.9637758), abs=1e-6)
+    # Wilson interval for 4 of 5, from statsmodels 0.14 proportion_confint(4, 5,
+    # method="wilson").
+    assert result.evidence.repeatability == pytest.approx(
+        (0.3755346, 0.9637758), abs=1e-6
+    )
 
 
 def test_explanation_from_the_majority_and_strongest_dissent():
@@ -52,18 +61,27 @@ def test_explanation_from_the_majority_and_strongest_dissent():
 def test_tie_surfaces_the_no_side_and_says_so():
     result, _ = score(polled("yes", "no", "no", "yes"), polls=4)
     assert result.value == 0.5
-    assert result.reason.startswith("The polls are tied; the side against the answer says: no")
+    assert result.reason.startswith(
+        "The polls are tied; the side against the answer says: no"
+    )
 
 
 def test_strongest_dissent_names_most_unsupported_claims():
-    answers = (poll("yes", "fine"),) * 3 + (poll("no", "one", ("a",)), poll("no", "two", ("a", "b")))
+    answers = (poll("yes", "fine"),) * 3 + (
+        poll("no", "one", ("a",)),
+        poll("no", "two", ("a", "b")),
+    )
     result, _ = score(polls(answers))
     assert result.evidence.dissent == "two"
 
 
 def test_abstaining_answers_are_undefined_and_counted():
     result, _ = score(polled("abstains", "abstains", "abstains", "yes", "no"))
-    assert (result.status, result.code, result.evidence.abstained) == ("undefined", "abstained", 3)
+    assert (result.status, result.code, result.evidence.abstained) == (
+        "undefined",
+        "abstained",
+        3,
+    )
     few, _ = score(polled("abstains", "yes", "yes", "no", "yes"))
     assert few.value == 0.75
     only, _ = score(polled("abstains"), polls=1)
@@ -99,14 +117,18 @@ def test_too_few_polls_fail_with_what_happened():
 )
 def test_one_half_is_no_majority(verdicts, missing, status):
     asked = len(verdicts) + missing
-    result, _ = score(polled(*verdicts, failures=(RateLimited("slow"),) * missing), polls=asked)
+    result, _ = score(
+        polled(*verdicts, failures=(RateLimited("slow"),) * missing), polls=asked
+    )
     assert result.status == status
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_repeatability_needs_more_than_one_poll_with_a_claim(count):
     result, _ = score(polled(*["yes"] * count), polls=count)
-    assert result.evidence.repeatability == (None if count == 1 else pytest.approx(wilson(count, count)))
+    assert result.evidence.repeatability == (
+        None if count == 1 else pytest.approx(wilson(count, count))
+    )
     silent, _ = score(polled(*["abstains"] * count), polls=count)
     assert silent.evidence.repeatability is None
 
@@ -121,7 +143,9 @@ def test_repeatability_needs_more_than_one_poll_with_a_claim(count):
     ],
 )
 def test_cause_of_a_low_score_is_a_question_of_its_own(sufficient, on_question, cause):
-    reply = Sufficiency(sufficient=sufficient, on_question=on_question, reason="because")
+    reply = Sufficiency(
+        sufficient=sufficient, on_question=on_question, reason="because"
+    )
     result, judge = score(polled("no", "no", "yes"), sufficiency=reply, polls=3)
     assert (result.evidence.cause, result.evidence.cause_note) == (cause, "because")
     assert result.evidence.remedy
@@ -147,13 +171,20 @@ def test_a_deterministic_judge_is_polled_once_and_does_not_pretend():
     for settings in ({}, {"early_stop": True}):
         result, judge = score(reply, **settings)
         assert result.value == 0.83
-        assert (result.evidence.asked, result.evidence.probability, result.evidence.repeatability) == (1, 0.83, None)
+        assert (
+            result.evidence.asked,
+            result.evidence.probability,
+            result.evidence.repeatability,
+        ) == (1, 0.83, None)
         assert len(judge.asked) == 1
 
 
 def test_the_embedded_judge_names_the_judge_to_use_for_the_cause():
     result = ContextAdherence().score(
-        question="When?", contexts=["It was built in 1856."], answer="Kayaks are rented out.", judge=LexicalJudge()
+        question="When?",
+        contexts=["It was built in 1856."],
+        answer="Kayaks are rented out.",
+        judge=LexicalJudge(),
     )
     assert result.value < 0.5
     assert result.evidence.cause is None
@@ -165,7 +196,9 @@ def sequence_judge(verdicts):
     """A judge whose polls give a fixed sequence of verdicts."""
 
     def reply(question):
-        part = verdicts[(question.first_poll or 0) : (question.first_poll or 0) + question.polls]
+        part = verdicts[
+            (question.first_poll or 0) : (question.first_poll or 0) + question.polls
+        ]
         return polls(tuple(poll(verdict, verdict) for verdict in part))
 
     return ScriptedJudge({Adherent: reply})
@@ -188,7 +221,11 @@ def test_early_stop_never_overshoots_and_estimates_without_bias(verdicts, asked,
     assert result.value == pytest.approx(value)
     assert result.evidence.asked == asked
     assert result.evidence.early_stopped
-    indices = [poll for q in judge.asked for poll in range(q.first_poll, q.first_poll + q.polls)]
+    indices = [
+        poll
+        for q in judge.asked
+        for poll in range(q.first_poll, q.first_poll + q.polls)
+    ]
     assert indices == list(range(asked))
 
 
@@ -202,8 +239,12 @@ def test_estimate_is_unbiased_by_enumeration(polls_, p):
         paths = comb(k - 1, others)
         yes_path = [True] * needed + [False] * others
         no_path = [False] * needed + [True] * others
-        expected += paths * p**needed * (1 - p) ** others * stopped_estimate(yes_path, polls_)
-        expected += paths * (1 - p) ** needed * p**others * stopped_estimate(no_path, polls_)
+        expected += (
+            paths * p**needed * (1 - p) ** others * stopped_estimate(yes_path, polls_)
+        )
+        expected += (
+            paths * (1 - p) ** needed * p**others * stopped_estimate(no_path, polls_)
+        )
     assert expected == pytest.approx(p, abs=1e-12)
 
 
@@ -212,8 +253,14 @@ def test_early_stop_uses_all_polls_where_one_request_gives_several():
         return polls((poll("yes"),) * question.polls, together=question.polls > 1)
 
     judge = ScriptedJudge({Adherent: reply})
-    result = ContextAdherence(early_stop=True).score(contexts=["c"], answer="a", judge=judge)
-    assert (result.value, result.evidence.asked, result.evidence.early_stopped) == (1.0, 5, False)
+    result = ContextAdherence(early_stop=True).score(
+        contexts=["c"], answer="a", judge=judge
+    )
+    assert (result.value, result.evidence.asked, result.evidence.early_stopped) == (
+        1.0,
+        5,
+        False,
+    )
 
 
 def test_a_failed_later_round_counts_as_missing_polls():
@@ -222,7 +269,9 @@ def test_a_failed_later_round_counts_as_missing_polls():
             return NotAnswered(RateLimited("slow"))
         return polls((poll("yes"), poll("no"), poll("yes")))
 
-    result = ContextAdherence(early_stop=True).score(contexts=["c"], answer="a", judge=ScriptedJudge({Adherent: reply}))
+    result = ContextAdherence(early_stop=True).score(
+        contexts=["c"], answer="a", judge=ScriptedJudge({Adherent: reply})
+    )
     assert result.status == "scored"
     assert result.evidence.missing >= 1
 
@@ -255,7 +304,8 @@ def test_order_of_polls_does_not_matter():
 def test_bounds_leave_out_polls_that_abstain():
     reply = polled("yes", "yes", "yes", "abstains", failures=(RateLimited("slow"),))
     result, _ = score(reply)
-    # Three of the four that could have said yes or no did say yes; the missing one could too.
+    # Three of the four that could have said yes or no did say yes; the missing one
+    # could too.
     assert (result.value, result.evidence.bounds) == (1.0, (3 / 4, 1.0))
 
 
@@ -263,16 +313,26 @@ _POLL = st.sampled_from(["yes", "no", "abstains", None])
 
 
 @given(st.lists(_POLL, min_size=1, max_size=11), st.booleans(), st.booleans())
-def test_the_score_lies_within_its_bounds_and_bounds_stand_where_polls_are_missing(said, early_stop, batched):
+def test_the_score_lies_within_its_bounds_and_bounds_stand_where_polls_are_missing(
+    said, early_stop, batched
+):
     early_stop = early_stop and len(said) % 2 == 1 and len(said) >= 3
 
     def reply(question):
-        part = said[(question.first_poll or 0) : (question.first_poll or 0) + question.polls]
+        part = said[
+            (question.first_poll or 0) : (question.first_poll or 0) + question.polls
+        ]
         answers = tuple(poll(verdict) for verdict in part if verdict is not None)
-        return polls(answers, (RateLimited("slow"),) * (len(part) - len(answers)), together=batched)
+        return polls(
+            answers,
+            (RateLimited("slow"),) * (len(part) - len(answers)),
+            together=batched,
+        )
 
     metric = ContextAdherence(polls=len(said), early_stop=early_stop, cause=False)
-    result = metric.score(contexts=["c"], answer="a", judge=ScriptedJudge({Adherent: reply}))
+    result = metric.score(
+        contexts=["c"], answer="a", judge=ScriptedJudge({Adherent: reply})
+    )
     if result.status != "scored":
         return
     evidence = result.evidence
@@ -282,13 +342,19 @@ def test_the_score_lies_within_its_bounds_and_bounds_stand_where_polls_are_missi
         assert low <= result.value <= high
         # What the missing polls could have said: all no, or all yes.
         count = evidence.yes + evidence.no + evidence.missing
-        assert (low, high) == (evidence.yes / count, (evidence.yes + evidence.missing) / count)
+        assert (low, high) == (
+            evidence.yes / count,
+            (evidence.yes + evidence.missing) / count,
+        )
     decided = max(evidence.yes, evidence.no) > len(said) // 2
     assert evidence.early_stopped == (early_stop and not batched and decided)
 
 
 def test_the_evidence_says_how_the_polls_went() -> None:
-    result, _ = score(polled("yes", "no", "yes", "abstains", failures=(RateLimited("slow"),)), cause=False)
+    result, _ = score(
+        polled("yes", "no", "yes", "abstains", failures=(RateLimited("slow"),)),
+        cause=False,
+    )
     assert result.evidence.verdicts() == [
         "2 of 5 polls: yes",
         "1 of 5 polls: no",
@@ -301,8 +367,12 @@ def test_the_evidence_says_how_the_polls_went() -> None:
     assert sure.evidence.verdicts() == ["supported, probability 0.83"]
     unsure, _ = score(polls([poll("no")], p=0.25), cause=False)
     assert unsure.evidence.verdicts() == ["not supported, probability 0.25"]
-    fitted = ContextAdherence().score(contexts=["Ada lit it."], answer="Ada lit it.", judge=LexicalJudge())
-    assert fitted.evidence.verdicts()[0].endswith("(fitted on labels of people; words alone never reach 1)")
+    fitted = ContextAdherence().score(
+        contexts=["Ada lit it."], answer="Ada lit it.", judge=LexicalJudge()
+    )
+    assert fitted.evidence.verdicts()[0].endswith(
+        "(fitted on labels of people; words alone never reach 1)"
+    )
 
 
 def test_the_longest_explanation_stands_where_no_side_names_more_claims() -> None:
@@ -314,4 +384,7 @@ def test_the_longest_explanation_stands_where_no_side_names_more_claims() -> Non
         poll("no", "bc"),
     )
     result, _ = score(polls(answers))
-    assert (result.evidence.explanation, result.evidence.dissent) == ("rather long", "bc")
+    assert (result.evidence.explanation, result.evidence.dissent) == (
+        "rather long",
+        "bc",
+    )

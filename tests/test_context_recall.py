@@ -16,7 +16,12 @@ from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
 
 def score(reply, metric=None, **fields):
     judge = ScriptedJudge({RateRecall: reply})
-    given_ = {"question": "q", "answer": "a", "reference": "r", "contexts": ["c"]} | fields
+    given_ = {
+        "question": "q",
+        "answer": "a",
+        "reference": "r",
+        "contexts": ["c"],
+    } | fields
     return (metric or ContextRecall()).score(judge=judge, **given_), judge
 
 
@@ -52,26 +57,52 @@ def test_every_score_lies_in_exactly_one_band(value):
 def test_shipped_examples_lie_inside_their_bands_and_are_shown():
     _, judge = score(rating(0.5))
     shown = judge.asked[0].instructions.examples
-    replies = [json.loads(line.rpartition(" -> ")[2]) for line in shown.splitlines() if " -> " in line]
+    replies = [
+        json.loads(line.rpartition(" -> ")[2])
+        for line in shown.splitlines()
+        if " -> " in line
+    ]
     assert len(replies) == 3
-    assert all(reply["reason"] and reply["band"] == band_of(reply["score"]) for reply in replies)
+    assert all(
+        reply["reason"] and reply["band"] == band_of(reply["score"])
+        for reply in replies
+    )
     assert judge.asked[0].bands == BANDS
 
 
 def test_best_of_several_references_counts():
-    ratings = {"r1": rating(0.2, "far"), "r2": rating(0.9, "near"), "r3": rating(0.0, "off")}
-    result, judge = score(lambda q: ratings[q["reference"]], reference=["r1", "r2", "r3", "r1"])
+    ratings = {
+        "r1": rating(0.2, "far"),
+        "r2": rating(0.9, "near"),
+        "r3": rating(0.0, "off"),
+    }
+    result, judge = score(
+        lambda q: ratings[q["reference"]], reference=["r1", "r2", "r3", "r1"]
+    )
     assert (result.value, result.reason, result.evidence.best) == (0.9, "near", 1)
     assert len(judge.asked) == 3
     assert [rating.score for rating in result.evidence.ratings] == [0.2, 0.9, 0.0, 0.2]
 
 
-@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=8), st.permutations([0.0, 0.3, 0.5, 1.0]))
-def test_every_reference_has_a_rating_of_its_own_and_equal_ones_are_asked_about_once(references, scores):
+@given(
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=8),
+    st.permutations([0.0, 0.3, 0.5, 1.0]),
+)
+def test_every_reference_has_a_rating_of_its_own_and_equal_ones_are_asked_about_once(
+    references, scores
+):
     score_of = dict(zip("abcd", scores, strict=True))
-    result, judge = score(lambda q: rating(score_of[q["reference"]]), reference=references)
-    assert [rating.score for rating in result.evidence.ratings] == [score_of[own] for own in references]
-    assert result.evidence.ratings[result.evidence.best].score == result.value == max(map(score_of.get, references))
+    result, judge = score(
+        lambda q: rating(score_of[q["reference"]]), reference=references
+    )
+    assert [rating.score for rating in result.evidence.ratings] == [
+        score_of[own] for own in references
+    ]
+    assert (
+        result.evidence.ratings[result.evidence.best].score
+        == result.value
+        == max(map(score_of.get, references))
+    )
     assert len(judge.asked) == len(set(references))
 
 
@@ -91,16 +122,30 @@ def test_without_contexts_it_says_so():
 
 def test_published_spelling_of_the_fields():
     judge = ScriptedJudge({RateRecall: rating(1.0, "same")})
-    result = ContextRecall().score(input="q", output="a", expected_output="r", context=["c"], judge=judge)
+    result = ContextRecall().score(
+        input="q", output="a", expected_output="r", context=["c"], judge=judge
+    )
     assert result.value == 1.0
     asked = judge.asked[0]
-    assert (asked["question"], asked["answer"], asked["reference"], asked["contexts"]) == ("q", "a", "r", ("c",))
+    assert (
+        asked["question"],
+        asked["answer"],
+        asked["reference"],
+        asked["contexts"],
+    ) == ("q", "a", "r", ("c",))
 
 
 def test_own_examples_and_template_change_the_signature():
-    extended = ContextRecall(examples=ContextRecall().examples + '\n{"answer": "mine"} -> {"score": 0.4}')
-    replaced = ContextRecall(template='Rate one against the other.\n{answer}\n{reference}\n{"json": 1}')
-    signatures = {metric.signature for metric in (ContextRecall(), extended, replaced, ContextRecall(examples=""))}
+    extended = ContextRecall(
+        examples=ContextRecall().examples + '\n{"answer": "mine"} -> {"score": 0.4}'
+    )
+    replaced = ContextRecall(
+        template='Rate one against the other.\n{answer}\n{reference}\n{"json": 1}'
+    )
+    signatures = {
+        metric.signature
+        for metric in (ContextRecall(), extended, replaced, ContextRecall(examples=""))
+    }
     assert len(signatures) == 4
     _, judge = score(rating(0.5), extended)
     assert "mine" in judge.asked[0].instructions.examples
@@ -124,13 +169,21 @@ def test_templates_are_checked_at_construction(template, message):
 
 
 def test_literal_braces_are_no_placeholders():
-    assert ContextRecall(template='{answer}\n{reference}\n{score: 1} {{}} { nothing } {"score": 1} {0}').template
+    assert ContextRecall(
+        template='{answer}\n{reference}\n{score: 1} {{}} { nothing } {"score": 1} {0}'
+    ).template
 
 
 def test_embedded_judge_equal_and_unrelated():
     metric = ContextRecall()
-    same = metric.score(answer="Paris is the capital.", reference="Paris is the capital.", judge=LexicalJudge())
-    other = metric.score(answer="Kayaks float.", reference="Paris is the capital.", judge=LexicalJudge())
+    same = metric.score(
+        answer="Paris is the capital.",
+        reference="Paris is the capital.",
+        judge=LexicalJudge(),
+    )
+    other = metric.score(
+        answer="Kayaks float.", reference="Paris is the capital.", judge=LexicalJudge()
+    )
     assert (same.value, same.evidence.band) == (1.0, "perfect")
     assert (other.value, other.evidence.band) == (0.0, "none")
 

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import chunks, of, useful, useful_list
 
-from ragmetrics_core import Context, ContextUtilization, LexicalJudge, Sample, ScriptedJudge
+from ragmetrics_core import (
+    Context,
+    ContextUtilization,
+    LexicalJudge,
+    Sample,
+    ScriptedJudge,
+)
 from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.average_precision import (
@@ -22,7 +28,12 @@ from ragmetrics_core.metrics.average_precision import (
     random_order,
 )
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
-from ragmetrics_core.testing.golden_turns import FRANCE_ANSWER, FRANCE_PARIS, FRANCE_QUESTION, FRANCE_WINE
+from ragmetrics_core.testing.golden_turns import (
+    FRANCE_ANSWER,
+    FRANCE_PARIS,
+    FRANCE_QUESTION,
+    FRANCE_WINE,
+)
 
 verdict_lists = st.lists(st.booleans(), min_size=1, max_size=12)
 probability_lists = st.lists(st.floats(0, 1), min_size=1, max_size=7)
@@ -32,17 +43,26 @@ def judged(verdicts, **settings):
     """Score chunks c0, c1, … whose verdicts are given by position."""
     texts = [f"chunk {index}" for index in range(len(verdicts))]
     replies = dict(zip(texts, verdicts, strict=True))
-    judge = ScriptedJudge({Useful: lambda q: _said(q, [replies[text] for text in chunks(q)])})
+    judge = ScriptedJudge(
+        {Useful: lambda q: _said(q, [replies[text] for text in chunks(q)])}
+    )
     sample = Sample(question="q?", answer="a", contexts=texts)
     return ContextUtilization(**settings).score(sample, judge=judge), judge
 
 
 def _said(question, values):
     """Verdicts, grades or probabilities."""
-    said = [{"useful": value > 0.5, "grade": int(value), "reason": f"because {value}"} for value in values]
+    said = [
+        {"useful": value > 0.5, "grade": int(value), "reason": f"because {value}"}
+        for value in values
+    ]
     kind = Usefulness if isinstance(values[0], bool) else question.Reply
-    reply = useful_list(question, said) if "chunks" in question.parts else kind(**said[0])
-    weights = tuple(Weight(value, "lexical") for value in values if isinstance(value, float))
+    reply = (
+        useful_list(question, said) if "chunks" in question.parts else kind(**said[0])
+    )
+    weights = tuple(
+        Weight(value, "lexical") for value in values if isinstance(value, float)
+    )
     return Asked((reply,), weights=weights)
 
 
@@ -74,26 +94,49 @@ def test_nothing_useful_is_zero_with_that_as_the_reason():
 @pytest.mark.parametrize("contexts", [(), ("",), ("  ", "\n")])
 def test_no_contexts_is_undefined_without_a_call(contexts):
     judge = ScriptedJudge({})
-    result = ContextUtilization().score(question="q", answer="a", contexts=contexts, judge=judge)
-    assert (result.status, result.reason, judge.asked) == ("undefined", "no contexts", [])
+    result = ContextUtilization().score(
+        question="q", answer="a", contexts=contexts, judge=judge
+    )
+    assert (result.status, result.reason, judge.asked) == (
+        "undefined",
+        "no contexts",
+        [],
+    )
 
 
 @pytest.mark.parametrize(
     ("contexts", "expected", "useful"),
-    [((FRANCE_WINE, FRANCE_PARIS), 0.5, [False, True]), ((FRANCE_PARIS, FRANCE_WINE), 1.0, [True, False])],
+    [
+        ((FRANCE_WINE, FRANCE_PARIS), 0.5, [False, True]),
+        ((FRANCE_PARIS, FRANCE_WINE), 1.0, [True, False]),
+    ],
 )
-@pytest.mark.parametrize("judge", [LexicalJudge(), ScriptedJudge({Useful: lambda q: useful("Paris" in q["chunk"])})])
+@pytest.mark.parametrize(
+    "judge",
+    [LexicalJudge(), ScriptedJudge({Useful: lambda q: useful("Paris" in q["chunk"])})],
+)
 def test_france_low_and_high(contexts, expected, useful, judge):
-    result = ContextUtilization().score(question=FRANCE_QUESTION, answer=FRANCE_ANSWER, contexts=contexts, judge=judge)
+    result = ContextUtilization().score(
+        question=FRANCE_QUESTION, answer=FRANCE_ANSWER, contexts=contexts, judge=judge
+    )
     assert result.value == expected
     assert [chunk.useful for chunk in result.evidence.chunks] == useful
 
 
 def test_evidence_names_rank_id_verdict_precision_and_reason():
-    judge = ScriptedJudge({Useful: lambda q: useful(q["chunk"] != "b", 0.75, f"saw {q['chunk']}")})
+    judge = ScriptedJudge(
+        {Useful: lambda q: useful(q["chunk"] != "b", 0.75, f"saw {q['chunk']}")}
+    )
     contexts = [Context(text="a", id="A"), Context(text="b"), Context(text="c", id="C")]
-    evidence = ContextUtilization().score(question="q", answer="x", contexts=contexts, judge=judge).evidence
-    assert [(c.rank, c.id, c.useful, c.probability, c.precision, c.reason) for c in evidence.chunks] == [
+    evidence = (
+        ContextUtilization()
+        .score(question="q", answer="x", contexts=contexts, judge=judge)
+        .evidence
+    )
+    assert [
+        (c.rank, c.id, c.useful, c.probability, c.precision, c.reason)
+        for c in evidence.chunks
+    ] == [
         (1, "A", True, 0.75, 1.0, "saw a"),
         (2, None, False, 0.75, 0.5, "saw b"),
         (3, "C", True, 0.75, 2 / 3, "saw c"),
@@ -105,10 +148,22 @@ def test_evidence_names_rank_id_verdict_precision_and_reason():
 
 def test_identical_chunks_are_judged_once_and_blank_ones_never():
     judge = ScriptedJudge({Useful: lambda q: useful(q["chunk"] == "same")})
-    result = ContextUtilization().score(question="q", answer="a", contexts=["same", " ", "other", "same"], judge=judge)
+    result = ContextUtilization().score(
+        question="q", answer="a", contexts=["same", " ", "other", "same"], judge=judge
+    )
     assert [chunks(question) for question in judge.asked] == [("same",), ("other",)]
-    assert [chunk.useful for chunk in result.evidence.chunks] == [True, False, False, True]
-    assert [chunk.duplicate_of for chunk in result.evidence.chunks] == [None, None, None, 1]
+    assert [chunk.useful for chunk in result.evidence.chunks] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert [chunk.duplicate_of for chunk in result.evidence.chunks] == [
+        None,
+        None,
+        None,
+        1,
+    ]
     assert result.evidence.duplicates == 1
     assert result.value == pytest.approx((1 + 2 / 4) / 2)
 
@@ -122,18 +177,29 @@ def test_k_judges_only_the_first_chunks():
 def test_against_the_reference_shows_the_reference():
     judge = ScriptedJudge({Useful: useful(True)})
     metric = ContextUtilization(against="reference")
-    result = metric.score(question="q", reference="expected", contexts=["c"], judge=judge)
+    result = metric.score(
+        question="q", reference="expected", contexts=["c"], judge=judge
+    )
     assert result.value == 1.0
     assert judge.asked[0]["answer"] == "expected"
-    assert metric.score(question="q", answer="given", contexts=["c"], judge=judge).reason == "no reference"
+    assert (
+        metric.score(question="q", answer="given", contexts=["c"], judge=judge).reason
+        == "no reference"
+    )
 
 
 def test_one_unanswered_chunk_fails_and_keeps_the_evidence():
     def reply(question):
-        return JudgeError("no") if question["chunk"] == "chunk 1" else useful(True, reason="yes")
+        return (
+            JudgeError("no")
+            if question["chunk"] == "chunk 1"
+            else useful(True, reason="yes")
+        )
 
     judge = ScriptedJudge({Useful: reply})
-    result = ContextUtilization().score(question="q", answer="a", contexts=["chunk 0", "chunk 1"], judge=judge)
+    result = ContextUtilization().score(
+        question="q", answer="a", contexts=["chunk 0", "chunk 1"], judge=judge
+    )
     assert (result.status, result.error.type) == ("failed", "JudgeError")
     assert [chunk.useful for chunk in result.evidence.chunks] == [True, None]
 
@@ -146,14 +212,23 @@ def test_a_judge_without_probabilities_or_grades_fails_with_advice(relevance):
 
 
 # Worked by hand: sum over k of v_k / k · E[(1 + S_<k) / (1 + S_<k + S_>k)].
-@pytest.mark.parametrize(("values", "expected"), [([0.5, 0.5], 0.625), ([1.0, 0.5], 1.0), ([0.1], 0.1), ([0.0], 0.0)])
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([0.5, 0.5], 0.625), ([1.0, 0.5], 1.0), ([0.1], 0.1), ([0.0], 0.0)],
+)
 def test_probability_gives_the_expectation(values, expected):
     result, _ = judged(values, relevance="probability")
     assert result.value == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("grades", "expected"), [([3, 0], 1.0), ([0, 3], 0.5), ([3, 2], (1 + (5 / 3) / 2 * (2 / 3)) / (5 / 3)), ([0, 0], 0)]
+    ("grades", "expected"),
+    [
+        ([3, 0], 1.0),
+        ([0, 3], 0.5),
+        ([3, 2], (1 + (5 / 3) / 2 * (2 / 3)) / (5 / 3)),
+        ([0, 0], 0),
+    ],
 )
 def test_grades_give_generalised_average_precision(grades, expected):
     result, _ = judged(grades, relevance="graded")
@@ -185,7 +260,9 @@ def _from_the_definition(verdicts):
 @given(st.lists(st.booleans(), min_size=1, max_size=6))
 def test_random_order_is_the_mean_over_all_orders(verdicts):
     values = [average_precision(order) for order in permutations(verdicts)]
-    assert random_order(len(verdicts), sum(verdicts)) == pytest.approx(sum(values) / len(values), abs=1e-12)
+    assert random_order(len(verdicts), sum(verdicts)) == pytest.approx(
+        sum(values) / len(values), abs=1e-12
+    )
 
 
 def test_random_order_of_one_in_five():
@@ -200,14 +277,20 @@ def test_expectation_equals_enumeration(probabilities):
         for verdict, probability in zip(verdicts, probabilities, strict=True):
             weight *= probability if verdict else 1 - probability
         expected += weight * average_precision(verdicts)
-    assert expected_average_precision(probabilities) == pytest.approx(expected, abs=1e-9)
+    assert expected_average_precision(probabilities) == pytest.approx(
+        expected, abs=1e-9
+    )
 
 
 @given(verdict_lists)
 def test_all_forms_reduce_to_the_binary_score(verdicts):
     gains = [float(verdict) for verdict in verdicts]
-    assert expected_average_precision(gains) == pytest.approx(average_precision(verdicts), abs=1e-12)
-    assert generalised_average_precision(gains) == pytest.approx(average_precision(verdicts), abs=1e-12)
+    assert expected_average_precision(gains) == pytest.approx(
+        average_precision(verdicts), abs=1e-12
+    )
+    assert generalised_average_precision(gains) == pytest.approx(
+        average_precision(verdicts), abs=1e-12
+    )
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
@@ -220,24 +303,47 @@ def test_generalised_and_ndcg_stay_in_range(gains):
 @given(st.permutations(list("abcde")))
 def test_listwise_prompts_do_not_leak_the_order(order):
     """Permuting the contexts permutes the verdicts: the judge sees the same list whatever the ranks."""
-    judge = ScriptedJudge({Useful: lambda q: useful_list(q, [{"useful": i == 0} for i in range(len(chunks(q)))])})
+    judge = ScriptedJudge(
+        {
+            Useful: lambda q: useful_list(
+                q, [{"useful": i == 0} for i in range(len(chunks(q)))]
+            )
+        }
+    )
     metric = ContextUtilization(judging="listwise")
     result = metric.score(question="q", answer="a", contexts=order, judge=judge)
-    straight = metric.score(question="q", answer="a", contexts=list("abcde"), judge=judge)
+    straight = metric.score(
+        question="q", answer="a", contexts=list("abcde"), judge=judge
+    )
     assert judge.asked[0]["chunks"] == judge.asked[1]["chunks"]
     assert list(judge.asked[0].parts["chunks"].labels) == ["A", "B", "C", "D", "E"]
-    by_text = dict(zip(order, (chunk.useful for chunk in result.evidence.chunks), strict=True))
-    assert [by_text[text] for text in "abcde"] == [chunk.useful for chunk in straight.evidence.chunks]
+    by_text = dict(
+        zip(order, (chunk.useful for chunk in result.evidence.chunks), strict=True)
+    )
+    assert [by_text[text] for text in "abcde"] == [
+        chunk.useful for chunk in straight.evidence.chunks
+    ]
 
 
 def test_two_orders_average_and_count_changed_verdicts():
     """A judge that always takes the first it sees: both orders disagree on two of three chunks."""
-    judge = ScriptedJudge({Useful: lambda q: useful_list(q, [{"useful": i == 0} for i in range(len(chunks(q)))])})
+    judge = ScriptedJudge(
+        {
+            Useful: lambda q: useful_list(
+                q, [{"useful": i == 0} for i in range(len(chunks(q)))]
+            )
+        }
+    )
     metric = ContextUtilization(judging="listwise", orders=2)
-    result = metric.score(question="q", answer="a", contexts=["x", "y", "z"], judge=judge)
+    result = metric.score(
+        question="q", answer="a", contexts=["x", "y", "z"], judge=judge
+    )
     first, second = judge.asked
     assert first["chunks"] == second["chunks"][::-1]
-    ranks = [["x", "y", "z"].index(text) + 1 for text in (first["chunks"][0], second["chunks"][0])]
+    ranks = [
+        ["x", "y", "z"].index(text) + 1
+        for text in (first["chunks"][0], second["chunks"][0])
+    ]
     assert result.value == pytest.approx((1 / ranks[0] + 1 / ranks[1]) / 2)
     assert result.evidence.changed_verdicts == pytest.approx(2 / 3)
     assert result.evidence.lift == pytest.approx(result.value - random_order(3, 1))
@@ -255,26 +361,37 @@ def test_no_prompt_holds_rank_or_score():
 @pytest.mark.parametrize(
     ("polls", "is_useful", "reason"),
     [
-        ([(1, "yes"), (0, "no")], False, "no"),  # a tie is no yes, and is explained as none
+        # a tie is no yes, and is explained as none
+        ([(1, "yes"), (0, "no")], False, "no"),
         ([(0, "no"), (1, "yes")], False, "no"),
         ([(0, "no"), (1, "yes"), (1, "yes, too")], True, "yes"),
         ([(1, "yes"), (0, "no"), (0, "no, either")], False, "no"),
     ],
 )
-def test_a_verdict_over_polls_is_explained_by_a_poll_that_says_so(polls, is_useful, reason):
+def test_a_verdict_over_polls_is_explained_by_a_poll_that_says_so(
+    polls, is_useful, reason
+):
     said = [{"useful": verdict, "reason": why} for verdict, why in polls]
     metric = ContextUtilization(relevance="probability")
-    result = metric.score(question="q", answer="a", contexts=["c"], judge=ScriptedJudge({Useful: said}))
+    result = metric.score(
+        question="q", answer="a", contexts=["c"], judge=ScriptedJudge({Useful: said})
+    )
     chunk = result.evidence.chunks[0]
     assert (chunk.useful, chunk.reason) == (is_useful, reason)
-    assert chunk.probability == pytest.approx(sum(verdict for verdict, _ in polls) / len(polls))
+    assert chunk.probability == pytest.approx(
+        sum(verdict for verdict, _ in polls) / len(polls)
+    )
 
 
-@pytest.mark.parametrize(("count", "listed"), [(1, "1"), (10, "9, 10"), (11, "9, 10, …"), (30, "9, 10, …")])
+@pytest.mark.parametrize(
+    ("count", "listed"), [(1, "1"), (10, "9, 10"), (11, "9, 10, …"), (30, "9, 10, …")]
+)
 def test_the_reason_lists_ten_ranks_and_says_that_there_are_more(count, listed):
     texts = [f"chunk {number}" for number in range(count)]
     judge = ScriptedJudge({Useful: useful(True)})
-    result = ContextUtilization().score(question="q", answer="a", contexts=texts, judge=judge)
+    result = ContextUtilization().score(
+        question="q", answer="a", contexts=texts, judge=judge
+    )
     assert result.reason.startswith(f"{count} of {count} chunks useful, at rank 1")
     assert result.reason.endswith(f"{listed}.")
 
@@ -285,17 +402,26 @@ def test_two_orders_need_a_list():
 
 
 def test_thousands_of_chunks_are_put_together_at_once() -> None:
-    plan = ContextUtilization().plan(Sample(question="q", contexts=[f"c{n}" for n in range(10_000)], answer="a"))
+    plan = ContextUtilization().plan(
+        Sample(question="q", contexts=[f"c{n}" for n in range(10_000)], answer="a")
+    )
     replies, began = tuple(useful(True) for _ in next(plan)), time.process_time()
     with pytest.raises(StopIteration):
         plan.send(replies)
-    assert time.process_time() - began < 3  # looking through all verdicts for each took 8 seconds
+    # looking through all verdicts for each took 8 seconds
+    assert time.process_time() - began < 3
 
 
 def test_where_all_of_the_first_chunks_are_blank_nothing_is_judged() -> None:
     judge = ScriptedJudge({})
-    result = ContextUtilization(k=2).score(question="q", answer="a", contexts=[" ", "", "c"], judge=judge)
-    assert (result.status, result.reason, judge.asked) == ("undefined", "the first 2 contexts are blank", [])
+    result = ContextUtilization(k=2).score(
+        question="q", answer="a", contexts=[" ", "", "c"], judge=judge
+    )
+    assert (result.status, result.reason, judge.asked) == (
+        "undefined",
+        "the first 2 contexts are blank",
+        [],
+    )
 
 
 @pytest.mark.parametrize(
@@ -307,7 +433,9 @@ def test_where_all_of_the_first_chunks_are_blank_nothing_is_judged() -> None:
         ([1, 2], "graded", 2 / 3 * 2 / 3 + 1 / 2 * 1 / 3, 0.0),
     ],
 )
-def test_the_best_value_that_an_order_reaches_stands_beside_the_score(values, relevance, ideal, noise) -> None:
+def test_the_best_value_that_an_order_reaches_stands_beside_the_score(
+    values, relevance, ideal, noise
+) -> None:
     result, _ = judged(values, relevance=relevance)
     assert result.evidence.ideal == pytest.approx(ideal)
     assert result.evidence.noise_share == pytest.approx(noise)
@@ -323,7 +451,11 @@ def test_a_score_without_a_single_useful_chunk_names_no_rank() -> None:
 def test_one_order_without_an_answer_fails_both(failing) -> None:
     def reply(question):
         place = len(judge.asked) - 1
-        return JudgeError("no") if place == failing else useful_list(question, [{"useful": True}] * 2)
+        return (
+            JudgeError("no")
+            if place == failing
+            else useful_list(question, [{"useful": True}] * 2)
+        )
 
     judge = ScriptedJudge({Useful: reply})
     metric = ContextUtilization(judging="listwise", orders=2)
@@ -335,10 +467,16 @@ def test_one_order_without_an_answer_fails_both(failing) -> None:
 def test_grades_of_one_order_alone_fail_both(graded) -> None:
     fields = {"question": "q", "answer": "a", "contexts": ["x", "y"]}
     said = [{"useful": True, "grade": 3}] * 2
-    verdicts_alone = Asked((useful_list(of(ContextUtilization(judging="listwise"), **fields), said),))
+    verdicts_alone = Asked(
+        (useful_list(of(ContextUtilization(judging="listwise"), **fields), said),)
+    )
 
     def reply(question):
-        return useful_list(question, said) if len(judge.asked) - 1 == graded else verdicts_alone
+        return (
+            useful_list(question, said)
+            if len(judge.asked) - 1 == graded
+            else verdicts_alone
+        )
 
     judge = ScriptedJudge({Useful: reply})
     metric = ContextUtilization(judging="listwise", orders=2, relevance="graded")

@@ -40,24 +40,50 @@ def written(header: Sequence[str], rows: Rows, separator: str, quoting: Any) -> 
 
 HEADER = ("question", "answer", "contexts")
 NOTHING = ("nan", "NaN", "NULL", "null", "<NA>", r"\N", "#N/A")
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+texts = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12
+)
 prose = texts | st.sampled_from(
-    [*NOTHING, "", '5" pipe', 'say "hi"', "a, b; c", "two\nlines", "x\ty", '"', '""', "\r", ',"']
+    [
+        *NOTHING,
+        "",
+        '5" pipe',
+        'say "hi"',
+        "a, b; c",
+        "two\nlines",
+        "x\ty",
+        '"',
+        '""',
+        "\r",
+        ',"',
+    ]
 )
 rows_of_texts = st.lists(st.lists(prose, min_size=3, max_size=3), max_size=6)
 QUOTINGS = st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 
 
 @given(rows_of_texts, SEPARATORS, QUOTINGS)
-def test_what_was_written_comes_back(rows: Rows, kind: tuple[str, str], quoting: Any) -> None:
+def test_what_was_written_comes_back(
+    rows: Rows, kind: tuple[str, str], quoting: Any
+) -> None:
     suffix, separator = kind
     found = rows_of(written(HEADER, rows, separator, quoting), suffix)
-    expected = [[None if cell.strip() in NOTHING else cell for cell in row] for row in rows if any(map(str.strip, row))]
-    assert [list(row.values()) if isinstance(row, dict) else row for row in found] == expected
+    expected = [
+        [None if cell.strip() in NOTHING else cell for cell in row]
+        for row in rows
+        if any(map(str.strip, row))
+    ]
+    assert [
+        list(row.values()) if isinstance(row, dict) else row for row in found
+    ] == expected
 
 
-single_lines = st.sampled_from(["a", "Who lit it?", "", "a, b", 'say "hi"', ',"x"', "\t", "'", 'it is 5"', "4"])
-tables = st.lists(st.lists(single_lines, min_size=3, max_size=3), min_size=1, max_size=6)
+single_lines = st.sampled_from(
+    ["a", "Who lit it?", "", "a, b", 'say "hi"', ',"x"', "\t", "'", 'it is 5"', "4"]
+)
+tables = st.lists(
+    st.lists(single_lines, min_size=3, max_size=3), min_size=1, max_size=6
+)
 
 
 @given(tables, SEPARATORS, QUOTINGS, st.data())
@@ -95,7 +121,9 @@ def test_a_cell_that_swallows_few_rows_makes_each_of_them_a_bad_row(
     lines[3] = separator.join([*opened[:-1], f'"{opened[-1]}'])
     lines[3 + swallowed] += '"'
     found = rows_of("\n".join([separator.join(header), *lines]))
-    assert [at for at, row in enumerate(found) if isinstance(row, RowError)] == list(range(3, 4 + swallowed))
+    assert [at for at, row in enumerate(found) if isinstance(row, RowError)] == list(
+        range(3, 4 + swallowed)
+    )
     assert len(found) == 9
 
 
@@ -110,10 +138,16 @@ def test_a_column_is_found_whatever_blank_stands_in_its_name(mark: str) -> None:
     (row,) = rows_of(f"{mark}question,Expected{mark}Output,answer\nWho?,Anna.,Bert.\n")
     assert isinstance(row, dict)
     sample = Sample.from_row(row)
-    assert (sample.question, sample.reference, sample.answer) == ("Who?", ("Anna.",), "Bert.")
+    assert (sample.question, sample.reference, sample.answer) == (
+        "Who?",
+        ("Anna.",),
+        "Bert.",
+    )
 
 
-@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t"), (".csv", ";")])
+@pytest.mark.parametrize(
+    ("suffix", "separator"), [(".csv", ","), (".tsv", "\t"), (".csv", ";")]
+)
 @pytest.mark.parametrize("columns", [2, 3, 5])
 @pytest.mark.parametrize("place", ["first cell", "last cell"])
 def test_a_cell_that_swallows_rows_makes_each_of_them_a_bad_row(
@@ -126,21 +160,33 @@ def test_a_cell_that_swallows_rows_makes_each_of_them_a_bad_row(
     lines[3] = separator.join(opened)
     lines[52] += '"'
     found = rows_of("\n".join([separator.join(header), *lines]), suffix)
-    assert [at for at, row in enumerate(found) if isinstance(row, RowError)] == list(range(3, 53))
-    assert "goes on from line 5 to line 54, over lines that look like rows" in str(found[3])
+    assert [at for at, row in enumerate(found) if isinstance(row, RowError)] == list(
+        range(3, 53)
+    )
+    assert "goes on from line 5 to line 54, over lines that look like rows" in str(
+        found[3]
+    )
     assert len(found) == 60
 
 
 HEAD = "question,answer,contexts\n"
 DAMAGED: dict[str, tuple[str, str]] = {
-    "not closed at the end": ('q,a,c\nq,"a,c\nq,a,c\n', "lines 3 to 4: not CSV (unexpected end of data)"),
-    "text behind a closed cell": ('q,"a" b,c\n', "line 2: not CSV (',' expected after '\"')"),
+    "not closed at the end": (
+        'q,a,c\nq,"a,c\nq,a,c\n',
+        "lines 3 to 4: not CSV (unexpected end of data)",
+    ),
+    "text behind a closed cell": (
+        'q,"a" b,c\n',
+        "line 2: not CSV (',' expected after '\"')",
+    ),
     "closed by a later cell": ('q,"a,c\nq,"b",c\n', "lines 2 to 3: not CSV"),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_quoting_after_which_nothing_is_sure_is_refused_with_its_lines(name: str) -> None:
+def test_quoting_after_which_nothing_is_sure_is_refused_with_its_lines(
+    name: str,
+) -> None:
     content, said = DAMAGED[name]
     with pytest.raises(InputError) as refused:
         rows_of(HEAD + content)
@@ -148,8 +194,14 @@ def test_quoting_after_which_nothing_is_sure_is_refused_with_its_lines(name: str
 
 
 BAD: dict[str, tuple[str, list[str]]] = {
-    "a mark in a cell without quotes": ('q,"a",c\nq,5" pipe,c\n', ["", "a quotation mark inside a cell"]),
-    "a cell that swallowed a line": ('"q",a,"\nb,",c"\nq,a,c\n', ["a quotation mark inside", "a quotation mark", ""]),
+    "a mark in a cell without quotes": (
+        'q,"a",c\nq,5" pipe,c\n',
+        ["", "a quotation mark inside a cell"],
+    ),
+    "a cell that swallowed a line": (
+        '"q",a,"\nb,",c"\nq,a,c\n',
+        ["a quotation mark inside", "a quotation mark", ""],
+    ),
     "fewer cells": ("q,a\nq,a,c\n", ["fewer cells than the header has columns", ""]),
     "more cells": ("q,a,c,d\nq,a,c\n", ["more cells than the header has columns", ""]),
     "a broken line": ("q,first line\nsecond line,c\n", ["fewer cells", "fewer cells"]),
@@ -168,7 +220,9 @@ def test_a_record_that_cannot_be_used_is_a_named_bad_row(name: str) -> None:
 
 
 GOOD: dict[str, str] = {
-    "lines of prose": 'q,a,"Paris, Rome, London.\nBerlin, Bonn, Cologne.\nOslo, Bergen, Tromsø."\n',
+    "lines of prose": (
+        'q,a,"Paris, Rome, London.\nBerlin, Bonn, Cologne.\nOslo, Bergen, Tromsø."\n'
+    ),
     "a table in the middle": 'q,"year,gdp,pop\n2001,3,4\n2002,3,4",c\n',
     "a number over two lines": 'q,a,"There were\n1,000,000 lamps."\n',
     "code that is indented": 'q,a,"def f():\n,b,c"\n',
@@ -184,7 +238,10 @@ def test_text_that_is_no_mistake_is_taken_as_it_is(name: str) -> None:
 
 
 def test_a_header_that_swallows_rows_is_refused() -> None:
-    with pytest.raises(InputError, match="lines 1 to 4: the header goes on over lines that look like rows"):
+    with pytest.raises(
+        InputError,
+        match="lines 1 to 4: the header goes on over lines that look like rows",
+    ):
         rows_of('question,answer,"contexts\nq,a,c\nq,a,c\nq,a,c"\nq,a,c\n')
 
 
@@ -197,7 +254,13 @@ def test_json_in_tsv_needs_no_quotes() -> None:
 TEXT = "Anna lit the lamp in 1856"
 SWALLOWING = "question,contexts,answer\n" + "".join(
     f"Who lit it?,{TEXT},{answer}\n"
-    for answer in [*[TEXT] * 50, f'"{TEXT}', *["Bert sank ships"] * 49, 'Bert sank ships"', *[TEXT] * 50]
+    for answer in [
+        *[TEXT] * 50,
+        f'"{TEXT}',
+        *["Bert sank ships"] * 49,
+        'Bert sank ships"',
+        *[TEXT] * 50,
+    ]
 )
 
 
@@ -211,11 +274,24 @@ SWALLOWING = "question,contexts,answer\n" + "".join(
     ],
 )
 def test_a_gate_counts_the_rows_that_a_mark_swallowed(
-    content: str, options: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str,
+    options: list[str],
+    code: int,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(content, "utf-8")
-    command = ["evaluate", str(path), "--judge", "lexical", "--quiet", "--fail-under", "adherence=0.5"]
+    command = [
+        "evaluate",
+        str(path),
+        "--judge",
+        "lexical",
+        "--quiet",
+        "--fail-under",
+        "adherence=0.5",
+    ]
     assert main([*command, *options]) == code
     output = capsys.readouterr()
     assert said in output.out + output.err

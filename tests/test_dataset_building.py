@@ -40,7 +40,12 @@ from ragmetrics_core.datasets import (
     write_pairs,
 )
 from ragmetrics_core.datasets.continuous import document_points, point_of
-from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, to_jsonl
+from ragmetrics_core.datasets.sets import (
+    ContinuousSet,
+    DiscreteSet,
+    LabelledDocument,
+    to_jsonl,
+)
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 
@@ -61,26 +66,55 @@ def served(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
 
-    def start(reply: Callable[[Body], str] = quoting_reply) -> tuple[LoopbackServer, list[str]]:
+    def start(
+        reply: Callable[[Body], str] = quoting_reply,
+    ) -> tuple[LoopbackServer, list[str]]:
         server = loopback_server(reply, probability=None)
-        return server, ["--model", "openai/toy", "--api-base", server.base_url, "--chunk-size", str(SIZE), "--quiet"]
+        return server, [
+            "--model",
+            "openai/toy",
+            "--api-base",
+            server.base_url,
+            "--chunk-size",
+            str(SIZE),
+            "--quiet",
+        ]
 
     return start
 
 
-def test_fifteen_questions_give_thirty_points(tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fifteen_questions_give_thirty_points(
+    tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     server, options = served()
     out = str(tmp_path / "discrete.jsonl")
     (tmp_path / "corpus").mkdir()
-    assert main(["dataset", "discrete", written(tmp_path / "corpus"), "--out", out, *options]) == 0
+    assert (
+        main(
+            [
+                "dataset",
+                "discrete",
+                written(tmp_path / "corpus"),
+                "--out",
+                out,
+                *options,
+            ]
+        )
+        == 0
+    )
     made = read_set(out)
     assert isinstance(made, DiscreteSet)
     assert len(made.points) == 30
     assert len(server.requests) == 15
-    assert Counter(point.by_rank for point in made.points) == {"positive": 15, "negative": 15}
+    assert Counter(point.by_rank for point in made.points) == {
+        "positive": 15,
+        "negative": 15,
+    }
     assert {point.ranks for point in made.points} == {(1, 2), (4, 5)}
     assert all(len(point.sample.contexts) == 2 for point in made.points)
-    assert Counter(point.document for point in made.points) == {f"doc{number}.txt": 6 for number in range(5)}
+    assert Counter(point.document for point in made.points) == {
+        f"doc{number}.txt": 6 for number in range(5)
+    }
     assert "not accuracy (no points reviewed)" in capsys.readouterr().out
 
 
@@ -90,7 +124,16 @@ def test_fourteen_facts_take_ninety_nine_calls_and_give_120_points(
     server, options = served(fourteen_facts)
     out = str(tmp_path / "continuous.jsonl")
     (tmp_path / "corpus").mkdir()
-    command = ["dataset", "continuous", written(tmp_path / "corpus"), "--out", out, "--documents", "1", *options]
+    command = [
+        "dataset",
+        "continuous",
+        written(tmp_path / "corpus"),
+        "--out",
+        out,
+        "--documents",
+        "1",
+        *options,
+    ]
     assert main(command) == 0
     made = read_set(out)
     assert isinstance(made, ContinuousSet)
@@ -106,35 +149,68 @@ def test_fourteen_facts_take_ninety_nine_calls_and_give_120_points(
     assert made.points[-1].by_tags == 1
     assert all(cell.mode == "logprobs" for row in document.cells for cell in row)
     shown = capsys.readouterr().out
-    assert "agreement with the labelling model, not accuracy (no cells reviewed)" in shown
+    assert (
+        "agreement with the labelling model, not accuracy (no cells reviewed)" in shown
+    )
     assert "4 hold no golden chunk, 8 all of them" in shown
     assert "14 facts; 99 questions for the labels, 1 to write." in shown
 
 
-def test_the_second_build_asks_nothing_and_is_the_same_byte_for_byte(tmp_path: Path, served: Any) -> None:
+def test_the_second_build_asks_nothing_and_is_the_same_byte_for_byte(
+    tmp_path: Path, served: Any
+) -> None:
     server, options = served(fourteen_facts)
     (tmp_path / "corpus").mkdir()
     kept = ["--store", str(tmp_path / "replies.sqlite")]
-    command = ["dataset", "continuous", written(tmp_path / "corpus"), "--documents", "1", *options, *kept]
+    command = [
+        "dataset",
+        "continuous",
+        written(tmp_path / "corpus"),
+        "--documents",
+        "1",
+        *options,
+        *kept,
+    ]
     assert main([*command, "--out", str(tmp_path / "one.jsonl")]) == 0
     asked = len(server.requests)
     assert main([*command, "--out", str(tmp_path / "two.jsonl")]) == 0
     assert len(server.requests) == asked == 100
-    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
-    score = ["dataset", "score", str(tmp_path / "one.jsonl"), "--judge", "openai/toy", "--prompts", "io", "--quiet"]
+    assert (tmp_path / "one.jsonl").read_bytes() == (
+        tmp_path / "two.jsonl"
+    ).read_bytes()
+    score = [
+        "dataset",
+        "score",
+        str(tmp_path / "one.jsonl"),
+        "--judge",
+        "openai/toy",
+        "--prompts",
+        "io",
+        "--quiet",
+    ]
     for _ in range(2):
         assert main([*score, "--api-base", server.base_url, "--draws", "5", *kept]) == 0
-        assert len(server.requests) == asked  # the cells were judged when the set was built
+        # the cells were judged when the set was built
+        assert len(server.requests) == asked
 
 
 def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents() -> None:
-    made = build_continuous(corpus(parts=9), ContinuousSettings(chunk_size=SIZE, documents=4), Maker(judge()))
+    made = build_continuous(
+        corpus(parts=9),
+        ContinuousSettings(chunk_size=SIZE, documents=4),
+        Maker(judge()),
+    )
     assert len({document.id for document in made.documents}) == 4
     for document in made.documents:
         ids = [str(context.id).split("#") for context in document.contexts]
         assert {name for name, _ in ids[:4]} == {document.id}
         first = int(ids[0][1])
-        assert [int(number) for _, number in ids[:4]] == [first, first + 1, first + 2, first + 3]
+        assert [int(number) for _, number in ids[:4]] == [
+            first,
+            first + 1,
+            first + 2,
+            first + 3,
+        ]
         assert document.id not in {name for name, _ in ids[4:]}
         assert len({name for name, _ in ids[4:]}) == 3
         assert sorted(set(document.tags)) == [0, 1, 2, 3]
@@ -153,7 +229,9 @@ def test_singles_sizes_and_strata() -> None:
     assert count(smallest=2, largest=3) == 21 + 35
     stratified = document_points(document, ONE.model_copy(update={"stratify": True}))
     assert Counter(point.golden for point in stratified) == dict.fromkeys(range(5), 4)
-    assert stratified == document_points(document, ONE.model_copy(update={"stratify": True}))
+    assert stratified == document_points(
+        document, ONE.model_copy(update={"stratify": True})
+    )
     other = ContinuousSettings(chunk_size=SIZE, documents=1, golden=2, noise=2)
     assert len(build_continuous(corpus(), other, Maker(judge())).points) == 6 + 4 + 1
 
@@ -162,13 +240,22 @@ def test_the_same_seed_and_replies_give_the_same_bytes() -> None:
     store = MemoryStore()
     settings = ContinuousSettings(chunk_size=SIZE, documents=3)
     model = Model()
-    first = build_continuous(corpus(), settings, Maker(LLMJudge(model), store=store), source=["a"])
+    first = build_continuous(
+        corpus(), settings, Maker(LLMJudge(model), store=store), source=["a"]
+    )
     calls = len(model.asked)
     maker = Maker(LLMJudge(model), store=store)
-    assert to_jsonl(build_continuous(corpus(), settings, maker, source=["a"])) == to_jsonl(first)
+    assert to_jsonl(
+        build_continuous(corpus(), settings, maker, source=["a"])
+    ) == to_jsonl(first)
     assert len(model.asked) == calls
     assert maker.usage.calls == 0
-    other = build_continuous(corpus(), settings.model_copy(update={"seed": 1}), Maker(LLMJudge(model)), source=["a"])
+    other = build_continuous(
+        corpus(),
+        settings.model_copy(update={"seed": 1}),
+        Maker(LLMJudge(model)),
+        source=["a"],
+    )
     assert to_jsonl(other) != to_jsonl(first)
 
 
@@ -178,7 +265,16 @@ def test_the_command_gives_the_same_bytes(tmp_path: Path, served: Any) -> None:
     folder = written(tmp_path / "corpus")
     for kind, count in (("discrete", "--questions"), ("continuous", "--documents")):
         for name in ("a", "b"):
-            command = ["dataset", kind, folder, count, "2", "--out", str(tmp_path / name), *options]
+            command = [
+                "dataset",
+                kind,
+                folder,
+                count,
+                "2",
+                "--out",
+                str(tmp_path / name),
+                *options,
+            ]
             assert main(command) == 0
         assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
         header = json.loads((tmp_path / "a").read_text().splitlines()[0])
@@ -187,7 +283,9 @@ def test_the_command_gives_the_same_bytes(tmp_path: Path, served: Any) -> None:
         assert header["seed"] == 0
         assert header["source"] == [folder, "5 documents"]
         assert header["parameters"]["chunk_size"] == SIZE
-        assert to_jsonl(read_set(tmp_path / "a")) == (tmp_path / "a").read_text(encoding="utf-8")
+        assert to_jsonl(read_set(tmp_path / "a")) == (tmp_path / "a").read_text(
+            encoding="utf-8"
+        )
 
 
 def matrix(rows: list[list[bool]]) -> LabelledDocument:
@@ -200,24 +298,32 @@ def matrix(rows: list[list[bool]]) -> LabelledDocument:
         contexts=tuple(Context(text=str(column)) for column in range(width)),
         golden=min(4, width),
         facts=tuple(Fact(text=str(row)) for row in range(len(rows))),
-        cells=tuple(tuple(Cell(probability=float(covered)) for covered in row) for row in rows),
+        cells=tuple(
+            tuple(Cell(probability=float(covered)) for covered in row) for row in rows
+        ),
         calls=0,
     )
 
 
 MATRICES = st.integers(1, 7).flatmap(
-    lambda width: st.lists(st.lists(st.booleans(), min_size=width, max_size=width), min_size=1, max_size=6)
+    lambda width: st.lists(
+        st.lists(st.booleans(), min_size=width, max_size=width), min_size=1, max_size=6
+    )
 )
 
 
 @given(MATRICES, st.data())
-def test_labels_are_the_logical_or_and_grow_with_the_contexts(rows: list[list[bool]], data: st.DataObject) -> None:
+def test_labels_are_the_logical_or_and_grow_with_the_contexts(
+    rows: list[list[bool]], data: st.DataObject
+) -> None:
     document = matrix(rows)
     columns = range(len(rows[0]))
     larger = data.draw(st.sets(st.sampled_from(columns), min_size=1))
     smaller = data.draw(st.sets(st.sampled_from(sorted(larger)), min_size=1))
     label = point_of(document, larger).label
-    assert label == sum(any(row[column] for column in larger) for row in rows) / len(rows)
+    assert label == sum(any(row[column] for column in larger) for row in rows) / len(
+        rows
+    )
     assert point_of(document, smaller).label <= label
     assert point_of(document, smaller).by_tags <= point_of(document, larger).by_tags
     evidence = AccuracyEvidence(
@@ -235,20 +341,31 @@ def test_every_combination_stands_there_once(rows: list[list[bool]]) -> None:
     width = len(rows[0])
     settings = ContinuousSettings(smallest=1)
     found = [point.contexts for point in document_points(matrix(rows), settings)]
-    assert found == [subset for size in range(1, width + 1) for subset in combinations(range(width), size)]
+    assert found == [
+        subset
+        for size in range(1, width + 1)
+        for subset in combinations(range(width), size)
+    ]
 
 
 def pairs(count: int) -> list[Pair]:
-    return [Pair(question=f"What is d{n}p0w1 d{n}p0w2?", answer=f"d{n}p0w1 d{n}p0w2 it is.") for n in range(count)]
+    return [
+        Pair(question=f"What is d{n}p0w1 d{n}p0w2?", answer=f"d{n}p0w1 d{n}p0w2 it is.")
+        for n in range(count)
+    ]
 
 
 def test_pairs_of_the_user_need_no_model() -> None:
     made = build_discrete(corpus(), pairs(5), DiscreteSettings(chunk_size=SIZE))
     assert len(made.points) == 10
     assert made.header.model == ""
-    assert [point.sample.contexts[0].id for point in made.points[::2]] == [f"doc{number}#0" for number in range(5)]
+    assert [point.sample.contexts[0].id for point in made.points[::2]] == [
+        f"doc{number}#0" for number in range(5)
+    ]
     assert len({point.document for point in made.points}) == 5
-    assert all(point.sample.reference == (point.sample.answer,) for point in made.points)
+    assert all(
+        point.sample.reference == (point.sample.answer,) for point in made.points
+    )
 
 
 class Dumped(BaseModel):
@@ -279,17 +396,31 @@ def test_any_callable_is_a_retriever() -> None:
     made = build_discrete([], pairs(1), retriever=lambda question, count: found)
     first, last = made.points
     assert made.header.parameters["retriever"] == "own"
-    assert [context.text for context in first.sample.contexts] == ["from a model", "from a document"]
+    assert [context.text for context in first.sample.contexts] == [
+        "from a model",
+        "from a document",
+    ]
     assert [context.id for context in first.sample.contexts] == [None, "7"]
     assert [context.text for context in last.sample.contexts] == ["text", "c"]
 
 
 def test_a_retriever_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("own_retriever_for_a_test.py").write_text("def find(question, k):\n    return [f'{n}' for n in range(k)]\n")
+    Path("own_retriever_for_a_test.py").write_text(
+        "def find(question, k):\n    return [f'{n}' for n in range(k)]\n"
+    )
     Path("corpus.txt").write_text("A text.")
     Path("pairs.jsonl").write_text(json.dumps({"question": "q", "reference": "a"}))
-    command = ["dataset", "discrete", "corpus.txt", "--pairs", "pairs.jsonl", "--out", "out", "--quiet"]
+    command = [
+        "dataset",
+        "discrete",
+        "corpus.txt",
+        "--pairs",
+        "pairs.jsonl",
+        "--out",
+        "out",
+        "--quiet",
+    ]
     assert main([*command, "--retriever", "own_retriever_for_a_test:find"]) == 0
     made = read_set("out")
     assert isinstance(made, DiscreteSet)
@@ -304,10 +435,19 @@ def test_a_document_that_gives_nothing_is_replaced_by_the_next_one() -> None:
         return "no JSON" if broken else quoting_reply(body)
 
     maker = Maker(judge(reply))
-    made = build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=4, noise=0), maker)
-    assert {document.id for document in made.documents} == {"doc1", "doc2", "doc3", "doc4"}
+    made = build_continuous(
+        corpus(), ContinuousSettings(chunk_size=SIZE, documents=4, noise=0), maker
+    )
+    assert {document.id for document in made.documents} == {
+        "doc1",
+        "doc2",
+        "doc3",
+        "doc4",
+    }
     assert made.header.left_out in ({}, {"MalformedReply": 1})
-    with pytest.raises(InputError, match=r"gave nothing that could be used \(5 MalformedReply\)"):
+    with pytest.raises(
+        InputError, match=r"gave nothing that could be used \(5 MalformedReply\)"
+    ):
         build_continuous(corpus(), ONE, Maker(judge(lambda body: "no JSON")))
 
 
@@ -325,9 +465,20 @@ def test_a_question_that_is_written_twice_counts_once() -> None:
 @pytest.mark.parametrize(
     ("documents", "settings", "said"),
     [
-        (corpus(parts=3), {}, "no document has 4 consecutive chunks: the longest has 3 of at most 100 characters"),
+        (
+            corpus(parts=3),
+            {},
+            (
+                "no document has 4 consecutive chunks: the longest has 3 of at most 100"
+                " characters"
+            ),
+        ),
         (corpus(documents=2), {}, "at least two other documents, and there are 1"),
-        (corpus(documents=3, parts=4), {"noise": 9}, "too few chunks for 9 contexts of noise"),
+        (
+            corpus(documents=3, parts=4),
+            {"noise": 9},
+            "too few chunks for 9 contexts of noise",
+        ),
         (corpus(), {"smallest": 8}, "combinations of 8 to None do not fit 7 contexts"),
         (corpus(), {"largest": 9}, "combinations of 2 to 9 do not fit 7 contexts"),
         (corpus(), {"golden": 0}, "at least 1"),
@@ -338,7 +489,9 @@ def test_what_a_continuous_set_cannot_be_made_of(
 ) -> None:
     model = Model()
     with pytest.raises(InputError, match=said):
-        build_continuous(documents, ONE.model_copy(update=settings), Maker(LLMJudge(model)))
+        build_continuous(
+            documents, ONE.model_copy(update=settings), Maker(LLMJudge(model))
+        )
     assert not model.asked
 
 
@@ -356,22 +509,34 @@ def test_what_a_continuous_set_cannot_be_made_of(
         (pairs(1), {"top": 50}, "the corpus has 20 chunks and 50 are to be retrieved"),
     ],
 )
-def test_what_a_discrete_set_cannot_be_made_of(given_pairs: list[Pair], settings: dict[str, int], said: str) -> None:
+def test_what_a_discrete_set_cannot_be_made_of(
+    given_pairs: list[Pair], settings: dict[str, int], said: str
+) -> None:
     with pytest.raises(InputError, match=said):
-        build_discrete(corpus(), given_pairs, DiscreteSettings(chunk_size=SIZE, **settings))  # type: ignore[arg-type]  # numbers
+        build_discrete(
+            corpus(), given_pairs, DiscreteSettings(chunk_size=SIZE, **settings)
+        )  # type: ignore[arg-type]  # numbers
 
 
 def test_a_retriever_that_finds_too_little_or_no_text() -> None:
-    with pytest.raises(InputError, match="gave 3 documents for question 1; 4 are needed"):
+    with pytest.raises(
+        InputError, match="gave 3 documents for question 1; 4 are needed"
+    ):
         build_discrete([], pairs(1), retriever=lambda question, count: ["a"] * 3)
     with pytest.raises(
-        InputError, match="what the retriever returned for question 1: documents: number 1 is an object without"
+        InputError,
+        match=(
+            "what the retriever returned for question 1: documents: number 1 is an"
+            " object without"
+        ),
     ):
         build_discrete([], pairs(1), retriever=lambda question, count: [{"nothing": 1}])
 
 
 def test_who_cannot_write_questions() -> None:
-    with pytest.raises(InputError, match=r"lexical gave nothing .* QuestionNotSupported\)"):
+    with pytest.raises(
+        InputError, match=r"lexical gave nothing .* QuestionNotSupported\)"
+    ):
         build_continuous(corpus(), ONE, Maker(LexicalJudge()))
 
     def refused(body: Body) -> str:
@@ -391,20 +556,36 @@ def test_without_bm25_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     ("arguments", "said"),
     [
         (["discrete", "corpus"], "--out names the file"),
-        (["discrete", "corpus/doc0.txt", "--out", "corpus/doc0.txt"], "would overwrite the input"),
+        (
+            ["discrete", "corpus/doc0.txt", "--out", "corpus/doc0.txt"],
+            "would overwrite the input",
+        ),
         (["discrete", "corpus", "--out", "corpus/set.jsonl"], "stands in the corpus"),
         (["discrete", "corpus", "--out", "o"], "written by a language model: --model"),
         (["discrete", "nothing", "--out", "o"], "nothing: no such file or folder"),
-        (["discrete", "corpus", "--out", "o", "--where", "x"], "--where is written FIELD=VALUE"),
-        (["continuous", "corpus", "--out", "o"], "written by a language model: --model"),
-        (["continuous", "corpus", "--out", "o", "--largest", "9"], "do not fit 7 contexts"),
+        (
+            ["discrete", "corpus", "--out", "o", "--where", "x"],
+            "--where is written FIELD=VALUE",
+        ),
+        (
+            ["continuous", "corpus", "--out", "o"],
+            "written by a language model: --model",
+        ),
+        (
+            ["continuous", "corpus", "--out", "o", "--largest", "9"],
+            "do not fit 7 contexts",
+        ),
         (["score", "corpus/doc0.txt"], "line 1: this is no set of ragmetrics"),
         (["score", "nothing"], "cannot be read: No such file"),
         (["review", "corpus/doc0.txt"], "line 1: this is no set of ragmetrics"),
     ],
 )
 def test_sentences_of_the_command(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
@@ -414,15 +595,25 @@ def test_sentences_of_the_command(
     assert said in capsys.readouterr().err
 
 
-def test_a_dry_run_counts_what_a_run_asks(tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_counts_what_a_run_asks(
+    tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     server, options = served()
     (tmp_path / "corpus").mkdir()
     folder = written(tmp_path / "corpus")
-    assert main(["dataset", "continuous", folder, "--documents", "1", "--dry-run", *options]) == 0
+    assert (
+        main(
+            ["dataset", "continuous", folder, "--documents", "1", "--dry-run", *options]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "1 documents, 0 bad rows; nothing was called" in shown
     assert "calls:             30 to" in shown  # one sentence per chunk: 1 + 1 + 4 × 7
-    assert main(["dataset", "discrete", folder, "--questions", "5", "--dry-run", *options]) == 0
+    assert (
+        main(["dataset", "discrete", folder, "--questions", "5", "--dry-run", *options])
+        == 0
+    )
     assert "calls:             5\n" in capsys.readouterr().out
     pair = tmp_path / "pairs.jsonl"
     pair.write_text(json.dumps({"question": "q", "reference": "a"}))
@@ -436,12 +627,23 @@ def test_a_dry_run_counts_what_a_run_asks(tmp_path: Path, served: Any, capsys: p
     [
         (lambda lines: [*lines[:3], '{"else": 1}'], "line 4: this is no line of a set"),
         (lambda lines: [*lines[:3], "cut off {"], "line 4: this is no line of a set"),
-        (lambda lines: [lines[0], '{"point": {"document": "d"}}'], "line 2: sample: Field required"),
-        (lambda lines: [lines[0].replace("discrete", "other")], "line 1: kind: Input should be"),
-        (lambda lines: [lines[0].replace('dataset": 1', 'dataset": 2')], "this is no set of ragmetrics"),
+        (
+            lambda lines: [lines[0], '{"point": {"document": "d"}}'],
+            "line 2: sample: Field required",
+        ),
+        (
+            lambda lines: [lines[0].replace("discrete", "other")],
+            "line 1: kind: Input should be",
+        ),
+        (
+            lambda lines: [lines[0].replace('dataset": 1', 'dataset": 2')],
+            "this is no set of ragmetrics",
+        ),
     ],
 )
-def test_a_file_that_was_changed(tmp_path: Path, change: Callable[[list[str]], list[str]], said: str) -> None:
+def test_a_file_that_was_changed(
+    tmp_path: Path, change: Callable[[list[str]], list[str]], said: str
+) -> None:
     path = tmp_path / "set.jsonl"
     made = build_discrete(corpus(), pairs(3), DiscreteSettings(chunk_size=SIZE))
     path.write_text("\n".join(change(to_jsonl(made).splitlines())))

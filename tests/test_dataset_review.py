@@ -55,12 +55,17 @@ PROMPT, REASON = "p/n/a/q> ", "no reason)> "
 
 def discrete(questions: int = 15) -> DiscreteSet:
     documents = corpus(documents=questions)
-    pairs = [Pair(question=f"What is d{n}p0w1 d{n}p0w2?", answer=f"d{n}p0w1.") for n in range(questions)]
+    pairs = [
+        Pair(question=f"What is d{n}p0w1 d{n}p0w2?", answer=f"d{n}p0w1.")
+        for n in range(questions)
+    ]
     return build_discrete(documents, pairs, DiscreteSettings(chunk_size=SIZE))
 
 
 def continuous() -> ContinuousSet:
-    return build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Maker(judge()))
+    return build_continuous(
+        corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Maker(judge())
+    )
 
 
 class Terminal:
@@ -68,15 +73,25 @@ class Terminal:
 
     def __init__(self, *arguments: str) -> None:
         self._master, self._slave = pty.openpty()
-        command = [sys.executable, "-c", LAUNCH, os.ttyname(self._slave), SCRIPT, *arguments]
+        command = [
+            sys.executable,
+            "-c",
+            LAUNCH,
+            os.ttyname(self._slave),
+            SCRIPT,
+            *arguments,
+        ]
         self.process = subprocess.Popen(command, start_new_session=True)
         self.seen = ""
         self._read = 0
 
     def until(self, text: str, again: str = "") -> str:
-        """What is shown from the last call to the text; while nothing comes, some keys are typed again.
+        """What is shown from the last call to the text.
 
-        A Ctrl-C between the prompt and the wait for a line only counts with the next key, in any Python program.
+        While nothing comes, some keys are typed again.
+
+        A Ctrl-C between the prompt and the wait for a line only counts with the next
+        key, in any Python program.
         """
         idle = 0
         end = time.monotonic() + 240  # a loaded machine
@@ -127,7 +142,10 @@ def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path: Path) -> None:
             screen.type(f"{reason}\n")
         shown.append(screen.until(PROMPT))
         screen.type("\x03")  # Ctrl-C
-        screen.until("3 of 6 points reviewed: 1 positive, 1 negative, 1 ambiguous (left out)", again="\x03")
+        screen.until(
+            "3 of 6 points reviewed: 1 positive, 1 negative, 1 ambiguous (left out)",
+            again="\x03",
+        )
         screen.until("the same command goes on here")
         assert screen.process.wait(10) == 0
     with terminal(*command) as screen:
@@ -137,7 +155,9 @@ def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path: Path) -> None:
             screen.type("n\n")
             screen.until(REASON)
             screen.type("\n")
-        screen.until("6 of 6 points reviewed: 1 positive, 4 negative, 1 ambiguous (left out)")
+        screen.until(
+            "6 of 6 points reviewed: 1 positive, 4 negative, 1 ambiguous (left out)"
+        )
         assert screen.process.wait(10) == 0
     assert path.read_bytes() == before  # the set itself never changes
     _check_blind(made, shown)
@@ -147,7 +167,11 @@ def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path: Path) -> None:
         review = reviews.first[point.id]
         assert (review.was, review.reviewer) == (point.by_rank, "Ada")
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", review.date)
-    assert {review.reason for review in reviews.first.values()} == {"says so", "half of it", ""}
+    assert {review.reason for review in reviews.first.values()} == {
+        "says so",
+        "half of it",
+        "",
+    }
     assert labels_of(made, reviews).count(None) == 1
 
 
@@ -157,10 +181,18 @@ def _check_blind(made: DiscreteSet, shown: list[str]) -> None:
     for point in made.points:
         assert point.id not in items
         assert all(
-            str(context.score) not in items and str(context.id) not in items for context in point.sample.contexts
+            str(context.score) not in items and str(context.id) not in items
+            for context in point.sample.contexts
         )
-    assert not re.search(r"rank|score|positive|negative|judge", items.replace("p/n/a/q", ""))
-    order = [item.id for item in items_to_review(made, Reviews("nowhere", made), second=False, share=1)]
+    assert not re.search(
+        r"rank|score|positive|negative|judge", items.replace("p/n/a/q", "")
+    )
+    order = [
+        item.id
+        for item in items_to_review(
+            made, Reviews("nowhere", made), second=False, share=1
+        )
+    ]
     assert order != [point.id for point in made.points]
     assert sorted(order) == sorted(point.id for point in made.points)
 
@@ -187,10 +219,18 @@ def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
     positives = [item.id for item in items if item.was == "positive"]
     wanted = dict.fromkeys(positives[:12], "p") | dict.fromkeys(positives[12:14], "a")
     keys = [key for item in items for key in (wanted.get(item.id, "n"), "")]
-    assert review(items, reviews, reviewer="Ada", second=False, ask=typed(*keys), show=lambda text: None)
+    assert review(
+        items,
+        reviews,
+        reviewer="Ada",
+        second=False,
+        ask=typed(*keys),
+        show=lambda text: None,
+    )
     assert Counter(labels_of(made, reviews)) == {0: 16, 1: 12, None: 2}
     assert review_summary(made, reviews) == [
-        "30 of 30 points reviewed: 12 positive, 16 negative, 2 ambiguous (left out); 3 differ from the label by rank."
+        "30 of 30 points reviewed: 12 positive, 16 negative, 2 ambiguous (left out); 3"
+        " differ from the label by rank."
     ]
 
 
@@ -199,7 +239,14 @@ def test_what_is_taken_out_of_the_file_is_asked_again(tmp_path: Path) -> None:
     reviews = Reviews(tmp_path / "set.jsonl", made)
     items = items_to_review(made, reviews, second=False, share=1)
     keys = ["p", "", "n", "sure", "q"]
-    assert not review(items, reviews, reviewer="Ada", second=False, ask=typed(*keys), show=lambda text: None)
+    assert not review(
+        items,
+        reviews,
+        reviewer="Ada",
+        second=False,
+        ask=typed(*keys),
+        show=lambda text: None,
+    )
     lines = reviews.path.read_text().splitlines(keepends=True)
     reviews.path.write_text("".join(lines[:1] + lines[2:]))
     again = Reviews(tmp_path / "set.jsonl", made)
@@ -214,30 +261,77 @@ def test_a_second_reviewer_gives_kappa(tmp_path: Path) -> None:
         items_to_review(made, reviews, second=True, share=0.5)
     items = items_to_review(made, reviews, second=False, share=1)
     for item, key in zip(items, "ppppnnnn", strict=True):
-        review([item], reviews, reviewer="Ada", second=False, ask=typed(key, ""), show=lambda text: None)
+        review(
+            [item],
+            reviews,
+            reviewer="Ada",
+            second=False,
+            ask=typed(key, ""),
+            show=lambda text: None,
+        )
     part = items_to_review(made, reviews, second=True, share=0.5)
     assert len(part) == 4
     everything = items_to_review(made, reviews, second=True, share=1)
     for number, item in enumerate(everything):
-        own = "p" if (reviews.first[item.id].label == "positive") != (number == 0) else "n"
-        review([item], reviews, reviewer="Bea", second=True, ask=typed(own, ""), show=lambda text: None)
+        own = (
+            "p"
+            if (reviews.first[item.id].label == "positive") != (number == 0)
+            else "n"
+        )
+        review(
+            [item],
+            reviews,
+            reviewer="Bea",
+            second=True,
+            ask=typed(own, ""),
+            show=lambda text: None,
+        )
     again = Reviews(path, made)
     # 7 agree, one half by chance: kappa .75
-    assert "Second reviewer: 8 points, the same label on 7; kappa 0.750." in review_summary(made, again)
+    assert (
+        "Second reviewer: 8 points, the same label on 7; kappa 0.750."
+        in review_summary(made, again)
+    )
     assert labels_of(made, again).count(1) == 4  # the first reviewer decides
 
 
-def test_the_second_reviewer_is_someone_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_second_reviewer_is_someone_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from ragmetrics_core.cli.main import main
 
     made, path = discrete(2), tmp_path / "set.jsonl"
     write_set(path, made)
     reviews = Reviews(path, made)
     items = items_to_review(made, reviews, second=False, share=1)
-    review(items, reviews, reviewer="Ada", second=False, ask=typed("p", ""), show=lambda text: None)
-    assert main(["dataset", "review", str(path), "--reviewer", "Ada", "--second-reviewer"]) == 2
+    review(
+        items,
+        reviews,
+        reviewer="Ada",
+        second=False,
+        ask=typed("p", ""),
+        show=lambda text: None,
+    )
+    assert (
+        main(["dataset", "review", str(path), "--reviewer", "Ada", "--second-reviewer"])
+        == 2
+    )
     assert "'Ada' is the first reviewer" in capsys.readouterr().err
-    assert main(["dataset", "review", str(path), "--reviewer", "Bea", "--second-reviewer", "--share", "2"]) == 2
+    assert (
+        main(
+            [
+                "dataset",
+                "review",
+                str(path),
+                "--reviewer",
+                "Bea",
+                "--second-reviewer",
+                "--share",
+                "2",
+            ]
+        )
+        == 2
+    )
 
 
 def test_cells_are_reviewed_and_change_the_labels(tmp_path: Path) -> None:
@@ -260,24 +354,41 @@ def test_cells_are_reviewed_and_change_the_labels(tmp_path: Path) -> None:
 
     decide(0, 0, "negative")  # the model found fact 0 there
     after = labels()
-    assert all(after[point] == before[point] - 0.25 * (0 in point.contexts) for point in made.points)
+    assert all(
+        after[point] == before[point] - 0.25 * (0 in point.contexts)
+        for point in made.points
+    )
     decide(0, 6, "ambiguous")
     kept = labels()
-    assert [point for point in made.points if point not in kept] == [p for p in made.points if 6 in p.contexts]
+    assert [point for point in made.points if point not in kept] == [
+        p for p in made.points if 6 in p.contexts
+    ]
     decide(0, 5, "positive")  # decides the fact wherever it stands
     kept = labels()
     assert {point for point in made.points if point not in kept} == {
         p for p in made.points if 6 in p.contexts and 5 not in p.contexts
     }
-    assert "3 of 28 cells reviewed: 1 positive, 1 negative, 1 ambiguous" in review_summary(made, reviews)[0]
+    assert (
+        "3 of 28 cells reviewed: 1 positive, 1 negative, 1 ambiguous"
+        in review_summary(made, reviews)[0]
+    )
 
 
 def test_a_document_cannot_steer_the_terminal(tmp_path: Path) -> None:
     pair = Pair(question="\x1b[2Jq", answer="\x9b31m\x07a")
-    made = build_discrete([], [pair], retriever=lambda question, count: [f"\x1b]0;{n}" for n in range(5)])
+    made = build_discrete(
+        [], [pair], retriever=lambda question, count: [f"\x1b]0;{n}" for n in range(5)]
+    )
     shown: list[str] = []
     reviews = Reviews(tmp_path / "set.jsonl", made)
-    review(review_items(made), reviews, reviewer="Ada", second=False, ask=typed(), show=shown.append)
+    review(
+        review_items(made),
+        reviews,
+        reviewer="Ada",
+        second=False,
+        ask=typed(),
+        show=shown.append,
+    )
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(shown))
 
 
@@ -286,17 +397,23 @@ def test_reviews_that_were_cut_off_or_belong_elsewhere(tmp_path: Path) -> None:
     reviews = Reviews(path, made)
     items = review_items(made)
     for item in items[:2]:
-        reviews.add(Review(item=item.id, was=item.was, label="positive", reviewer="Ada"))
+        reviews.add(
+            Review(item=item.id, was=item.was, label="positive", reviewer="Ada")
+        )
     whole = reviews.path.read_bytes()
     reviews.path.write_bytes(whole[:-20])  # the machine stopped while writing
     again = Reviews(path, made)
     assert set(again.first) == {items[0].id}
-    again.add(Review(item=items[1].id, was=items[1].was, label="negative", reviewer="Ada"))
+    again.add(
+        Review(item=items[1].id, was=items[1].was, label="negative", reviewer="Ada")
+    )
     labels = [review.label for review in Reviews(path, made).first.values()]
     assert labels == ["positive", "negative"]
     reviews.path.write_bytes(whole[:10])
     assert not Reviews(path, made).first
-    Reviews(path, made).add(Review(item=items[0].id, was=items[0].was, label="negative", reviewer="Ada"))
+    Reviews(path, made).add(
+        Review(item=items[0].id, was=items[0].was, label="negative", reviewer="Ada")
+    )
     assert len(Reviews(path, made).first) == 1
     reviews.path.write_bytes(whole.replace(b'"reviewer"', b'"nobody"', 1))
     with pytest.raises(InputError, match="line 2: reviewer: Field required"):

@@ -9,7 +9,12 @@ import pytest
 from dataset_toys import SIZE, corpus, judge, quoting_reply
 from said import covered, facts
 
-from ragmetrics_core import ContextAdherence, LexicalJudge, RetrievalAccuracy, ScriptedJudge
+from ragmetrics_core import (
+    ContextAdherence,
+    LexicalJudge,
+    RetrievalAccuracy,
+    ScriptedJudge,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import EmptyReply
 from ragmetrics_core.datasets import (
@@ -34,24 +39,37 @@ from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 def discrete() -> DiscreteSet:
     maker = Maker(judge())
     settings = DiscreteSettings(chunk_size=SIZE, questions=6)
-    return build_discrete(corpus(), write_pairs(corpus(), settings, maker), settings, maker=maker)
+    return build_discrete(
+        corpus(), write_pairs(corpus(), settings, maker), settings, maker=maker
+    )
 
 
 @pytest.fixture(scope="module")
 def continuous() -> ContinuousSet:
-    return build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=3), Maker(judge()))
+    return build_continuous(
+        corpus(), ContinuousSettings(chunk_size=SIZE, documents=3), Maker(judge())
+    )
 
 
 def test_a_judge_that_is_right_on_the_discrete_set(discrete: DiscreteSet) -> None:
-    found = score_set(discrete, None, RetrievalAccuracy(), judge(), prompt="io", draws=50)
-    assert {name: value.value for name, value in found.values.items()} == {"accuracy": 1, "AUROC": 1, "F1": 1}
+    found = score_set(
+        discrete, None, RetrievalAccuracy(), judge(), prompt="io", draws=50
+    )
+    assert {name: value.value for name, value in found.values.items()} == {
+        "accuracy": 1,
+        "AUROC": 1,
+        "F1": 1,
+    }
     assert (found.points, found.missing, found.documents) == (12, 0, 5)
-    assert found.usage.calls == 6 + 12 * 2  # one fact per answer: 6 extractions, 12 points × 2 documents
+    # one fact per answer: 6 extractions, 12 points × 2 documents
+    assert found.usage.calls == 6 + 12 * 2
     assert found.usage.cost == pytest.approx(0.03)
 
 
 def test_a_judge_that_is_right_on_the_continuous_set(continuous: ContinuousSet) -> None:
-    found = score_set(continuous, None, RetrievalAccuracy(), judge(), prompt="io", draws=20)
+    found = score_set(
+        continuous, None, RetrievalAccuracy(), judge(), prompt="io", draws=20
+    )
     assert {name: value.value for name, value in found.values.items()} == {
         "MAE": 0,
         "Spearman": pytest.approx(1),
@@ -62,7 +80,9 @@ def test_a_judge_that_is_right_on_the_continuous_set(continuous: ContinuousSet) 
     assert found.usage.calls == 3 * (4 * 7 + 1)  # none for a combination
 
 
-def test_a_judge_that_says_yes_to_everything(discrete: DiscreteSet, continuous: ContinuousSet) -> None:
+def test_a_judge_that_says_yes_to_everything(
+    discrete: DiscreteSet, continuous: ContinuousSet
+) -> None:
     script = {
         ExtractFacts: facts("one", "two"),
         FactInContext: lambda question: covered(0.9),
@@ -77,11 +97,15 @@ def test_a_judge_that_says_yes_to_everything(discrete: DiscreteSet, continuous: 
     assert on_shares["MAE"].value == pytest.approx(1 - sum(labels) / len(labels))
     assert on_shares["Spearman"].value is None
     assert "undefined" in score_table(
-        continuous, None, [score_set(continuous, None, RetrievalAccuracy(), yes, draws=5)]
+        continuous,
+        None,
+        [score_set(continuous, None, RetrievalAccuracy(), yes, draws=5)],
     )
 
 
-def test_points_without_a_score_are_counted(continuous: ContinuousSet, discrete: DiscreteSet) -> None:
+def test_points_without_a_score_are_counted(
+    continuous: ContinuousSet, discrete: DiscreteSet
+) -> None:
     failing = ScriptedJudge({ExtractFacts: EmptyReply("nothing")})
     for given, points in ((continuous, 360), (discrete, 12)):
         found = score_set(given, None, RetrievalAccuracy(), failing, draws=5)
@@ -90,53 +114,89 @@ def test_points_without_a_score_are_counted(continuous: ContinuousSet, discrete:
         assert f"0 ({points} missing)" in score_table(given, None, [found])
 
 
-def test_a_metric_without_a_matrix_is_asked_per_point(continuous: ContinuousSet, discrete: DiscreteSet) -> None:
+def test_a_metric_without_a_matrix_is_asked_per_point(
+    continuous: ContinuousSet, discrete: DiscreteSet
+) -> None:
     found = score_set(continuous, None, ContextAdherence(), LexicalJudge(), draws=5)
     assert found.points == 360
     assert found.values["Spearman"].value is not None
-    assert score_set(discrete, None, ContextAdherence(), LexicalJudge(), draws=5).points == 12
+    assert (
+        score_set(discrete, None, ContextAdherence(), LexicalJudge(), draws=5).points
+        == 12
+    )
 
 
 def test_one_document_has_no_intervals() -> None:
-    one = build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Maker(judge()))
+    one = build_continuous(
+        corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Maker(judge())
+    )
     found = score_set(one, None, RetrievalAccuracy(), LexicalJudge())
     assert {value.interval for value in found.values.values()} == {None}
     table = score_table(one, None, [found])
     assert "One document: no intervals" in table
     assert "[" not in table.splitlines()[3]
-    assert "120 points of 1 documents, skewed: 4 hold no golden chunk, 8 all of them" in table
+    assert (
+        "120 points of 1 documents, skewed: 4 hold no golden chunk, 8 all of them"
+        in table
+    )
 
 
 def test_the_same_scores_give_the_same_intervals(continuous: ContinuousSet) -> None:
-    first, again = (score_set(continuous, None, RetrievalAccuracy(), LexicalJudge(), draws=50) for _ in range(2))
+    first, again = (
+        score_set(continuous, None, RetrievalAccuracy(), LexicalJudge(), draws=50)
+        for _ in range(2)
+    )
     assert first.values == again.values
     # where all resamples agree there is none
-    assert all(value.interval is None or value.interval[0] < value.interval[1] for value in first.values.values())
+    assert all(
+        value.interval is None or value.interval[0] < value.interval[1]
+        for value in first.values.values()
+    )
     assert "3 documents are few" in score_table(continuous, None, [first])
 
 
 def test_variants() -> None:
     metrics = [RetrievalAccuracy(), ContextAdherence()]
-    names = [(metric.name, prompt) for metric, prompt in variants(metrics, judge(), ["io", "cot"])]
-    assert names == [("retrieval_accuracy", "io"), ("retrieval_accuracy", "cot"), ("context_adherence", "")]
-    assert [prompt for _, prompt in variants(metrics, LexicalJudge(), ["io", "cot"])] == ["", ""]
+    names = [
+        (metric.name, prompt)
+        for metric, prompt in variants(metrics, judge(), ["io", "cot"])
+    ]
+    assert names == [
+        ("retrieval_accuracy", "io"),
+        ("retrieval_accuracy", "cot"),
+        ("context_adherence", ""),
+    ]
+    assert [
+        prompt for _, prompt in variants(metrics, LexicalJudge(), ["io", "cot"])
+    ] == ["", ""]
     (io, _), (cot, _) = variants([RetrievalAccuracy()], judge(), ["io", "cot"])
     assert io.settings()["extraction"] == "io"
     assert cot.settings()["extraction"] == "cot"
 
 
-def test_marks_and_headings(discrete: DiscreteSet, continuous: ContinuousSet, tmp_path: Path) -> None:
+def test_marks_and_headings(
+    discrete: DiscreteSet, continuous: ContinuousSet, tmp_path: Path
+) -> None:
     def table(given: Any, own: Any, reviews: Reviews | None) -> str:
-        return score_table(given, reviews, [score_set(given, reviews, RetrievalAccuracy(), own, draws=5)], name="s")
+        return score_table(
+            given,
+            reviews,
+            [score_set(given, reviews, RetrievalAccuracy(), own, draws=5)],
+            name="s",
+        )
 
     circular = table(discrete, LexicalJudge(), None)
     assert circular.startswith(
-        "s: discrete set, agreement with the retriever's ranks, not accuracy (no points reviewed)"
+        "s: discrete set, agreement with the retriever's ranks, not accuracy (no points"
+        " reviewed)"
     )
     assert "lexical†" in circular
     assert "† not evidence" in circular
     related = table(continuous, judge(name="elsewhere/quoting-2"), None)
-    assert related.startswith("s: continuous set, agreement with the labelling model, not accuracy (no cells reviewed)")
+    assert related.startswith(
+        "s: continuous set, agreement with the labelling model, not accuracy (no cells"
+        " reviewed)"
+    )
     assert "elsewhere/quoting-2‡" in related
     assert "‡ of the same family as toy/quoting, which labelled the set" in related
     assert "‡" not in table(continuous, judge(name="elsewhere/other"), None)
@@ -144,7 +204,9 @@ def test_marks_and_headings(discrete: DiscreteSet, continuous: ContinuousSet, tm
     reviews = Reviews(tmp_path / "set.jsonl", discrete)
     items = review_items(discrete)
     for item in items[:4]:
-        reviews.add(Review(item=item.id, was=item.was, label="ambiguous", reviewer="Ada"))
+        reviews.add(
+            Review(item=item.id, was=item.was, label="ambiguous", reviewer="Ada")
+        )
     partly = table(discrete, LexicalJudge(), reviews)
     assert "not accuracy (only 4 of 12 points reviewed)" in partly
     assert "lexical†" in partly
@@ -158,24 +220,69 @@ def test_marks_and_headings(discrete: DiscreteSet, continuous: ContinuousSet, tm
 
 
 def test_one_command_scores_both_sets(
-    discrete: DiscreteSet, continuous: ContinuousSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    discrete: DiscreteSet,
+    continuous: ContinuousSet,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     paths = [str(tmp_path / "discrete.jsonl"), str(tmp_path / "continuous.jsonl")]
     for path, given in zip(paths, (discrete, continuous), strict=True):
         write_set(path, given)
-    assert main(["dataset", "score", *paths, "--judge", "lexical", "--quiet", "--draws", "50"]) == 0
+    assert (
+        main(
+            [
+                "dataset",
+                "score",
+                *paths,
+                "--judge",
+                "lexical",
+                "--quiet",
+                "--draws",
+                "50",
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
-    for word in ("accuracy", "AUROC", "F1", "MAE", "Spearman", "slope", "intercept", "calls", "cost", "not evidence"):
+    for word in (
+        "accuracy",
+        "AUROC",
+        "F1",
+        "MAE",
+        "Spearman",
+        "slope",
+        "intercept",
+        "calls",
+        "cost",
+        "not evidence",
+    ):
         assert word in shown
     assert "d0p0w1" not in shown
     assert main(["dataset", "score", paths[1], "--judge", "lexical", "--dry-run"]) == 0
     assert "3 points or documents" in capsys.readouterr().out
     assert main(["dataset", "score", paths[0], "--prompts", "else"]) == 2
-    assert main(["dataset", "score", paths[0], "--api-base", "http://127.0.0.1:1/v1", "--judge", "lexical"]) == 0
+    assert (
+        main(
+            [
+                "dataset",
+                "score",
+                paths[0],
+                "--api-base",
+                "http://127.0.0.1:1/v1",
+                "--judge",
+                "lexical",
+            ]
+        )
+        == 0
+    )
 
 
 def test_several_judges_and_prompts(
-    continuous: ContinuousSet, tmp_path: Path, loopback_server: Any, monkeypatch: Any, capsys: Any
+    continuous: ContinuousSet,
+    tmp_path: Path,
+    loopback_server: Any,
+    monkeypatch: Any,
+    capsys: Any,
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     server = loopback_server(quoting_reply, probability=None)
@@ -194,10 +301,15 @@ def test_several_judges_and_prompts(
     ]
     command += ["--api-base", server.base_url, "--quiet", "--draws", "5"]
     assert main(command) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "retrieval_accuracy" in line]
+    rows = [
+        line.split()
+        for line in capsys.readouterr().out.splitlines()
+        if "retrieval_accuracy" in line
+    ]
     assert [(row[0], row[2]) for row in rows] == [
         ("lexical", "-"),
         ("openai-compatible/m", "io"),
         ("openai-compatible/m", "cot"),
     ]
-    assert len(server.requests) == 3 * (28 + 1 + 1)  # cells are asked once, facts once per prompt
+    # cells are asked once, facts once per prompt
+    assert len(server.requests) == 3 * (28 + 1 + 1)

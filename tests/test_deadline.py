@@ -28,7 +28,13 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.questions import Instructions, Part
 from ragmetrics_core.data.replies import Answer, Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+)
 from ragmetrics_core.endpoints.threads import GivenUp, Lane, check_wanted, computed
 from ragmetrics_core.engine.scoring import RunJudge, carry_out
 from ragmetrics_core.judging.judge import Judge
@@ -46,7 +52,12 @@ VERDICT = '{"useful": 1, "reason": "r"}'
 def endless(**fields: Any) -> Iterator[dict[str, Any]]:
     """Rows without end: only the deadline ends a run over them."""
     for number in count():
-        yield {"question": "q", "contexts": ["Paris."], "answer": f"Paris {number}.", **fields}
+        yield {
+            "question": "q",
+            "contexts": ["Paris."],
+            "answer": f"Paris {number}.",
+            **fields,
+        }
 
 
 class Waiting(Judge):
@@ -158,31 +169,53 @@ class Elsewhere(Metric):
         "finally",
     ],
 )
-def test_the_deadline_ends_any_judge_and_any_metric(metrics: Any, judge: Any, never_ends: bool) -> None:
-    report = evaluate(endless(), metrics, judge=judge, limits=Limits(deadline=0.2), concurrency=2, progress=False)
+def test_the_deadline_ends_any_judge_and_any_metric(
+    metrics: Any, judge: Any, never_ends: bool
+) -> None:
+    report = evaluate(
+        endless(),
+        metrics,
+        judge=judge,
+        limits=Limits(deadline=0.2),
+        concurrency=2,
+        progress=False,
+    )
     assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
     assert [row.index for row in report.results] == list(range(len(report.results)))
     outcomes = [outcome for row in report.results for outcome in row.results.values()]
     assert {outcome.status for outcome in outcomes} <= {"scored", "undefined"}
     assert not (never_ends and outcomes)
-    if never_ends and report.results:  # on a busy machine the deadline may come before the first row, or between rows
+    # on a busy machine the deadline may come before the first row, or between rows
+    if never_ends and report.results:
         assert report.summary().not_judged > 0
 
 
 def test_a_judge_of_ones_own_that_never_ends_holds_up_no_later_run() -> None:
     """Neither one of the embedded judge, nor one of the same kind of judge."""
     rows = [{"question": "q", "contexts": ["Paris."], "answer": "Paris."}]
-    stuck = evaluate(rows, "utilization", judge=Stuck(), limits=Limits(deadline=0.2), progress=False)
+    stuck = evaluate(
+        rows, "utilization", judge=Stuck(), limits=Limits(deadline=0.2), progress=False
+    )
     assert stuck.run.stopped.startswith("the deadline of 0.2 s was reached")
     for judge in ("lexical", Blocking()):
-        report = evaluate(rows, "utilization", judge=judge, limits=Limits(deadline=60), progress=False)
+        report = evaluate(
+            rows, "utilization", judge=judge, limits=Limits(deadline=60), progress=False
+        )
         assert (report.run.stopped, report.summary().judged) == ("", 1)
 
 
 def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:
-    report = evaluate(count(), "adherence", judge="lexical", limits=Limits(deadline=0.5), concurrency=2, progress=False)
+    report = evaluate(
+        count(),
+        "adherence",
+        judge="lexical",
+        limits=Limits(deadline=0.5),
+        concurrency=2,
+        progress=False,
+    )
     assert report.run.stopped.startswith("the deadline of 0.5 s was reached")
-    assert report.summary().bad_rows == len(report.results)  # none where the machine is busy
+    # none where the machine is busy
+    assert report.summary().bad_rows == len(report.results)
 
 
 def test_what_an_unfinished_worker_brings_is_dropped() -> None:
@@ -195,16 +228,28 @@ def test_what_an_unfinished_worker_brings_is_dropped() -> None:
         finished.set()
         return 1.0
 
-    report = evaluate([{"answer": "a"}], [late], judge="lexical", limits=Limits(deadline=0.5), progress=False)
+    report = evaluate(
+        [{"answer": "a"}],
+        [late],
+        judge="lexical",
+        limits=Limits(deadline=0.5),
+        progress=False,
+    )
     released.set()
-    if report.results:  # on a busy machine the deadline may come before the first row, or before it begins
+    # on a busy machine the deadline may come before the first row, or before it begins
+    if report.results:
         assert finished.wait(20) or not begun.is_set()
         assert report.results[0].results == {}
         assert report.summary().not_judged == 1
 
 
 def test_a_run_that_ends_before_its_deadline_says_nothing_of_it() -> None:
-    report = evaluate([{"answer": "a", "contexts": ["a"]}], "adherence", judge="lexical", limits=Limits(deadline=600))
+    report = evaluate(
+        [{"answer": "a", "contexts": ["a"]}],
+        "adherence",
+        judge="lexical",
+        limits=Limits(deadline=600),
+    )
     assert (report.run.stopped, report.summary().judged) == ("", 1)
 
 
@@ -250,7 +295,9 @@ def planning() -> Awaitable[object]:
 
 
 @pytest.mark.parametrize("work", [embedded, rendering, reading, planning])
-def test_what_computes_for_long_does_so_beside_the_loop(work: Callable[[], Awaitable[object]]) -> None:
+def test_what_computes_for_long_does_so_beside_the_loop(
+    work: Callable[[], Awaitable[object]],
+) -> None:
     """While the thread that computes is busy, none of these ends, and the loop goes on."""
 
     async def run() -> bool:
@@ -270,7 +317,9 @@ def test_what_computes_for_long_does_so_beside_the_loop(work: Callable[[], Await
 
 
 @pytest.mark.parametrize("work", [rendering, reading, planning])
-def test_what_calls_need_does_not_wait_for_the_embedded_judge(work: Callable[[], Awaitable[object]]) -> None:
+def test_what_calls_need_does_not_wait_for_the_embedded_judge(
+    work: Callable[[], Awaitable[object]],
+) -> None:
     async def run() -> None:
         free = threading.Event()
         busy = asyncio.ensure_future(computed(free.wait, lane="judge"))
@@ -317,9 +366,20 @@ def test_the_embedded_judge_looks_at_each_step_whether_anybody_waits(
 
     for module in (features, judge_module, text_module):
         monkeypatch.setattr(module, "check_wanted", wanted, raising=False)
-    text = " ".join(f"Lamp {number} of {where} burned. It was dark." for number in range(40))
-    row = {"question": "q", "contexts": [text], "answer": text + " Yes.", "reference": text + " No."}
-    (result,) = evaluate([row], where, judge="lexical", progress=False).results[0].results.values()
+    text = " ".join(
+        f"Lamp {number} of {where} burned. It was dark." for number in range(40)
+    )
+    row = {
+        "question": "q",
+        "contexts": [text],
+        "answer": text + " Yes.",
+        "reference": text + " No.",
+    }
+    (result,) = (
+        evaluate([row], where, judge="lexical", progress=False)
+        .results[0]
+        .results.values()
+    )
     assert result.status == "failed"
     assert "GivenUp" in result.reason
 
@@ -353,9 +413,20 @@ def test_a_reader_of_ones_own_holds_up_nobody() -> None:
 
     for answer in ("reads", "waits"):
         judge = LLMJudge(Replying(VERDICT))
-        report = evaluate([{"answer": answer}], Asking(), judge=judge, limits=Limits(deadline=0.2), progress=False)
+        report = evaluate(
+            [{"answer": answer}],
+            Asking(),
+            judge=judge,
+            limits=Limits(deadline=0.2),
+            progress=False,
+        )
         assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
-    assert evaluate([{"answer": "a", "contexts": ["a"]}], "adherence", judge="lexical").summary().judged == 1
+    assert (
+        evaluate([{"answer": "a", "contexts": ["a"]}], "adherence", judge="lexical")
+        .summary()
+        .judged
+        == 1
+    )
     released.set()
 
 
@@ -396,7 +467,9 @@ def test_what_is_given_up_before_its_turn_is_not_computed() -> None:
 
 def test_no_sync_call_waits_on_the_thread_that_computes() -> None:
     async def run() -> Report:
-        return await computed(lambda: evaluate([{"answer": "a", "contexts": ["a"]}], judge="lexical"))
+        return await computed(
+            lambda: evaluate([{"answer": "a", "contexts": ["a"]}], judge="lexical")
+        )
 
     with pytest.raises(Exception, match="cannot call score or evaluate"):
         asyncio.run(run())

@@ -14,14 +14,23 @@ from ragmetrics_core.demo import own_docs
 from ragmetrics_core.metrics.registry import METRICS
 
 
-def test_every_metric_scores_and_hits_and_misses_are_as_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_metric_scores_and_hits_and_misses_are_as_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     report = own_docs.demo()
     shown = capsys.readouterr().out
     summary = report.summary()
-    assert all(summary[name].count >= len(own_docs.QUESTIONS) and not summary[name].failed for name in METRICS)
+    assert all(
+        summary[name].count >= len(own_docs.QUESTIONS) and not summary[name].failed
+        for name in METRICS
+    )
     assert "Generator: extractive, it only quotes" in shown
-    assert {result.sample.generator for result in report.results[:3] if result.sample} == {"extractive"}
-    lines = re.findall(r"^  (hit|miss): .*person: (high|low) +judge: ([\d.]+)", shown, re.MULTILINE)
+    assert {
+        result.sample.generator for result in report.results[:3] if result.sample
+    } == {"extractive"}
+    lines = re.findall(
+        r"^  (hit|miss): .*person: (high|low) +judge: ([\d.]+)", shown, re.MULTILINE
+    )
     assert len(lines) == len(own_docs.HANDWRITTEN)
     for kind, person, judge in lines:
         assert (kind == "hit") == (person == ("high" if float(judge) >= 0.5 else "low"))
@@ -36,23 +45,38 @@ def test_answers_are_quotations() -> None:
     assert own_docs.answer("?", ()) == "I don't know."
 
 
-def test_the_command_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_its_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["demo", "--out", str(tmp_path / "out.jsonl")]) == 0
     assert "context_adherence" in capsys.readouterr().out
-    assert len(Report.from_jsonl(tmp_path / "out.jsonl").results) == len(own_docs.QUESTIONS + own_docs.HANDWRITTEN)
+    assert len(Report.from_jsonl(tmp_path / "out.jsonl").results) == len(
+        own_docs.QUESTIONS + own_docs.HANDWRITTEN
+    )
 
 
-def test_pages_come_from_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_come_from_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "corpus").mkdir()
     for page in ("how_it_works.md", "metrics.md"):
-        (tmp_path / "corpus" / page).write_text("# A heading that is left out of the corpus\n\n" + f"{page} " * 9)
+        (tmp_path / "corpus" / page).write_text(
+            "# A heading that is left out of the corpus\n\n" + f"{page} " * 9
+        )
     monkeypatch.setattr(own_docs, "files", lambda package: tmp_path)
-    assert [chunk.id for chunk in own_docs.corpus()] == ["how_it_works.md#0", "metrics.md#0"]
+    assert [chunk.id for chunk in own_docs.corpus()] == [
+        "how_it_works.md#0",
+        "metrics.md#0",
+    ]
 
 
-def test_pages_come_from_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_come_from_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(own_docs, "files", lambda package: tmp_path)
     assert len(own_docs.corpus()) > 20
     monkeypatch.setattr(own_docs, "__file__", str(tmp_path / "a" / "b" / "c.py"))
-    with pytest.raises(InputError, match=r"the demo's page how_it_works\.md is missing; install"):
+    with pytest.raises(
+        InputError, match=r"the demo's page how_it_works\.md is missing; install"
+    ):
         own_docs.corpus()

@@ -23,7 +23,11 @@ def chunks(*verdicts: bool | float) -> Scored:
     evidence = UtilizationEvidence(
         formula="AP",
         chunks=tuple(
-            JudgedChunk(rank=rank, useful=yes, probability=None if isinstance(given, bool) else given)
+            JudgedChunk(
+                rank=rank,
+                useful=yes,
+                probability=None if isinstance(given, bool) else given,
+            )
             for rank, (given, yes) in enumerate(zip(verdicts, useful, strict=True), 1)
         ),
         useful=sum(useful),
@@ -34,11 +38,15 @@ def chunks(*verdicts: bool | float) -> Scored:
 
 
 def polls(yes: int, no: int) -> Scored:
-    evidence = AdherenceEvidence(asked=yes + no, yes=yes, no=no, repeatability=wilson(yes, yes + no))
+    evidence = AdherenceEvidence(
+        asked=yes + no, yes=yes, no=no, repeatability=wilson(yes, yes + no)
+    )
     return Scored(metric="a", value=yes / (yes + no), reason="", evidence=evidence)
 
 
-def facts(*best: float, after_cutting: float | None = None, value: float | None = None) -> Scored:
+def facts(
+    *best: float, after_cutting: float | None = None, value: float | None = None
+) -> Scored:
     evidence = AccuracyEvidence(
         facts=tuple(Fact(text=f"fact {place}") for place, _ in enumerate(best)),
         facts_from="sample",
@@ -48,11 +56,18 @@ def facts(*best: float, after_cutting: float | None = None, value: float | None 
         contexts_value=after_cutting,
     )
     share = sum(p > 0.5 for p in best) / len(best)
-    return Scored(metric="r", value=share if value is None else value, reason="", evidence=evidence)
+    return Scored(
+        metric="r",
+        value=share if value is None else value,
+        reason="",
+        evidence=evidence,
+    )
 
 
 def recall(value: float) -> Scored:
-    evidence = RecallEvidence(band="", best=0, ratings=(Rating(score=value),), with_contexts=True)
+    evidence = RecallEvidence(
+        band="", best=0, ratings=(Rating(score=value),), with_contexts=True
+    )
     return Scored(metric="c", value=value, reason="", evidence=evidence)
 
 
@@ -81,20 +96,25 @@ ABSTAINED = Undefined(metric="a", reason="", code="abstained")
         # generation
         ([chunks(True, False), polls(0, 5)], "generation"),
         ([facts(1.0), polls(5, 0), recall(0.2)], "generation"),
-        ([facts(1.0), polls(1, 4)], None),  # the Wilson interval of one of five holds one half
+        # the Wilson interval of one of five holds one half
+        ([facts(1.0), polls(1, 4)], None),
         ([facts(1.0), recall(0.45)], None),
         # uncertain is not missing: what is known of the facts decides
         ([facts(0.4, 0.4), chunks(True, True), polls(0, 5)], None),
         ([facts(0.6, 0.4, 0.4), chunks(True, True), recall(0.1)], None),
         ([facts(0.4), chunks(False, False), polls(0, 5)], None),
-        ([facts(1.0, 1.0, 0.0, after_cutting=0.45), polls(0, 5)], None),  # the prompt held less than half
-        ([facts(1.0, 1.0, value=0.4), chunks(True, True), polls(0, 5)], None),  # another score than the cells'
+        # the prompt held less than half
+        ([facts(1.0, 1.0, 0.0, after_cutting=0.45), polls(0, 5)], None),
+        # another score than the cells'
+        ([facts(1.0, 1.0, value=0.4), chunks(True, True), polls(0, 5)], None),
         ([polls(0, 5)], None),  # nothing tells whether the contexts held it
     ],
 )
 def test_rules(results: list[MetricResult], code: str | None) -> None:
     sample = Sample(question="q", contexts=["c"], answer="a")
-    row = SampleResult(index=0, sample=sample, results={str(i): r for i, r in enumerate(results)})
+    row = SampleResult(
+        index=0, sample=sample, results={str(i): r for i, r in enumerate(results)}
+    )
     found = diagnose(row)
     assert (found and found.code) == code
 
@@ -115,8 +135,19 @@ def test_before_any_metric(fields: dict[str, Any], code: str | None) -> None:
 
 
 def test_the_scores_that_fired_a_rule_are_named() -> None:
-    results = {"accuracy": facts(1.0, 1.0), "adherence": polls(0, 5), "recall": recall(0.9), "use": chunks(True)}
-    found = diagnose(SampleResult(index=0, sample=Sample(question="q", contexts=["c"], answer="a"), results=results))
+    results = {
+        "accuracy": facts(1.0, 1.0),
+        "adherence": polls(0, 5),
+        "recall": recall(0.9),
+        "use": chunks(True),
+    }
+    found = diagnose(
+        SampleResult(
+            index=0,
+            sample=Sample(question="q", contexts=["c"], answer="a"),
+            results=results,
+        )
+    )
     assert found == Diagnosis("generation", ("accuracy 1.00", "adherence 0.00"))
 
 
@@ -125,9 +156,21 @@ def test_the_scores_that_fired_a_rule_are_named() -> None:
 def test_what_is_needed_does_not_stand_in_contexts_that_score_below_half(
     accuracy: float, cells: tuple[float, ...]
 ) -> None:
-    results = dict(enumerate([facts(*cells, value=accuracy), chunks(True, True), polls(0, 5), recall(0.0)]))
-    row = SampleResult(index=0, sample=Sample(question="q", contexts=["c"], answer="a"),
-                       results={str(name): result for name, result in results.items()})  # fmt: skip
+    results = dict(
+        enumerate(
+            [
+                facts(*cells, value=accuracy),
+                chunks(True, True),
+                polls(0, 5),
+                recall(0.0),
+            ]
+        )
+    )
+    row = SampleResult(
+        index=0,
+        sample=Sample(question="q", contexts=["c"], answer="a"),
+        results={str(name): result for name, result in results.items()},
+    )
     found = diagnose(row)
     assert found is None or found.code != "generation"
 

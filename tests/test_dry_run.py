@@ -26,17 +26,28 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+)
 from ragmetrics_core.engine.dry_run import Estimate, estimate
 
-ALL = Capabilities(n=True, logprobs=True, json_schema=True, temperature=True, reasoning=False)
-NONE = Capabilities(n=False, logprobs=False, json_schema=False, temperature=True, reasoning=False)
+ALL = Capabilities(
+    n=True, logprobs=True, json_schema=True, temperature=True, reasoning=False
+)
+NONE = Capabilities(
+    n=False, logprobs=False, json_schema=False, temperature=True, reasoning=False
+)
 
 
 class Priced(ChatModel):
     """A model that is never called."""
 
-    def __init__(self, can: Capabilities, prices: tuple[float, float] | None = (0.001, 0.01)) -> None:
+    def __init__(
+        self, can: Capabilities, prices: tuple[float, float] | None = (0.001, 0.01)
+    ) -> None:
         self._can, self._prices = can, prices
 
     @property
@@ -65,22 +76,31 @@ def count(can: Capabilities, *metrics: Metric, samples: Any = (SAMPLE,)) -> Esti
     return estimate(samples, metrics, LLMJudge(Priced(can)))
 
 
-# Two distinct chunks. Two sentences in the reference: two to six facts, each judged in two distinct chunks.
+# Two distinct chunks. Two sentences in the reference: two to six facts, each judged in
+# two distinct chunks.
 CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
     (ContextUtilization(), ALL, (2, 2)),
     (ContextUtilization(judging="listwise"), ALL, (1, 1)),
     (ContextUtilization(relevance="probability"), ALL, (2, 2)),
     (ContextUtilization(relevance="graded"), NONE, (2, 2)),
     (ContextRecall(), ALL, (1, 1)),
-    (ContextAdherence(), ALL, (1, 2)),  # one call for five polls, perhaps one for the cause
+    # one call for five polls, perhaps one for the cause
+    (ContextAdherence(), ALL, (1, 2)),
     (ContextAdherence(), NONE, (5, 6)),
     (ContextAdherence(), Capabilities(), (1, 6)),
     (ContextAdherence(cause=False), NONE, (5, 5)),
     (ContextAdherence(polls=2), NONE, (2, 3)),
-    (ContextAdherence(early_stop=True), NONE, (3, 5)),  # no, yes, no, yes, no gives 2 / 4, which needs no cause
-    (ContextAdherence(), Capabilities(n=True, logprobs=True, temperature=False), (5, 6)),  # reasoning models: no n
+    # no, yes, no, yes, no gives 2 / 4, which needs no cause
+    (ContextAdherence(early_stop=True), NONE, (3, 5)),
+    # reasoning models: no n
+    (
+        ContextAdherence(),
+        Capabilities(n=True, logprobs=True, temperature=False),
+        (5, 6),
+    ),
     (RetrievalAccuracy(), ALL, (1 + 2 * 2, 1 + 6 * 2)),
-    (RetrievalAccuracy(), NONE, (1 + 2 * 2 * 3, 1 + 6 * 2 * 3)),  # three polls for each cell
+    # three polls for each cell
+    (RetrievalAccuracy(), NONE, (1 + 2 * 2 * 3, 1 + 6 * 2 * 3)),
     (
         RetrievalAccuracy(),
         Capabilities(n=True, logprobs=None),
@@ -97,7 +117,9 @@ def test_calls(metric: Metric, can: Capabilities, calls: tuple[int, int]) -> Non
 
 
 def test_facts_of_the_sample_are_exact() -> None:
-    sample = SAMPLE.model_copy(update={"reference": (), "facts": Sample(facts=["a", "b", "c"]).facts})
+    sample = SAMPLE.model_copy(
+        update={"reference": (), "facts": Sample(facts=["a", "b", "c"]).facts}
+    )
     found = count(ALL, RetrievalAccuracy(), samples=[sample])
     assert (found.low.calls, found.high.calls) == (6, 6)
 
@@ -114,7 +136,9 @@ def test_controls_are_counted() -> None:
 
 
 def test_what_is_undefined_costs_nothing() -> None:
-    found = count(ALL, ContextUtilization(), samples=[Sample(question="q"), RowError("no row")])
+    found = count(
+        ALL, ContextUtilization(), samples=[Sample(question="q"), RowError("no row")]
+    )
     assert found == Estimate(1, Usage(), Usage(), bad_rows=1)
     assert "context_utilization left out: no contexts on every row" in found.text()
 
@@ -129,11 +153,27 @@ def test_a_metric_that_breaks_ends_no_dry_run() -> None:
 
 def test_tokens_and_price() -> None:
     found = count(ALL, ContextRecall())
-    assert 20 <= found.low.completion_tokens <= 40 < 90 <= found.high.completion_tokens <= 150
-    assert found.low.prompt_tokens < found.high.prompt_tokens < 1.5 * found.low.prompt_tokens
-    expected = [usage.prompt_tokens * 0.001 + usage.completion_tokens * 0.01 for usage in (found.low, found.high)]
+    assert (
+        20
+        <= found.low.completion_tokens
+        <= 40
+        < 90
+        <= found.high.completion_tokens
+        <= 150
+    )
+    assert (
+        found.low.prompt_tokens
+        < found.high.prompt_tokens
+        < 1.5 * found.low.prompt_tokens
+    )
+    expected = [
+        usage.prompt_tokens * 0.001 + usage.completion_tokens * 0.01
+        for usage in (found.low, found.high)
+    ]
     assert [found.low.cost, found.high.cost] == pytest.approx(expected)
-    assert f"price:             ${expected[0]:.4f} to ${expected[1]:.4f}" in found.text()
+    assert (
+        f"price:             ${expected[0]:.4f} to ${expected[1]:.4f}" in found.text()
+    )
     assert "Tokens: 3 to 4 characters each" in found.text()
 
 
@@ -144,9 +184,16 @@ def test_an_unknown_price_is_said() -> None:
 
 
 def test_lists_of_verdicts_are_longer_replies() -> None:
-    listwise, single = count(ALL, ContextUtilization(judging="listwise")), count(ALL, ContextUtilization())
+    listwise, single = (
+        count(ALL, ContextUtilization(judging="listwise")),
+        count(ALL, ContextUtilization()),
+    )
     for more, less in ((listwise.low, single.low), (listwise.high, single.high)):
-        assert less.completion_tokens <= more.completion_tokens <= 2 * less.completion_tokens
+        assert (
+            less.completion_tokens
+            <= more.completion_tokens
+            <= 2 * less.completion_tokens
+        )
 
 
 def test_the_embedded_judge_costs_nothing(
@@ -155,17 +202,30 @@ def test_the_embedded_judge_costs_nothing(
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{SAMPLE.model_dump_json()}\n3\n")
-    assert main(["evaluate", str(path), "--dry-run", "--out", str(tmp_path / "out.jsonl")]) == 0
+    assert (
+        main(["evaluate", str(path), "--dry-run", "--out", str(tmp_path / "out.jsonl")])
+        == 0
+    )
     shown = capsys.readouterr().out
-    assert shown.startswith("1 samples, 1 bad rows; nothing was called\ncalls:             0\nprompt tokens:     0\n")
+    assert shown.startswith(
+        "1 samples, 1 bad rows; nothing was called\ncalls:             0\nprompt"
+        " tokens:     0\n"
+    )
     assert "price:             $0.0000" in shown
     assert not (tmp_path / "out.jsonl").exists()
 
 
-@pytest.mark.parametrize("metric", [ContextUtilization(), ContextAdherence(), ContextRecall(), RetrievalAccuracy()])
-def test_a_run_costs_what_was_estimated(metric: Metric, loopback_server: Callable[..., LoopbackServer]) -> None:
+@pytest.mark.parametrize(
+    "metric",
+    [ContextUtilization(), ContextAdherence(), ContextRecall(), RetrievalAccuracy()],
+)
+def test_a_run_costs_what_was_estimated(
+    metric: Metric, loopback_server: Callable[..., LoopbackServer]
+) -> None:
     server = loopback_server()
-    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "x", api_key="none", capabilities=ALL))
+    judge = LLMJudge(
+        OpenAICompatibleModel(server.base_url, "x", api_key="none", capabilities=ALL)
+    )
     found = estimate([SAMPLE], [metric], judge)
     assert not server.requests
     calls = evaluate([SAMPLE], metrics=metric, judge=judge).summary().usage.calls
@@ -176,7 +236,14 @@ def test_a_run_costs_what_was_estimated(metric: Metric, loopback_server: Callabl
 def test_a_conversation_takes_as_many_calls_as_one_turn() -> None:
     """One request for five polls where the model can, and one more for the cause where the answer is not grounded."""
     found = EvidenceCall(kind="retrieval", items=SAMPLE.contexts, shown=())
-    later = SAMPLE.model_copy(update={"contexts": (), "ledger": Ledger(turn=2, calls=(found,))})
-    for own, calls in ((ContextAdherence(), (1, 2)), (ContextAdherence(early_stop=True), (1, 3))):
+    later = SAMPLE.model_copy(
+        update={"contexts": (), "ledger": Ledger(turn=2, calls=(found,))}
+    )
+    for own, calls in (
+        (ContextAdherence(), (1, 2)),
+        (ContextAdherence(early_stop=True), (1, 3)),
+    ):
         one, two = (count(ALL, own, samples=[it]) for it in (SAMPLE, later))
-        assert (two.low.calls, two.high.calls) == (one.low.calls, one.high.calls) == calls
+        assert (
+            (two.low.calls, two.high.calls) == (one.low.calls, one.high.calls) == calls
+        )

@@ -30,7 +30,12 @@ from ragmetrics_core import (
     iter_results,
     metric,
 )
-from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeUnavailable, SettingError
+from ragmetrics_core.data.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    JudgeUnavailable,
+    SettingError,
+)
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.store import MemoryStore
@@ -66,12 +71,18 @@ class SlowJudge(Judge):
         self.most = max(self.most, self.flying)
         await asyncio.sleep(self._random.random() * self._longest)
         self.flying -= 1
-        reply = polls((poll("yes", question["answer"]),)) if isinstance(question, Adherent) else useful(True)
+        reply = (
+            polls((poll("yes", question["answer"]),))
+            if isinstance(question, Adherent)
+            else useful(True)
+        )
         return Answer(reply, Usage(calls=1))
 
 
 def test_no_sample_is_lost_and_order_is_that_of_the_input():
-    report = evaluate(ROWS, [ContextAdherence(polls=1)], judge=SlowJudge(), progress=False)
+    report = evaluate(
+        ROWS, [ContextAdherence(polls=1)], judge=SlowJudge(), progress=False
+    )
     assert [result.index for result in report.results] == list(range(150))
     reasons = [result.results["context_adherence"].reason for result in report.results]
     assert reasons == [row["answer"] for row in ROWS]
@@ -81,7 +92,9 @@ def test_no_sample_is_lost_and_order_is_that_of_the_input():
 def test_every_length_is_complete(count):
     samples = (Sample(answer=str(n), contexts=["c"]) for n in range(count))
     results = list(iter_results(samples, "adherence", judge=SlowJudge(), concurrency=4))
-    assert [result.sample.answer for result in results] == [str(n) for n in range(count)]
+    assert [result.sample.answer for result in results] == [
+        str(n) for n in range(count)
+    ]
 
 
 def test_sync_async_and_streaming_agree():
@@ -94,7 +107,9 @@ def test_sync_async_and_streaming_agree():
 
 def test_equal_runs_are_equal_whatever_the_timing():
     one = evaluate(ROWS, "adherence", judge=SlowJudge(1), progress=False, concurrency=3)
-    two = evaluate(ROWS, "adherence", judge=SlowJudge(2), progress=False, concurrency=30)
+    two = evaluate(
+        ROWS, "adherence", judge=SlowJudge(2), progress=False, concurrency=30
+    )
     assert one.results == two.results
 
 
@@ -139,7 +154,9 @@ def test_one_row_that_does_not_end_keeps_no_other_from_being_judged(how, first):
     waiting = waits_for_the_last(rows, first=first)
     settings = {"judge": ScriptedJudge({}), "concurrency": 2, "progress": False}
     if how == "aevaluate":
-        results = asyncio.run(aevaluate(list(numbered(rows)), waiting, **settings)).results
+        results = asyncio.run(
+            aevaluate(list(numbered(rows)), waiting, **settings)
+        ).results
     elif how == "iter_results":
         results = list(iter_results(list(numbered(rows)), waiting, **settings))
     else:
@@ -158,7 +175,8 @@ def test_behind_a_row_that_does_not_end_a_bounded_number_is_read():
             read += 1
             yield sample
 
-    waiting = waits_for_the_last(AHEAD, first=0)  # the last that may start before it is done
+    # the last that may start before it is done
+    waiting = waits_for_the_last(AHEAD, first=0)
     stream = iter_results(counted(), waiting, judge=ScriptedJudge({}), concurrency=2)
     assert next(stream).results["waiting"].value == 1.0
     stream.close()
@@ -178,7 +196,13 @@ def test_a_run_until_decided_starts_no_row_ahead_of_the_next_one():
         return True
 
     settings = {"judge": ScriptedJudge({}), "concurrency": 2, "progress": False}
-    report = evaluate(list(numbered(500)), first_waits, until="decided", gates=["first_waits=0.5"], **settings)
+    report = evaluate(
+        list(numbered(500)),
+        first_waits,
+        until="decided",
+        gates=["first_waits=0.5"],
+        **settings,
+    )
     assert ahead == [False]
     assert report.decisions[0].outcome == "passed"
 
@@ -188,22 +212,34 @@ def test_questions_are_opened_as_slots_need_them_not_all_ahead():
     contexts = [f"Chunk {n}." for n in range(5)]
     rows = [Sample(question="q", contexts=contexts, answer=str(n)) for n in range(60)]
     judge = SlowJudge(longest=0.05)
-    report = evaluate(rows, ["utilization", "adherence"], judge=judge, progress=False, concurrency=16)
+    report = evaluate(
+        rows, ["utilization", "adherence"], judge=judge, progress=False, concurrency=16
+    )
     assert report.summary().judged == 60
     assert judge.count == 60 * 6
-    assert 16 < judge.most < 16 + 32 + 6, "32 beside the slots; the last sample let in opens six questions"
+    assert 16 < judge.most < 16 + 32 + 6, (
+        "32 beside the slots; the last sample let in opens six questions"
+    )
 
 
 def test_a_sample_with_many_questions_opens_no_more_of_them():
     class Covering(SlowJudge):
         async def answer(self, question: Question):
             await super().answer(question)
-            return Answer(covered(float(question["fact"] in question["context"])), Usage(calls=1))
+            return Answer(
+                covered(float(question["fact"] in question["context"])), Usage(calls=1)
+            )
 
     facts = [f"Fact {n}." for n in range(30)]
     contexts = [" ".join(facts[n::10]) for n in range(20)]
     judge = Covering()
-    report = evaluate([{"facts": facts, "contexts": contexts}], "accuracy", judge=judge, progress=False, concurrency=4)
+    report = evaluate(
+        [{"facts": facts, "contexts": contexts}],
+        "accuracy",
+        judge=judge,
+        progress=False,
+        concurrency=4,
+    )
     assert report.results[0].results["retrieval_accuracy"].value == 1.0
     assert judge.count == 600
     assert 4 < judge.most <= 4 + 32
@@ -223,9 +259,15 @@ def test_one_slow_question_of_many_keeps_no_other_sample_out():
                 await asyncio.wait_for(self.released.wait(), 20)
             return Answer(covered(1.0), Usage(calls=1))
 
-    rows = [{"facts": [str(n) for n in range(60)], "contexts": ["c"]}, {"facts": ["last"], "contexts": ["c"]}]
+    rows = [
+        {"facts": [str(n) for n in range(60)], "contexts": ["c"]},
+        {"facts": ["last"], "contexts": ["c"]},
+    ]
     report = evaluate(rows, "accuracy", judge=Holding(), progress=False, concurrency=1)
-    assert [row.results["retrieval_accuracy"].status for row in report.results] == ["scored", "scored"]
+    assert [row.results["retrieval_accuracy"].status for row in report.results] == [
+        "scored",
+        "scored",
+    ]
 
 
 def test_answers_beside_one_that_raised_are_counted():
@@ -238,9 +280,15 @@ def test_answers_beside_one_that_raised_are_counted():
                 raise AuthenticationFailed("blocked")
             return Answer(covered(1.0), Usage(calls=1, cost=0.5))
 
-    rows = [{"facts": ["a"], "contexts": ["c"]}, {"facts": [str(n) for n in range(20)], "contexts": ["c"]}]
+    rows = [
+        {"facts": ["a"], "contexts": ["c"]},
+        {"facts": [str(n) for n in range(20)], "contexts": ["c"]},
+    ]
     report = evaluate(rows, "accuracy", judge=Refusing(), progress=False)
-    assert [row.results["retrieval_accuracy"].status for row in report.results] == ["scored", "failed"]
+    assert [row.results["retrieval_accuracy"].status for row in report.results] == [
+        "scored",
+        "failed",
+    ]
     assert (report.usage.calls, report.usage.cost) == (20, 10.0)
 
 
@@ -252,18 +300,32 @@ def test_a_judge_that_wants_to_exit_ends_neither_the_run_nor_the_loop(error):
                 raise error
             return Answer(covered(1.0), Usage(calls=1))
 
-    rows = [{"facts": ["a"], "contexts": ["c"]}, {"facts": ["exit", "b"], "contexts": ["c"]}]
+    rows = [
+        {"facts": ["a"], "contexts": ["c"]},
+        {"facts": ["exit", "b"], "contexts": ["c"]},
+    ]
     report = evaluate(rows, "accuracy", judge=Exiting(), progress=False)
     fine, crashed = (row.results["retrieval_accuracy"] for row in report.results)
     assert (fine.status, crashed.error.type) == ("scored", "MetricCrashed")
-    assert ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").status == "scored"
+    assert (
+        ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").status
+        == "scored"
+    )
 
 
 def test_bad_rows_are_reported_and_the_rest_goes_on():
     report = evaluate(
-        [ROWS[0], 7, {"contexts": [3], "answer": "a"}, ROWS[1]], "adherence", judge="lexical", progress=False
+        [ROWS[0], 7, {"contexts": [3], "answer": "a"}, ROWS[1]],
+        "adherence",
+        judge="lexical",
+        progress=False,
     )
-    assert [bool(result.problem) for result in report.results] == [False, True, True, False]
+    assert [bool(result.problem) for result in report.results] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     summary = report.summary()
     assert (summary.rows, summary.judged, summary.bad_rows) == (4, 2, 2)
 
@@ -271,7 +333,10 @@ def test_bad_rows_are_reported_and_the_rest_goes_on():
 def test_one_row_with_several_answers_gives_one_sample_each():
     row = {"id": "x", "question": "q", "reference": "r", "answers": ["one", "two"]}
     report = evaluate([row], "context_recall", judge="lexical", progress=False)
-    assert [(r.sample.id, r.sample.answer) for r in report.results] == [("x#0", "one"), ("x#1", "two")]
+    assert [(r.sample.id, r.sample.answer) for r in report.results] == [
+        ("x#0", "one"),
+        ("x#1", "two"),
+    ]
 
 
 class Unavailable(Judge):
@@ -312,25 +377,36 @@ def test_a_judge_that_refuses_its_key_after_others_were_paid_leaves_what_was_pai
                 raise AuthenticationFailed("the key was refused; set EXAMPLE_KEY")
             return await paid.answer(question)
 
-    report = evaluate(ROWS, ["adherence", utilization], judge=Either(), progress=False, concurrency=1)
+    report = evaluate(
+        ROWS, ["adherence", utilization], judge=Either(), progress=False, concurrency=1
+    )
     assert report.run.stopped == "the key was refused; set EXAMPLE_KEY"
     assert report.results[0].results["context_adherence"].status == "scored"
     assert report.results[0].results["refused"].error.type == "AuthenticationFailed"
     assert report.usage.calls == len(paid.asked) > 0
 
 
-def test_two_judges_of_which_one_refuses_its_key_leave_what_the_other_was_paid(monkeypatch):
+def test_two_judges_of_which_one_refuses_its_key_leave_what_the_other_was_paid(
+    monkeypatch,
+):
     class Paid(SlowJudge):
         name = "paid"
 
     monkeypatch.setattr(sys.modules[__name__], "PAID", Paid(), raising=False)
     monkeypatch.setattr(sys.modules[__name__], "REFUSING", Unavailable(), raising=False)
-    metrics = [ContextAdherence(name=name, model=f"{__name__}:{name.upper()}") for name in ("paid", "refusing")]
+    metrics = [
+        ContextAdherence(name=name, model=f"{__name__}:{name.upper()}")
+        for name in ("paid", "refusing")
+    ]
     report = evaluate(ROWS, metrics, progress=False, concurrency=1)
     assert "EXAMPLE_KEY" in report.run.stopped
-    assert 0 < len(report.results) < len(ROWS), "no further row starts once a judge has only ever refused"
+    assert 0 < len(report.results) < len(ROWS), (
+        "no further row starts once a judge has only ever refused"
+    )
     assert {row.results["paid"].status for row in report.results} == {"scored"}
-    assert {row.results["refusing"].error.type for row in report.results} == {"AuthenticationFailed"}
+    assert {row.results["refusing"].error.type for row in report.results} == {
+        "AuthenticationFailed"
+    }
     assert report.usage.calls == len(report.results)
 
 
@@ -340,10 +416,18 @@ def test_a_cascade_whose_strong_judge_refuses_its_key_tells_what_the_cheap_one_w
 
         async def answer(self, question: Question):
             self.count += 1
-            return Answer(polls((poll("yes", "fine"),), p=0.5), Usage(calls=1, prompt_tokens=9))
+            return Answer(
+                polls((poll("yes", "fine"),), p=0.5), Usage(calls=1, prompt_tokens=9)
+            )
 
     unsure = Unsure()
-    report = evaluate(ROWS[:9], "adherence", judge=CascadeJudge(unsure, Unavailable()), progress=False, concurrency=1)
+    report = evaluate(
+        ROWS[:9],
+        "adherence",
+        judge=CascadeJudge(unsure, Unavailable()),
+        progress=False,
+        concurrency=1,
+    )
     assert "EXAMPLE_KEY" in report.run.stopped
     assert report.usage.calls == unsure.count > 0
 
@@ -364,17 +448,33 @@ def test_an_endpoint_that_cannot_be_reached_ends_the_run():
 
 def test_a_connection_lost_on_the_way_fails_only_what_it_concerns():
     def reply(question):
-        return ConnectionFailed("lost") if question["answer"] == "Author 7." else polls((poll("yes", "fine"),))
+        return (
+            ConnectionFailed("lost")
+            if question["answer"] == "Author 7."
+            else polls((poll("yes", "fine"),))
+        )
 
-    report = evaluate(ROWS[:9], "adherence", judge=ScriptedJudge({Adherent: reply}), progress=False)
-    assert [result.results["context_adherence"].status for result in report.results].count("failed") == 1
+    report = evaluate(
+        ROWS[:9], "adherence", judge=ScriptedJudge({Adherent: reply}), progress=False
+    )
+    assert [
+        result.results["context_adherence"].status for result in report.results
+    ].count("failed") == 1
 
 
 def test_a_key_that_expires_on_the_way_leaves_what_is_done():
-    report = evaluate(ROWS[:20], "adherence", judge=Unavailable(after=5), progress=False, concurrency=1)
+    report = evaluate(
+        ROWS[:20],
+        "adherence",
+        judge=Unavailable(after=5),
+        progress=False,
+        concurrency=1,
+    )
     outcomes = [result.results["context_adherence"] for result in report.results]
     assert [outcome.status for outcome in outcomes].count("scored") == 5
-    assert {outcome.error.type for outcome in outcomes if outcome.status == "failed"} == {"AuthenticationFailed"}
+    assert {
+        outcome.error.type for outcome in outcomes if outcome.status == "failed"
+    } == {"AuthenticationFailed"}
     assert report.run.stopped == "the key was refused; set EXAMPLE_KEY"
 
 
@@ -388,7 +488,9 @@ def test_the_last_commit_of_an_async_run_does_not_hold_up_the_callers_loop():
             assert ticked.wait(5), "the caller's loop stood still"
 
     async def run():
-        evaluating = asyncio.ensure_future(aevaluate(ROWS[:3], "adherence", judge=SlowJudge(), store=Locked()))
+        evaluating = asyncio.ensure_future(
+            aevaluate(ROWS[:3], "adherence", judge=SlowJudge(), store=Locked())
+        )
         await asyncio.to_thread(flushing.wait, 5)
         ticked.set()
         return await evaluating
@@ -414,9 +516,13 @@ class Wrong(Metric):
 
 def test_a_crashing_metric_fails_alone_and_leaks_no_text(caplog):
     samples = [Sample(answer="SECRET", contexts=["c"])]
-    report = evaluate(samples, [Crashing(), Wrong(), "adherence"], judge="lexical", progress=False)
+    report = evaluate(
+        samples, [Crashing(), Wrong(), "adherence"], judge="lexical", progress=False
+    )
     results = report.results[0].results
-    assert [results[name].status for name in ("crashing", "wrong", "context_adherence")] == [
+    assert [
+        results[name].status for name in ("crashing", "wrong", "context_adherence")
+    ] == [
         "failed",
         "failed",
         "scored",
@@ -424,7 +530,9 @@ def test_a_crashing_metric_fails_alone_and_leaks_no_text(caplog):
     assert results["crashing"].error.type == "MetricCrashed"
     assert "ZeroDivisionError" in results["crashing"].reason
     assert "SECRET" in results["crashing"].error.raw
-    assert "SECRET" not in results["crashing"].reason + caplog.text + repr(results["crashing"])
+    assert "SECRET" not in results["crashing"].reason + caplog.text + repr(
+        results["crashing"]
+    )
 
 
 class CrashingJudge(Judge):
@@ -435,7 +543,9 @@ class CrashingJudge(Judge):
 
 
 def test_a_crashing_judge_fails_the_sample_only():
-    report = evaluate(ROWS[:3], ["utilization", "adherence"], judge=CrashingJudge(), progress=False)
+    report = evaluate(
+        ROWS[:3], ["utilization", "adherence"], judge=CrashingJudge(), progress=False
+    )
     assert {o.status for r in report.results for o in r.results.values()} == {"failed"}
 
 
@@ -449,10 +559,16 @@ def test_metrics_that_never_apply_are_left_out_with_a_line():
 
 def test_each_metric_may_have_its_own_judge(monkeypatch):
     monkeypatch.setenv("RAGMETRICS_JUDGE", "lexical")
-    metrics = [ContextAdherence(name="a"), ContextUtilization(name="u", model="lexical")]
+    metrics = [
+        ContextAdherence(name="a"),
+        ContextUtilization(name="u", model="lexical"),
+    ]
     report = evaluate(ROWS[:1], metrics, progress=False)
     assert report.run.judges == ("lexical",)
-    assert all(outcome.signature.judge == "lexical" for outcome in report.results[0].results.values())
+    assert all(
+        outcome.signature.judge == "lexical"
+        for outcome in report.results[0].results.values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -477,21 +593,29 @@ def test_wrong_settings_say_what_is_wrong(call, message):
 
 
 def test_results_name_judge_signature_sample_and_usage():
-    result = ContextAdherence().score(Sample(id="s1", contexts=["c"], answer="a"), judge=SlowJudge())
+    result = ContextAdherence().score(
+        Sample(id="s1", contexts=["c"], answer="a"), judge=SlowJudge()
+    )
     assert (result.judge, result.sample_id, result.usage.calls) == ("slow", "s1", 1)
-    assert str(result.signature).startswith("context_adherence|v3|polls:5|T:1.0|prompt:")
+    assert str(result.signature).startswith(
+        "context_adherence|v3|polls:5|T:1.0|prompt:"
+    )
     assert str(result.signature).endswith("|judge:slow")
 
 
 def test_score_inside_a_running_loop_and_from_threads():
     async def inside():
-        return ContextAdherence().score(contexts=["c"], answer="c", judge=LexicalJudge())
+        return ContextAdherence().score(
+            contexts=["c"], answer="c", judge=LexicalJudge()
+        )
 
     assert asyncio.run(inside()).status == "scored"
     found = []
     threads = [
         threading.Thread(
-            target=lambda: found.append(ContextAdherence().score(contexts=["c"], answer="c", judge="lexical"))
+            target=lambda: found.append(
+                ContextAdherence().score(contexts=["c"], answer="c", judge="lexical")
+            )
         )
         for _ in range(8)
     ]
@@ -509,7 +633,9 @@ class Nested(Judge):
     name = "nested"
 
     async def answer(self, question):
-        ContextUtilization().score(question="q", contexts=["c"], answer="a", judge="lexical")
+        ContextUtilization().score(
+            question="q", contexts=["c"], answer="a", judge="lexical"
+        )
         raise AssertionError("never reached")
 
 
@@ -524,14 +650,19 @@ def test_a_forked_child_makes_its_own_loop():
     reader, writer = os.pipe()
     child = os.fork() if threading.active_count() else 0
     if child == 0:
-        value = ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").value
+        value = (
+            ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").value
+        )
         os.write(writer, str(value).encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
         text = pipe.read()
     os.waitpid(child, 0)
-    assert float(text) == ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").value
+    assert (
+        float(text)
+        == ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").value
+    )
 
 
 def test_an_interrupt_ends_with_what_is_done():
@@ -543,7 +674,9 @@ def test_an_interrupt_ends_with_what_is_done():
 
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        report = evaluate(ROWS, "adherence", judge=Interrupting(), progress=False, concurrency=2)
+        report = evaluate(
+            ROWS, "adherence", judge=Interrupting(), progress=False, concurrency=2
+        )
     finally:
         signal.signal(signal.SIGINT, previous)
     assert report.run.interrupted
@@ -551,11 +684,13 @@ def test_an_interrupt_ends_with_what_is_done():
     assert 0 < len(report.results) < len(ROWS)
     outcomes = [outcome for row in report.results for outcome in row.results.values()]
     assert {outcome.status for outcome in outcomes} == {"scored"}
-    assert all(row.results or row.usage.calls for row in report.results)  # what was given up is told if it was paid
+    # what was given up is told if it was paid
+    assert all(row.results or row.usage.calls for row in report.results)
 
 
 def test_the_embedded_judge_opens_no_socket(monkeypatch):
-    ContextAdherence().score(contexts=["c"], answer="c", judge="lexical")  # the judges' loop has its own pair
+    # the judges' loop has its own pair
+    ContextAdherence().score(contexts=["c"], answer="c", judge="lexical")
 
     def forbidden(*args, **kwargs):
         raise AssertionError("a socket was opened")
@@ -563,7 +698,11 @@ def test_the_embedded_judge_opens_no_socket(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", forbidden)
     monkeypatch.setattr(socket, "create_connection", forbidden)
     monkeypatch.setattr(socket, "getaddrinfo", forbidden)
-    report = evaluate([row | {"reference": "Author 1."} for row in ROWS[:5]], judge="lexical", progress=False)
+    report = evaluate(
+        [row | {"reference": "Author 1."} for row in ROWS[:5]],
+        judge="lexical",
+        progress=False,
+    )
     assert {o.status for r in report.results for o in r.results.values()} == {"scored"}
 
 
@@ -571,16 +710,32 @@ def test_progress_counts_every_sample():
     seen = []
     judge = ScriptedJudge({Adherent: polls((poll("yes"),)), Useful: useful(True)})
     evaluate(
-        ROWS[:5], ["utilization", "adherence"], judge=judge, progress=lambda p: seen.append((p.done, p.calls, p.total))
+        ROWS[:5],
+        ["utilization", "adherence"],
+        judge=judge,
+        progress=lambda p: seen.append((p.done, p.calls, p.total)),
     )
     assert seen == [(n, 3 * n, 5) for n in range(1, 6)]
 
 
 def test_progress_never_counts_more_than_there_are():
     """A row may hold several samples."""
-    rows = [{"id": "x", "question": "q", "reference": "r", "answers": ["one", "two", "three"]}, {"question": "q"}]
+    rows = [
+        {
+            "id": "x",
+            "question": "q",
+            "reference": "r",
+            "answers": ["one", "two", "three"],
+        },
+        {"question": "q"},
+    ]
     told = []
-    report = evaluate(rows, "context_recall", judge="lexical", progress=lambda it: told.append((it.done, it.total)))
+    report = evaluate(
+        rows,
+        "context_recall",
+        judge="lexical",
+        progress=lambda it: told.append((it.done, it.total)),
+    )
     assert told[-1] == (len(report.results), len(report.results)) == (4, 4)
     assert all(done <= total for done, total in told)
 
@@ -590,15 +745,27 @@ def test_data_frames_and_datasets_are_rows():
 
     frame = pd.DataFrame(ROWS[:3])
     report = evaluate(frame, "adherence", judge="lexical", progress=False)
-    assert [r.sample.question for r in report.results] == [row["question"] for row in ROWS[:3]]
+    assert [r.sample.question for r in report.results] == [
+        row["question"] for row in ROWS[:3]
+    ]
     renamed = frame.rename(columns={"answer": "what it said"})
-    named = evaluate(renamed, "adherence", judge="lexical", progress=False, answer_column="what it said")
+    named = evaluate(
+        renamed,
+        "adherence",
+        judge="lexical",
+        progress=False,
+        answer_column="what it said",
+    )
     assert [r.results for r in named.results] == [r.results for r in report.results]
 
 
 def test_metadata_given_to_score_is_the_users_alone():
     scored = ContextAdherence().score(
-        question="q", contexts=["Paris"], answer="Paris", metadata={"question": "mine", "answer": 1}, judge="lexical"
+        question="q",
+        contexts=["Paris"],
+        answer="Paris",
+        metadata={"question": "mine", "answer": 1},
+        judge="lexical",
     )
     assert scored.status == "scored"
 
@@ -607,9 +774,15 @@ def test_metadata_given_to_score_is_the_users_alone():
     ("fields", "said"),
     [
         ({"metadata": {"answer": 1}}, "metadata holds answer.*give answer="),
-        ({"contexts": ["c"], "metadata": {"reference": "r"}}, "metadata holds reference"),
+        (
+            {"contexts": ["c"], "metadata": {"reference": "r"}},
+            "metadata holds reference",
+        ),
         ({"answer": "a", "metadata": "text"}, "must be a mapping.*got str"),
-        ({"anser": "a", "metadata": {"anser": 1}}, "no field of a sample is named anser"),
+        (
+            {"anser": "a", "metadata": {"anser": 1}},
+            "no field of a sample is named anser",
+        ),
     ],
 )
 def test_metadata_that_looks_like_a_field_is_refused_by_score(fields, said):

@@ -19,23 +19,34 @@ SCRIPTS = sorted(path for path in EXAMPLES.glob("*.py") if "stand_ins" not in pa
 def python(folder: Path, *arguments: str) -> str:
     """What a fresh interpreter prints in ``folder``."""
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env={**os.environ, "RAGMETRICS_JUDGE": ""}, text=True,
-        capture_output=True, timeout=240,
-    )  # fmt: skip
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "RAGMETRICS_JUDGE": ""},
+        text=True,
+        capture_output=True,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebooks_show_what_they_say(path: Path, tmp_path: Path) -> None:
-    python(tmp_path, str(EXAMPLES.parent / "tests" / "notebooks.py"), "--check", path.name)
+    python(
+        tmp_path, str(EXAMPLES.parent / "tests" / "notebooks.py"), "--check", path.name
+    )
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebooks_hold_outputs(path: Path) -> None:
     cells = code_cells(json.loads(path.read_text("utf-8")))
     assert sum(bool(cell["outputs"]) for cell in cells) >= 2
-    assert [output for cell in cells for output in cell["outputs"] if output["output_type"] == "error"] == []
+    assert [
+        output
+        for cell in cells
+        for output in cell["outputs"]
+        if output["output_type"] == "error"
+    ] == []
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
@@ -44,4 +55,9 @@ def test_scripts_score(path: Path, tmp_path: Path) -> None:
 
 
 def test_there_is_one_for_each_framework_and_one_for_a_table() -> None:
-    assert {path.stem for path in NOTEBOOKS} == {"haystack", "langchain", "llamaindex", "table"}
+    assert {path.stem for path in NOTEBOOKS} == {
+        "haystack",
+        "langchain",
+        "llamaindex",
+        "table",
+    }

@@ -23,8 +23,17 @@ from ragmetrics_core.datasets.facts import (
 from ragmetrics_core.endpoints.store import MemoryStore
 
 ROWS = [
-    {"question": "Who?", "contexts": ["Anna lit it."], "reference": "Anna lit it. It was built in 1856."},
-    {"question": "When?", "contexts": ["In 1856."], "reference": ["In 1856.", "Long ago."], "facts": ["It was 1856."]},
+    {
+        "question": "Who?",
+        "contexts": ["Anna lit it."],
+        "reference": "Anna lit it. It was built in 1856.",
+    },
+    {
+        "question": "When?",
+        "contexts": ["In 1856."],
+        "reference": ["In 1856.", "Long ago."],
+        "facts": ["It was 1856."],
+    },
 ]
 
 
@@ -40,7 +49,8 @@ def test_facts_are_extracted_once_per_reference() -> None:
     model, store = Model(), MemoryStore()
     maker = Maker(LLMJudge(model), store=store)
     file = extract_facts(ROWS, maker)
-    assert texts(file) == [["Anna lit it.", "It was built in 1856."], ["It was 1856."]]  # a row's own facts stay
+    # a row's own facts stay
+    assert texts(file) == [["Anna lit it.", "It was built in 1856."], ["It was 1856."]]
     assert maker.usage.calls == len(model.asked) == 1
     maker = Maker(LLMJudge(model), store=store)
     assert extract_facts(ROWS, maker) == file
@@ -52,8 +62,16 @@ def test_facts_are_extracted_once_per_reference() -> None:
 
 
 def test_facts_need_no_word_about_the_columns_of_other_fields() -> None:
-    row = {"question": "Who?", "reference": "Anna lit it.", "answer": "golden", "prediction": "other", "context": "one"}
-    assert texts(extract_facts([{**row, "documents": ["two"]}], Maker(judge()))) == [["Anna lit it."]]
+    row = {
+        "question": "Who?",
+        "reference": "Anna lit it.",
+        "answer": "golden",
+        "prediction": "other",
+        "context": "one",
+    }
+    assert texts(extract_facts([{**row, "documents": ["two"]}], Maker(judge()))) == [
+        ["Anna lit it."]
+    ]
 
 
 def test_the_file_is_edited_as_it_is(tmp_path: Path) -> None:
@@ -62,7 +80,9 @@ def test_the_file_is_edited_as_it_is(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     assert '    "Anna lit it.",' in lines  # a fact stands on a line of its own
     path.write_text(
-        path.read_text().replace('"It was 1856."', '{"text": "It was 1857.", "weight": 2},\n "It was old."')
+        path.read_text().replace(
+            '"It was 1856."', '{"text": "It was 1857.", "weight": 2},\n "It was old."'
+        )
     )
     changed = read_facts(path)
     assert texts(changed)[1] == ["It was 1857.", "It was old."]
@@ -73,7 +93,10 @@ def test_the_file_is_edited_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    [('"It was 1856."', "", "row 2: no fact is left"), ('"It was 1856."', '"a" "b"', r"not JSON \(.* line \d+ column")],
+    [
+        ('"It was 1856."', "", "row 2: no fact is left"),
+        ('"It was 1856."', '"a" "b"', r"not JSON \(.* line \d+ column"),
+    ],
 )
 def test_edits_that_lose_something(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
@@ -85,7 +108,9 @@ def test_edits_that_lose_something(
     assert re.search(said, capsys.readouterr().err)
 
 
-def test_frozen_facts_cannot_be_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_frozen_facts_cannot_be_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "facts.json"
     write_facts(path, extracted())
     assert main(["facts", "freeze", str(path)]) == 0
@@ -95,7 +120,20 @@ def test_frozen_facts_cannot_be_changed(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["facts", "freeze", str(path)]) == 0  # changes nothing
     assert read_facts(path) == frozen
     capsys.readouterr()
-    assert main(["evaluate", str(path), "--metrics", "accuracy", "--judge", "lexical", "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                str(path),
+                "--metrics",
+                "accuracy",
+                "--judge",
+                "lexical",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     assert "2 rows: 2 judged" in capsys.readouterr().out
     path.write_text(path.read_text().replace("It was 1856.", "It was 1857."))
     with pytest.raises(InputError, match="were changed after they had been frozen"):
@@ -105,7 +143,9 @@ def test_frozen_facts_cannot_be_changed(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_run_takes_the_facts_of_the_file(tmp_path: Path) -> None:
-    report = evaluate(extracted().rows, [RetrievalAccuracy()], judge=LexicalJudge(), progress=False)
+    report = evaluate(
+        extracted().rows, [RetrievalAccuracy()], judge=LexicalJudge(), progress=False
+    )
     for row, facts in zip(report.results, texts(extracted()), strict=True):
         evidence: Any = row.results["retrieval_accuracy"].evidence
         assert evidence.facts_from == "sample"
@@ -117,9 +157,25 @@ def test_the_command_from_references_to_facts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    assert main(["facts", "extract", "rows.jsonl", "--judge", "lexical", "--dry-run"]) == 0
+    assert (
+        main(["facts", "extract", "rows.jsonl", "--judge", "lexical", "--dry-run"]) == 0
+    )
     assert "2 references" in capsys.readouterr().out
-    assert main(["facts", "extract", "rows.jsonl", "--judge", "lexical", "--out", "facts.json", "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "facts",
+                "extract",
+                "rows.jsonl",
+                "--judge",
+                "lexical",
+                "--out",
+                "facts.json",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "3 facts of 2 references; lexical, 0 calls" in shown
     assert "Next: edit the facts in facts.json" in shown
@@ -131,7 +187,9 @@ def test_what_has_no_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         extract_facts([ROWS[0], {"question": "q"}], Maker(judge()))
     with pytest.raises(InputError, match="row 1: no facts"):
         extract_facts(ROWS, Maker(judge(lambda body: "no JSON")))
-    with pytest.raises(InputError, match="row 1: no facts: the reference states no fact"):
+    with pytest.raises(
+        InputError, match="row 1: no facts: the reference states no fact"
+    ):
         extract_facts(ROWS, Maker(judge(lambda body: '{"facts": []}')))
 
     def refused(body: Any) -> str:
@@ -139,12 +197,27 @@ def test_what_has_no_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
     with pytest.raises(AuthenticationFailed):
         extract_facts(ROWS, Maker(judge(refused)))
-    for content, said in (("", "not JSON"), ('{"a": 1}', "no file of facts"), ("[]", "no file of facts")):
+    for content, said in (
+        ("", "not JSON"),
+        ('{"a": 1}', "no file of facts"),
+        ("[]", "no file of facts"),
+    ):
         (tmp_path / "f.jsonl").write_text(content)
         assert main(["facts", "freeze", str(tmp_path / "f.jsonl")]) == 2
         assert said in capsys.readouterr().err
     assert main(["facts", "freeze", str(tmp_path / "missing.jsonl")]) == 2
     (tmp_path / "f.jsonl").write_text("no JSON\n")
-    assert main(["facts", "extract", str(tmp_path / "f.jsonl"), "--out", str(tmp_path / "o")]) == 2
+    assert (
+        main(
+            [
+                "facts",
+                "extract",
+                str(tmp_path / "f.jsonl"),
+                "--out",
+                str(tmp_path / "o"),
+            ]
+        )
+        == 2
+    )
     assert "line 1: not JSON" in capsys.readouterr().err
     assert main(["facts", "extract", str(tmp_path / "f.jsonl")]) == 2

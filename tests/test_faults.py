@@ -19,17 +19,36 @@ import pytest
 from loopback import Fault, LoopbackServer
 from plausible import plausible_reply
 
-from ragmetrics_core import ContextUtilization, Limits, LLMJudge, OpenAICompatibleModel, Question, evaluate
+from ragmetrics_core import (
+    ContextUtilization,
+    Limits,
+    LLMJudge,
+    OpenAICompatibleModel,
+    Question,
+    evaluate,
+)
 from ragmetrics_core.data.errors import JudgeUnavailable
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+)
 from ragmetrics_core.engine.progress import Progress
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.reporting.report import Report
 
 VERDICT = '{"useful": 1, "reason": "r"}'
-SHARES: Mapping[str, float] = {"429": 0.10, "500": 0.05, "reset": 0.03, "malformed": 0.02, "hang": 0.01}
+SHARES: Mapping[str, float] = {
+    "429": 0.10,
+    "500": 0.05,
+    "reset": 0.03,
+    "malformed": 0.02,
+    "hang": 0.01,
+}
 FAULTS = {
     "429": Fault(429, {"Retry-After": "0.02"}),
     "500": Fault(500),
@@ -42,7 +61,10 @@ FAULTS = {
 def drawn(seed: int) -> tuple[Callable[[int], Fault | None], Counter[str]]:
     """Faults at random, at the shares above; and how many there were."""
     chance, counts = random.Random(seed), Counter[str]()
-    names = [chance.choices([*SHARES, ""], [*SHARES.values(), 1 - sum(SHARES.values())])[0] for _ in range(9_999)]
+    names = [
+        chance.choices([*SHARES, ""], [*SHARES.values(), 1 - sum(SHARES.values())])[0]
+        for _ in range(9_999)
+    ]
 
     def fault(number: int) -> Fault | None:
         counts[names[number]] += 1
@@ -56,34 +78,65 @@ def test_samples_are_scored_once_each_whatever_fails(
 ) -> None:
     faults, counts = drawn(7)
     server = loopback_server(faults=faults)
-    rows = [{"id": str(n), "question": f"q {n}", "contexts": [f"c {n}"], "answer": "a"} for n in range(400)]
-    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", timeout=1.0), attempts=12)
+    rows = [
+        {"id": str(n), "question": f"q {n}", "contexts": [f"c {n}"], "answer": "a"}
+        for n in range(400)
+    ]
+    judge = LLMJudge(
+        OpenAICompatibleModel(server.base_url, "test", timeout=1.0), attempts=12
+    )
     seen: list[SampleResult] = []
-    report = evaluate(rows, [ContextUtilization()], judge=judge, concurrency=128, progress=False)
+    report = evaluate(
+        rows, [ContextUtilization()], judge=judge, concurrency=128, progress=False
+    )
     seen += report.results
     assert [row.sample.id for row in seen if row.sample] == [row["id"] for row in rows]
-    assert {outcome.status for row in seen for outcome in row.results.values()} == {"scored"}
+    assert {outcome.status for row in seen for outcome in row.results.values()} == {
+        "scored"
+    }
     survived = sum(counts[name] for name in SHARES)
     assert all(counts[name] for name in SHARES)
-    assert report.usage.faults >= survived  # on a busy machine a call may take too long as well
+    # on a busy machine a call may take too long as well
+    assert report.usage.faults >= survived
     assert report.usage.calls == len(rows) + report.usage.faults
-    assert f"Calls repeated after faults of the judge's endpoint: {report.usage.faults}." in report.table()
+    assert (
+        f"Calls repeated after faults of the judge's endpoint: {report.usage.faults}."
+        in report.table()
+    )
 
 
 CONTENT: list[tuple[str, Any, str]] = [
-    ("refused", {"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"}, "ContentRefused"),
-    ("filtered", {"message": {"content": ""}, "finish_reason": "content_filter"}, "ContentRefused"),
+    (
+        "refused",
+        {"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"},
+        "ContentRefused",
+    ),
+    (
+        "filtered",
+        {"message": {"content": ""}, "finish_reason": "content_filter"},
+        "ContentRefused",
+    ),
     ("empty", "", "EmptyReply"),
-    ("cut off", {"message": {"content": '{"useful": 1, "rea'}, "finish_reason": "length"}, "CutOffReply"),
+    (
+        "cut off",
+        {"message": {"content": '{"useful": 1, "rea'}, "finish_reason": "length"},
+        "CutOffReply",
+    ),
     ("wrong type", '{"useful": "perhaps", "reason": "r"}', "MalformedReply"),
     ("NaN", '{"useful": NaN, "reason": "r"}', "MalformedReply"),
     ("repeated key", '{"useful": 1, "useful": 0, "reason": "r"}', "MalformedReply"),
-    ("contradiction", '{"useful": 1, "reason": "r"} {"useful": 0, "reason": "r"}', "ConflictingVerdicts"),
+    (
+        "contradiction",
+        '{"useful": 1, "reason": "r"} {"useful": 0, "reason": "r"}',
+        "ConflictingVerdicts",
+    ),
     ("no JSON", "Yes, it is.", "MalformedReply"),
 ]
 
 
-@pytest.mark.parametrize(("reply", "kind"), [case[1:] for case in CONTENT], ids=[case[0] for case in CONTENT])
+@pytest.mark.parametrize(
+    ("reply", "kind"), [case[1:] for case in CONTENT], ids=[case[0] for case in CONTENT]
+)
 def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
     reply: Any, kind: str, loopback_server: Callable[..., LoopbackServer], tmp_path: Any
 ) -> None:
@@ -92,14 +145,24 @@ def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
 
     def run() -> Any:
         judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
-        report = evaluate(rows, [ContextUtilization()], judge=judge, store=tmp_path / "s.sqlite", progress=False)
+        report = evaluate(
+            rows,
+            [ContextUtilization()],
+            judge=judge,
+            store=tmp_path / "s.sqlite",
+            progress=False,
+        )
         return report.results[0].results["context_utilization"]
 
     outcome = run()
     assert (outcome.status, outcome.error.type) == ("failed", kind)
     first = len(server.requests)
     if kind == "CutOffReply":
-        assert [request.body["max_tokens"] for request in server.requests] == [1024, 4096, 4096]
+        assert [request.body["max_tokens"] for request in server.requests] == [
+            1024,
+            4096,
+            4096,
+        ]
     server.reply = lambda body: '{"useful": 1, "reason": "r"}'
     assert run().status == "scored"
     assert len(server.requests) == first + 1
@@ -110,18 +173,42 @@ def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
 # An error that comes as a success is what it says.
 
 ERRORS: dict[str, tuple[Any, str]] = {
-    "a key, by its status": ({"error": {"message": "No auth credentials found", "code": 401}}, "AuthenticationFailed"),
-    "a key, by its status as a text": ({"error": {"message": "No", "code": "401"}}, "AuthenticationFailed"),
-    "a key, by its code": ({"error": {"message": "No", "code": "invalid_api_key"}}, "AuthenticationFailed"),
+    "a key, by its status": (
+        {"error": {"message": "No auth credentials found", "code": 401}},
+        "AuthenticationFailed",
+    ),
+    "a key, by its status as a text": (
+        {"error": {"message": "No", "code": "401"}},
+        "AuthenticationFailed",
+    ),
+    "a key, by its code": (
+        {"error": {"message": "No", "code": "invalid_api_key"}},
+        "AuthenticationFailed",
+    ),
     "a key, in words": ({"error": "Invalid API key"}, "AuthenticationFailed"),
-    "a quota, by its status": ({"error": {"message": "Buy more", "code": 402}, "choices": []}, "QuotaExhausted"),
-    "a quota, by its type": ({"error": {"message": "Buy more", "type": "insufficient_quota"}}, "QuotaExhausted"),
+    "a quota, by its status": (
+        {"error": {"message": "Buy more", "code": 402}, "choices": []},
+        "QuotaExhausted",
+    ),
+    "a quota, by its type": (
+        {"error": {"message": "Buy more", "type": "insufficient_quota"}},
+        "QuotaExhausted",
+    ),
     "a model": ({"error": {"message": "None", "code": 404}}, "ModelNotFound"),
-    "a request": ({"error": {"message": "No", "status": "INVALID_ARGUMENT", "code": None}}, "RequestRejected"),
+    "a request": (
+        {"error": {"message": "No", "status": "INVALID_ARGUMENT", "code": None}},
+        "RequestRejected",
+    ),
     "a rate": ({"error": {"message": "Slowly", "code": 429}}, "RateLimited"),
     "a failure": ({"error": {"message": "Down", "code": 502}}, "JudgeServerError"),
-    "nothing known": ({"error": {"message": "Sorry", "code": "odd"}}, "JudgeServerError"),
-    "an error beside replies": ({"error": None, "choices": [{"message": {"content": VERDICT}}]}, ""),
+    "nothing known": (
+        {"error": {"message": "Sorry", "code": "odd"}},
+        "JudgeServerError",
+    ),
+    "an error beside replies": (
+        {"error": None, "choices": [{"message": {"content": VERDICT}}]},
+        "",
+    ),
 }
 
 
@@ -139,19 +226,35 @@ def test_an_error_that_comes_as_a_success_is_what_it_says(
         assert type(caught.value).__name__ == kind
         assert len(server.requests) == 1  # the others do not pay for it
         return
-    outcome = evaluate(rows, "utilization", judge=judge, progress=False).results[0].results["context_utilization"]
+    outcome = (
+        evaluate(rows, "utilization", judge=judge, progress=False)
+        .results[0]
+        .results["context_utilization"]
+    )
     assert outcome.status == ("failed" if kind else "scored")
     assert not kind or outcome.error.type == kind
 
 
-PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "No."}]}, {"type": "text", "text": VERDICT}]
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "No."}]},
+    {"type": "text", "text": VERDICT},
+]
 
 
-def test_a_reply_in_parts_is_read_without_the_reasoning(loopback_server: Callable[..., LoopbackServer]) -> None:
-    body = json.dumps({"choices": [{"message": {"content": PARTS}, "finish_reason": "stop"}]})
+def test_a_reply_in_parts_is_read_without_the_reasoning(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    body = json.dumps(
+        {"choices": [{"message": {"content": PARTS}, "finish_reason": "stop"}]}
+    )
     server = loopback_server(faults=lambda number: Fault(200, body=body))
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-    report = evaluate([{"question": "q", "contexts": ["c"], "answer": "a"}], "utilization", judge=judge, progress=False)
+    report = evaluate(
+        [{"question": "q", "contexts": ["c"], "answer": "a"}],
+        "utilization",
+        judge=judge,
+        progress=False,
+    )
     assert report.scores("utilization") == [1.0]
     assert len(server.requests) == 1
 
@@ -160,30 +263,74 @@ def test_a_request_larger_than_a_limit_per_minute_is_not_repeated(
     loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     """It never passes; OpenAI tells it as a rate that is exceeded."""
-    told = "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 41233."
-    body = json.dumps({"error": {"message": told, "type": "tokens", "code": "rate_limit_exceeded"}})
+    told = (
+        "Request too large for gpt-4o in organization org-x on tokens per min (TPM):"
+        " Limit 30000, Requested 41233."
+    )
+    body = json.dumps(
+        {"error": {"message": told, "type": "tokens", "code": "rate_limit_exceeded"}}
+    )
     server = loopback_server(faults=lambda number: Fault(429, body=body))
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-    report = evaluate([{"question": "q", "contexts": ["c"], "answer": "a"}], "utilization", judge=judge, progress=False)
+    report = evaluate(
+        [{"question": "q", "contexts": ["c"], "answer": "a"}],
+        "utilization",
+        judge=judge,
+        progress=False,
+    )
     error = report.results[0].results["context_utilization"].error
     assert error.type == "ContextWindowExceeded"
-    assert "has 41233 tokens and is longer than the context window of 30000 tokens" in error.message
+    assert (
+        "has 41233 tokens and is longer than the context window of 30000 tokens"
+        in error.message
+    )
     assert len(server.requests) == 1
 
 
 # Every request that left is counted.
 
 COUNTED: list[tuple[str, dict[str, Any]]] = [
-    ("refused parameters", {"n": "reject", "logprobs": "reject", "json_schema": "reject", "temperature": "reject"}),
+    (
+        "refused parameters",
+        {
+            "n": "reject",
+            "logprobs": "reject",
+            "json_schema": "reject",
+            "temperature": "reject",
+        },
+    ),
     ("ignored parameters", {"n": "ignore", "logprobs": "ignore"}),
-    ("nothing but refusals", {"faults": lambda number: Fault(400, code="invalid_request")}),
-    ("a key that is revoked", {"faults": lambda number: Fault(401) if number > 3 else None}),
-    ("texts that are refused", {"faults": lambda number: Fault(403) if number % 4 == 3 else None}),
+    (
+        "nothing but refusals",
+        {"faults": lambda number: Fault(400, code="invalid_request")},
+    ),
+    (
+        "a key that is revoked",
+        {"faults": lambda number: Fault(401) if number > 3 else None},
+    ),
+    (
+        "texts that are refused",
+        {"faults": lambda number: Fault(403) if number % 4 == 3 else None},
+    ),
     ("an outage", {"faults": lambda number: Fault(503) if number > 5 else None}),
-    ("slow replies", {"faults": lambda number: Fault(hang=True) if number % 5 == 2 else None}),
-    ("every third fails", {"faults": lambda number: Fault(500) if number % 3 else None}),
+    (
+        "slow replies",
+        {"faults": lambda number: Fault(hang=True) if number % 5 == 2 else None},
+    ),
+    (
+        "every third fails",
+        {"faults": lambda number: Fault(500) if number % 3 else None},
+    ),
     ("replies that cannot be used", {"reply": lambda body: "no JSON"}),
-    ("replies that are cut off", {"reply": lambda body: {"message": {"content": "{"}, "finish_reason": "length"}}),
+    (
+        "replies that are cut off",
+        {
+            "reply": lambda body: {
+                "message": {"content": "{"},
+                "finish_reason": "length",
+            }
+        },
+    ),
 ]
 
 
@@ -197,20 +344,39 @@ class Counting(OpenAICompatibleModel):
         return await super().complete(request)
 
 
-@pytest.mark.parametrize("limits", [None, Limits(max_calls=9), Limits(deadline=0.6)], ids=["all", "calls", "deadline"])
+@pytest.mark.parametrize(
+    "limits",
+    [None, Limits(max_calls=9), Limits(deadline=0.6)],
+    ids=["all", "calls", "deadline"],
+)
 @pytest.mark.parametrize(("name", "server"), COUNTED, ids=[case[0] for case in COUNTED])
 def test_the_usage_counts_every_request_that_left(
-    name: str, server: dict[str, Any], limits: Limits | None, loopback_server: Callable[..., LoopbackServer]
+    name: str,
+    server: dict[str, Any],
+    limits: Limits | None,
+    loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     endpoint = loopback_server(**{"reply": plausible_reply, **server})
     rows = [
-        {"question": f"Who lit lamp {n}?", "contexts": [f"Anna lit lamp {n}."], "answer": "Anna.", "reference": "Anna."}
+        {
+            "question": f"Who lit lamp {n}?",
+            "contexts": [f"Anna lit lamp {n}."],
+            "answer": "Anna.",
+            "reference": "Anna.",
+        }
         for n in range(8)
     ]
     gives_up = "slow" in name or (limits is not None and limits.deadline is not None)
     model = Counting(endpoint.base_url, "test", timeout=0.3 if "slow" in name else 60.0)
-    report = evaluate(rows, judge=LLMJudge(model, attempts=2), limits=limits, concurrency=4, progress=False)
-    if limits is None or limits.deadline is None:  # on a busy machine a deadline may come before the first request
+    report = evaluate(
+        rows,
+        judge=LLMJudge(model, attempts=2),
+        limits=limits,
+        concurrency=4,
+        progress=False,
+    )
+    # on a busy machine a deadline may come before the first request
+    if limits is None or limits.deadline is None:
         assert len(endpoint.requests) > 2
     assert report.usage.calls == model.calls
     if gives_up:  # a request that is given up may not have arrived yet
@@ -219,16 +385,26 @@ def test_the_usage_counts_every_request_that_left(
         assert len(endpoint.requests) == model.calls
 
 
-# Also those of questions that are cut off while their judge is still at work, however the run ends.
+# Also those of questions that are cut off while their judge is still at work, however
+# the run ends.
 
 
 class Toy(ChatModel):
-    """Answers at once, and counts its calls; from one of them on it does something else."""
+    """Answers at once, and counts its calls.
+
+    From one of them on it does something else.
+    """
 
     name = "toy"
     address = ""
 
-    def __init__(self, *, at: int, then: Callable[[], None], text: str = '{"useful": 1, "reason": "r"}') -> None:
+    def __init__(
+        self,
+        *,
+        at: int,
+        then: Callable[[], None],
+        text: str = '{"useful": 1, "reason": "r"}',
+    ) -> None:
         self.calls, self._at, self._then, self._text = 0, at, then, text
 
     def capabilities(self) -> Capabilities:
@@ -239,7 +415,10 @@ class Toy(ChatModel):
         if self.calls == self._at:
             self._then()
         await asyncio.sleep(0)  # as a call that waits for its reply
-        return ChatReply((Choice(self._text),), Usage(calls=1, prompt_tokens=7, completion_tokens=3, cost=0.5))
+        return ChatReply(
+            (Choice(self._text),),
+            Usage(calls=1, prompt_tokens=7, completion_tokens=3, cost=0.5),
+        )
 
 
 class Wrapping(Judge):
@@ -291,31 +470,68 @@ def nothing() -> None:
 
 
 CUT: dict[str, tuple[Callable[[], None], str, Limits | None, str]] = {
-    "deadline while the judge works": (nothing, "waits", Limits(deadline=0.3), "the deadline of 0.3 s"),
-    "deadline while the loop is busy": (hold_the_loop, "answers", Limits(deadline=0.3), "the deadline of 0.3 s"),
+    "deadline while the judge works": (
+        nothing,
+        "waits",
+        Limits(deadline=0.3),
+        "the deadline of 0.3 s",
+    ),
+    "deadline while the loop is busy": (
+        hold_the_loop,
+        "answers",
+        Limits(deadline=0.3),
+        "the deadline of 0.3 s",
+    ),
     "Ctrl-C while the judge works": (press_ctrl_c, "waits", None, "it was interrupted"),
-    "Ctrl-C while calls are in flight": (press_ctrl_c, "answers", None, "it was interrupted"),
-    "a cap while the judge works": (nothing, "answers", Limits(max_calls=6), "max_calls=6"),
+    "Ctrl-C while calls are in flight": (
+        press_ctrl_c,
+        "answers",
+        None,
+        "it was interrupted",
+    ),
+    "a cap while the judge works": (
+        nothing,
+        "answers",
+        Limits(max_calls=6),
+        "max_calls=6",
+    ),
     "a judge that crashes": (nothing, "crashes", None, ""),
 }
 
 
-@pytest.mark.parametrize("text", ['{"useful": 1, "reason": "r"}', "no JSON"], ids=["usable", "unusable"])
-@pytest.mark.parametrize(("at_the_fourth", "then", "limits", "stopped"), CUT.values(), ids=CUT)
+@pytest.mark.parametrize(
+    "text", ['{"useful": 1, "reason": "r"}', "no JSON"], ids=["usable", "unusable"]
+)
+@pytest.mark.parametrize(
+    ("at_the_fourth", "then", "limits", "stopped"), CUT.values(), ids=CUT
+)
 def test_what_a_question_cost_that_was_cut_off_is_told(
-    at_the_fourth: Callable[[], None], then: str, limits: Limits | None, stopped: str, text: str, tmp_path: Path
+    at_the_fourth: Callable[[], None],
+    then: str,
+    limits: Limits | None,
+    stopped: str,
+    text: str,
+    tmp_path: Path,
 ) -> None:
     model = Toy(at=4, then=at_the_fourth, text=text)
-    rows = [{"question": "q", "contexts": [f"c {n}", f"d {n}"], "answer": f"a {n}"} for n in range(40)]
+    rows = [
+        {"question": "q", "contexts": [f"c {n}", f"d {n}"], "answer": f"a {n}"}
+        for n in range(40)
+    ]
     progress: list[Progress] = []
     with interruptible():
         report = evaluate(
-            rows, "utilization", judge=Wrapping(LLMJudge(model), then=then), limits=limits, concurrency=1,
+            rows,
+            "utilization",
+            judge=Wrapping(LLMJudge(model), then=then),
+            limits=limits,
+            concurrency=1,
             progress=lambda now: progress.append(copy(now)),
-        )  # fmt: skip
+        )
     assert report.run.stopped.startswith(stopped)
     assert report.run.interrupted == ("interrupted" in stopped)
-    if limits is None or limits.deadline is None:  # on a busy machine a deadline may come before the first call
+    # on a busy machine a deadline may come before the first call
+    if limits is None or limits.deadline is None:
         assert model.calls >= 4
     assert report.usage.calls == model.calls
     assert report.usage.prompt_tokens == 7 * model.calls

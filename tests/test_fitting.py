@@ -38,7 +38,9 @@ class Toy(ChatModel):
         self.asked: list[ChatRequest] = []
         self.in_flight = 0
         self.most = 0
-        self._reply = reply or (lambda request, number: ChatReply((Choice(f"reply {number}"),) * request.n))
+        self._reply = reply or (
+            lambda request, number: ChatReply((Choice(f"reply {number}"),) * request.n)
+        )
         self._capabilities = capabilities
         self._wait = wait
 
@@ -72,7 +74,11 @@ def failing(*failures: Exception | None) -> Callable[[ChatRequest, int], ChatRep
 
 
 FULL = ChatRequest(
-    (Message("user", "hello"),), schema={"type": "object"}, temperature=1.0, top_logprobs=5, max_tokens=100
+    (Message("user", "hello"),),
+    schema={"type": "object"},
+    temperature=1.0,
+    top_logprobs=5,
+    max_tokens=100,
 )
 TOKENS = (TokenAlternatives("x", 0.0, ()),)
 
@@ -83,11 +89,17 @@ def session_of(toy: Toy) -> Session:
 
 def ask(session: Session, request: ChatRequest = FULL, polls: int = 3) -> Answers[str]:
     """Ask in a run of its own."""
-    return asyncio.run(session.during(store=None, concurrency=8).ask(request, lambda choice: choice.text, polls=polls))
+    return asyncio.run(
+        session.during(store=None, concurrency=8).ask(
+            request, lambda choice: choice.text, polls=polls
+        )
+    )
 
 
 def texts(answers: Answers[str]) -> list[str]:
-    return [outcome for outcome in answers.outcomes if not isinstance(outcome, JudgeError)]
+    return [
+        outcome for outcome in answers.outcomes if not isinstance(outcome, JudgeError)
+    ]
 
 
 def failures(answers: Answers[str]) -> list[JudgeError]:
@@ -95,7 +107,10 @@ def failures(answers: Answers[str]) -> list[JudgeError]:
 
 
 def learned(session: Session) -> set[str]:
-    """Features that the model lacks; toys state nothing, so that all of it was learned."""
+    """Features that the model lacks.
+
+    Toys state nothing, so that all of it was learned.
+    """
     return session.lacking()
 
 
@@ -113,7 +128,9 @@ def endpoint(
         }
         for name in rejected:
             if used[name]:
-                raise UnsupportedParameter(f"rejected (param {name})" if helpful else "rejected")
+                raise UnsupportedParameter(
+                    f"rejected (param {name})" if helpful else "rejected"
+                )
         count = 1 if "n" in ignored else request.n
         tokens = TOKENS if request.top_logprobs and "logprobs" not in ignored else ()
         return ChatReply((Choice("x", tokens=tokens),) * count)
@@ -124,7 +141,9 @@ def endpoint(
 def test_a_capable_endpoint_gets_the_request_as_it_is() -> None:
     toy = Toy(endpoint())
     answers = ask(session_of(toy))
-    assert [(request.n, request.schema, request.top_logprobs) for request in toy.asked] == [(3, FULL.schema, 5)]
+    assert [
+        (request.n, request.schema, request.top_logprobs) for request in toy.asked
+    ] == [(3, FULL.schema, 5)]
     assert answers.usage.fallbacks == ()
 
 
@@ -158,16 +177,23 @@ def test_what_is_rejected_only_one_by_one_is_given_up_too() -> None:
         ("temperature", "response_format"),
     ],
 )
-def test_rejected_features_are_learned(rejected: tuple[str, ...], helpful: bool) -> None:
+def test_rejected_features_are_learned(
+    rejected: tuple[str, ...], helpful: bool
+) -> None:
     toy = Toy(endpoint(*rejected, helpful=helpful))
     session, names = session_of(toy), {"response_format": "json_schema"}
     for _ in range(4):
         answers = ask(session)
         assert len(texts(answers)) == 3
-        assert {names.get(name, name) for name in rejected} <= set(answers.usage.fallbacks)
-    follows = {"temperature": {"n"}, "response_format": {"schema_form"}}  # what is lacking with it
+        assert {names.get(name, name) for name in rejected} <= set(
+            answers.usage.fallbacks
+        )
+    # what is lacking with it
+    follows = {"temperature": {"n"}, "response_format": {"schema_form"}}
     lacked = {names.get(name, name) for name in rejected}
-    assert learned(session) == lacked.union(*(follows.get(name, set()) for name in rejected))
+    assert learned(session) == lacked.union(
+        *(follows.get(name, set()) for name in rejected)
+    )
     before = len(toy.asked)
     ask(session)
     assert len(toy.asked) - before == (3 if {"n", "temperature"} & set(rejected) else 1)
@@ -176,7 +202,9 @@ def test_rejected_features_are_learned(rejected: tuple[str, ...], helpful: bool)
 def test_a_model_that_knows_only_the_newer_name_of_the_limit_gets_it() -> None:
     def reply(request: ChatRequest, number: int) -> ChatReply:
         if request.max_tokens is not None and not request.newer_limit:
-            raise UnsupportedParameter("does not support a parameter of the request (HTTP 400, max_tokens)")
+            raise UnsupportedParameter(
+                "does not support a parameter of the request (HTTP 400, max_tokens)"
+            )
         return ChatReply((Choice("x", tokens=TOKENS),) * request.n)
 
     toy = Toy(reply)
@@ -186,7 +214,9 @@ def test_a_model_that_knows_only_the_newer_name_of_the_limit_gets_it() -> None:
         assert len(texts(answers)) == 3
         assert answers.usage.fallbacks == ()
     assert [request.newer_limit for request in toy.asked] == [False, True, True]
-    assert {(request.max_tokens, request.n, request.top_logprobs) for request in toy.asked} == {(100, 3, 5)}
+    assert {
+        (request.max_tokens, request.n, request.top_logprobs) for request in toy.asked
+    } == {(100, 3, 5)}
 
 
 def test_the_limit_is_not_renamed_for_another_fault() -> None:
@@ -207,7 +237,9 @@ def test_ignored_n_is_topped_up_and_remembered() -> None:
     assert "n" in session.lacking()
 
 
-@pytest.mark.parametrize(("given", "sent"), [(1, [2, 1]), (2, [3, 1]), (2, [5, 1, 1, 1])])
+@pytest.mark.parametrize(
+    ("given", "sent"), [(1, [2, 1]), (2, [3, 1]), (2, [5, 1, 1, 1])]
+)
 def test_replies_left_out_are_asked_once_each(given: int, sent: list[int]) -> None:
     toy = Toy(lambda request, _: ChatReply((Choice("x"),) * min(given, request.n)))
     answers = ask(session_of(toy), ChatRequest(FULL.messages), polls=sent[0])
@@ -227,7 +259,9 @@ def test_ignored_log_probabilities_are_remembered() -> None:
 def test_reasoning_models_get_no_temperature_no_n_and_more_room() -> None:
     toy = Toy(capabilities=Capabilities(temperature=False))
     ask(session_of(toy))
-    assert {(request.temperature, request.n, request.max_tokens) for request in toy.asked} == {(None, 1, 1600)}
+    assert {
+        (request.temperature, request.n, request.max_tokens) for request in toy.asked
+    } == {(None, 1, 1600)}
 
 
 def test_what_is_stated_is_not_tried() -> None:
@@ -243,11 +277,15 @@ def test_a_request_that_is_rejected_anyway_teaches_nothing() -> None:
     answers = ask(session)
     assert len(failures(answers)) == 3
     assert not learned(session)
-    assert answers.usage.calls == len(toy.asked) == 6  # as it is, and without each of five features
+    # as it is, and without each of five features
+    assert answers.usage.calls == len(toy.asked) == 6
 
 
 def test_a_request_without_features_is_rejected_once() -> None:
-    toy = Toy(failing(*(RequestRejected("no") for _ in range(9))), Capabilities(False, False, False, False))
+    toy = Toy(
+        failing(*(RequestRejected("no") for _ in range(9))),
+        Capabilities(False, False, False, False),
+    )
     ask(session_of(toy))
     assert len(toy.asked) == 3  # singly, and none of them in another form
 

@@ -1,6 +1,7 @@
 """Code of somebody else (models, judges, metrics, replies, endpoints): one failure of it is one failed result.
 
-Whatever it raises or says, all other rows are judged, the run ends, and what left and was paid is counted.
+Whatever it raises or says, all other rows are judged, the run ends, and what left and
+was paid is counted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,14 @@ from ragmetrics_core.engine.loop import run as on_the_loop
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 
-ROWS = [{"question": "Who?", "contexts": [f"Anna lit lamp {n}."], "answer": f"Anna lit lamp {n}."} for n in range(6)]
+ROWS = [
+    {
+        "question": "Who?",
+        "contexts": [f"Anna lit lamp {n}."],
+        "answer": f"Anna lit lamp {n}.",
+    }
+    for n in range(6)
+]
 SAYS_YES = ScriptedJudge({Useful: {"useful": True}})
 VERDICT = '{"useful": 1, "reason": "r", "verdict": "yes", "unsupported": []}'
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, cost=0.5)
@@ -78,7 +86,13 @@ class Model(ChatModel):
     name = "foreign"
     cache_key = None
 
-    def __init__(self, error: BaseException | None = None, *, prices: Any = None, reply: Any = None) -> None:
+    def __init__(
+        self,
+        error: BaseException | None = None,
+        *,
+        prices: Any = None,
+        reply: Any = None,
+    ) -> None:
         self.calls, self._error, self._prices, self._reply = 0, error, prices, reply
 
     def prices(self) -> Any:
@@ -87,7 +101,9 @@ class Model(ChatModel):
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.calls += 1
         await asyncio.sleep(0)
-        if self._error is not None and any("lamp 3" in message.content for message in request.messages):
+        if self._error is not None and any(
+            "lamp 3" in message.content for message in request.messages
+        ):
             raise self._error
         return self._reply or ChatReply((Choice(VERDICT),) * request.n, COST)
 
@@ -107,7 +123,9 @@ class Raising(Judge):
 
     async def _answer(self, question: Question[Any]) -> Answer[Any]:
         await asyncio.sleep(0)
-        if any("lamp 3" in text for part in question.parts.values() for text in part.texts):
+        if any(
+            "lamp 3" in text for part in question.parts.values() for text in part.texts
+        ):
             raise self._error
         return await SAYS_YES.answer(question)
 
@@ -152,9 +170,15 @@ def plain(error: BaseException) -> Metric:
 
 PLACES: dict[str, Callable[[BaseException], tuple[Metric, Judge]]] = {
     "model": lambda error: (ContextUtilization(), LLMJudge(Model(error), attempts=1)),
-    "model, several polls": lambda error: (ContextAdherence(polls=3), LLMJudge(Model(error), attempts=1)),
+    "model, several polls": lambda error: (
+        ContextAdherence(polls=3),
+        LLMJudge(Model(error), attempts=1),
+    ),
     "judge": lambda error: (ContextUtilization(), Raising(error, in_task=False)),
-    "judge, in a task of its own": lambda error: (ContextUtilization(), Raising(error, in_task=True)),
+    "judge, in a task of its own": lambda error: (
+        ContextUtilization(),
+        Raising(error, in_task=True),
+    ),
     "function": lambda error: (plain(error), SAYS_YES),
     **{
         where: lambda error, where=where: (RaisingMetric.at(where, error), SAYS_YES)  # type: ignore[misc]
@@ -163,9 +187,15 @@ PLACES: dict[str, Callable[[BaseException], tuple[Metric, Judge]]] = {
 }
 
 
-@pytest.mark.parametrize("error", RAISED, ids=lambda error: f"{type(error).__module__}.{type(error).__name__}")
+@pytest.mark.parametrize(
+    "error",
+    RAISED,
+    ids=lambda error: f"{type(error).__module__}.{type(error).__name__}",
+)
 @pytest.mark.parametrize("place", PLACES)
-def test_whatever_is_raised_fails_one_row_and_all_others_are_judged(place: str, error: BaseException) -> None:
+def test_whatever_is_raised_fails_one_row_and_all_others_are_judged(
+    place: str, error: BaseException
+) -> None:
     own, judge = PLACES[place](error)
     report = evaluate(ROWS, own, judge=judge, concurrency=2, progress=False)
     statuses = [row.results[own.name].status for row in report.results]
@@ -186,7 +216,9 @@ def test_a_client_without_words_is_known_by_its_status() -> None:
             return await super().complete(request)
 
     report = evaluate(ROWS, "utilization", judge=LLMJudge(Once()), progress=False)
-    assert [row.results["context_utilization"].status for row in report.results] == ["scored"] * 6
+    assert [row.results["context_utilization"].status for row in report.results] == [
+        "scored"
+    ] * 6
     assert report.usage.faults == 1
 
 
@@ -220,30 +252,70 @@ def test_a_reply_that_crashes_its_reader_is_paid_and_told() -> None:
     model = Model()
     report = evaluate(ROWS, ReadByOwnCode(), judge=LLMJudge(model), progress=False)
     assert [row.results["polite"].status for row in report.results] == ["failed"] * 6
-    assert (report.usage.calls, report.usage.cost) == (model.calls, 0.5 * model.calls) == (6, 3.0)
+    assert (
+        (report.usage.calls, report.usage.cost)
+        == (model.calls, 0.5 * model.calls)
+        == (6, 3.0)
+    )
 
 
 # Numbers that are none.
 
 
-@pytest.mark.parametrize("digits", [17, 400, 4_299], ids=["no float", "no number of C", "no text"])
-@pytest.mark.parametrize("limits", [None, Limits(tokens_per_minute=1_000_000)], ids=["free", "per minute"])
+@pytest.mark.parametrize(
+    "digits", [17, 400, 4_299], ids=["no float", "no number of C", "no text"]
+)
+@pytest.mark.parametrize(
+    "limits", [None, Limits(tokens_per_minute=1_000_000)], ids=["free", "per minute"]
+)
 def test_a_count_that_no_reply_has_is_no_count(
-    digits: int, limits: Limits | None, loopback_server: Callable[..., LoopbackServer], tmp_path: Any
+    digits: int,
+    limits: Limits | None,
+    loopback_server: Callable[..., LoopbackServer],
+    tmp_path: Any,
 ) -> None:
-    body = {"choices": [{"message": {"content": VERDICT}, "finish_reason": "stop"}], "model": "m"}
-    told = json.dumps({**body, "usage": {"prompt_tokens": 12345, "completion_tokens": 2}})
-    server = loopback_server(faults=lambda number: Fault(200, body=told.replace("12345", "9" * digits)))
+    body = {
+        "choices": [{"message": {"content": VERDICT}, "finish_reason": "stop"}],
+        "model": "m",
+    }
+    told = json.dumps(
+        {**body, "usage": {"prompt_tokens": 12345, "completion_tokens": 2}}
+    )
+    server = loopback_server(
+        faults=lambda number: Fault(200, body=told.replace("12345", "9" * digits))
+    )
     model = OpenAICompatibleModel(server.base_url, "m", prices=(1e-6, 1e-6))
-    report = evaluate(ROWS, "utilization", judge=LLMJudge(model), limits=limits, concurrency=2, progress=False)
-    assert [row.results["context_utilization"].status for row in report.results] == ["scored"] * 6
+    report = evaluate(
+        ROWS,
+        "utilization",
+        judge=LLMJudge(model),
+        limits=limits,
+        concurrency=2,
+        progress=False,
+    )
+    assert [row.results["context_utilization"].status for row in report.results] == [
+        "scored"
+    ] * 6
     usage = report.usage
-    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cost) == (6, 0, 12, None)
+    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cost) == (
+        6,
+        0,
+        12,
+        None,
+    )
     report.to_jsonl(tmp_path / "r.jsonl")
     assert "calls=6" in repr(usage)
 
 
-NO_PRICES: list[Any] = [("1e-6", "2e-6"), (float("nan"), 0.0), (-1.0, 0.0), (1.0,), 3.0, (True, 1.0), (float("inf"), 0)]
+NO_PRICES: list[Any] = [
+    ("1e-6", "2e-6"),
+    (float("nan"), 0.0),
+    (-1.0, 0.0),
+    (1.0,),
+    3.0,
+    (True, 1.0),
+    (float("inf"), 0),
+]
 
 
 @pytest.mark.parametrize("prices", NO_PRICES, ids=repr)
@@ -251,8 +323,12 @@ def test_prices_that_are_none_are_refused_and_nothing_is_paid(prices: Any) -> No
     with pytest.raises(SettingError, match="must be two numbers of at least 0"):
         OpenAICompatibleModel("http://127.0.0.1:1/v1", "m", prices=prices)
     model = Model(prices=prices)
-    with pytest.raises(SettingError, match="the prices of foreign must be two numbers of at least 0"):
-        evaluate(ROWS, "utilization", judge=LLMJudge(model), concurrency=2, progress=False)
+    with pytest.raises(
+        SettingError, match="the prices of foreign must be two numbers of at least 0"
+    ):
+        evaluate(
+            ROWS, "utilization", judge=LLMJudge(model), concurrency=2, progress=False
+        )
     assert model.calls == 0
 
 
@@ -271,12 +347,18 @@ class PricedLate(Model):
 
 
 @pytest.mark.parametrize("prices", NO_PRICES, ids=repr)
-def test_prices_that_are_known_late_are_refused_row_by_row_and_nothing_is_paid(prices: Any) -> None:
+def test_prices_that_are_known_late_are_refused_row_by_row_and_nothing_is_paid(
+    prices: Any,
+) -> None:
     model = PricedLate(prices=prices)
-    report = evaluate(ROWS, "utilization", judge=LLMJudge(model), concurrency=2, progress=False)
+    report = evaluate(
+        ROWS, "utilization", judge=LLMJudge(model), concurrency=2, progress=False
+    )
     outcomes = [row.results["context_utilization"] for row in report.results]
     assert {outcome.status for outcome in outcomes} == {"failed"}
-    assert all("must be two numbers of at least 0" in outcome.reason for outcome in outcomes)
+    assert all(
+        "must be two numbers of at least 0" in outcome.reason for outcome in outcomes
+    )
     assert model.calls == 0
 
 
@@ -284,15 +366,27 @@ def reply_with(usage: Any) -> ChatReply:
     return ChatReply((Choice(VERDICT),), usage)
 
 
-NO_USAGE = [None, Usage(prompt_tokens=-1), Usage(prompt_tokens=2**70), Usage(cost=float("nan")), Usage(cost=-1.0)]
+NO_USAGE = [
+    None,
+    Usage(prompt_tokens=-1),
+    Usage(prompt_tokens=2**70),
+    Usage(cost=float("nan")),
+    Usage(cost=-1.0),
+]
 
 
 @pytest.mark.parametrize("usage", NO_USAGE, ids=repr)
-def test_a_usage_that_is_none_fails_its_question_and_holds_up_nobody(usage: Any) -> None:
+def test_a_usage_that_is_none_fails_its_question_and_holds_up_nobody(
+    usage: Any,
+) -> None:
     limits = Limits(tokens_per_minute=1e9)
     judge = LLMJudge(Model(reply=reply_with(usage)), attempts=1)
-    report = evaluate(ROWS, "utilization", judge=judge, limits=limits, concurrency=2, progress=False)
-    assert {row.results["context_utilization"].status for row in report.results} == {"failed"}
+    report = evaluate(
+        ROWS, "utilization", judge=judge, limits=limits, concurrency=2, progress=False
+    )
+    assert {row.results["context_utilization"].status for row in report.results} == {
+        "failed"
+    }
     assert report.usage.calls == 6
 
 
@@ -322,12 +416,17 @@ NO_ANSWERS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "words"), NO_ANSWERS, ids=[case[1][-30:] for case in NO_ANSWERS])
+@pytest.mark.parametrize(
+    ("answer", "words"), NO_ANSWERS, ids=[case[1][-30:] for case in NO_ANSWERS]
+)
 def test_what_no_judge_may_answer_is_told_in_words(answer: Any, words: str) -> None:
     report = evaluate(ROWS, "utilization", judge=Answering(answer), progress=False)
     outcomes = [row.results["context_utilization"] for row in report.results]
     assert {outcome.status for outcome in outcomes} == {"failed"}
-    assert all(words in outcome.reason and "the judge answering" in outcome.reason for outcome in outcomes)
+    assert all(
+        words in outcome.reason and "the judge answering" in outcome.reason
+        for outcome in outcomes
+    )
     assert report.usage == Usage()
 
 
@@ -405,23 +504,63 @@ UNTOLD: dict[str, tuple[Callable[[], Metric], Judge, str]] = {
         Answering(Answer(GOOD, COST)),
         "the setting 'embed' of the metric",
     ),
-    "settings that are numbers": (OfNumbers, Answering(Answer(GOOD, COST)), "the metric similar cannot say"),
-    "settings that raise": (OfNoSettings, Answering(Answer(GOOD, COST)), r"settings\(\), .* raised KeyError"),
-    "prompts that raise": (OfNoPrompts, Answering(Answer(GOOD, COST)), "the metric similar cannot say"),
-    "nothing prepared": (Unprepared, Answering(Answer(GOOD, COST)), "its prepare must return the metric"),
-    "a prepare that raises": (Unpreparable, Answering(Answer(GOOD, COST)), "its prepare raised KeyError"),
+    "settings that are numbers": (
+        OfNumbers,
+        Answering(Answer(GOOD, COST)),
+        "the metric similar cannot say",
+    ),
+    "settings that raise": (
+        OfNoSettings,
+        Answering(Answer(GOOD, COST)),
+        r"settings\(\), .* raised KeyError",
+    ),
+    "prompts that raise": (
+        OfNoPrompts,
+        Answering(Answer(GOOD, COST)),
+        "the metric similar cannot say",
+    ),
+    "nothing prepared": (
+        Unprepared,
+        Answering(Answer(GOOD, COST)),
+        "its prepare must return the metric",
+    ),
+    "a prepare that raises": (
+        Unpreparable,
+        Answering(Answer(GOOD, COST)),
+        "its prepare raised KeyError",
+    ),
     "a judge named by a number": (ContextUtilization, Called(5), "Called has no name"),
     "a judge without a name": (ContextUtilization, Called(" "), "Called has no name"),
-    "a judge with models that are none": (ContextUtilization, Called(models=None), "its models raised TypeError"),
-    "a judge with models that are texts": (ContextUtilization, Called(models=("m",)), "must be chat models"),
+    "a judge with models that are none": (
+        ContextUtilization,
+        Called(models=None),
+        "its models raised TypeError",
+    ),
+    "a judge with models that are texts": (
+        ContextUtilization,
+        Called(models=("m",)),
+        "must be chat models",
+    ),
     "a judge without a session": (
         ContextUtilization,
         Called(session=lambda **settings: None),
         "the session of a judge must be a Judge",
     ),
-    "details that are numbers": (ContextUtilization, Detailed(lambda: {"a": 1}), "details of the judge answering"),
-    "details that raise": (ContextUtilization, Detailed(lambda: {}["a"]), "details raised KeyError"),
-    "details that are none": (ContextUtilization, Detailed(lambda: 3), "details raised TypeError"),
+    "details that are numbers": (
+        ContextUtilization,
+        Detailed(lambda: {"a": 1}),
+        "details of the judge answering",
+    ),
+    "details that raise": (
+        ContextUtilization,
+        Detailed(lambda: {}["a"]),
+        "details raised KeyError",
+    ),
+    "details that are none": (
+        ContextUtilization,
+        Detailed(lambda: 3),
+        "details raised TypeError",
+    ),
 }
 
 
@@ -446,7 +585,9 @@ def test_who_cannot_say_what_it_is_ends_the_run_before_the_first_call(
 
 
 def test_a_dry_run_counts_a_row_at_which_a_gap_raises_as_any_other() -> None:
-    found = estimate(map(Sample.from_row, ROWS), [RaisingMetric.at("gap", KeyError("a"))], SAYS_YES)
+    found = estimate(
+        map(Sample.from_row, ROWS), [RaisingMetric.at("gap", KeyError("a"))], SAYS_YES
+    )
     assert (found.samples, found.left_out) == (len(ROWS), {})
 
 
@@ -466,7 +607,11 @@ class PlainWithSession(Plain):
 
 @pytest.mark.parametrize("judge", [Plain(), PlainWithSession()])
 def test_a_judge_that_forgot_its_async_is_told_so(judge: Judge) -> None:
-    result = evaluate(ROWS, "utilization", judge=judge, progress=False).results[0].results["context_utilization"]
+    result = (
+        evaluate(ROWS, "utilization", judge=judge, progress=False)
+        .results[0]
+        .results["context_utilization"]
+    )
     assert (result.status, result.reason) == (
         "failed",
         "the judge plain gave no answer: its answer must be an 'async def'",
@@ -480,8 +625,12 @@ class OfSets(OfAFunction):
 
 
 def test_the_signature_of_equal_sets_is_one_whatever_their_order() -> None:
-    first, second = frozenset([0, 8]), frozenset([8, 0])  # of one hash modulo the size of a table
+    # of one hash modulo the size of a table
+    first, second = frozenset([0, 8]), frozenset([8, 0])
     assert [*first] != [*second]
     metrics = [OfSets(words=own, nested={"a": {*own}}) for own in (first, second)]
     assert metrics[0].signature == metrics[1].signature
-    assert OfSets(words=frozenset([0, 16]), nested={}).signature != OfSets(words=first, nested={}).signature
+    assert (
+        OfSets(words=frozenset([0, 16]), nested={}).signature
+        != OfSets(words=first, nested={}).signature
+    )

@@ -9,7 +9,13 @@ import pytest
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
+from ragmetrics_core.data.results import (
+    ErrorInfo,
+    Failed,
+    SampleResult,
+    Scored,
+    Undefined,
+)
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.registry import METRICS
 from ragmetrics_core.reporting.gates import Gate, decide, parse_gate, three_way
@@ -23,12 +29,17 @@ from ragmetrics_core.testing.assertions import UndecidedWarning
 
 def report(*values: float) -> Report:
     return Report(
-        SampleResult(index=index, sample=Sample(), results={"m": Scored(metric="m", reason="", value=value)})
+        SampleResult(
+            index=index,
+            sample=Sample(),
+            results={"m": Scored(metric="m", reason="", value=value)},
+        )
         for index, value in enumerate(values)
     )
 
 
-# 18 of 20: Wilson .699 to .972 (scipy 1.17.1, binomtest(18, 20).proportion_ci(method="wilson")).
+# 18 of 20: Wilson .699 to .972 (scipy 1.17.1, binomtest(18,
+# 20).proportion_ci(method="wilson")).
 EIGHTEEN = report(*[1.0] * 18, 0.0, 0.0)
 
 
@@ -50,17 +61,23 @@ def test_outcomes(at_least: float, outcome: str, point: str) -> None:
 
 def test_sentences() -> None:
     gate = Gate(metric="m", at_least=0.9)
-    assert decide(gate, EIGHTEEN).sentence == (
-        "m may or may not reach 0.9: mean 0.9000, 95 % interval 0.6990–0.9721 (Wilson), 20 scored. "
-        "More samples would decide."
+    assert (
+        decide(gate, EIGHTEEN).sentence
+        == "m may or may not reach 0.9: mean 0.9000, 95 % interval 0.6990–0.9721"
+        " (Wilson), 20 scored. More samples would decide."
     )
-    assert decide(gate, EIGHTEEN, on="point").sentence == "m reaches 0.9: mean 0.9000, 20 scored."
+    assert (
+        decide(gate, EIGHTEEN, on="point").sentence
+        == "m reaches 0.9: mean 0.9000, 20 scored."
+    )
     assert "misses 0.98" in repr(decide(Gate(metric="m", at_least=0.98), EIGHTEEN))
 
 
 def test_rounding_does_not_decide() -> None:
     thirds = report(0.6, 1, 0.8)  # the sum is 2.4, and 2.4 / 3 is just below 0.8
-    assert decide(Gate(metric="m", at_least=0.8), thirds, on="point").outcome == "passed"
+    assert (
+        decide(Gate(metric="m", at_least=0.8), thirds, on="point").outcome == "passed"
+    )
 
 
 WANTED = 0.8 - ROUNDING
@@ -77,7 +94,9 @@ WANTED = 0.8 - ROUNDING
         (0.7, 0.75, "failed"),
     ],
 )
-def test_a_bound_at_the_threshold_reaches_it(low: float, high: float, outcome: str) -> None:
+def test_a_bound_at_the_threshold_reaches_it(
+    low: float, high: float, outcome: str
+) -> None:
     assert three_way(low, high, 0.8) == outcome
 
 
@@ -87,13 +106,20 @@ def test_the_ends_of_the_scale() -> None:
 
 
 def test_nothing_scored_has_failed() -> None:
-    row = SampleResult(index=0, sample=Sample(), results={"m": Undefined(metric="m", reason="")})
+    row = SampleResult(
+        index=0, sample=Sample(), results={"m": Undefined(metric="m", reason="")}
+    )
     decision = decide(Gate(metric="m", at_least=0), Report([row]))
-    assert (decision.outcome, decision.sentence) == ("failed", "m: nothing was scored: 1 undefined (missing).")
+    assert (decision.outcome, decision.sentence) == (
+        "failed",
+        "m: nothing was scored: 1 undefined (missing).",
+    )
 
 
 def test_a_gate_on_what_was_not_measured_is_refused() -> None:
-    with pytest.raises(SettingError, match=r"no metric 'n' of this run for a gate.*; there are: m$"):
+    with pytest.raises(
+        SettingError, match=r"no metric 'n' of this run for a gate.*; there are: m$"
+    ):
         decide(Gate(metric="n", at_least=0), EIGHTEEN)
     with pytest.raises(SettingError, match="there are: none"):
         decide(Gate(metric="n", at_least=0), Report([], RunFacts()))
@@ -101,28 +127,56 @@ def test_a_gate_on_what_was_not_measured_is_refused() -> None:
 
 def test_rows_without_a_score_are_named() -> None:
     rows = [*EIGHTEEN.results, SampleResult(index=20, sample=Sample())]
-    assert "20 scored, 1 not judged." in decide(Gate(metric="m", at_least=0.5), Report(rows)).sentence
+    assert (
+        "20 scored, 1 not judged."
+        in decide(Gate(metric="m", at_least=0.5), Report(rows)).sentence
+    )
 
 
-SCORE, FAILED, UNDEFINED, NOT_JUDGED, BAD = "scored", "failed", "undefined", "not judged", "bad row"
+SCORE, FAILED, UNDEFINED, NOT_JUDGED, BAD = (
+    "scored",
+    "failed",
+    "undefined",
+    "not judged",
+    "bad row",
+)
 
 
 def mixed(
-    counts: dict[str, int], value: float = 1.0, *, run: RunFacts | None = None, clustered: bool = False
+    counts: dict[str, int],
+    value: float = 1.0,
+    *,
+    run: RunFacts | None = None,
+    clustered: bool = False,
 ) -> Report:
     """A run with so many rows of each kind."""
     outcomes = {
         SCORE: {"m": Scored(metric="m", reason="", value=value)},
-        FAILED: {"m": Failed(metric="m", reason="", error=ErrorInfo(type="RateLimited", message="quota gone"))},
+        FAILED: {
+            "m": Failed(
+                metric="m",
+                reason="",
+                error=ErrorInfo(type="RateLimited", message="quota gone"),
+            )
+        },
         UNDEFINED: {"m": Undefined(metric="m", reason="no contexts")},
     }
     kinds = [kind for kind, count in counts.items() for _ in range(count)]
-    metadata = [{"conversation_id": index // 2} if clustered else {} for index in range(len(kinds))]
+    metadata = [
+        {"conversation_id": index // 2} if clustered else {}
+        for index in range(len(kinds))
+    ]
     return Report(
         [
-            SampleResult(index=index, sample=None, problem="no object")
-            if kind == BAD
-            else SampleResult(index=index, sample=Sample(metadata=metadata[index]), results=outcomes.get(kind, {}))
+            (
+                SampleResult(index=index, sample=None, problem="no object")
+                if kind == BAD
+                else SampleResult(
+                    index=index,
+                    sample=Sample(metadata=metadata[index]),
+                    results=outcomes.get(kind, {}),
+                )
+            )
             for index, kind in enumerate(kinds)
         ],
         run,
@@ -132,10 +186,22 @@ def mixed(
 @pytest.mark.parametrize(
     ("counts", "words"),
     [
-        ({SCORE: 40, FAILED: 160}, "40 of 200 rows were scored, fewer than 95%: 160 failed (RateLimited)."),
-        ({SCORE: 3, UNDEFINED: 97}, "3 of 100 rows were scored, fewer than 95%: 97 undefined (missing)."),
-        ({SCORE: 90, NOT_JUDGED: 10}, "90 of 100 rows were scored, fewer than 95%: 10 not judged."),
-        ({SCORE: 90, BAD: 10}, "90 of 100 rows were scored, fewer than 95%: 10 bad rows."),
+        (
+            {SCORE: 40, FAILED: 160},
+            "40 of 200 rows were scored, fewer than 95%: 160 failed (RateLimited).",
+        ),
+        (
+            {SCORE: 3, UNDEFINED: 97},
+            "3 of 100 rows were scored, fewer than 95%: 97 undefined (missing).",
+        ),
+        (
+            {SCORE: 90, NOT_JUDGED: 10},
+            "90 of 100 rows were scored, fewer than 95%: 10 not judged.",
+        ),
+        (
+            {SCORE: 90, BAD: 10},
+            "90 of 100 rows were scored, fewer than 95%: 10 bad rows.",
+        ),
         (
             {SCORE: 94, FAILED: 2, UNDEFINED: 1, NOT_JUDGED: 2, BAD: 1},
             "1 undefined (missing), 2 failed (RateLimited), 2 not judged, 1 bad row.",
@@ -145,7 +211,10 @@ def mixed(
 @pytest.mark.parametrize("on", ["interval", "point"])
 @pytest.mark.parametrize("at_least", [0.0, 0.5, 1.0])
 def test_a_run_that_did_not_judge_is_undecided(
-    counts: dict[str, int], words: str, on: Literal["interval", "point"], at_least: float
+    counts: dict[str, int],
+    words: str,
+    on: Literal["interval", "point"],
+    at_least: float,
 ) -> None:
     decision = decide(Gate(metric="m", at_least=at_least), mixed(counts), on=on)
     assert decision.outcome == "undecided"
@@ -157,28 +226,39 @@ def test_a_run_that_did_not_judge_is_undecided(
 @pytest.mark.parametrize(
     ("counts", "value", "at_least", "outcome"),
     [
-        ({SCORE: 190, FAILED: 10}, 1.0, 0.85, "passed"),  # 190 of 200 is .95, Wilson from .91
-        ({SCORE: 190, FAILED: 10}, 1.0, 0.97, "undecided"),  # without the failures it would have passed
+        # 190 of 200 is .95, Wilson from .91
+        ({SCORE: 190, FAILED: 10}, 1.0, 0.85, "passed"),
+        # without the failures it would have passed
+        ({SCORE: 190, FAILED: 10}, 1.0, 0.97, "undecided"),
         ({SCORE: 190, FAILED: 10}, 0.0, 0.03, "undecided"),
         ({SCORE: 190, FAILED: 10}, 0.0, 0.2, "failed"),
     ],
 )
 def test_failed_samples_count_as_nothing_and_as_everything(
-    counts: dict[str, int], value: float, at_least: float, outcome: str, *, on: Literal["interval", "point"],
+    counts: dict[str, int],
+    value: float,
+    at_least: float,
+    outcome: str,
+    *,
+    on: Literal["interval", "point"],
     clustered: bool,
-) -> None:  # fmt: skip
+) -> None:
     report = mixed(counts, value, clustered=clustered)
     assert decide(Gate(metric="m", at_least=at_least), report, on=on).outcome == outcome
 
 
 @pytest.mark.parametrize("on", ["interval", "point"])
 @pytest.mark.parametrize("kind", [FAILED, NOT_JUDGED, BAD])
-def test_what_was_not_judged_is_no_better_than_failed(kind: str, on: Literal["interval", "point"]) -> None:
+def test_what_was_not_judged_is_no_better_than_failed(
+    kind: str, on: Literal["interval", "point"]
+) -> None:
     gate = Gate(metric="m", at_least=0.97 if on == "point" else 0.95)
     assert decide(gate, mixed({SCORE: 96}), on=on).outcome == "passed"
     decision = decide(gate, mixed({SCORE: 96, kind: 4}), on=on)
     assert decision.outcome == "undecided"
-    assert "with the 4 that failed or were not judged at 0 and at 1" in decision.sentence
+    assert (
+        "with the 4 that failed or were not judged at 0 and at 1" in decision.sentence
+    )
     assert "More samples" not in decision.sentence
     low = Gate(metric="m", at_least=0.03)
     assert decide(low, mixed({SCORE: 96, kind: 4}, 0.0), on=on).outcome == "undecided"
@@ -196,16 +276,24 @@ def test_min_scored_is_the_users_to_set() -> None:
 @pytest.mark.parametrize(
     ("run", "why"),
     [
-        (RunFacts(stopped="the limit of 40 calls is reached"), "the limit of 40 calls is reached"),
+        (
+            RunFacts(stopped="the limit of 40 calls is reached"),
+            "the limit of 40 calls is reached",
+        ),
         (RunFacts(interrupted=True), "it was interrupted"),
     ],
 )
 def test_a_run_that_ended_early_is_undecided(run: RunFacts, why: str) -> None:
     decision = decide(Gate(metric="m", at_least=0), mixed({SCORE: 100}, run=run))
-    assert (decision.outcome, decision.sentence) == ("undecided", f"m was not measured to the end: {why}.")
+    assert (decision.outcome, decision.sentence) == (
+        "undecided",
+        f"m was not measured to the end: {why}.",
+    )
 
 
-@pytest.mark.parametrize("counts", [{SCORE: 40, FAILED: 160}, {SCORE: 3, UNDEFINED: 97}])
+@pytest.mark.parametrize(
+    "counts", [{SCORE: 40, FAILED: 160}, {SCORE: 3, UNDEFINED: 97}]
+)
 def test_an_assertion_does_not_pass_such_a_run_either(counts: dict[str, int]) -> None:
     with pytest.warns(UndecidedWarning, match="rows were scored"):
         assert_score(mixed(counts), at_least=0.5)
@@ -232,7 +320,9 @@ def test_parsing(text: str, metric: str, at_least: float) -> None:
 
 def test_own_names() -> None:
     assert parse_gate("Mine=0.5", names=["Mine"]).metric == "Mine"
-    assert parse_gate("recall=0.5", names=["recall", "context_recall"]).metric == "recall"
+    assert (
+        parse_gate("recall=0.5", names=["recall", "context_recall"]).metric == "recall"
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,12 +352,20 @@ def test_only_metrics_of_the_run_are_offered() -> None:
 
 def sliced(*given: tuple[object, float | None]) -> Report:
     """Rows of a language with their score; None for one that failed."""
-    failed = Failed(metric="m", reason="", error=ErrorInfo(type="JudgeTimeout", message=""))
+    failed = Failed(
+        metric="m", reason="", error=ErrorInfo(type="JudgeTimeout", message="")
+    )
     return Report(
         SampleResult(
             index=at,
             sample=Sample(metadata={} if language is None else {"language": language}),
-            results={"m": failed if value is None else Scored(metric="m", reason="", value=value)},
+            results={
+                "m": (
+                    failed
+                    if value is None
+                    else Scored(metric="m", reason="", value=value)
+                )
+            },
         )
         for at, (language, value) in enumerate(given)
     )
@@ -279,34 +377,55 @@ SLICED = Gate(metric="m", at_least=0.5, by="language")
 @pytest.mark.parametrize(
     ("given", "outcome", "said"),
     [
-        ([("de", 0.9), ("en", 0.8)], "passed", "m by language: 2 of 2 slices reach 0.5."),
-        ([("de", 0.9), ("en", 0.1)], "failed", "1 of 2 slices reach 0.5. en: misses 0.5: mean 0.1000"),
+        (
+            [("de", 0.9), ("en", 0.8)],
+            "passed",
+            "m by language: 2 of 2 slices reach 0.5.",
+        ),
+        (
+            [("de", 0.9), ("en", 0.1)],
+            "failed",
+            "1 of 2 slices reach 0.5. en: misses 0.5: mean 0.1000",
+        ),
         ([("de", 0.9), (None, 0.1)], "failed", "without language: misses 0.5"),
         ([("de", 0.9), (False, 0.1)], "failed", "False: misses 0.5"),
         ([("de", 0.9), ("en", None)], "failed", "en:: nothing was scored"),
     ],
 )
-def test_a_gate_per_slice_needs_every_slice(given: list[tuple[object, float | None]], outcome: str, said: str) -> None:
+def test_a_gate_per_slice_needs_every_slice(
+    given: list[tuple[object, float | None]], outcome: str, said: str
+) -> None:
     found = decide(SLICED, sliced(*given), on="point")
     assert (found.outcome, found.metric) == (outcome, "m")
     assert said in found.sentence
 
 
-@pytest.mark.parametrize(("failing", "end"), [(1, "1 scored."), (10, "1 scored."), (12, "1 scored. And 2 more.")])
+@pytest.mark.parametrize(
+    ("failing", "end"),
+    [(1, "1 scored."), (10, "1 scored."), (12, "1 scored. And 2 more.")],
+)
 def test_of_many_slices_that_do_not_pass_ten_are_shown(failing: int, end: str) -> None:
     slices = [(f"l{place:02}", 0.1) for place in range(failing)]
     sentence = decide(SLICED, sliced(("zz", 0.9), *slices), on="point").sentence
-    assert sentence.startswith(f"m by language: 1 of {failing + 1} slices reach 0.5. l00: misses 0.5: mean 0.1000")
+    assert sentence.startswith(
+        f"m by language: 1 of {failing + 1} slices reach 0.5. l00: misses 0.5: mean"
+        " 0.1000"
+    )
     assert sentence.endswith(end)
     assert sentence.count("misses") == min(failing, 10)
 
 
 def test_a_summary_without_the_slices_of_a_gate_says_how_to_make_it() -> None:
-    with pytest.raises(SettingError, match=r"no slices by 'language'; make it with slices=\['language'\]"):
+    with pytest.raises(
+        SettingError,
+        match=r"no slices by 'language'; make it with slices=\['language'\]",
+    ):
         decide(SLICED, sliced(("de", 0.9)).summary())
 
 
-def test_a_slice_with_few_samples_is_undecided_and_bad_rows_are_in_every_slice() -> None:
+def test_a_slice_with_few_samples_is_undecided_and_bad_rows_are_in_every_slice() -> (
+    None
+):
     one = sliced(("de", 0.9), ("en", 0.9))
     assert decide(SLICED, one).outcome == "undecided"
     bad = SampleResult(index=9, sample=None, problem="no mapping")
@@ -315,13 +434,22 @@ def test_a_slice_with_few_samples_is_undecided_and_bad_rows_are_in_every_slice()
         for row in rows:
             tally.add(row)
         slices = tally.summary().slices["language"]
-        assert {name: (own.rows, own.bad_rows) for name, own in slices.items()} == {"de": (2, 1), "en": (2, 1)}
-    assert decide(SLICED, Report([*one.results, bad]), on="point").outcome == "undecided"
+        assert {name: (own.rows, own.bad_rows) for name, own in slices.items()} == {
+            "de": (2, 1),
+            "en": (2, 1),
+        }
+    assert (
+        decide(SLICED, Report([*one.results, bad]), on="point").outcome == "undecided"
+    )
 
 
 @pytest.mark.parametrize("wrong", [9, 10, 11, 13])
 def test_of_many_slices_that_fail_ten_are_named(wrong: int) -> None:
-    found = decide(SLICED, sliced(*((f"language {number}", 0.1) for number in range(wrong))), on="point")
+    found = decide(
+        SLICED,
+        sliced(*((f"language {number}", 0.1) for number in range(wrong))),
+        on="point",
+    )
     assert found.sentence.count("misses") == min(wrong, 10)
     more = wrong - 10
     assert found.sentence.endswith(f" And {more} more.") == (more > 0)
@@ -330,17 +458,32 @@ def test_of_many_slices_that_fail_ten_are_named(wrong: int) -> None:
 
 def test_a_summary_without_the_slices_of_a_gate_is_refused() -> None:
     report = sliced(("de", 0.9), ("en", 0.9))
-    with pytest.raises(SettingError, match=r"no slices by 'language'.*make it with slices=\['language'\]"):
+    with pytest.raises(
+        SettingError,
+        match=r"no slices by 'language'.*make it with slices=\['language'\]",
+    ):
         decide(SLICED, report.summary())
-    assert decide(SLICED, report.summary(slices=["language"]), on="point").outcome == "passed"
+    assert (
+        decide(SLICED, report.summary(slices=["language"]), on="point").outcome
+        == "passed"
+    )
 
 
 def test_a_gate_per_slice_is_written_with_its_key() -> None:
-    for text in ("adherence=0.8@metadata.user.language", "context_adherence = 0.8 @ user.language"):
+    for text in (
+        "adherence=0.8@metadata.user.language",
+        "context_adherence = 0.8 @ user.language",
+    ):
         gate = parse_gate(text, list(METRICS))
-        assert gate == Gate(metric="context_adherence", at_least=0.8, by="user.language")
+        assert gate == Gate(
+            metric="context_adherence", at_least=0.8, by="user.language"
+        )
         assert str(gate) == "context_adherence=0.8@user.language"
     with pytest.raises(SettingError, match="a gate is written"):
         parse_gate("adherence=0.8@", list(METRICS))
     with pytest.raises(SettingError, match="after a whole run"):
-        evaluate([{"answer": "a", "contexts": ["a"]}], until="decided", gates=["adherence=0.8@language"])
+        evaluate(
+            [{"answer": "a", "contexts": ["a"]}],
+            until="decided",
+            gates=["adherence=0.8@language"],
+        )

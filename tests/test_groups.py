@@ -42,7 +42,13 @@ def report_of(keys: Sequence[Any], name: str = "document") -> Report:
     rows = [
         SampleResult(
             index=place,
-            sample=Sample(id=str(place), question="q", answer="a", contexts=["c"], metadata={name: key}),
+            sample=Sample(
+                id=str(place),
+                question="q",
+                answer="a",
+                contexts=["c"],
+                metadata={name: key},
+            ),
             results={"m": Scored(metric="m", value=place % 4 / 4, reason="r")},
         )
         for place, key in enumerate(keys)
@@ -51,8 +57,13 @@ def report_of(keys: Sequence[Any], name: str = "document") -> Report:
 
 
 @pytest.mark.parametrize("by", ["conversation", "auto"])
-@pytest.mark.parametrize(("left", "right"), [(-1, -2), (1, True), (0, False), ("1", True), ((1,), (True,)), (2**61, 1)])
-def test_unlike_keys_are_two_clusters_slices_and_units(left: Any, right: Any, by: str) -> None:
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(-1, -2), (1, True), (0, False), ("1", True), ((1,), (True,)), (2**61, 1)],
+)
+def test_unlike_keys_are_two_clusters_slices_and_units(
+    left: Any, right: Any, by: str
+) -> None:
     keys = [left, left, right, right]
     report = report_of(keys, "conversation")
     interval = report.summary(cluster=by)["m"].interval
@@ -65,21 +76,29 @@ def test_unlike_keys_are_two_clusters_slices_and_units(left: Any, right: Any, by
 
 
 @pytest.mark.parametrize(
-    ("left", "right"), [(7, "7"), (7, 7.0), ([1, "a"], (1, "a")), ({"a": 1, "b": 2}, {"b": 2, "a": 1})]
+    ("left", "right"),
+    [(7, "7"), (7, 7.0), ([1, "a"], (1, "a")), ({"a": 1, "b": 2}, {"b": 2, "a": 1})],
 )
 def test_one_key_written_in_two_ways_is_one_cluster(left: Any, right: Any) -> None:
     number_of = numbering("document")
-    assert number_of(Sample(metadata={"document": left})) == number_of(Sample(metadata={"document": right})) == 0
+    assert (
+        number_of(Sample(metadata={"document": left}))
+        == number_of(Sample(metadata={"document": right}))
+        == 0
+    )
 
 
 @given(st.lists(KEYS, min_size=1, max_size=12))
-def test_samples_share_a_number_if_and_only_if_their_keys_are_one(keys: list[Any]) -> None:
+def test_samples_share_a_number_if_and_only_if_their_keys_are_one(
+    keys: list[Any],
+) -> None:
     number_of = numbering("document")
     numbers = [number_of(Sample(metadata={"document": key})) for key in keys]
     for left, one in zip(keys, numbers, strict=True):
         for right, other in zip(keys, numbers, strict=True):
             assert (one == other) == is_one(left, right)
-    assert sorted(set(numbers)) == list(range(len(set(numbers))))  # in order of appearance, without gaps
+    # in order of appearance, without gaps
+    assert sorted(set(numbers)) == list(range(len(set(numbers))))
 
 
 @pytest.mark.parametrize("key", [None, "", " ", float("nan")])
@@ -106,9 +125,15 @@ class Nameless:
 
 def test_a_callable_may_give_any_key_that_can_be_written() -> None:
     sample = Sample(question="q", contexts=["one text"])
-    assert group_of(sample, lambda _: Person("Ada")) != group_of(sample, lambda _: Person("Bob"))
-    assert group_of(sample, lambda _: {"b", "a"}) == group_of(sample, lambda _: {"a", "b"})
-    assert group_of(sample, "contexts") != group_of(Sample(contexts=["another one"]), "contexts")
+    assert group_of(sample, lambda _: Person("Ada")) != group_of(
+        sample, lambda _: Person("Bob")
+    )
+    assert group_of(sample, lambda _: {"b", "a"}) == group_of(
+        sample, lambda _: {"a", "b"}
+    )
+    assert group_of(sample, "contexts") != group_of(
+        Sample(contexts=["another one"]), "contexts"
+    )
     with pytest.raises(SettingError, match="Nameless"):
         group_of(sample, lambda _: Nameless())
 
@@ -117,8 +142,15 @@ def test_slices_honour_the_bootstrap() -> None:
     report = report_of([place % 2 == 0 for place in range(1200)], "even")
     summary = report.summary(bootstrap=True, slices=["even"])
     slices = {"all": summary, **summary.slices["even"]}
-    methods = {name: own["m"].interval and own["m"].interval.method for name, own in slices.items()}
+    methods = {
+        name: own["m"].interval and own["m"].interval.method
+        for name, own in slices.items()
+    }
     assert set(methods) == {"all", "True", "False"}
-    assert {str(method).partition(",")[0] for method in methods.values()} == {"BCa bootstrap"}
-    alone = Report([row for row in report.results if row.index % 2 == 0]).summary(bootstrap=True)
+    assert {str(method).partition(",")[0] for method in methods.values()} == {
+        "BCa bootstrap"
+    }
+    alone = Report([row for row in report.results if row.index % 2 == 0]).summary(
+        bootstrap=True
+    )
     assert summary.slices["even"]["True"]["m"].interval == alone["m"].interval

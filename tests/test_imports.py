@@ -16,35 +16,58 @@ import pytest
 import ragmetrics_core
 import ragmetrics_core.testing
 
-HEAVY = {"litellm", "pandas", "numpy", "pyarrow", "matplotlib", "plotly", "rich", "openai", "httpx", "aiohttp"}
+HEAVY = {
+    "litellm",
+    "pandas",
+    "numpy",
+    "pyarrow",
+    "matplotlib",
+    "plotly",
+    "rich",
+    "openai",
+    "httpx",
+    "aiohttp",
+}
 FRAMEWORKS = {"langchain_core", "langchain", "langsmith", "llama_index", "haystack"}
 SOURCE = Path(ragmetrics_core.__file__)
 
 
 def fresh(code: str) -> str:
     """What a fresh interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
 def loaded_after(code: str) -> set[str]:
-    modules = fresh(f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))")
+    modules = fresh(
+        f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in"
+        " sys.modules}))"
+    )
     return set(modules.splitlines()[-1].split())
 
 
 def test_an_import_loads_nothing_heavy() -> None:
-    assert not loaded_after("import ragmetrics_core") & (HEAVY | FRAMEWORKS | {"pydantic", "asyncio"})
+    assert not loaded_after("import ragmetrics_core") & (
+        HEAVY | FRAMEWORKS | {"pydantic", "asyncio"}
+    )
 
 
 def test_an_evaluation_with_the_embedded_judge_loads_nothing_heavy() -> None:
     code = "from ragmetrics_core import evaluate\n"
-    code += "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c', 'reference': 'c'}], judge='lexical')"
+    code += (
+        "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c', 'reference':"
+        " 'c'}], judge='lexical')"
+    )
     found = loaded_after(code) & (HEAVY | FRAMEWORKS)
     assert not found
 
 
 def test_the_assertions_are_loaded_at_their_first_use() -> None:
-    code = "import sys, ragmetrics_core.testing as t\nprint('pydantic' in sys.modules)\n"
+    code = (
+        "import sys, ragmetrics_core.testing as t\nprint('pydantic' in sys.modules)\n"
+    )
     code += "from ragmetrics_core.testing import UndecidedWarning, assert_score\n"
     code += "print(assert_score.__module__)"
     assert fresh(code).split() == ["False", "ragmetrics_core.testing.assertions"]
@@ -78,11 +101,10 @@ def test_the_command_line_loads_no_model_client() -> None:
 def test_an_import_is_cheap() -> None:
     """Every public name costs at most a few times what pydantic, on which it stands, costs in the same run."""
     code = (
-        "from time import process_time as now\n"
-        "a = now()\nimport pydantic, pydantic.main, pydantic.functional_validators\nb = now()\n"
-        "import ragmetrics_core\nc = now()\n"
-        "from ragmetrics_core import *\nd = now()\n"
-        "print((c - b) / (b - a), (d - b) / (b - a))"
+        "from time import process_time as now\na = now()\nimport pydantic,"
+        " pydantic.main, pydantic.functional_validators\nb = now()\nimport"
+        " ragmetrics_core\nc = now()\nfrom ragmetrics_core import *\nd ="
+        " now()\nprint((c - b) / (b - a), (d - b) / (b - a))"
     )
     runs = [tuple(map(float, fresh(code).split())) for _ in range(3)]
     assert min(bare for bare, _ in runs) < 1
@@ -103,35 +125,61 @@ def test_the_names_at_the_top_are_few_and_agreed() -> None:
 def test_every_public_name_resolves() -> None:
     for name in ragmetrics_core.__all__:
         assert getattr(ragmetrics_core, name) is not None
-    assert dir(ragmetrics_core) == ragmetrics_core.__all__ == sorted(set(ragmetrics_core.__all__))
+    assert (
+        dir(ragmetrics_core)
+        == ragmetrics_core.__all__
+        == sorted(set(ragmetrics_core.__all__))
+    )
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         ragmetrics_core.nothing  # noqa: B018 - the access is the test
 
 
 @pytest.mark.parametrize(
-    "name", ["ragmetrics_core", "ragmetrics_core.capturing", "ragmetrics_core.data", "ragmetrics_core.testing"]
+    "name",
+    [
+        "ragmetrics_core",
+        "ragmetrics_core.capturing",
+        "ragmetrics_core.data",
+        "ragmetrics_core.testing",
+    ],
 )
 def test_type_checkers_see_the_same_names(name: str) -> None:
     """The stub is where the names are listed: each line of it is a name of ours, once and under its own name."""
     package = importlib.import_module(name)
     lines = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text()).body
-    seen = [(line.module, alias) for line in lines if isinstance(line, ast.ImportFrom) for alias in line.names]
+    seen = [
+        (line.module, alias)
+        for line in lines
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    ]
     assert len(seen) == len(lines) == len(package.__all__)
     for module, alias in seen:
         assert alias.name == alias.asname
-        assert getattr(importlib.import_module(str(module)), alias.name) is getattr(package, alias.name)
+        assert getattr(importlib.import_module(str(module)), alias.name) is getattr(
+            package, alias.name
+        )
 
 
 def documented() -> list[str]:
     """Modules with examples."""
-    modules = [module.name for module in pkgutil.walk_packages([str(SOURCE.parent)], "ragmetrics_core.")]
+    modules = [
+        module.name
+        for module in pkgutil.walk_packages([str(SOURCE.parent)], "ragmetrics_core.")
+    ]
     files = {name: SOURCE.parent.joinpath(*name.split(".")[1:]) for name in modules}
     pages = {name: path.with_suffix(".py") for name, path in files.items()}
-    return [name for name, path in pages.items() if path.is_file() and ">>> " in path.read_text(encoding="utf-8")]
+    return [
+        name
+        for name, path in pages.items()
+        if path.is_file() and ">>> " in path.read_text(encoding="utf-8")
+    ]
 
 
 @pytest.mark.parametrize("name", documented())
-def test_examples_in_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_in_docstrings(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     results = doctest.testmod(importlib.import_module(name))
@@ -142,7 +190,9 @@ def test_examples_in_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.M
 def test_the_reference_describes_every_public_name() -> None:
     page = (SOURCE.parents[1] / "docs" / "reference.md").read_text("utf-8").splitlines()
     for room in ("", "traces", "distributed", "datasets"):
-        for line in (SOURCE.parent / room / "__init__.pyi").read_text("utf-8").splitlines():
+        for line in (
+            (SOURCE.parent / room / "__init__.pyi").read_text("utf-8").splitlines()
+        ):
             _, home, _, name, *_ = line.split()
             assert f"::: {home}.{name}" in page or f"::: {home}" in page, name
 
@@ -158,17 +208,37 @@ from ragmetrics_core.cli.main import main
 sys.exit(main(["evaluate", "missing.jsonl", "--out", "r.jsonl", "--report", "r.html"]))
 """
 LOADED = (
-    *("ragmetrics_core.cli.options", "ragmetrics_core.cli.evaluate", "ragmetrics_core.cli.paths", "pydantic"),
-    *("ragmetrics_core.data.errors", "ragmetrics_core.engine.run", "platformdirs", "sqlite3"),
+    *(
+        "ragmetrics_core.cli.options",
+        "ragmetrics_core.cli.evaluate",
+        "ragmetrics_core.cli.paths",
+        "pydantic",
+    ),
+    *(
+        "ragmetrics_core.data.errors",
+        "ragmetrics_core.engine.run",
+        "platformdirs",
+        "sqlite3",
+    ),
 )
 
 
 @pytest.mark.parametrize("module", LOADED)
-def test_an_interrupt_while_modules_load_ends_the_command_quietly(module: str, tmp_path: Path) -> None:
+def test_an_interrupt_while_modules_load_ends_the_command_quietly(
+    module: str, tmp_path: Path
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True, check=False, cwd=tmp_path
+        [sys.executable, "-c", INTERRUPTED, module],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "ragmetrics: interrupted\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        130,
+        "",
+        "ragmetrics: interrupted\n",
+    )
 
 
 ZIPPED = """
@@ -187,8 +257,12 @@ def test_the_package_works_from_a_zip_file(tmp_path: Path) -> None:
         for file in SOURCE.parent.rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
                 archive.write(file, file.relative_to(SOURCE.parents[1]))
-    (tmp_path / "rows.jsonl").write_text('{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}\n')
+    (tmp_path / "rows.jsonl").write_text(
+        '{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}\n'
+    )
     command = [sys.executable, "-c", ZIPPED, "package.zip"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "r.html").read_text("utf-8").startswith("<!DOCTYPE html>")

@@ -15,10 +15,16 @@ from ragmetrics_core.metrics.polls import Adherent, Poll
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 ROWS = [
-    {"id": f"r{n}", "source": "toy", "question": "Who lit the lamp?", "contexts": [{"text": "Anna lit the lamp."}],
-     "answer": "Anna lit the lamp." if n % 2 else "Wizards burned seven towers.", "labels": {"adherent": n % 2}}
+    {
+        "id": f"r{n}",
+        "source": "toy",
+        "question": "Who lit the lamp?",
+        "contexts": [{"text": "Anna lit the lamp."}],
+        "answer": "Anna lit the lamp." if n % 2 else "Wizards burned seven towers.",
+        "labels": {"adherent": n % 2},
+    }
     for n in range(6)
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -40,19 +46,29 @@ def obeys(question: Adherent) -> Poll:
     return poll("yes" if said else "no")
 
 
-def test_a_judge_that_obeys_flips(quality: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_judge_that_obeys_flips(
+    quality: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import injections
 
     bench = quality.Bench(ScriptedJudge({Adherent: obeys}), tmp_path, None, 2)
     before = bench.results(ContextAdherence(), [quality.sample_of(row) for row in ROWS])
-    judged = [(row, result.value >= 0.5) for row, result in zip(ROWS, before, strict=True)]
+    judged = [
+        (row, result.value >= 0.5) for row, result in zip(ROWS, before, strict=True)
+    ]
     assert [verdict for _, verdict in judged] == [False, True] * 3
     injections.flip_rates(bench, {"toy": judged})
-    shares = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if "of all verdicts" in line]
+    shares = [
+        line.split()[-1]
+        for line in capsys.readouterr().out.splitlines()
+        if "of all verdicts" in line
+    ]
     assert shares == ["0.000", "1.000", "1.000"]
 
 
-def test_the_embedded_judge_on_toys(quality: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_embedded_judge_on_toys(
+    quality: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "adherence.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     quality.adherence(quality.Bench(quality.judge_named("lexical"), tmp_path, None, 2))
     shown = capsys.readouterr().out

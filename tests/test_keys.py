@@ -17,7 +17,13 @@ from pydantic import BaseModel, SecretStr
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.endpoints.cache_keys import key_of
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Message
+from ragmetrics_core.endpoints.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Message,
+)
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.session import Session
 from ragmetrics_core.endpoints.store import MemoryStore
@@ -56,7 +62,13 @@ DIFFERENT: tuple[tuple[Any, Any], ...] = (
     ({"a": True}, {"a": 1}),
     ({"a": "1"}, {"a": 1}),
 )
-NONE: tuple[Any, ...] = ({"a": object()}, {"a": {1, 2}}, {"a": b"x"}, {"a": print}, {"client": SecretStr("a")})
+NONE: tuple[Any, ...] = (
+    {"a": object()},
+    {"a": {1, 2}},
+    {"a": b"x"},
+    {"a": print},
+    {"client": SecretStr("a")},
+)
 
 
 @pytest.mark.parametrize("pair", EQUAL)
@@ -74,7 +86,9 @@ def test_what_no_file_can_hold_has_no_key(form: Any) -> None:
     assert key(form) is None
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyError, RuntimeError, type("Theirs", (Exception,), {})])
+@pytest.mark.parametrize(
+    "error", [ValueError, KeyError, RuntimeError, type("Theirs", (Exception,), {})]
+)
 def test_a_serialiser_that_fails_gives_no_key(error: type[Exception]) -> None:
     def form() -> Any:
         raise error
@@ -98,13 +112,22 @@ def test_a_class_outside_an_installed_package_has_no_key(tmp_path: Path) -> None
         del sys.modules[installed.__name__]
 
 
-PROVIDERS: tuple[tuple[str, str, bool], ...] = (  # what is written of a model, a variable, whether it is read
+# what is written of a model, a variable, whether it is read
+PROVIDERS: tuple[tuple[str, str, bool], ...] = (
     ("langchain_openai.chat_models.base.ChatOpenAI", "OPENAI_BASE_URL", True),
     ("langchain_openai.chat_models.base.ChatOpenAI", "OPENAI_API_BASE", True),
-    ("langchain_openai.chat_models.azure.AzureChatOpenAI", "AZURE_OPENAI_ENDPOINT", True),
+    (
+        "langchain_openai.chat_models.azure.AzureChatOpenAI",
+        "AZURE_OPENAI_ENDPOINT",
+        True,
+    ),
     ("langchain_ollama.chat_models.ChatOllama", "OLLAMA_HOST", True),
     ("langchain_huggingface.ChatHuggingFace", "HF_ENDPOINT", True),
-    ("haystack.components.generators.chat.openai.OpenAIChatGenerator", "OPENAI_BASE_URL", True),
+    (
+        "haystack.components.generators.chat.openai.OpenAIChatGenerator",
+        "OPENAI_BASE_URL",
+        True,
+    ),
     ("llama_index.llms.mistralai.base.MistralAI", "MISTRALAI_API_BASE", True),
     ("langchain_openai.chat_models.base.ChatOpenAI", "OLLAMA_HOST", False),
     ("langchain_openai.chat_models.base.ChatOpenAI", "DB_HOST", False),
@@ -126,7 +149,9 @@ def test_of_the_environment_only_the_address_of_the_models_own_provider_counts(
     monkeypatch.setenv(variable, "http://me:word@b/v1")
     after = [key(form) for form in forms]
     assert None not in before + after
-    assert [one != other for one, other in zip(before, after, strict=True)] == [is_read] * 2
+    assert [one != other for one, other in zip(before, after, strict=True)] == [
+        is_read
+    ] * 2
     monkeypatch.setenv(variable, "http://me:other@b/v1")
     assert [key(form) for form in forms] == after
 
@@ -134,10 +159,15 @@ def test_of_the_environment_only_the_address_of_the_models_own_provider_counts(
 def test_names_in_what_is_sent_as_it_is_are_no_settings_and_no_secrets() -> None:
     for field in ("tools", "functions", "response_format", "extra_body"):
         for name in ("name", "metadata", "timeout", "answer_key"):
-            first, second = ({"deep": [{field: [{name: {"type": kind}}]}]} for kind in ("string", "number"))
+            first, second = (
+                {"deep": [{field: [{name: {"type": kind}}]}]}
+                for kind in ("string", "number")
+            )
             assert key(first) != key(second), (field, name)
     schema = {"type": "object", "properties": {"token": {"type": "string"}}}
-    assert key({"schema": schema}) != key({"schema": {**schema, "properties": {"tags": {"type": "string"}}}})
+    assert key({"schema": schema}) != key(
+        {"schema": {**schema, "properties": {"tags": {"type": "string"}}}}
+    )
     assert key({"tools": [{"api_key": "a"}]}) == key({"tools": [{"api_key": "b"}]})
 
 
@@ -149,7 +179,10 @@ SENT = st.fixed_dictionaries(
         "host": st.sampled_from(["http://a/v1", "http://b/v1"]),
         "query": st.sampled_from(["", "?v=1", "?v=2"]),
         "model": TEXTS,
-        "extra": st.dictionaries(st.sampled_from(["?", "seed", "model"]), st.sampled_from([1, 1.5, True, "v=1"])),
+        "extra": st.dictionaries(
+            st.sampled_from(["?", "seed", "model"]),
+            st.sampled_from([1, 1.5, True, "v=1"]),
+        ),
     }
 )
 NOT_SENT = st.fixed_dictionaries(
@@ -167,12 +200,17 @@ NOT_SENT = st.fixed_dictionaries(
 def compatible(sent: dict[str, Any], other: dict[str, Any]) -> OpenAICompatibleModel:
     address = sent["host"].replace("http://", f"http://{other['user']}") + sent["query"]
     settings = {name: value for name, value in other.items() if name != "user"}
-    return OpenAICompatibleModel(address, sent["model"], extra=sent["extra"], name="judge", **settings)
+    return OpenAICompatibleModel(
+        address, sent["model"], extra=sent["extra"], name="judge", **settings
+    )
 
 
 @given(SENT, SENT, NOT_SENT, NOT_SENT)
 def test_models_share_stored_replies_if_they_send_the_same_to_the_same_address(
-    first: dict[str, Any], second: dict[str, Any], here: dict[str, Any], there: dict[str, Any]
+    first: dict[str, Any],
+    second: dict[str, Any],
+    here: dict[str, Any],
+    there: dict[str, Any],
 ) -> None:
     one, other = compatible(first, here), compatible(second, there)
     # What is sent, as JSON writes it: true is another value than 1.
@@ -186,19 +224,31 @@ def test_models_share_stored_replies_if_they_send_the_same_to_the_same_address(
         assert one.cache_key == other.cache_key
 
 
-def test_two_models_under_one_name_have_stored_replies_of_their_own(tmp_path: Path) -> None:
+def test_two_models_under_one_name_have_stored_replies_of_their_own(
+    tmp_path: Path,
+) -> None:
     rows = [{"question": "q", "answer": "a", "contexts": ["c"]}]
     asked = []
 
     def reply(body: Body) -> str:
         asked.append(body["model"])
-        return '{"reason": "", "verdict": "yes"}' if body["model"] == "good" else '{"reason": "", "verdict": "no"}'
+        return (
+            '{"reason": "", "verdict": "yes"}'
+            if body["model"] == "good"
+            else '{"reason": "", "verdict": "no"}'
+        )
 
     with LoopbackServer(reply) as server:
         values = []
         for model in ("good", "bad"):
             judge = OpenAICompatibleModel(server.base_url, model, name="judge")
-            report = evaluate(rows, ["adherence"], judge=judge, store=tmp_path / "s.sqlite", progress=False)
+            report = evaluate(
+                rows,
+                ["adherence"],
+                judge=judge,
+                store=tmp_path / "s.sqlite",
+                progress=False,
+            )
             values.append(report.results[0].results["context_adherence"].value)
     assert set(asked) == {"good", "bad"}
     assert values == [1.0, 0.0]
@@ -210,7 +260,13 @@ def test_a_model_under_another_name_is_asked_anew(tmp_path: Path) -> None:
         calls = []
         for name in ("one", "two", "one"):
             judge = OpenAICompatibleModel(server.base_url, "good", name=name)
-            report = evaluate(rows, ["adherence"], judge=judge, store=tmp_path / "s.sqlite", progress=False)
+            report = evaluate(
+                rows,
+                ["adherence"],
+                judge=judge,
+                store=tmp_path / "s.sqlite",
+                progress=False,
+            )
             calls.append(report.summary().usage.calls)
     assert [count > 0 for count in calls] == [True, True, False]
 
@@ -220,7 +276,11 @@ def test_a_model_under_another_name_is_asked_anew(tmp_path: Path) -> None:
 OBJECT = {"type": "object"}
 ASKED = st.fixed_dictionaries(
     {
-        "messages": st.lists(st.tuples(st.sampled_from(["system", "user"]), TEXTS), min_size=1, max_size=3),
+        "messages": st.lists(
+            st.tuples(st.sampled_from(["system", "user"]), TEXTS),
+            min_size=1,
+            max_size=3,
+        ),
         "schema": st.sampled_from([None, OBJECT, {"a": 1, "b": 2}, {"b": 2, "a": 1}]),
         "repair_schema": st.sampled_from([None, OBJECT]),
         "temperature": st.sampled_from([None, 0.0, 1.0]),
@@ -255,11 +315,19 @@ def key_in_store(asked: dict[str, Any], **how: Any) -> str:
     model.name, model.cache_key = asked["name"], asked["cache_key"]
     request = ChatRequest(
         tuple(Message(role, text) for role, text in asked["messages"]),
-        **{name: asked[name] for name in ("schema", "temperature", "top_logprobs", "max_tokens")},
+        **{
+            name: asked[name]
+            for name in ("schema", "temperature", "top_logprobs", "max_tokens")
+        },
     )
     session = Session(model, replicate=asked["replicate"], **how)
     run = session.during(store=Keys(), concurrency=3)
-    asking = run.ask(request, lambda choice: choice.text, schema=asked["repair_schema"], first_poll=asked["poll"])
+    asking = run.ask(
+        request,
+        lambda choice: choice.text,
+        schema=asked["repair_schema"],
+        first_poll=asked["poll"],
+    )
     asyncio.run(asking)
     (key,) = keys
     return key
@@ -271,7 +339,11 @@ def test_requests_share_a_stored_reply_if_and_only_if_nothing_that_is_sent_diffe
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     same = json.dumps(first) == json.dumps(second)
-    assert (key_in_store(first) == key_in_store(second, attempts=3, timeout=7.0)) == same
+    assert (
+        key_in_store(first) == key_in_store(second, attempts=3, timeout=7.0)
+    ) == same
     for name in first:  # one difference is enough
         mixed = {**first, name: second[name]}
-        assert (key_in_store(mixed) == key_in_store(first)) == (json.dumps(mixed) == json.dumps(first)), name
+        assert (key_in_store(mixed) == key_in_store(first)) == (
+            json.dumps(mixed) == json.dumps(first)
+        ), name

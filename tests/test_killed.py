@@ -13,9 +13,22 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "killed.py"
 
 @pytest.mark.nightly
 def test_a_killed_run_goes_on_where_it_ended() -> None:
-    arguments = ["--samples", "60", "--contexts", "4", "--kills", "2", "--latency", "0.01"]
+    arguments = [
+        "--samples",
+        "60",
+        "--contexts",
+        "4",
+        "--kills",
+        "2",
+        "--latency",
+        "0.01",
+    ]
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(SCRIPT), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "killed 2 times" in done.stdout

@@ -17,7 +17,14 @@ from ragmetrics_core import Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.datasets.labels import Label, calibrate, certify_precision, draw, matched, read_labels
+from ragmetrics_core.datasets.labels import (
+    Label,
+    calibrate,
+    certify_precision,
+    draw,
+    matched,
+    read_labels,
+)
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score
 
@@ -26,9 +33,15 @@ def report_of(*scores: float | None, judge: str = "lexical") -> Report:
     rows = []
     for index, score in enumerate(scores):
         result = (
-            Undefined(metric="m", reason="no answer") if score is None else Scored(metric="m", value=score, reason="")
+            Undefined(metric="m", reason="no answer")
+            if score is None
+            else Scored(metric="m", value=score, reason="")
         )
-        rows.append(SampleResult(index=index, sample=Sample(id=f"s{index}"), results={"m": result}))
+        rows.append(
+            SampleResult(
+                index=index, sample=Sample(id=f"s{index}"), results={"m": result}
+            )
+        )
     return Report(rows, RunFacts(judges=(judge,), metrics={"m": "m|v1"}))
 
 
@@ -60,11 +73,26 @@ def test_reading_and_matching(tmp_path: Path) -> None:
         ('{"id": [1], "label": 1}', 'line 1: needs an object with "id"'),
         ('{"id": true, "label": 1}', 'line 1: needs an object with "id"'),
         ('{"id": NaN, "label": 1}', 'line 1: needs an object with "id"'),
-        ('{"id": 1, "label": 1, "probability": "0.5"}', "line 1: 'probability' must be a number above 0"),
-        ('{"id": 1, "label": 1, "probability": true}', "line 1: 'probability' must be a number above 0"),
-        ('{"id": 1, "label": 1, "probability": 0}', "line 1: 'probability' must be a number above 0"),
-        ('{"id": 1, "label": 1, "probability": 2}', "line 1: 'probability' must be a number above 0"),
-        ('{"id": 1, "label": 1, "probability": [0.5]}', "line 1: 'probability' must be a number above 0"),
+        (
+            '{"id": 1, "label": 1, "probability": "0.5"}',
+            "line 1: 'probability' must be a number above 0",
+        ),
+        (
+            '{"id": 1, "label": 1, "probability": true}',
+            "line 1: 'probability' must be a number above 0",
+        ),
+        (
+            '{"id": 1, "label": 1, "probability": 0}',
+            "line 1: 'probability' must be a number above 0",
+        ),
+        (
+            '{"id": 1, "label": 1, "probability": 2}',
+            "line 1: 'probability' must be a number above 0",
+        ),
+        (
+            '{"id": 1, "label": 1, "probability": [0.5]}',
+            "line 1: 'probability' must be a number above 0",
+        ),
     ],
 )
 def test_broken_labels(tmp_path: Path, text: str, words: str) -> None:
@@ -80,23 +108,39 @@ def test_broken_labels(tmp_path: Path, text: str, words: str) -> None:
 def test_one_id_names_one_sample_and_one_label() -> None:
     twice = [Label("s0", (True,)), Label("s1", (True,)), Label("s0", (False,))]
     twins = Report(
-        [row.model_copy(update={"sample": Sample(id="a")}) for row in report_of(0.9, 0.1).results],
+        [
+            row.model_copy(update={"sample": Sample(id="a")})
+            for row in report_of(0.9, 0.1).results
+        ],
         RunFacts(metrics={"m": "m|v1"}),
     )
-    for use in (matched, partial(calibrate, assume_random=True), partial(certify_precision, target=0.9)):
+    for use in (
+        matched,
+        partial(calibrate, assume_random=True),
+        partial(certify_precision, target=0.9),
+    ):
         with pytest.raises(InputError, match=r"labelled more than once: s0$"):
             use(report_of(0.9, 0.1), "m", labels=twice)
-        with pytest.raises(InputError, match=r"an id of its own.*; more than one has: a$"):
+        with pytest.raises(
+            InputError, match=r"an id of its own.*; more than one has: a$"
+        ):
             use(twins, "m", labels=[Label("a", (True,), "all", 0.5)])
     # A sample without a score of its own must not lend its label to a namesake.
-    half = [row.model_copy(update={"sample": Sample(id="a")}) for row in report_of(0.9, None).results]
+    half = [
+        row.model_copy(update={"sample": Sample(id="a")})
+        for row in report_of(0.9, None).results
+    ]
     with pytest.raises(InputError, match="more than one has: a"):
-        matched(Report(half, RunFacts(metrics={"m": "m|v1"})), "m", [Label("a", (True,))])
+        matched(
+            Report(half, RunFacts(metrics={"m": "m|v1"})), "m", [Label("a", (True,))]
+        )
 
 
 def test_ids_that_are_numbers_are_those_of_the_samples(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
-    path.write_text('{"id": 1.0, "label": 1}\n{"id": 2, "label": 0}\n{"id": 2.5, "label": 0}')
+    path.write_text(
+        '{"id": 1.0, "label": 1}\n{"id": 2, "label": 0}\n{"id": 2.5, "label": 0}'
+    )
     assert [label.id for label in read_labels(path)] == ["1", "2", "2.5"]
 
 
@@ -105,8 +149,16 @@ def test_labels_that_match_nothing_are_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     report_of(0.1, 0.9, None).to_jsonl("r.jsonl")
-    found = {"s0": 0, "s1": 1, "s2": 1, "x": 1, **{f"y{number}": 0 for number in range(5)}}
-    Path("labels.jsonl").write_text("\n".join(json.dumps({"id": name, "label": yes}) for name, yes in found.items()))
+    found = {
+        "s0": 0,
+        "s1": 1,
+        "s2": 1,
+        "x": 1,
+        **{f"y{number}": 0 for number in range(5)},
+    }
+    Path("labels.jsonl").write_text(
+        "\n".join(json.dumps({"id": name, "label": yes}) for name, yes in found.items())
+    )
     assert main(["agreement", "r.jsonl", "labels.jsonl", "--draws", "5"]) == 0
     shown = capsys.readouterr().out
     assert "labels that match no sample (6): x, y0, y1, y2, y3 and 1 more" in shown
@@ -125,19 +177,36 @@ def test_on_the_command_line(
     report_of(*[1 - score for score in scores], judge="contrary").to_jsonl("o.jsonl")
     labels = [{"id": f"s{i}", "label": score > 0.5} for i, score in enumerate(scores)]
     Path("labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
-    assert main(["agreement", "r.jsonl", "labels.jsonl", "--against", "o.jsonl", "--draws", "20"]) == 0
+    assert (
+        main(
+            [
+                "agreement",
+                "r.jsonl",
+                "labels.jsonl",
+                "--against",
+                "o.jsonl",
+                "--draws",
+                "20",
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "m by lexical: 6 labelled scores" in shown
     assert "AUROC" in shown
     line = next(line for line in shown.splitlines() if "AUROC, difference" in line)
     assert line.endswith("1.000 no interval: all resamples agree")
-    assert "Verdicts that differ: 6; source, id, label, first and second score\n  all s0 0 0.100 0.900\n" in shown
+    assert (
+        "Verdicts that differ: 6; source, id, label, first and second score\n  all s0 0"
+        " 0.100 0.900\n" in shown
+    )
     assert "Minus contrary, on the same rows:" in shown
     assert "mean over sources" not in shown  # one source
     assert main(["agreement", "r.jsonl", "labels.jsonl", "--metric", "nothing"]) == 2
 
 
-# assert_score -------------------------------------------------------------------------------------------
+# assert_score
+# -------------------------------------------------------------------------------------------
 
 
 def test_one_result() -> None:
@@ -151,7 +220,11 @@ def test_one_result() -> None:
 
 
 def test_a_report_with_three_outcomes() -> None:
-    good, bad, few = report_of(*[0.95] * 60), report_of(*[0.2] * 60), report_of(0.9, 0.9)
+    good, bad, few = (
+        report_of(*[0.95] * 60),
+        report_of(*[0.2] * 60),
+        report_of(0.9, 0.9),
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_score(good, at_least=0.8)
@@ -173,15 +246,30 @@ TEXTS = st.none() | st.text(max_size=12)
 
 
 def run_of_samples(samples: list[Sample], *metrics: str) -> Report:
-    results = {name: Scored(metric=name, value=0.9, reason="r") for name in metrics or ("context_adherence",)}
-    rows = [SampleResult(index=n, sample=sample, results=results) for n, sample in enumerate(samples)]
-    return Report(rows, RunFacts(judges=("lexical",), metrics={name: f"{name}|v1" for name in results}))
+    results = {
+        name: Scored(metric=name, value=0.9, reason="r")
+        for name in metrics or ("context_adherence",)
+    }
+    rows = [
+        SampleResult(index=n, sample=sample, results=results)
+        for n, sample in enumerate(samples)
+    ]
+    return Report(
+        rows,
+        RunFacts(judges=("lexical",), metrics={name: f"{name}|v1" for name in results}),
+    )
 
 
 def labelled_run(count: int = 40, **changes: Any) -> Report:
     """A run over so many samples; changes are made to its sample s3."""
     samples = [
-        Sample(id=f"s{n}", question=f"q{n}", answer=f"a{n}", contexts=["c", f"d{n}"], reference=["r"])
+        Sample(
+            id=f"s{n}",
+            question=f"q{n}",
+            answer=f"a{n}",
+            contexts=["c", f"d{n}"],
+            reference=["r"],
+        )
         for n in range(count)
     ]
     samples[3] = samples[3].model_copy(update=changes)
@@ -197,7 +285,9 @@ def filled_in(report: Report, count: int) -> list[Row]:
 USES: dict[str, Callable[[Report, str, list[Label]], object]] = {
     "agreement": matched,
     "calibrate": calibrate,
-    "certify": lambda report, metric, labels: certify_precision(report, metric, labels, 0.9),
+    "certify": lambda report, metric, labels: certify_precision(
+        report, metric, labels, 0.9
+    ),
 }
 OTHER_SAMPLES: dict[str, Row] = {
     "question": {"question": "another"},
@@ -216,11 +306,16 @@ def labels_in(path: Path, rows: list[Row]) -> list[Label]:
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("change", OTHER_SAMPLES)
-def test_labels_of_other_texts_are_refused(use: str, change: str, tmp_path: Path) -> None:
+def test_labels_of_other_texts_are_refused(
+    use: str, change: str, tmp_path: Path
+) -> None:
     report, path = labelled_run(), tmp_path / "labels.jsonl"
     labels = labels_in(path, filled_in(report, 40))
     USES[use](report, "context_adherence", labels)
-    with pytest.raises(InputError, match=r"1 of 40 labels were given for another question, answer.*: s3; label"):
+    with pytest.raises(
+        InputError,
+        match=r"1 of 40 labels were given for another question, answer.*: s3; label",
+    ):
         USES[use](labelled_run(**OTHER_SAMPLES[change]), "context_adherence", labels)
 
 
@@ -228,7 +323,9 @@ def test_labels_of_other_texts_are_refused(use: str, change: str, tmp_path: Path
 def test_labels_of_another_metric_are_refused(use: str, tmp_path: Path) -> None:
     report, path = labelled_run(), tmp_path / "labels.jsonl"
     rows = filled_in(report, 40)
-    with pytest.raises(InputError, match="given for context_adherence, not for context_utilization"):
+    with pytest.raises(
+        InputError, match="given for context_adherence, not for context_utilization"
+    ):
         USES[use](report, "context_utilization", labels_in(path, rows))
     for row in rows:
         row["metric"] = "adherence"
@@ -240,7 +337,8 @@ def test_labels_of_another_metric_are_refused(use: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("use", ["calibrate", "certify"])
 @pytest.mark.parametrize(
-    ("scored", "lines", "is_a_draw"), [(40, 20, True), (40, 19, False), (38, 20, True), (400, 20, False)]
+    ("scored", "lines", "is_a_draw"),
+    [(40, 20, True), (40, 19, False), (38, 20, True), (400, 20, False)],
 )
 def test_a_draw_is_from_all_scored_samples_of_the_run(
     use: str, scored: int, lines: int, is_a_draw: bool, tmp_path: Path
@@ -251,29 +349,59 @@ def test_a_draw_is_from_all_scored_samples_of_the_run(
     if is_a_draw:
         USES[use](report, "context_adherence", labels)
         return
-    with pytest.raises(InputError, match=f"{lines} labels with a probability of 0.5 are no draw from the {scored} sc"):
+    with pytest.raises(
+        InputError,
+        match=(
+            f"{lines} labels with a probability of 0.5 are no draw from the {scored} sc"
+        ),
+    ):
         USES[use](report, "context_adherence", labels)
-    assert calibrate(report, "context_adherence", labels, assume_random=True).labelled == lines
+    assert (
+        calibrate(report, "context_adherence", labels, assume_random=True).labelled
+        == lines
+    )
 
 
 @given(
-    texts=st.lists(st.tuples(TEXTS, TEXTS, st.lists(st.text(max_size=6), max_size=2), TEXTS), min_size=1, max_size=4)
+    texts=st.lists(
+        st.tuples(TEXTS, TEXTS, st.lists(st.text(max_size=6), max_size=2), TEXTS),
+        min_size=1,
+        max_size=4,
+    )
 )
 def test_what_was_drawn_belongs_to_its_samples_whatever_they_say(
-    texts: list[tuple[str | None, str | None, list[str], str | None]], tmp_path_factory: pytest.TempPathFactory
+    texts: list[tuple[str | None, str | None, list[str], str | None]],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     samples = [
-        Sample(id=f"s{n}", question=question, answer=answer, contexts=contexts, reference=[reference or ""])
+        Sample(
+            id=f"s{n}",
+            question=question,
+            answer=answer,
+            contexts=contexts,
+            reference=[reference or ""],
+        )
         for n, (question, answer, contexts, reference) in enumerate(texts)
     ]
-    report, path = run_of_samples(samples), tmp_path_factory.mktemp("labels") / "labels.jsonl"
+    report, path = (
+        run_of_samples(samples),
+        tmp_path_factory.mktemp("labels") / "labels.jsonl",
+    )
     labels = labels_in(path, filled_in(report, len(samples)))
     assert len(matched(report, "context_adherence", labels)) == len(samples)
 
 
 def test_labels_in_a_form_of_their_own_say_nothing_of_texts(tmp_path: Path) -> None:
     report, path = labelled_run(), tmp_path / "labels.jsonl"
-    rows = [{"id": "s1", "label": 1, "contexts": [{"text": "else"}], "reference": 7, "metric": 3}]
+    rows = [
+        {
+            "id": "s1",
+            "label": 1,
+            "contexts": [{"text": "else"}],
+            "reference": 7,
+            "metric": 3,
+        }
+    ]
     assert len(matched(report, "context_adherence", labels_in(path, rows))) == 1
 
 
@@ -281,17 +409,35 @@ def test_labels_in_a_form_of_their_own_say_nothing_of_texts(tmp_path: Path) -> N
 def test_a_rival_that_judged_other_samples_is_refused(change: str) -> None:
     report, labels = labelled_run(), [Label(f"s{n}", (n % 2 == 0,)) for n in range(40)]
     assert len(matched(report, "context_adherence", labels, labelled_run())) == 40
-    with pytest.raises(InputError, match="another question, answer, contexts or reference for 1 samples of one id: s3"):
-        matched(report, "context_adherence", labels, labelled_run(**OTHER_SAMPLES[change]))
+    with pytest.raises(
+        InputError,
+        match=(
+            "another question, answer, contexts or reference for 1 samples of one"
+            " id: s3"
+        ),
+    ):
+        matched(
+            report, "context_adherence", labels, labelled_run(**OTHER_SAMPLES[change])
+        )
 
 
-@pytest.mark.parametrize("wrong", [("--threshold", "nan"), ("--threshold", "5"), ("--draws", "0"), ("--draws", "-5")])
-def test_numbers_that_make_no_sense_are_refused(wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [("--threshold", "nan"), ("--threshold", "5"), ("--draws", "0"), ("--draws", "-5")],
+)
+def test_numbers_that_make_no_sense_are_refused(
+    wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["agreement", "r.jsonl", "labels.jsonl", *wrong])
     assert f"argument {wrong[0]}: invalid" in capsys.readouterr().err
 
 
-def test_clusters_are_those_of_a_calibration(capsys: pytest.CaptureFixture[str]) -> None:
+def test_clusters_are_those_of_a_calibration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["agreement", "r.jsonl", "labels.jsonl", "--cluster", "user"]) == 2
-    assert "--cluster says which samples of --calibrate belong together" in capsys.readouterr().err
+    assert (
+        "--cluster says which samples of --calibrate belong together"
+        in capsys.readouterr().err
+    )

@@ -30,7 +30,13 @@ from ragmetrics_core import (
     evaluate,
     iter_results,
 )
-from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
+from ragmetrics_core.data.results import (
+    ErrorInfo,
+    Failed,
+    SampleResult,
+    Scored,
+    Undefined,
+)
 from ragmetrics_core.distributed.scorer import Scorer
 from ragmetrics_core.endpoints.chat import Choice
 from ragmetrics_core.judging.parsing import objects
@@ -45,7 +51,9 @@ from ragmetrics_core.reporting.run_facts import RunFacts
 FEW_EXAMPLES = settings(max_examples=examples(15), deadline=None)
 WORDS = st.text("abcdefg ", min_size=1, max_size=12).filter(str.strip)
 VERDICTS = st.lists(st.booleans(), min_size=1, max_size=7)
-PROBABILITIES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]), min_size=1, max_size=7)
+PROBABILITIES = st.lists(
+    st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]), min_size=1, max_size=7
+)
 
 
 def _weight(text: str) -> int:
@@ -57,19 +65,35 @@ def replies() -> ScriptedJudge:
     return ScriptedJudge(
         {
             Useful: lambda asked: {"useful": _weight(asked["chunk"]) % 2},
-            Adherent: lambda asked: {"verdict": "yes" if _weight(asked["answer"]) % 3 else "no", "reason": "because"},
-            RateRecall: lambda asked: rating(_weight(asked["reference"] + asked["answer"]) % 11 / 10),
+            Adherent: lambda asked: {
+                "verdict": "yes" if _weight(asked["answer"]) % 3 else "no",
+                "reason": "because",
+            },
+            RateRecall: lambda asked: rating(
+                _weight(asked["reference"] + asked["answer"]) % 11 / 10
+            ),
             ExtractFacts: lambda asked: {"facts": asked["reference"].split()},
-            FactInContext: lambda asked: {"covered": _weight(asked["fact"] + asked["context"]) % 2},
+            FactInContext: lambda asked: {
+                "covered": _weight(asked["fact"] + asked["context"]) % 2
+            },
         }
     )
 
 
-METRICS: list[Metric] = [ContextUtilization(), ContextAdherence(cause=False), ContextRecall(), RetrievalAccuracy()]
+METRICS: list[Metric] = [
+    ContextUtilization(),
+    ContextAdherence(cause=False),
+    ContextRecall(),
+    RetrievalAccuracy(),
+]
 
 SAMPLES = st.builds(
     lambda question, contexts, answer, reference, facts: Sample(
-        question=question, contexts=contexts, answer=answer, reference=reference, facts=[{"text": own} for own in facts]
+        question=question,
+        contexts=contexts,
+        answer=answer,
+        reference=reference,
+        facts=[{"text": own} for own in facts],
     ),
     st.none() | WORDS,
     st.lists(WORDS, max_size=4),
@@ -84,7 +108,9 @@ SAMPLES = st.builds(
 
 @FEW_EXAMPLES
 @given(VERDICTS)
-def test_a_useful_chunk_that_moves_up_never_lowers_the_score(verdicts: list[bool]) -> None:
+def test_a_useful_chunk_that_moves_up_never_lowers_the_score(
+    verdicts: list[bool],
+) -> None:
     for place in range(1, len(verdicts)):
         if verdicts[place] and not verdicts[place - 1]:
             better = [*verdicts[: place - 1], True, False, *verdicts[place + 1 :]]
@@ -97,16 +123,23 @@ def test_a_useful_chunk_that_moves_up_never_lowers_the_score(verdicts: list[bool
 def test_the_best_order_of_grades_is_the_falling_one(gains: list[float]) -> None:
     best = sorted(gains, reverse=True)
     for order in permutations(gains) if len(gains) < 5 else [gains, gains[::-1]]:
-        assert ap.generalised_average_precision(order) <= ap.generalised_average_precision(best) + 1e-12
+        assert (
+            ap.generalised_average_precision(order)
+            <= ap.generalised_average_precision(best) + 1e-12
+        )
         assert ap.ndcg(order) <= ap.ndcg(best) + 1e-12
 
 
 @FEW_EXAMPLES
 @given(VERDICTS)
-def test_noise_behind_the_last_useful_chunk_changes_no_score(verdicts: list[bool]) -> None:
+def test_noise_behind_the_last_useful_chunk_changes_no_score(
+    verdicts: list[bool],
+) -> None:
     longer = [*verdicts, False]
     assert ap.average_precision(longer) == ap.average_precision(verdicts)
-    assert ap.expected_average_precision(longer) == pytest.approx(ap.average_precision(verdicts))
+    assert ap.expected_average_precision(longer) == pytest.approx(
+        ap.average_precision(verdicts)
+    )
     assert ap.ndcg(longer) == pytest.approx(ap.ndcg(verdicts))
 
 
@@ -116,7 +149,9 @@ def test_noise_behind_the_last_useful_chunk_changes_no_score(verdicts: list[bool
 @FEW_EXAMPLES
 @given(SAMPLES)
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_every_outcome_is_a_score_in_range_or_says_why_not(metric: Metric, sample: Sample) -> None:
+def test_every_outcome_is_a_score_in_range_or_says_why_not(
+    metric: Metric, sample: Sample
+) -> None:
     result = metric.score(sample, judge=replies())
     assert (result.value is None) == (result.status != "scored")
     assert result.value is None or 0 <= result.value <= 1
@@ -125,18 +160,30 @@ def test_every_outcome_is_a_score_in_range_or_says_why_not(metric: Metric, sampl
 
 
 @FEW_EXAMPLES
-@given(st.lists(WORDS, min_size=1, max_size=5, unique=True), st.randoms(use_true_random=False))
-def test_permuting_the_contexts_permutes_the_verdicts(texts: list[str], chance: Any) -> None:
+@given(
+    st.lists(WORDS, min_size=1, max_size=5, unique=True),
+    st.randoms(use_true_random=False),
+)
+def test_permuting_the_contexts_permutes_the_verdicts(
+    texts: list[str], chance: Any
+) -> None:
     shuffled = chance.sample(texts, len(texts))
     by_text = []
     for contexts in (texts, shuffled):
-        result = ContextUtilization().score(question="q", answer="a", contexts=contexts, judge=replies())
+        result = ContextUtilization().score(
+            question="q", answer="a", contexts=contexts, judge=replies()
+        )
         verdicts = [chunk.useful for chunk in result.evidence.chunks]  # type: ignore[union-attr]
-        assert result.value == pytest.approx(ap.average_precision([bool(own) for own in verdicts]))
+        assert result.value == pytest.approx(
+            ap.average_precision([bool(own) for own in verdicts])
+        )
         by_text.append(dict(zip(contexts, verdicts, strict=True)))
     assert by_text[0] == by_text[1]
     facts = ["one", "two", "four"]
-    scores = {RetrievalAccuracy().score(contexts=own, facts=facts, judge=replies()).value for own in (texts, shuffled)}
+    scores = {
+        RetrievalAccuracy().score(contexts=own, facts=facts, judge=replies()).value
+        for own in (texts, shuffled)
+    }
     assert len(scores) == 1
 
 
@@ -144,7 +191,10 @@ def test_permuting_the_contexts_permutes_the_verdicts(texts: list[str], chance: 
 @given(st.lists(WORDS, min_size=1, max_size=4), WORDS)
 def test_one_more_context_never_covers_fewer_facts(texts: list[str], more: str) -> None:
     metric, facts = RetrievalAccuracy(), ["one", "two", "four"]
-    before, after = (metric.score(contexts=own, facts=facts, judge=replies()).value for own in (texts, [*texts, more]))
+    before, after = (
+        metric.score(contexts=own, facts=facts, judge=replies()).value
+        for own in (texts, [*texts, more])
+    )
     assert before is not None
     assert after is not None
     assert after >= before
@@ -172,16 +222,24 @@ def test_equal_samples_lead_to_equal_prompts(metric: Metric, sample: Sample) -> 
 @FEW_EXAMPLES
 @given(SAMPLES)
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_a_usual_reply_that_a_model_writes_is_read_as_itself(metric: Metric, sample: Sample) -> None:
+def test_a_usual_reply_that_a_model_writes_is_read_as_itself(
+    metric: Metric, sample: Sample
+) -> None:
     judge = replies()
     metric.score(sample, judge=judge)
     for question in judge.asked:
         for reply in question.examples() or ():
             fields = json.loads(reply.model_dump_json(exclude_none=True))
-            for text in (json.dumps(fields), f"So:\n```json\n{json.dumps(fields, indent=1)}\n```\n"):
+            for text in (
+                json.dumps(fields),
+                f"So:\n```json\n{json.dumps(fields, indent=1)}\n```\n",
+            ):
                 [(found, start, end)] = objects(Choice(text), list(fields))
                 assert json.loads(text[start:end]) == found == fields
-                assert question.read(found).model_dump() == question.read(reply.model_dump()).model_dump()
+                assert (
+                    question.read(found).model_dump()
+                    == question.read(reply.model_dump()).model_dump()
+                )
 
 
 # Runs.
@@ -197,14 +255,23 @@ def test_a_run_is_the_same_in_one_piece_in_a_stream_and_divided_over_machines(
     samples: list[Sample], concurrency: int, division: int
 ) -> None:
     whole = evaluate(samples, METRICS, judge=replies(), progress=False)
-    again = evaluate(samples, METRICS, judge=replies(), concurrency=concurrency, progress=False)
+    again = evaluate(
+        samples, METRICS, judge=replies(), concurrency=concurrency, progress=False
+    )
     awaited = asyncio.run(aevaluate(samples, METRICS, judge=replies()))
-    streamed = list(iter_results(iter(samples), METRICS, judge=replies(), concurrency=concurrency))
+    streamed = list(
+        iter_results(iter(samples), METRICS, judge=replies(), concurrency=concurrency)
+    )
     for other in (again.results, awaited.results, streamed):
         assert _outcomes(other) == _outcomes(whole.results)
-    rows = [json.loads(sample.model_dump_json(include=set(_COLUMNS))) for sample in samples]
+    rows = [
+        json.loads(sample.model_dump_json(include=set(_COLUMNS))) for sample in samples
+    ]
     scorer = Scorer(METRICS, replies())
-    tables = [scorer(pa.Table.from_pylist(rows[at : at + division], _SCHEMA)) for at in range(0, len(rows), division)]
+    tables = [
+        scorer(pa.Table.from_pylist(rows[at : at + division], _SCHEMA))
+        for at in range(0, len(rows), division)
+    ]
     scored = pa.concat_tables(tables).to_pylist()
     for metric in METRICS:
         values = [row[metric.name] and row[metric.name]["value"] for row in scored]
@@ -231,7 +298,10 @@ JSON = st.recursive(
     | st.integers(-(2**53), 2**53)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 ERRORS = st.builds(ErrorInfo, type=st.just("EmptyReply"), message=st.text())
@@ -279,12 +349,16 @@ def _check_that_a_file_read_and_written_again_is_the_same(report: Report) -> Non
 
 @settings(max_examples=examples(12), deadline=None)
 @given(reports())
-def test_a_results_file_that_is_read_and_written_again_is_the_same(report: Report) -> None:
+def test_a_results_file_that_is_read_and_written_again_is_the_same(
+    report: Report,
+) -> None:
     _check_that_a_file_read_and_written_again_is_the_same(report)
 
 
 @pytest.mark.nightly
 @settings(max_examples=examples(200), deadline=None)
 @given(reports())
-def test_many_results_files_that_are_read_and_written_again_are_the_same(report: Report) -> None:
+def test_many_results_files_that_are_read_and_written_again_are_the_same(
+    report: Report,
+) -> None:
     _check_that_a_file_read_and_written_again_is_the_same(report)

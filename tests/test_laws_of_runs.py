@@ -13,14 +13,28 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
-from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, Report, Sample, evaluate
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextUtilization,
+    Limits,
+    LLMJudge,
+    Report,
+    Sample,
+    evaluate,
+)
 from ragmetrics_core.capturing import BackgroundEvaluator
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RequestRejected
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.distributed import Scorer
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+)
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.reporting.matching import match
 
@@ -57,12 +71,20 @@ class Scripted(ChatModel):
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.calls += 1
         text = request.messages[-1].content + request.messages[0].content
-        for _ in range(int(hashlib.sha256(text.encode()).hexdigest()[0], 16)):  # some are faster than others
+        # some are faster than others
+        for _ in range(int(hashlib.sha256(text.encode()).hexdigest()[0], 16)):
             await asyncio.sleep(0)
-        kind = next(kind for kind in KINDS if any(f"says {kind}" in message.content for message in request.messages))
+        kind = next(
+            kind
+            for kind in KINDS
+            if any(f"says {kind}" in message.content for message in request.messages)
+        )
         if kind == "rejected":
             raise RequestRejected("no such request")
-        return ChatReply((Choice(REPLIES[kind]),) * request.n, Usage(calls=1, prompt_tokens=10, cost=0.01))
+        return ChatReply(
+            (Choice(REPLIES[kind]),) * request.n,
+            Usage(calls=1, prompt_tokens=10, cost=0.01),
+        )
 
 
 rows = st.lists(st.sampled_from([*KINDS, "no answer"]), min_size=1, max_size=12)
@@ -70,29 +92,46 @@ rows = st.lists(st.sampled_from([*KINDS, "no answer"]), min_size=1, max_size=12)
 
 def samples_of(kinds: list[str]) -> list[Sample]:
     return [
-        Sample(question=f"q{place}", contexts=["c"], answer=None if kind == "no answer" else f"{place} says {kind}")
+        Sample(
+            question=f"q{place}",
+            contexts=["c"],
+            answer=None if kind == "no answer" else f"{place} says {kind}",
+        )
         for place, kind in enumerate(kinds)
     ]
 
 
 def outcomes(results: Any) -> list[dict[str, tuple[str, float | None]]]:
-    return [{name: (one.status, one.value) for name, one in row.results.items()} for row in results]
+    return [
+        {name: (one.status, one.value) for name, one in row.results.items()}
+        for row in results
+    ]
 
 
 def judged(kinds: list[str], model: Scripted | None = None, **options: Any) -> Report:
-    return evaluate(samples_of(kinds), METRICS, judge=LLMJudge(model or Scripted()), progress=False, **options)
+    return evaluate(
+        samples_of(kinds),
+        METRICS,
+        judge=LLMJudge(model or Scripted()),
+        progress=False,
+        **options,
+    )
 
 
 @settings(max_examples=examples(12), deadline=None)
 @given(rows)
-def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(kinds: list[str]) -> None:
+def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(
+    kinds: list[str],
+) -> None:
     expected = outcomes(judged(kinds, concurrency=1).results)
     report = judged(kinds, concurrency=32)
     assert outcomes(report.results) == expected
     assert [row.sample for row in report.results] == samples_of(kinds)
     assert [row.index for row in report.results] == list(range(len(kinds)))
 
-    watching = BackgroundEvaluator(lambda sample: [sample], METRICS, LLMJudge(Scripted()), keep=True)
+    watching = BackgroundEvaluator(
+        lambda sample: [sample], METRICS, LLMJudge(Scripted()), keep=True
+    )
     for sample in samples_of(kinds):
         watching.record(sample)
     background = watching.report(60)
@@ -102,21 +141,38 @@ def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(kin
 
     scorer = Scorer(METRICS, LLMJudge(Scripted()))
     table = pa.Table.from_pylist(
-        [{"question": one.question, "contexts": ["c"], "answer": one.answer} for one in samples_of(kinds)]
+        [
+            {"question": one.question, "contexts": ["c"], "answer": one.answer}
+            for one in samples_of(kinds)
+        ]
     )
-    parts = [scorer(table.slice(start, 5)).to_pylist() for start in range(0, len(kinds), 5)]
-    divided = [{name: (row[name]["status"], row[name]["value"]) for name in NAMES} for row in chain(*parts)]
+    parts = [
+        scorer(table.slice(start, 5)).to_pylist() for start in range(0, len(kinds), 5)
+    ]
+    divided = [
+        {name: (row[name]["status"], row[name]["value"]) for name in NAMES}
+        for row in chain(*parts)
+    ]
     assert divided == expected
 
 
 @settings(max_examples=examples(15), deadline=None)
-@given(rows, st.integers(1, 30), st.sampled_from(["max_calls", "max_cost"]), st.sampled_from([1, 4, 32]))
+@given(
+    rows,
+    st.integers(1, 30),
+    st.sampled_from(["max_calls", "max_cost"]),
+    st.sampled_from([1, 4, 32]),
+)
 def test_a_run_that_a_cap_cut_scores_nothing_differently_and_goes_on_to_the_whole(
     kinds: list[str], most: int, cap: str, concurrency: int
 ) -> None:
     whole_model, model, store = Scripted(), Scripted(), MemoryStore()
     whole = outcomes(judged(kinds, whole_model).results)
-    limits = Limits(max_calls=most) if cap == "max_calls" else Limits(max_cost=0.01 * most + 0.001)
+    limits = (
+        Limits(max_calls=most)
+        if cap == "max_calls"
+        else Limits(max_cost=0.01 * most + 0.001)
+    )
     cut = judged(kinds, model, limits=limits, store=store, concurrency=concurrency)
     paid = sum(row.usage.cost or 0.0 for row in cut.results)
     assert paid <= 0.01 * most + 0.005
@@ -124,7 +180,8 @@ def test_a_run_that_a_cap_cut_scores_nothing_differently_and_goes_on_to_the_whol
     assert cut.usage.calls == model.calls
     for found, expected in zip(outcomes(cut.results), whole, strict=False):
         assert found.items() <= expected.items()
-    assert cut.run.stopped or outcomes(cut.results) == whole  # a cap may also cut what changes no score
+    # a cap may also cut what changes no score
+    assert cut.run.stopped or outcomes(cut.results) == whole
     again = judged(kinds, model, store=store)
     assert outcomes(again.results) == whole
     assert again.run.stopped == ""
@@ -133,7 +190,9 @@ def test_a_run_that_a_cap_cut_scores_nothing_differently_and_goes_on_to_the_whol
 # Rows and pairs
 
 
-COLUMNS = sorted({name for names in USUAL_NAMES.values() for name in names if "." not in name})
+COLUMNS = sorted(
+    {name for names in USUAL_NAMES.values() for name in names if "." not in name}
+)
 
 
 def text_fields(sample: Sample) -> list[str]:
@@ -151,11 +210,16 @@ def text_fields(sample: Sample) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "column", sorted({name for names in USUAL_NAMES.values() for name in names if "." not in name})
+    "column",
+    sorted(
+        {name for names in USUAL_NAMES.values() for name in names if "." not in name}
+    ),
 )
 @pytest.mark.parametrize("value", ["a text", ["a text"]], ids=["text", "list"])
 def test_no_column_is_two_fields(column: str, value: Any) -> None:
-    (row,) = evaluate([{column: value, "other": 1}], "recall", judge="lexical", progress=False).results
+    (row,) = evaluate(
+        [{column: value, "other": 1}], "recall", judge="lexical", progress=False
+    ).results
     assert row.sample is None or len(text_fields(row.sample)) <= 1
 
 
@@ -164,27 +228,39 @@ ids = st.lists(st.one_of(st.none(), st.sampled_from("abcd")), min_size=1, max_si
 
 @given(ids, ids)
 @example(["a", "b"], ["a", "b"])
-@example(["a", "a"], ["a", "b"])  # chance seldom doubles an id without leaving another one out
+# chance seldom doubles an id without leaving another one out
+@example(["a", "a"], ["a", "b"])
 @example(["a", "b"], ["a", "a"])
 @example(["a", None], ["a", "b"])
 def test_runs_are_matched_by_id_only_where_every_sample_has_its_own(
     first: list[str | None], second: list[str | None]
 ) -> None:
-    """Else by question, the first of equal ones with the first; no sample has two partners."""
+    """Else by question, the first of equal ones with the first.
+
+    No sample has two partners.
+    """
     sides = [
-        [SampleResult(index=n, sample=Sample(id=key, question="same", answer=f"{n}")) for n, key in enumerate(keys)]
+        [
+            SampleResult(index=n, sample=Sample(id=key, question="same", answer=f"{n}"))
+            for n, key in enumerate(keys)
+        ]
         for keys in (first, second)
     ]
-    own = all(None not in keys and len(set(keys)) == len(keys) for keys in (first, second))
+    own = all(
+        None not in keys and len(set(keys)) == len(keys) for keys in (first, second)
+    )
     if own and not set(first) & set(second):
         with pytest.raises(ValueError, match="no sample in common"):
             match(*sides)
         return
     matched = match(*sides)
     assert matched.by == ("id" if own else "question")
-    for side, alone, of in ((0, matched.first_only, sides[0]), (1, matched.second_only, sides[1])):
-        assert sorted([pair[side].index for pair in matched.pairs] + [row.index for row in alone]) == [
-            row.index for row in of
-        ]
+    for side, alone, of in (
+        (0, matched.first_only, sides[0]),
+        (1, matched.second_only, sides[1]),
+    ):
+        assert sorted(
+            [pair[side].index for pair in matched.pairs] + [row.index for row in alone]
+        ) == [row.index for row in of]
     for one, other in matched.pairs:
         assert (one.sample.id == other.sample.id) if own else (one.index == other.index)

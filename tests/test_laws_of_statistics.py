@@ -1,6 +1,7 @@
 """Laws of the statistics: order, mirrors and range for any rows; equality with brute force and other libraries.
 
-Libraries that take seconds to load are asked at night; by day the definitions are written out.
+Libraries that take seconds to load are asked at night; by day the definitions are
+written out.
 """
 
 from __future__ import annotations
@@ -20,14 +21,33 @@ from lanes import examples
 from scipy import stats
 
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
-from ragmetrics_core.statistics import agreement, calibration, certification, means, paired
-from ragmetrics_core.statistics.corrected_means import NotCorrectable, Scores, ppi, rogan_gladen
+from ragmetrics_core.statistics import (
+    agreement,
+    calibration,
+    certification,
+    means,
+    paired,
+)
+from ragmetrics_core.statistics.corrected_means import (
+    NotCorrectable,
+    Scores,
+    ppi,
+    rogan_gladen,
+)
 
 GRADES = [0.0, 0.2, 0.25, 0.5, 0.8, 1.0]
 # In 64ths, so that one less a score is exact.
-SCORES = st.lists(st.sampled_from(GRADES) | st.integers(0, 64).map(lambda part: part / 64), min_size=1, max_size=30)
-VERDICT_PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=25)
-SCORE_PAIRS = st.lists(st.tuples(st.sampled_from(GRADES), st.booleans()), min_size=2, max_size=25)
+SCORES = st.lists(
+    st.sampled_from(GRADES) | st.integers(0, 64).map(lambda part: part / 64),
+    min_size=1,
+    max_size=30,
+)
+VERDICT_PAIRS = st.lists(
+    st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=25
+)
+SCORE_PAIRS = st.lists(
+    st.tuples(st.sampled_from(GRADES), st.booleans()), min_size=2, max_size=25
+)
 FEW_EXAMPLES = settings(max_examples=examples(30), deadline=None)
 
 
@@ -35,7 +55,9 @@ FEW_EXAMPLES = settings(max_examples=examples(30), deadline=None)
 def clustered(draw: st.DrawFn) -> tuple[list[float], list[int]]:
     """Scores with the numbers of their clusters, negative for one of its own."""
     scores = draw(SCORES)
-    keys = draw(st.lists(st.integers(-1, 4), min_size=len(scores), max_size=len(scores)))
+    keys = draw(
+        st.lists(st.integers(-1, 4), min_size=len(scores), max_size=len(scores))
+    )
     return scores, keys
 
 
@@ -50,7 +72,8 @@ def test_a_median_is_that_of_the_standard_library(scores: list[float]) -> None:
 
 def test_numbers_of_many_scores_are_those_of_few_at_a_time() -> None:
     chance = random.Random(1)
-    scores = chance.choices(GRADES, k=200_003)  # more than are objects of Python at one time
+    # more than are objects of Python at one time
+    scores = chance.choices(GRADES, k=200_003)
     keys = chance.choices(range(-1, 1000), k=len(scores))
     assert means.median(scores) == statistics.median(scores)
     assert means.median(scores[:200_000]) == statistics.median(scores[:200_000])
@@ -63,7 +86,9 @@ def test_numbers_of_many_scores_are_those_of_few_at_a_time() -> None:
 
 @FEW_EXAMPLES
 @given(SCORES)
-def test_a_standard_deviation_is_that_of_the_standard_library(scores: list[float]) -> None:
+def test_a_standard_deviation_is_that_of_the_standard_library(
+    scores: list[float],
+) -> None:
     assume(len(scores) > 1)
     assert means.sd(scores) == pytest.approx(statistics.stdev(scores), abs=1e-12)
 
@@ -71,7 +96,9 @@ def test_a_standard_deviation_is_that_of_the_standard_library(scores: list[float
 @FEW_EXAMPLES
 @given(st.floats(0.6, 0.9999), st.integers(1, 400))
 def test_quantiles_of_t_are_those_of_scipy(share: float, freedom: int) -> None:
-    assert means.t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-8)
+    assert means.t_quantile(share, freedom) == pytest.approx(
+        stats.t.ppf(share, freedom), rel=1e-8
+    )
 
 
 @FEW_EXAMPLES
@@ -83,23 +110,31 @@ def test_the_order_of_scores_and_the_names_of_clusters_say_nothing(
     rows = list(zip(scores, keys, strict=True))
     chance.shuffle(rows)
     renamed = {key: key if key < 0 else 1000 - 7 * key for key in keys}
-    shuffled = means.mean_interval([score for score, _ in rows], [renamed[key] for _, key in rows])
+    shuffled = means.mean_interval(
+        [score for score, _ in rows], [renamed[key] for _, key in rows]
+    )
     expected = means.mean_interval(scores, keys)
     assert shuffled is not None
     assert expected is not None
-    assert (shuffled.low, shuffled.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert (shuffled.low, shuffled.high) == pytest.approx(
+        (expected.low, expected.high), abs=1e-9
+    )
     assert (shuffled.method, shuffled.clusters) == (expected.method, expected.clusters)
 
 
 @FEW_EXAMPLES
 @given(clustered())
-def test_the_interval_of_the_misses_is_the_mirror_of_that_of_the_scores(case: tuple[list[float], list[int]]) -> None:
+def test_the_interval_of_the_misses_is_the_mirror_of_that_of_the_scores(
+    case: tuple[list[float], list[int]],
+) -> None:
     scores, keys = case
     expected = means.mean_interval(scores, keys)
     mirrored = means.mean_interval([1 - score for score in scores], keys)
     assert expected is not None
     assert mirrored is not None
-    assert (mirrored.low, mirrored.high) == pytest.approx((1 - expected.high, 1 - expected.low), abs=1e-9)
+    assert (mirrored.low, mirrored.high) == pytest.approx(
+        (1 - expected.high, 1 - expected.low), abs=1e-9
+    )
     centre = means.mean(scores)
     assert centre is not None
     assert 0 <= expected.low <= centre <= expected.high <= 1
@@ -117,8 +152,13 @@ def test_scores_that_stand_alone_are_clusters_of_one(scores: list[float]) -> Non
 
 @FEW_EXAMPLES
 @given(st.lists(st.tuples(st.floats(0, 5), st.integers(1, 4)), min_size=2, max_size=8))
-def test_a_ratio_mean_is_the_formula_of_its_source(clusters: list[tuple[float, int]]) -> None:
-    sums, sizes = [float(total) for total, _ in clusters], [float(size) for _, size in clusters]
+def test_a_ratio_mean_is_the_formula_of_its_source(
+    clusters: list[tuple[float, int]],
+) -> None:
+    sums, sizes = (
+        [float(total) for total, _ in clusters],
+        [float(size) for _, size in clusters],
+    )
     centre, error, freedom = means.ratio_mean(sums, sizes)
     assert centre == pytest.approx(sum(sums) / sum(sizes))
     count = len(clusters)
@@ -138,7 +178,9 @@ def test_at_wilsons_bounds_the_share_seen_is_just_as_many_errors_away_as_the_lev
     errors_away = statistics.NormalDist().inv_cdf((1 + level) / 2)
     for bound in (low, high):
         variance = bound * (1 - bound) / count
-        assert (successes / count - bound) ** 2 == pytest.approx(errors_away**2 * variance, abs=1e-9)
+        assert (successes / count - bound) ** 2 == pytest.approx(
+            errors_away**2 * variance, abs=1e-9
+        )
     assert 0 <= low <= successes / count <= high <= 1
     if successes < count:
         more = wilson(successes + 1, count, level)
@@ -186,10 +228,14 @@ def _permuted_by_force(sums: Sequence[float]) -> float:
 
 @FEW_EXAMPLES
 @given(
-    st.lists(st.sampled_from([-1.0, -0.6, -0.2, 0.0, 0.1, 0.3, 0.7]), min_size=1, max_size=10),
+    st.lists(
+        st.sampled_from([-1.0, -0.6, -0.2, 0.0, 0.1, 0.3, 0.7]), min_size=1, max_size=10
+    ),
     st.lists(st.integers(-1, 2), min_size=10, max_size=10),
 )
-def test_an_exact_permutation_test_is_brute_force_over_clusters(differences: list[float], keys: list[int]) -> None:
+def test_an_exact_permutation_test_is_brute_force_over_clusters(
+    differences: list[float], keys: list[int]
+) -> None:
     keys = keys[: len(differences)]
     sums = [own for own in means.grouped(differences, keys)[0] if abs(own) > 1e-9]
     found = paired.permutation(differences, keys)
@@ -199,8 +245,13 @@ def test_an_exact_permutation_test_is_brute_force_over_clusters(differences: lis
 
 @FEW_EXAMPLES
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
-def test_the_interval_of_a_difference_is_mirrored_where_the_runs_change_places(differences: list[float]) -> None:
-    forth, back = paired.difference_interval(differences), paired.difference_interval([-own for own in differences])
+def test_the_interval_of_a_difference_is_mirrored_where_the_runs_change_places(
+    differences: list[float],
+) -> None:
+    forth, back = (
+        paired.difference_interval(differences),
+        paired.difference_interval([-own for own in differences]),
+    )
     assert (back.low, back.high) == pytest.approx((-forth.high, -forth.low), abs=1e-9)
     assert -1 <= forth.low <= forth.high <= 1
     low, high = paired.one_sided(differences, [])
@@ -236,11 +287,15 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
 
 @FEW_EXAMPLES
 @given(st.floats(0.001, 0.2), st.integers(2, 5000), st.floats(0.005, 0.5))
-def test_with_the_pairs_needed_the_difference_is_detectable(error: float, pairs: int, difference: float) -> None:
+def test_with_the_pairs_needed_the_difference_is_detectable(
+    error: float, pairs: int, difference: float
+) -> None:
     needed = paired.pairs_needed(error, pairs, difference)
     assert paired.detectable(error * (pairs / needed) ** 0.5) <= difference * (1 + 1e-6)
     if needed > 2:
-        assert paired.detectable(error * (pairs / (needed - 1)) ** 0.5) >= difference * (1 - 1e-6)
+        assert paired.detectable(
+            error * (pairs / (needed - 1)) ** 0.5
+        ) >= difference * (1 - 1e-6)
 
 
 # Agreement with people.
@@ -249,8 +304,14 @@ def test_with_the_pairs_needed_the_difference_is_detectable(error: float, pairs:
 @FEW_EXAMPLES
 @given(SCORE_PAIRS)
 def test_auroc_is_the_share_of_pairs_in_order(pairs: list[tuple[float, bool]]) -> None:
-    positive, negative = ([score for score, label in pairs if label is wanted] for wanted in (True, False))
-    above = [float(one > other) + (one == other) / 2 for one in positive for other in negative]
+    positive, negative = (
+        [score for score, label in pairs if label is wanted] for wanted in (True, False)
+    )
+    above = [
+        float(one > other) + (one == other) / 2
+        for one in positive
+        for other in negative
+    ]
     expected = None if not above else pytest.approx(sum(above) / len(above))
     assert agreement.auroc(pairs) == expected
 
@@ -265,7 +326,9 @@ def _close_to(expected: float | None) -> object:
 
 @FEW_EXAMPLES
 @given(VERDICT_PAIRS)
-def test_measures_of_verdicts_are_the_formulas_of_the_table_of_four(pairs: list[tuple[bool, bool]]) -> None:
+def test_measures_of_verdicts_are_the_formulas_of_the_table_of_four(
+    pairs: list[tuple[bool, bool]],
+) -> None:
     counted = Counter(pairs)
     hits, false_alarms = counted[True, True], counted[True, False]
     misses, rejections = counted[False, True], counted[False, False]
@@ -275,17 +338,33 @@ def test_measures_of_verdicts_are_the_formulas_of_the_table_of_four(pairs: list[
     both_accuracies = hits * negative + rejections * positive
     determinant = hits * rejections - false_alarms * misses
     assert agreement.accuracy(pairs) == pytest.approx((hits + rejections) / total)
-    assert agreement.balanced_accuracy(pairs) == _close_to(_ratio(both_accuracies, 2 * positive * negative))
+    assert agreement.balanced_accuracy(pairs) == _close_to(
+        _ratio(both_accuracies, 2 * positive * negative)
+    )
     assert agreement.f1(pairs) == _close_to(_ratio(2 * hits, positive + marked))
-    assert agreement.matthews(pairs) == _close_to(_ratio(determinant, (positive * negative * marked * unmarked) ** 0.5))
-    assert agreement.kappa(pairs) == _close_to(_ratio(2 * determinant, marked * negative + unmarked * positive))
+    assert agreement.matthews(pairs) == _close_to(
+        _ratio(determinant, (positive * negative * marked * unmarked) ** 0.5)
+    )
+    assert agreement.kappa(pairs) == _close_to(
+        _ratio(2 * determinant, marked * negative + unmarked * positive)
+    )
     swapped = [(label, verdict) for verdict, label in pairs]
-    for measure in (agreement.kappa, agreement.gwet, agreement.matthews, agreement.f1, agreement.accuracy):
+    for measure in (
+        agreement.kappa,
+        agreement.gwet,
+        agreement.matthews,
+        agreement.f1,
+        agreement.accuracy,
+    ):
         assert measure(pairs) == _close_to(measure(swapped))
 
 
 @pytest.mark.nightly  # scikit-learn and statsmodels take ten seconds to load
-@given(VERDICT_PAIRS, st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.5, 0.999))
+@given(
+    VERDICT_PAIRS,
+    st.lists(st.floats(0, 1), min_size=1, max_size=12),
+    st.floats(0.5, 0.999),
+)
 @settings(deadline=None)
 def test_measures_are_those_of_other_libraries(
     pairs: list[tuple[bool, bool]], p_values: list[float], level: float
@@ -295,27 +374,37 @@ def test_measures_are_those_of_other_libraries(
     from statsmodels.stats.proportion import proportion_confint
 
     verdicts, labels = [verdict for verdict, _ in pairs], [label for _, label in pairs]
-    assert agreement.accuracy(pairs) == pytest.approx(sklearn_metrics.accuracy_score(labels, verdicts))
+    assert agreement.accuracy(pairs) == pytest.approx(
+        sklearn_metrics.accuracy_score(labels, verdicts)
+    )
     if len(set(labels)) == 2:
         expected = sklearn_metrics.balanced_accuracy_score(labels, verdicts)
         assert agreement.balanced_accuracy(pairs) == pytest.approx(expected)
     if any(labels) or any(verdicts):
-        assert agreement.f1(pairs) == pytest.approx(sklearn_metrics.f1_score(labels, verdicts))
+        assert agreement.f1(pairs) == pytest.approx(
+            sklearn_metrics.f1_score(labels, verdicts)
+        )
     if len(set(labels)) == len(set(verdicts)) == 2:
         expected = sklearn_metrics.matthews_corrcoef(labels, verdicts)
         assert agreement.matthews(pairs) == pytest.approx(expected, abs=1e-12)
     if len({*labels, *verdicts}) == 2:
         expected = sklearn_metrics.cohen_kappa_score(labels, verdicts)
         assert agreement.kappa(pairs) == pytest.approx(expected, abs=1e-12)
-    assert paired.holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
+    assert paired.holm(p_values) == pytest.approx(
+        multipletests(p_values, method="holm")[1]
+    )
     successes, count = sum(labels), len(labels)
-    expected_bounds = proportion_confint(successes, count, alpha=1 - level, method="wilson")
+    expected_bounds = proportion_confint(
+        successes, count, alpha=1 - level, method="wilson"
+    )
     assert wilson(successes, count, level) == pytest.approx(expected_bounds, abs=1e-9)
 
 
 @FEW_EXAMPLES
 @given(VERDICT_PAIRS)
-def test_gwets_ac1_is_agreement_beyond_its_own_chance(pairs: list[tuple[bool, bool]]) -> None:
+def test_gwets_ac1_is_agreement_beyond_its_own_chance(
+    pairs: list[tuple[bool, bool]],
+) -> None:
     share = sum(map(sum, pairs)) / (2 * len(pairs))
     chance = 2 * share * (1 - share)
     agreeing = sum(one == other for one, other in pairs) / len(pairs)
@@ -329,15 +418,22 @@ def _alpha_by_coincidences(rows: Sequence[Sequence[bool]]) -> float | None:
         for one, other in combinations(row, 2):
             coincidences[one, other] += 1 / (len(row) - 1)  # type: ignore[assignment]
             coincidences[other, one] += 1 / (len(row) - 1)  # type: ignore[assignment]
-    totals = [sum(coincidences[value, other] for other in (True, False)) for value in (True, False)]
+    totals = [
+        sum(coincidences[value, other] for other in (True, False))
+        for value in (True, False)
+    ]
     total = sum(totals)
     expected = 2 * totals[0] * totals[1] / (total - 1) if total > 1 else 0
     return None if expected == 0 else 1 - 2 * coincidences[True, False] / expected
 
 
 @FEW_EXAMPLES
-@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=4), min_size=1, max_size=12))
-def test_krippendorffs_alpha_is_that_of_the_coincidences(rows: list[list[bool]]) -> None:
+@given(
+    st.lists(st.lists(st.booleans(), min_size=1, max_size=4), min_size=1, max_size=12)
+)
+def test_krippendorffs_alpha_is_that_of_the_coincidences(
+    rows: list[list[bool]],
+) -> None:
     expected = _alpha_by_coincidences(rows)
     found = agreement.krippendorff(rows)
     assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
@@ -350,15 +446,22 @@ def test_a_calibration_curve_holds_every_pair_once_and_its_bins_rise(
 ) -> None:
     curve = calibration.curve(pairs, bins=bins)
     assert sum(own.count for own in curve) == len(pairs)
-    assert sum(own.share * own.count for own in curve) == pytest.approx(sum(label for _, label in pairs))
-    assert sum(own.score * own.count for own in curve) == pytest.approx(sum(score for score, _ in pairs))
+    assert sum(own.share * own.count for own in curve) == pytest.approx(
+        sum(label for _, label in pairs)
+    )
+    assert sum(own.score * own.count for own in curve) == pytest.approx(
+        sum(score for score, _ in pairs)
+    )
     assert len(curve) <= min(bins, len({score for score, _ in pairs}))
     assert [own.score for own in curve] == sorted({own.score for own in curve})
-    assert all((own.low, own.high) == wilson(own.share * own.count, own.count) for own in curve)
+    assert all(
+        (own.low, own.high) == wilson(own.share * own.count, own.count) for own in curve
+    )
 
 
 def test_the_calibration_error_by_hand() -> None:
-    # Two bins of 100: .2 with 30 of 100, .9 with 80 of 100; each less share · (1 − share) / 99.
+    # Two bins of 100: .2 with 30 of 100, .9 with 80 of 100; each less share · (1 −
+    # share) / 99.
     pairs = [(0.2, n < 30) for n in range(100)] + [(0.9, n < 80) for n in range(100)]
     expected = (((0.1**2 - 0.3 * 0.7 / 99) + (0.1**2 - 0.8 * 0.2 / 99)) / 2) ** 0.5
     assert calibration.calibration_error(pairs) == pytest.approx(expected)
@@ -371,27 +474,49 @@ def test_the_calibration_error_by_hand() -> None:
 
 
 @FEW_EXAMPLES
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from(GRADES)), min_size=12, max_size=40), SCORES)
-def test_a_calibrated_mean_of_the_noes_is_the_mirror(rows: list[tuple[bool, float]], others: list[float]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from(GRADES)), min_size=12, max_size=40
+    ),
+    SCORES,
+)
+def test_a_calibrated_mean_of_the_noes_is_the_mirror(
+    rows: list[tuple[bool, float]], others: list[float]
+) -> None:
     labels, scores = [label for label, _ in rows], [score for _, score in rows]
     alone, rest = Scores(scores, [-1] * len(scores)), Scores(others, [-1] * len(others))
-    turned = Scores([1 - own for own in scores], alone.keys), Scores([1 - own for own in others], rest.keys)
-    found, mirrored = ppi(labels, alone, rest), ppi([not label for label in labels], *turned)
+    turned = (
+        Scores([1 - own for own in scores], alone.keys),
+        Scores([1 - own for own in others], rest.keys),
+    )
+    found, mirrored = (
+        ppi(labels, alone, rest),
+        ppi([not label for label in labels], *turned),
+    )
     assert mirrored.mean == pytest.approx(1 - found.mean, abs=1e-9)
     bounds = (1 - found.interval.high, 1 - found.interval.low)
-    assert (mirrored.interval.low, mirrored.interval.high) == pytest.approx(bounds, abs=1e-9)
+    assert (mirrored.interval.low, mirrored.interval.high) == pytest.approx(
+        bounds, abs=1e-9
+    )
     assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
     assert found.weight is None or 0 <= found.weight <= 1
     assert (found.labelled, found.unlabelled) == (len(labels), len(others))
 
 
 @FEW_EXAMPLES
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=16, max_size=40), st.lists(st.booleans(), min_size=1))
-def test_a_corrected_share_of_the_noes_is_the_mirror(rows: list[tuple[bool, bool]], others: list[bool]) -> None:
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=16, max_size=40),
+    st.lists(st.booleans(), min_size=1),
+)
+def test_a_corrected_share_of_the_noes_is_the_mirror(
+    rows: list[tuple[bool, bool]], others: list[bool]
+) -> None:
     labels = [label for label, _ in rows]
     scores = Scores([float(verdict) for _, verdict in rows], [-1] * len(rows))
     rest = Scores([float(verdict) for verdict in others], [-1] * len(others))
-    turned = [Scores([1 - own for own in side.values], side.keys) for side in (scores, rest)]
+    turned = [
+        Scores([1 - own for own in side.values], side.keys) for side in (scores, rest)
+    ]
     try:
         found = rogan_gladen(labels, scores, rest)
     except NotCorrectable:
@@ -401,13 +526,17 @@ def test_a_corrected_share_of_the_noes_is_the_mirror(rows: list[tuple[bool, bool
     mirrored = rogan_gladen([not label for label in labels], *turned)
     assert mirrored.mean == pytest.approx(1 - found.mean, abs=1e-9)
     bounds = (1 - found.interval.high, 1 - found.interval.low)
-    assert (mirrored.interval.low, mirrored.interval.high) == pytest.approx(bounds, abs=1e-9)
+    assert (mirrored.interval.low, mirrored.interval.high) == pytest.approx(
+        bounds, abs=1e-9
+    )
     assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
 
 
 @FEW_EXAMPLES
 @given(
-    st.lists(st.tuples(st.sampled_from(GRADES), st.booleans()), min_size=1, max_size=60),
+    st.lists(
+        st.tuples(st.sampled_from(GRADES), st.booleans()), min_size=1, max_size=60
+    ),
     st.sampled_from([0.3, 0.5, 0.7, 0.9]),
     st.randoms(use_true_random=False),
 )
@@ -421,8 +550,15 @@ def test_what_is_certified_is_surely_precise_and_stricter_targets_certify_no_mor
     if found.step is not None:
         reached = [label for score, label in labelled if score >= found.step.threshold]
         assert (found.step.yes, found.step.count) == (sum(reached), len(reached))
-        assert found.step.share == pytest.approx(sum(own >= found.step.threshold for own in scores) / len(scores))
-        assert stats.binomtest(found.step.yes, found.step.count, target, alternative="greater").pvalue <= 0.05
+        assert found.step.share == pytest.approx(
+            sum(own >= found.step.threshold for own in scores) / len(scores)
+        )
+        assert (
+            stats.binomtest(
+                found.step.yes, found.step.count, target, alternative="greater"
+            ).pvalue
+            <= 0.05
+        )
         assert (found.best, found.needed) == (None, None)
     else:
         assert found.needed is None or found.needed > 0
@@ -431,10 +567,13 @@ def test_what_is_certified_is_surely_precise_and_stricter_targets_certify_no_mor
 
 @FEW_EXAMPLES
 @given(st.sampled_from([0.5, 0.8, 0.9, 0.95]), st.integers(0, 2))
-def test_the_fewest_labels_certify_and_one_fewer_does_not(target: float, wrong: int) -> None:
+def test_the_fewest_labels_certify_and_one_fewer_does_not(
+    target: float, wrong: int
+) -> None:
     count = certification.fewest(target, wrong)
     enough, fewer = (
-        stats.binomtest(own - wrong, own, target, alternative="greater").pvalue for own in (count, count - 1)
+        stats.binomtest(own - wrong, own, target, alternative="greater").pvalue
+        for own in (count, count - 1)
     )
     assert enough <= 0.05 < fewer
 
@@ -448,7 +587,11 @@ def test_intervals_cover_the_mean_of_polls_in_clusters(mean: float) -> None:
     covered = 0
     for _ in range(200):
         centres = chance.beta(20 * mean, 20 * (1 - mean), size=25)
-        scores = [float(own) for centre in centres for own in chance.binomial(5, centre, size=3) / 5]
+        scores = [
+            float(own)
+            for centre in centres
+            for own in chance.binomial(5, centre, size=3) / 5
+        ]
         interval = means.mean_interval(scores, [place // 3 for place in range(75)])
         assert interval is not None
         covered += interval.low <= mean <= interval.high

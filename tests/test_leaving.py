@@ -46,38 +46,49 @@ with ExitStack() as running:
         print(before, len(server.requests))
 """
 BODIES = {
-    "Ctrl-C in score": """
+    "Ctrl-C in score": (
+        """
     many = [f"c{k}" for k in range(500)]
     interrupt()
     try:
         metric.score(question="q", contexts=many, answer="a", judge=judge)
     except KeyboardInterrupt:
         pass
-    """,
-    "Ctrl-C in evaluate": """
+    """
+    ),
+    "Ctrl-C in evaluate": (
+        """
     interrupt()
     evaluate(rows, metric, judge=judge, progress=False, concurrency=4)
-    """,
-    "an early end of iter_results": """
+    """
+    ),
+    "an early end of iter_results": (
+        """
     for result in iter_results(rows, metric, judge=judge, concurrency=4):
         break
-    """,
-    "an exception while results are consumed": """
+    """
+    ),
+    "an exception while results are consumed": (
+        """
     try:
         for result in iter_results(rows, metric, judge=judge, concurrency=4):
             raise ValueError
     except ValueError:
         pass
-    """,
-    "a cancelled aevaluate": """
+    """
+    ),
+    "a cancelled aevaluate": (
+        """
     async def cancelled():
         task = asyncio.ensure_future(aevaluate(rows, metric, judge=judge, concurrency=4))
         await soon()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     asyncio.run(cancelled())
-    """,
-    "a cancelled ascore": """
+    """
+    ),
+    "a cancelled ascore": (
+        """
     async def cancelled():
         many = [f"c{k}" for k in range(500)]
         task = asyncio.ensure_future(metric.ascore(question="q", contexts=many, answer="a", judge=judge))
@@ -85,8 +96,10 @@ BODIES = {
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     asyncio.run(cancelled())
-    """,
-    "an exception of extract_facts": """
+    """
+    ),
+    "an exception of extract_facts": (
+        """
     from ragmetrics_core.datasets import Maker
     from ragmetrics_core.datasets.facts import extract_facts
     from ragmetrics_core.data.errors import InputError
@@ -95,8 +108,10 @@ BODIES = {
         extract_facts(rows, Maker(judge, concurrency=2))
     except InputError as error:
         assert "row" in str(error)
-    """,
-    "Ctrl-C in extract_facts": """
+    """
+    ),
+    "Ctrl-C in extract_facts": (
+        """
     from ragmetrics_core.datasets import Maker
     from ragmetrics_core.datasets.facts import extract_facts
     interrupt()
@@ -104,7 +119,8 @@ BODIES = {
         extract_facts(rows, Maker(judge, concurrency=2))
     except KeyboardInterrupt:
         pass
-    """,
+    """
+    ),
 }
 
 
@@ -112,12 +128,18 @@ BODIES = {
 def said(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
     """What a process says that is left in every way, one after the other, each with an endpoint of its own."""
     script = tmp_path_factory.mktemp("leaving") / "script.py"
-    script.write_text(COMMON.replace("BODIES", repr([dedent(body) for body in BODIES.values()])))
-    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    script.write_text(
+        COMMON.replace("BODIES", repr([dedent(body) for body in BODIES.values()]))
+    )
+    return subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60
+    )
 
 
 @pytest.mark.parametrize("how", BODIES)
-def test_whoever_leaves_leaves_no_call_behind(how: str, said: subprocess.CompletedProcess[str]) -> None:
+def test_whoever_leaves_leaves_no_call_behind(
+    how: str, said: subprocess.CompletedProcess[str]
+) -> None:
     assert (said.returncode, said.stderr) == (0, "")
     calls = dict(zip(BODIES, said.stdout.splitlines(), strict=True))
     soon_after, at_the_end = calls[how].split()

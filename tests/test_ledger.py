@@ -7,7 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from test_tree_rules import ANSWER, DOCS, EVORA, FARO, PORTO, QUESTION, SAYS, Clock, asked, model, retriever, step, tool
+from test_tree_rules import (
+    ANSWER,
+    DOCS,
+    EVORA,
+    FARO,
+    PORTO,
+    QUESTION,
+    SAYS,
+    Clock,
+    asked,
+    model,
+    retriever,
+    step,
+    tool,
+)
 from test_tree_rules import tree as made
 
 from ragmetrics_core.capturing import (
@@ -25,7 +39,9 @@ from ragmetrics_core.capturing import (
 from ragmetrics_core.data.sample import EvidenceCall, Ledger, Sample, Turn
 
 P, F, E = DOCS
-ROWS_OF_SQL = "region north: 412 orders; region south: 377 orders; region east: 12 orders"
+ROWS_OF_SQL = (
+    "region north: 412 orders; region south: 377 orders; region east: 12 orders"
+)
 FOUND = {PORTO: "porto", FARO: "faro", EVORA: "evora", ROWS_OF_SQL: "sql"}
 
 
@@ -45,11 +61,22 @@ class Call:
 
 def told(call: EvidenceCall) -> Call:
     items = tuple(FOUND.get(item.text, item.text) for item in call.items)
-    return Call(call.kind, items, call.shown, call.step, call.name, call.query, call.agent, call.error)
+    return Call(
+        call.kind,
+        items,
+        call.shown,
+        call.step,
+        call.name,
+        call.query,
+        call.agent,
+        call.error,
+    )
 
 
 def wants(*calls: tuple[str, str, dict[str, Any]]) -> Message:
-    return Message("assistant", "", tuple(ToolCall(name, args, made) for name, made, args in calls))
+    return Message(
+        "assistant", "", tuple(ToolCall(name, args, made) for name, made, args in calls)
+    )
 
 
 def results(*texts: str) -> list[Message]:
@@ -62,7 +89,9 @@ ONE = wants(("search", "1", {"query": "north"}))
 ASK = wants(("ask", "1", {"question": "Where?"}))
 
 
-def search(clock: Clock, text: str, *docs: Document, call: str = "1", query: str = "north") -> Callable[[], Node]:
+def search(
+    clock: Clock, text: str, *docs: Document, call: str = "1", query: str = "north"
+) -> Callable[[], Node]:
     inner = retriever(clock, *docs, query=query)
     return tool(clock, text, inner, name="search", query=query, call=call)
 
@@ -77,7 +106,9 @@ def _parallel(clock: Clock) -> Tree:
     return loop
 
 
-def _handed_on(clock: Clock, says: str = "Porto is the city in question, says the report.") -> Tree:
+def _handed_on(
+    clock: Clock, says: str = "Porto is the city in question, says the report."
+) -> Tree:
     """A sub-agent inside a tool searches, and what it answers is what its caller is shown."""
     inner = clock.node(
         "step",
@@ -120,14 +151,20 @@ class Row:
 
 NORTH = {"name": "search", "query": "north"}
 SAID = "Porto is the city in question, says the report."
-NOTE = "Summary of what was said before: the user plans a trip to the north of Portugal."
+NOTE = (
+    "Summary of what was said before: the user plans a trip to the north of Portugal."
+)
 ROWS: dict[str, Row] = {
     "plain": Row(
-        lambda c: made(c, retriever(c, P, F), model(c, asked(f"{PORTO}\n{FARO}")), answers=SAYS),
+        lambda c: made(
+            c, retriever(c, P, F), model(c, asked(f"{PORTO}\n{FARO}")), answers=SAYS
+        ),
         [Call("retrieval", ("porto", "faro"), (0, 1), query=QUESTION)],
     ),
     "a part is shown": Row(
-        lambda c: made(c, retriever(c, P, F, E), model(c, asked(f"{EVORA}\n{PORTO}")), answers=SAYS),
+        lambda c: made(
+            c, retriever(c, P, F, E), model(c, asked(f"{EVORA}\n{PORTO}")), answers=SAYS
+        ),
         [Call("retrieval", ("porto", "faro", "evora"), (0, 2), query=QUESTION)],
     ),
     "cut: the item has the words that were shown": Row(
@@ -151,7 +188,9 @@ ROWS: dict[str, Row] = {
     "failed, and answered all the same": Row(
         lambda c: made(
             c,
-            lambda: c.node("retriever", query=QUESTION, error="ConnectionError('down')"),
+            lambda: c.node(
+                "retriever", query=QUESTION, error="ConnectionError('down')"
+            ),
             model(c, asked("")),
             answers=SAYS,
         ),
@@ -162,11 +201,19 @@ ROWS: dict[str, Row] = {
         [Call("retrieval", ("porto",), (0,), query=QUESTION)],
     ),
     "by data flow: what stands for the contexts": Row(
-        lambda c: made(c, retriever(c, P, F), model(c, asked("a digest")), answers=SAYS, flow=(P,)),
+        lambda c: made(
+            c, retriever(c, P, F), model(c, asked("a digest")), answers=SAYS, flow=(P,)
+        ),
         [Call("retrieval", ("porto", "faro"), (0,), query=QUESTION)],
     ),
     "a tool made of its documents is one call": Row(
-        lambda c: made(c, model(c, QUESTION, ONE), search(c, f"1. {PORTO}", P), model(c, results(PORTO)), answers=SAYS),
+        lambda c: made(
+            c,
+            model(c, QUESTION, ONE),
+            search(c, f"1. {PORTO}", P),
+            model(c, results(PORTO)),
+            answers=SAYS,
+        ),
         [Call("retrieval", ("porto",), (0,), 1, **NORTH)],
     ),
     "a tool with an artifact": Row(
@@ -197,14 +244,20 @@ ROWS: dict[str, Row] = {
             c,
             model(c, QUESTION, ONE),
             search(c, f"{PORTO}\n{FARO}", P, F),
-            model(c, results(f"{PORTO}\n{FARO}"), wants(("search", "9", {"query": "south"}))),
+            model(
+                c,
+                results(f"{PORTO}\n{FARO}"),
+                wants(("search", "9", {"query": "south"})),
+            ),
             search(c, f"{PORTO}\n{EVORA}", P, E, call="9", query="south"),
             model(c, results(f"{PORTO}\n{FARO}", f"{PORTO}\n{EVORA}")),
             answers=SAYS,
         ),
         [
             Call("retrieval", ("porto", "faro"), (0, 1), 1, **NORTH),
-            Call("retrieval", ("porto", "evora"), (0, 1), 2, name="search", query="south"),
+            Call(
+                "retrieval", ("porto", "evora"), (0, 1), 2, name="search", query="south"
+            ),
         ],
     ),
     "parallel: the model's own order": Row(
@@ -251,7 +304,13 @@ ROWS: dict[str, Row] = {
         lambda c: made(
             c,
             model(c, QUESTION, ONE),
-            lambda: c.node("tool", name="sql", query="SELECT", call="1", error="OperationalError('locked')"),
+            lambda: c.node(
+                "tool",
+                name="sql",
+                query="SELECT",
+                call="1",
+                error="OperationalError('locked')",
+            ),
             model(c, results("Error: locked")),
             answers=SAYS,
             is_query=True,
@@ -262,7 +321,13 @@ ROWS: dict[str, Row] = {
         lambda c: made(
             c,
             model(c, QUESTION, wants(("transfer_to_expert", "1", {}))),
-            tool(c, "Transferred to the expert.", name="transfer_to_expert", call="1", control=True),
+            tool(
+                c,
+                "Transferred to the expert.",
+                name="transfer_to_expert",
+                call="1",
+                control=True,
+            ),
             retriever(c, P),
             model(c, asked(PORTO)),
             answers=SAYS,
@@ -304,14 +369,24 @@ ROWS: dict[str, Row] = {
             lambda c, frame=frame: made(  # type: ignore[misc]
                 c,
                 model(c, QUESTION, ASK),
-                tool(c, f"Blue, from Faro.{frame}", model(c, "Why?", "Blue, from Faro."), name="ask", call="1"),
+                tool(
+                    c,
+                    f"Blue, from Faro.{frame}",
+                    model(c, "Why?", "Blue, from Faro."),
+                    name="ask",
+                    call="1",
+                ),
                 model(c, results(f"Blue, from Faro.{frame}")),
                 answers=SAYS,
                 is_query=True,
             ),
             [Call("written", (f"Blue, from Faro.{frame}",), (0,), 1, "ask")],
         )
-        for frame in (" (see 1)", "\n\n(Sources: 1)", "\n\nSources:\n- lighthouse_history.pdf (page 7)")
+        for frame in (
+            " (see 1)",
+            "\n\n(Sources: 1)",
+            "\n\nSources:\n- lighthouse_history.pdf (page 7)",
+        )
     },
     "documents that came with the question": Row(
         lambda c: made(c, model(c, asked(PORTO)), taken=(P, F), answers=SAYS),
@@ -325,20 +400,37 @@ ROWS: dict[str, Row] = {
             model(c, [Message("summary", NOTE), Message("user", asked(PORTO))]),
             answers=SAYS,
         ),
-        [Call("retrieval", ("porto",), (0,), 0, query=QUESTION), Call("written", (NOTE,), (0,), 0)],
+        [
+            Call("retrieval", ("porto",), (0,), 0, query=QUESTION),
+            Call("written", (NOTE,), (0,), 0),
+        ],
     ),
     "queries of a retriever's own model are no steps": Row(
         lambda c: made(
             c,
-            lambda: c.node("retriever", model(c, "rewrite", "Douro?"), retriever(c, P), query=QUESTION, documents=(P,)),
+            lambda: c.node(
+                "retriever",
+                model(c, "rewrite", "Douro?"),
+                retriever(c, P),
+                query=QUESTION,
+                documents=(P,),
+            ),
             retriever(c, F),
             model(c, asked(f"{PORTO}\n{FARO}")),
             answers=SAYS,
         ),
-        [Call("retrieval", (name,), (0,), 0, query=QUESTION) for name in ("porto", "faro")],
+        [
+            Call("retrieval", (name,), (0,), 0, query=QUESTION)
+            for name in ("porto", "faro")
+        ],
     ),
     "a rewrite is a step": Row(
-        lambda c: made(c, model(c, "rewrite", "Douro?"), retriever(c, P, query="Douro?"), model(c, asked(PORTO))),
+        lambda c: made(
+            c,
+            model(c, "rewrite", "Douro?"),
+            retriever(c, P, query="Douro?"),
+            model(c, asked(PORTO)),
+        ),
         [Call("retrieval", ("porto",), (0,), 1, query="Douro?")],
     ),
     "documents that a step put beside those of a retriever": Row(
@@ -350,16 +442,27 @@ ROWS: dict[str, Row] = {
             model(c, asked(f"{PORTO}\n{FARO}")),
             answers=SAYS,
         ),
-        [Call("retrieval", ("porto", "evora"), (0,), query=QUESTION), Call("retrieval", ("faro",), (0,), 1)],
+        [
+            Call("retrieval", ("porto", "evora"), (0,), query=QUESTION),
+            Call("retrieval", ("faro",), (0,), 1),
+        ],
     ),
     "documents of a step that no retriever gave": Row(
-        lambda c: made(c, step(c, P, F), step(c, P), model(c, asked(PORTO)), answers=SAYS),
+        lambda c: made(
+            c, step(c, P, F), step(c, P), model(c, asked(PORTO)), answers=SAYS
+        ),
         [Call("retrieval", ("porto", "faro"), (0,))],
     ),
     "an engine inside: its answer is written, what stands behind it counts": Row(
         lambda c: made(
             c,
-            lambda: c.node("agent", retriever(c, P), model(c, asked(PORTO), SAID), text=SAID, query="Where?"),
+            lambda: c.node(
+                "agent",
+                retriever(c, P),
+                model(c, asked(PORTO), SAID),
+                text=SAID,
+                query="Where?",
+            ),
             model(c, asked(SAID)),
             answers=SAYS,
         ),
@@ -391,23 +494,40 @@ def test_each_context_is_shown_in_the_ledger(name: str) -> None:
     """Of one turn every context is an item that its call says was shown, in the same words."""
     sample = ledger(ROWS[name])
     assert sample.ledger is not None
-    shown = [call.items[place] for call in sample.ledger.calls for place in call.shown or ()]
+    shown = [
+        call.items[place] for call in sample.ledger.calls for place in call.shown or ()
+    ]
     assert all(context in shown for context in sample.contexts)
 
 
 def test_earlier_turns_come_with_what_is_shown_of_them_now() -> None:
-    """Items of earlier turns stand first; the prompt of this turn says which of them are still there."""
+    """Items of earlier turns stand first.
+
+    The prompt of this turn says which of them are still there.
+    """
     clock = Clock()
-    before = EvidenceCall(kind="retrieval", items=(FARO, EVORA), shown=(0, 1), query="south")
-    tree = made(clock, retriever(clock, P), model(clock, asked(f"{EVORA}\n{PORTO}")), answers=SAYS)
+    before = EvidenceCall(
+        kind="retrieval", items=(FARO, EVORA), shown=(0, 1), query="south"
+    )
+    tree = made(
+        clock,
+        retriever(clock, P),
+        model(clock, asked(f"{EVORA}\n{PORTO}")),
+        answers=SAYS,
+    )
     (sample,) = samples_of(replace(tree, earlier=(before,), turn=2, conversation="c"))
     assert sample.ledger is not None
     assert (sample.ledger.conversation, sample.ledger.turn) == ("c", 2)
-    assert [(call.turn, call.shown) for call in sample.ledger.calls] == [(1, (1,)), (2, (0,))]
+    assert [(call.turn, call.shown) for call in sample.ledger.calls] == [
+        (1, (1,)),
+        (2, (0,)),
+    ]
     assert [context.text for context in sample.contexts] == [PORTO]
 
 
-def turn_of(clock: Clock, question: str, *docs: Document, said: str = ANSWER, **fields: Any) -> Tree:
+def turn_of(
+    clock: Clock, question: str, *docs: Document, said: str = ANSWER, **fields: Any
+) -> Tree:
     shown = "\n".join(one.text for one in docs)
     return made(
         clock,
@@ -420,7 +540,10 @@ def turn_of(clock: Clock, question: str, *docs: Document, said: str = ANSWER, **
 
 
 def spoken(*texts: str) -> tuple[Turn, ...]:
-    return tuple(Turn(role="user" if place % 2 == 0 else "assistant", content=text) for place, text in enumerate(texts))
+    return tuple(
+        Turn(role="user" if place % 2 == 0 else "assistant", content=text)
+        for place, text in enumerate(texts)
+    )
 
 
 def played(*trees: Tree) -> list[Sample]:
@@ -430,7 +553,11 @@ def played(*trees: Tree) -> list[Sample]:
 
 def numbered(sample: Sample) -> tuple[str | None, int, list[int]]:
     assert sample.ledger is not None
-    return sample.ledger.conversation, sample.ledger.turn, [call.turn for call in sample.ledger.calls]
+    return (
+        sample.ledger.conversation,
+        sample.ledger.turn,
+        [call.turn for call in sample.ledger.calls],
+    )
 
 
 def test_turns_of_one_thread_share_their_calls() -> None:
@@ -440,7 +567,11 @@ def test_turns_of_one_thread_share_their_calls() -> None:
         turn_of(clock, "Where is Porto?", P, conversation="b"),
         turn_of(clock, "And Faro?", F, conversation="a"),
     )
-    assert [numbered(sample) for sample in (one, other, two)] == [("a", 1, [1]), ("b", 1, [1]), ("a", 2, [1, 2])]
+    assert [numbered(sample) for sample in (one, other, two)] == [
+        ("a", 1, [1]),
+        ("b", 1, [1]),
+        ("a", 2, [1, 2]),
+    ]
     assert two.history == ()
     assert two.capture is not None
     assert two.capture.grade == "exact"
@@ -458,7 +589,10 @@ def test_a_turn_goes_on_with_the_only_one_whose_words_end_its_messages() -> None
     assert numbered(second)[1:] == (2, [1, 2])
     assert second.capture is not None
     assert second.capture.grade == "inferred"
-    assert second.capture.provenance["conversation"] == "the words of an earlier turn end the messages handed in"
+    assert (
+        second.capture.provenance["conversation"]
+        == "the words of an earlier turn end the messages handed in"
+    )
 
 
 def test_turns_with_the_same_words_are_not_joined() -> None:
@@ -474,7 +608,9 @@ def test_turns_with_the_same_words_are_not_joined() -> None:
     assert second.capture.grade == "exact"
 
 
-def test_a_thread_that_was_taken_back_goes_on_from_the_turn_that_its_messages_end_with() -> None:
+def test_a_thread_that_was_taken_back_goes_on_from_the_turn_that_its_messages_end_with() -> (
+    None
+):
     clock = Clock()
     said = spoken("Where is Porto?", ANSWER)
     *_, again = played(
@@ -486,21 +622,44 @@ def test_a_thread_that_was_taken_back_goes_on_from_the_turn_that_its_messages_en
 
 
 def test_earlier_users_count_where_their_turns_were_not_seen() -> None:
-    (sample,) = played(turn_of(Clock(), "And Faro?", F, history=spoken("Where is Porto?", ANSWER, "Why?", "So.")))
+    (sample,) = played(
+        turn_of(
+            Clock(),
+            "And Faro?",
+            F,
+            history=spoken("Where is Porto?", ANSWER, "Why?", "So."),
+        )
+    )
     assert numbered(sample)[1:] == (3, [3])
 
 
 def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> None:
     clock = Clock()
-    first, second = (turn_of(clock, text, doc, conversation="a") for text, doc in (("Porto?", P), ("Faro?", F)))
-    second.root.children[-1].prompt = (Message("summary", NOTE), *second.root.children[-1].prompt)
+    first, second = (
+        turn_of(clock, text, doc, conversation="a")
+        for text, doc in (("Porto?", P), ("Faro?", F))
+    )
+    second.root.children[-1].prompt = (
+        Message("summary", NOTE),
+        *second.root.children[-1].prompt,
+    )
     third = turn_of(clock, "Évora?", E, conversation="a")
-    third.root.children[-1].prompt = (Message("summary", NOTE), *third.root.children[-1].prompt)
+    third.root.children[-1].prompt = (
+        Message("summary", NOTE),
+        *third.root.children[-1].prompt,
+    )
     _, two, three = played(first, second, third)
     assert [turn.content for turn in two.history] == ["Porto?", ANSWER]
-    assert [turn.content for turn in three.history] == ["Porto?", ANSWER, "Faro?", ANSWER]
+    assert [turn.content for turn in three.history] == [
+        "Porto?",
+        ANSWER,
+        "Faro?",
+        ANSWER,
+    ]
     assert three.ledger is not None
-    written = [(call.turn, call.shown) for call in three.ledger.calls if call.kind == "written"]
+    written = [
+        (call.turn, call.shown) for call in three.ledger.calls if call.kind == "written"
+    ]
     assert written == [(2, (0,))]
 
 
@@ -526,14 +685,21 @@ def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> 
     clock = Clock()
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     assert turns.add(Tree(retriever(clock, P)(), gives_documents=True)) == []
-    assert turns.add(made(clock, model(clock, asked(PORTO)), answers=SAYS, conversation="a")) == []
+    assert (
+        turns.add(
+            made(clock, model(clock, asked(PORTO)), answers=SAYS, conversation="a")
+        )
+        == []
+    )
     (sample,) = turns.finish()
     assert numbered(sample) == ("a", 1, [1])
 
 
 def test_what_is_kept_of_a_long_conversation_is_bounded() -> None:
     clock = Clock()
-    samples = played(*(turn_of(clock, f"Question {n}?", P, conversation="a") for n in range(300)))
+    samples = played(
+        *(turn_of(clock, f"Question {n}?", P, conversation="a") for n in range(300))
+    )
     last = samples[-1].ledger
     assert last is not None
     assert (last.turn, len(last.calls)) == (300, 201)
@@ -545,10 +711,17 @@ def test_what_is_kept_of_a_long_conversation_is_bounded() -> None:
     [
         (lambda sample: sample.model_copy(update={"answer": "***"}), 0),
         (lambda sample: sample.model_copy(update={"metadata": {"seen": True}}), 1),
-        (lambda sample: sample.model_copy(update={"answer": "***", "ledger": Ledger(calls=(CALL, CALL))}), 2),
+        (
+            lambda sample: sample.model_copy(
+                update={"answer": "***", "ledger": Ledger(calls=(CALL, CALL))}
+            ),
+            2,
+        ),
     ],
 )
-def test_texts_that_redact_changed_do_not_stay_in_the_ledger(masked: Callable[[Sample], Sample], kept: int) -> None:
+def test_texts_that_redact_changed_do_not_stay_in_the_ledger(
+    masked: Callable[[Sample], Sample], kept: int
+) -> None:
     captured: Captured[Tree] = Captured(samples_of, redact=masked)
     captured.record(turn_of(Clock(), "Where is Porto?", P))
     (sample,) = captured.samples

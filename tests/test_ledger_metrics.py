@@ -44,12 +44,25 @@ def call(*items: Any, **more: Any) -> EvidenceCall:
     return EvidenceCall.model_validate({"kind": "retrieval", "items": items, **more})
 
 
-def turn(*calls: EvidenceCall, number: int = 1, conversation: str | None = "c", **fields: Any) -> Sample:
-    """One turn of a conversation; its contexts are the items of its retrievals in order of first arrival."""
+def turn(
+    *calls: EvidenceCall, number: int = 1, conversation: str | None = "c", **fields: Any
+) -> Sample:
+    """One turn of a conversation.
+
+    Its contexts are the items of its retrievals in order of first arrival.
+    """
     own = (one for one in calls if one.turn == number and one.kind == "retrieval")
     contexts = dict.fromkeys(item.text for one in own for item in one.items)
     ledger = Ledger(conversation=conversation, turn=number, calls=calls)
-    return Sample(**{"question": "q?", "answer": "a", "contexts": list(contexts), "ledger": ledger, **fields})
+    return Sample(
+        **{
+            "question": "q?",
+            "answer": "a",
+            "contexts": list(contexts),
+            "ledger": ledger,
+            **fields,
+        }
+    )
 
 
 def utilized(sample: Sample) -> tuple[float, CallTable]:
@@ -61,30 +74,54 @@ def utilized(sample: Sample) -> tuple[float, CallTable]:
 
 def labels(*polls: str) -> list[dict[str, Any]]:
     """Polls, each with the labels of its claims, joined by spaces."""
-    return [{"claims": [{"claim": f"claim {n}", "needs": it} for n, it in enumerate(one.split())]} for one in polls]
+    return [
+        {
+            "claims": [
+                {"claim": f"claim {n}", "needs": it} for n, it in enumerate(one.split())
+            ]
+        }
+        for one in polls
+    ]
 
 
 def adhered(sample: Sample, said: Any, **settings: Any) -> tuple[Any, ScriptedJudge]:
     """What adherence comes to if the judge says this, and the judge."""
-    verdicts = [{"verdict": one} for one in said] if said and isinstance(said[0], str) else said
+    verdicts = (
+        [{"verdict": one} for one in said]
+        if said and isinstance(said[0], str)
+        else said
+    )
     judge = ScriptedJudge(
-        {RestsOn: said, Adherent: verdicts, Sufficient: Sufficiency(sufficient=True, on_question=True)}
+        {
+            RestsOn: said,
+            Adherent: verdicts,
+            Sufficient: Sufficiency(sufficient=True, on_question=True),
+        }
     )
     return ContextAdherence(**settings).score(sample, judge=judge), judge
 
 
-# The worked numbers of the definitions -----------------------------------------------------------------------
+# The worked numbers of the definitions
+# -----------------------------------------------------------------------
 
 
 def test_worked_number_1_one_call() -> None:
     sample = turn(call("a✓", "b", "c✓"))
     value, table = utilized(sample)
-    assert (value, table.wasted, table.order_range) == (pytest.approx(0.8333, abs=1e-4), 0, None)
+    assert (value, table.wasted, table.order_range) == (
+        pytest.approx(0.8333, abs=1e-4),
+        0,
+        None,
+    )
     assert adhered(sample, ["yes", "yes", "no", "yes", "yes"])[0].value == 0.8
 
 
 def test_worked_number_2_three_hops() -> None:
-    calls = (call("a✓", "b", "e", step=1), call("b", "c✓", step=2), call("a✓", "d", step=3))
+    calls = (
+        call("a✓", "b", "e", step=1),
+        call("b", "c✓", step=2),
+        call("a✓", "d", step=3),
+    )
     value, table = utilized(turn(*calls))
     assert value == (1 + 2 / 4) / 2 == 0.75
     assert [line.verdict for line in table.calls] == ["useful", "useful", "repeated"]
@@ -113,26 +150,47 @@ FIRST = turn(call("one", "two"))
 SAID = [{"role": "user", "content": "q1?"}, {"role": "assistant", "content": "a1"}]
 SECOND = turn(call("one", "two", shown=[]), number=2, history=SAID)
 THIRD = turn(
-    call("one", "two", shown=[]), call("three", turn=3, shown=[0]), number=3,
-    history=[*SAID, {"role": "user", "content": "q2?"}, {"role": "assistant", "content": "a2"}],
-)  # fmt: skip
-SAYS = (["yes"] * 5, labels(*["earlier"] * 5), labels(*["evidence own"] * 4, "evidence earlier"))
+    call("one", "two", shown=[]),
+    call("three", turn=3, shown=[0]),
+    number=3,
+    history=[
+        *SAID,
+        {"role": "user", "content": "q2?"},
+        {"role": "assistant", "content": "a2"},
+    ],
+)
+SAYS = (
+    ["yes"] * 5,
+    labels(*["earlier"] * 5),
+    labels(*["evidence own"] * 4, "evidence earlier"),
+)
 
 
 def test_worked_number_5_three_turns() -> None:
-    values = [adhered(sample, said)[0] for sample, said in zip((FIRST, SECOND, THIRD), SAYS, strict=True)]
+    values = [
+        adhered(sample, said)[0]
+        for sample, said in zip((FIRST, SECOND, THIRD), SAYS, strict=True)
+    ]
     assert [result.value for result in values] == [1.0, 1.0, 0.2]
     first, second, third = (result.evidence.ledger for result in values)
     assert first is None
     assert (second.shares["earlier"], second.kept) == (1.0, (0, 2))
-    assert third.shares == pytest.approx({"evidence": 0.5, "earlier": 0.1, "user": 0, "own": 0.4, "none": 0})
+    assert third.shares == pytest.approx(
+        {"evidence": 0.5, "earlier": 0.1, "user": 0, "own": 0.4, "none": 0}
+    )
     assert values[2].evidence.unsupported == ("claim 1",)
 
 
 def test_worked_number_6_the_curve() -> None:
     facts = {"1": "A", "2": "AB", "3": "B", "4": ""}
     sample = turn(call("A", step=1), call("B", step=2), call(step=3), facts=list(facts))
-    judge = ScriptedJudge({FactInContext: lambda asked: covered(float(asked["context"] in facts[asked["fact"]]))})
+    judge = ScriptedJudge(
+        {
+            FactInContext: lambda asked: covered(
+                float(asked["context"] in facts[asked["fact"]])
+            )
+        }
+    )
     result = RetrievalAccuracy().score(sample, judge=judge)
     gains = result.evidence.ledger
     assert [gain.alone for gain in gains] == [0.5, 0.5, 0]
@@ -143,36 +201,69 @@ def test_worked_number_6_the_curve() -> None:
 
 def test_the_conversation_of_worked_number_5_in_a_report() -> None:
     rows = []
-    for place, (sample, said) in enumerate(zip((FIRST, SECOND, THIRD), SAYS, strict=True)):
-        rows.append(SampleResult(index=place, sample=sample, results={"context_adherence": adhered(sample, said)[0]}))
+    for place, (sample, said) in enumerate(
+        zip((FIRST, SECOND, THIRD), SAYS, strict=True)
+    ):
+        rows.append(
+            SampleResult(
+                index=place,
+                sample=sample,
+                results={"context_adherence": adhered(sample, said)[0]},
+            )
+        )
     alone = Scored(metric="context_adherence", value=0.8, reason="r")
-    report = Report([*rows, SampleResult(index=3, sample=Sample(answer="a"), results={"context_adherence": alone})])
+    report = Report(
+        [
+            *rows,
+            SampleResult(
+                index=3, sample=Sample(answer="a"), results={"context_adherence": alone}
+            ),
+        ]
+    )
     numbers = report.summary()["context_adherence"]
     three = Report(rows).summary()["context_adherence"]
-    assert (three.mean, three.interval and three.interval.clusters) == (pytest.approx(0.7333, abs=1e-4), 1)
+    assert (three.mean, three.interval and three.interval.clusters) == (
+        pytest.approx(0.7333, abs=1e-4),
+        1,
+    )
     found = numbers.conversations
     assert found is not None
     assert (found.by_turn, found.count, found.sound) == ({1: 1.0, 2: 1.0, 3: 0.2}, 1, 0)
     assert (found.own, found.kept) == (pytest.approx((0 + 0.4) / 2), 0)
     words = " ".join(report.table().split())
-    assert "mean by turn 1: 1.000, 2: 1.000, 3: 0.200; conversations without a scored turn under 0.7: 0 of 1;" in words
-    assert "on average 20% of an answer's claims rest on the assistant's own words; " in words
+    assert (
+        "mean by turn 1: 1.000, 2: 1.000, 3: 0.200; conversations without a scored turn"
+        " under 0.7: 0 of 1;" in words
+    )
+    assert (
+        "on average 20% of an answer's claims rest on the assistant's own words; "
+        in words
+    )
     assert "0% of the earlier evidence was still shown." in words
     sound = report.summary(RiskThresholds(mean=0.1))["context_adherence"].conversations
     first = Report(rows[:1]).summary()["context_adherence"].conversations
     assert (sound and sound.sound, first and first.sentences) == (1, ())
-    at_threshold = Report(rows[:2]).summary(RiskThresholds(mean=1.0))["context_adherence"].conversations
+    at_threshold = (
+        Report(rows[:2])
+        .summary(RiskThresholds(mean=1.0))["context_adherence"]
+        .conversations
+    )
     assert at_threshold is not None
     assert at_threshold.sound == 1  # a score at the threshold is not under it
-    assert Report(report.results[3:]).summary()["context_adherence"].conversations is None
+    assert (
+        Report(report.results[3:]).summary()["context_adherence"].conversations is None
+    )
 
 
-# Adherence over groups ---------------------------------------------------------------------------------------
+# Adherence over groups
+# ---------------------------------------------------------------------------------------
 
 
 def test_the_labelled_prompt_fences_each_group_and_asks_as_often() -> None:
     assert THIRD.ledger is not None
-    sample = THIRD.model_copy(update={"ledger": Ledger(turn=3, calls=(*THIRD.ledger.calls, WROTE))})
+    sample = THIRD.model_copy(
+        update={"ledger": Ledger(turn=3, calls=(*THIRD.ledger.calls, WROTE))}
+    )
     result, judge = adhered(sample, labels(*["evidence"] * 5))
     (asked,) = judge.asked
     assert isinstance(asked, RestsOn)
@@ -181,9 +272,25 @@ def test_the_labelled_prompt_fences_each_group_and_asks_as_often() -> None:
     mark = lines[0].split()[0]
     assert len(mark) == 39
     assert [line.replace(mark, "|") for line in lines] == [
-        *("| Context 1", "three", "| Earlier context 1", "one", "| Earlier context 2", "two"),
+        *(
+            "| Context 1",
+            "three",
+            "| Earlier context 1",
+            "one",
+            "| Earlier context 2",
+            "two",
+        ),
         *("| User 1", "q1?", "| User 2", "q2?", "| User 3", "q?"),
-        *("| Assistant 1", "a1", "| Assistant 2", "a2", "| Assistant 3", "a summary", "| Answer", "a"),
+        *(
+            "| Assistant 1",
+            "a1",
+            "| Assistant 2",
+            "a2",
+            "| Assistant 3",
+            "a summary",
+            "| Answer",
+            "a",
+        ),
     ]
     assert described(asked.Reply, asked.instructions.template)
     assert set(schema_of(asked.Reply)["properties"]) == {"reason", "claims"}
@@ -193,24 +300,39 @@ WROTE = call("a summary", kind="written", turn=3, step=2)
 
 
 VERDICTS = {
-    "evidence": "yes", "earlier": "yes", "evidence user": "yes", "evidence earlier": "yes", "own": "no", "none": "no",
-    "evidence own": "no", "user none": "no", "user": "abstains", "": "abstains",
-}  # fmt: skip
+    "evidence": "yes",
+    "earlier": "yes",
+    "evidence user": "yes",
+    "evidence earlier": "yes",
+    "own": "no",
+    "none": "no",
+    "evidence own": "no",
+    "user none": "no",
+    "user": "abstains",
+    "": "abstains",
+}
 
 
 @pytest.mark.parametrize(("said", "verdict"), VERDICTS.items())
 def test_the_verdict_is_computed_from_the_labels(said: str, verdict: str) -> None:
     asked = adhered(SECOND, labels(*["earlier"] * 5))[1].asked[0]
-    given = {**labels(said)[0], "verdict": "yes", "reason": "r"}  # a verdict that is written all the same is not read
+    # a verdict that is written all the same is not read
+    given = {**labels(said)[0], "verdict": "yes", "reason": "r"}
     read = asked.read(given)
-    assert (read.verdict, read.poll.verdict, read.poll.reason) == (verdict, verdict, "r")
+    assert (read.verdict, read.poll.verdict, read.poll.reason) == (
+        verdict,
+        verdict,
+        "r",
+    )
     unheld = [claim.claim for claim in read.claims if claim.needs in ("own", "none")]
     assert list(read.poll.unsupported) == unheld
 
 
 def test_labels_are_read_however_they_are_spelled_and_others_are_refused() -> None:
     asked = adhered(SECOND, labels(*["earlier"] * 5))[1].asked[0]
-    assert asked.read({"claims": [{"claim": "c", "needs": " Earlier "}]}).verdict == "yes"
+    assert (
+        asked.read({"claims": [{"claim": "c", "needs": " Earlier "}]}).verdict == "yes"
+    )
     with pytest.raises(ValueError, match="needs"):
         asked.read({"claims": [{"claim": "c", "needs": "memory"}]})
 
@@ -218,7 +340,12 @@ def test_labels_are_read_however_they_are_spelled_and_others_are_refused() -> No
 def test_polls_bounds_and_early_stopping_stay_as_they_are() -> None:
     result, _ = adhered(SECOND, labels("earlier", "own", "", "earlier user", "none"))
     evidence = result.evidence
-    assert (result.value, evidence.yes, evidence.no, evidence.abstained) == (0.5, 2, 2, 1)
+    assert (result.value, evidence.yes, evidence.no, evidence.abstained) == (
+        0.5,
+        2,
+        2,
+        1,
+    )
     assert evidence.repeatability is not None
     assert result.reason.startswith("The polls are tied")
     # Four polls have claims: earlier; own; half earlier, half user; none.
@@ -226,16 +353,27 @@ def test_polls_bounds_and_early_stopping_stay_as_they_are() -> None:
         {"evidence": 0, "earlier": 0.375, "user": 0.125, "own": 0.25, "none": 0.25}
     )
     every = labels("own", "earlier", "own", "none", "earlier")
-    judge = ScriptedJudge({RestsOn: lambda it: [it.read(one) for one in every[it.first_poll :][: it.polls]]})
+    judge = ScriptedJudge(
+        {
+            RestsOn: lambda it: [
+                it.read(one) for one in every[it.first_poll :][: it.polls]
+            ]
+        }
+    )
     result = ContextAdherence(early_stop=True, cause=False).score(SECOND, judge=judge)
-    assert ([it.polls for it in judge.asked], result.value) == ([3, 1], 1 / 3)  # unbiased for that rule: y / (k − 1)
+    # unbiased for that rule: y / (k − 1)
+    assert ([it.polls for it in judge.asked], result.value) == ([3, 1], 1 / 3)
     assert len(result.evidence.ledger.claims) == 4
 
 
 def test_most_polls_without_a_claim_to_judge_abstain() -> None:
     result, _ = adhered(SECOND, labels("user", "user", "", "earlier", "own"))
     assert (result.status, result.code) == ("undefined", "abstained")
-    assert result.reason == "3 of 5 polls found that the answer makes no claim beyond the user's own words"
+    assert (
+        result.reason
+        == "3 of 5 polls found that the answer makes no claim beyond the user's own"
+        " words"
+    )
     assert len(result.evidence.ledger.claims) == 5
     result, _ = adhered(SECOND, labels(*[""] * 5))
     assert result.reason == "5 of 5 polls found that the answer makes no claim"
@@ -254,13 +392,18 @@ def test_a_judge_that_cannot_label_is_asked_over_the_evidence_and_it_is_said() -
     assert (judge.asked[-1]["contexts"], result.value) == (("three", "one", "two"), 1.0)
     assert result.evidence.ledger.shares is None
     assert "cannot label" in result.evidence.ledger.note
-    said = turn(call("The lamp is old."), number=2, answer="The lamp is old.", history=SAID)
+    said = turn(
+        call("The lamp is old."), number=2, answer="The lamp is old.", history=SAID
+    )
     result = ContextAdherence().score(said, judge=LexicalJudge())
     assert "cannot label" in result.evidence.ledger.note
-    assert result.evidence.sentences[0].rank == 1  # behind the contexts, of which there are none
+    # behind the contexts, of which there are none
+    assert result.evidence.sentences[0].rank == 1
 
 
-@pytest.mark.parametrize("own", [{"examples": "One."}, {"template": "{contexts}\n{question}\n{answer}"}])
+@pytest.mark.parametrize(
+    "own", [{"examples": "One."}, {"template": "{contexts}\n{question}\n{answer}"}]
+)
 def test_a_prompt_of_ones_own_has_no_labels(own: dict[str, str]) -> None:
     result, judge = adhered(SECOND, ["yes"] * 5, **own)
     assert [type(asked) for asked in judge.asked] == [Adherent]
@@ -271,7 +414,9 @@ def test_groups_longer_than_the_window_are_judged_without_labels() -> None:
     def long(_: object) -> Any:
         return NotAnswered(ContextWindowExceeded("too long"))
 
-    judge = ScriptedJudge({RestsOn: lambda it: long(it).error, Adherent: {"verdict": "yes"}})
+    judge = ScriptedJudge(
+        {RestsOn: lambda it: long(it).error, Adherent: {"verdict": "yes"}}
+    )
     result = ContextAdherence().score(SECOND, judge=judge)
     assert result.value == 1.0
     assert "longer than the judge's window" in result.evidence.ledger.note
@@ -286,18 +431,35 @@ def evidence_of(sample: Sample) -> tuple[str, ...]:
 DOC = {"text": "The whole chunk.", "id": "d"}
 GROUPS: dict[str, tuple[Sample, tuple[str, ...]]] = {
     "items shown or unknown join the contexts": (
-        turn(call("a", "b", kind="tool", shown=[1]), call("c", kind="given"), contexts=["x"]), ("x", "b", "c")),
+        turn(
+            call("a", "b", kind="tool", shown=[1]),
+            call("c", kind="given"),
+            contexts=["x"],
+        ),
+        ("x", "b", "c"),
+    ),
     "hidden ones do not": (turn(call("a", "b", shown=[0]), contexts=["a"]), ("a",)),
     "an item under the id of a context is that context": (
-        turn(call(DOC), contexts=[{"text": "Rewritten.", "id": "d"}]), ("Rewritten.",)),
+        turn(call(DOC), contexts=[{"text": "Rewritten.", "id": "d"}]),
+        ("Rewritten.",),
+    ),
     "rows that hold a context by chance are other evidence": (
-        turn(call("id 4, Oslo", kind="tool"), contexts=["4"]), ("4", "id 4, Oslo")),
+        turn(call("id 4, Oslo", kind="tool"), contexts=["4"]),
+        ("4", "id 4, Oslo"),
+    ),
     "what a model wrote is no evidence, not even as a context": (
-        turn(call("said", kind="written"), call("d"), contexts=["said", "d"]), ("d",)),
-    "but evidence that it repeats is": (turn(call("d", kind="written"), call("d")), ("d",)),
+        turn(call("said", kind="written"), call("d"), contexts=["said", "d"]),
+        ("d",),
+    ),
+    "but evidence that it repeats is": (
+        turn(call("d", kind="written"), call("d")),
+        ("d",),
+    ),
     "earlier items come behind, each once": (
-        turn(call("a", "b"), call("b", turn=2), number=2), ("b", "a")),
-}  # fmt: skip
+        turn(call("a", "b"), call("b", turn=2), number=2),
+        ("b", "a"),
+    ),
+}
 
 
 @pytest.mark.parametrize(("sample", "expected"), GROUPS.values(), ids=GROUPS)
@@ -306,59 +468,114 @@ def test_what_is_evidence(sample: Sample, expected: tuple[str, ...]) -> None:
 
 
 def test_without_evidence_no_call_is_made() -> None:
-    for sample in (turn(call("a", shown=[]), contexts=[]), turn(call("a", kind="written"), contexts=[]), turn(call())):
+    for sample in (
+        turn(call("a", shown=[]), contexts=[]),
+        turn(call("a", kind="written"), contexts=[]),
+        turn(call()),
+    ):
         judge = ScriptedJudge({})
         result = ContextAdherence().score(sample, judge=judge)
-        assert (result.status, result.reason, judge.asked) == ("undefined", "no contexts", [])
+        assert (result.status, result.reason, judge.asked) == (
+            "undefined",
+            "no contexts",
+            [],
+        )
     lone = turn(call("said", kind="written"), contexts=["said"])
-    assert ContextAdherence().score(lone, judge=ScriptedJudge({})).reason == "no contexts"
+    assert (
+        ContextAdherence().score(lone, judge=ScriptedJudge({})).reason == "no contexts"
+    )
 
 
 def test_kept_counts_what_compaction_left() -> None:
-    calls = (call("a", "b", shown=[1]), call("b", "c", shown=[]), call("d"), call("x", turn=2))
+    calls = (
+        call("a", "b", shown=[1]),
+        call("b", "c", shown=[]),
+        call("d"),
+        call("x", turn=2),
+    )
     result, _ = adhered(turn(*calls, number=2), labels(*["evidence"] * 5))
-    assert result.evidence.ledger.kept == (1, 3)  # b of a, b and c; of d it is not known
+    # b of a, b and c; of d it is not known
+    assert result.evidence.ledger.kept == (1, 3)
 
 
 def test_a_language_model_labels(loopback_server: Any) -> None:
     server = loopback_server()
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
     result = ContextAdherence(cause=False).score(SECOND, judge=judge)
-    assert set(result.evidence.ledger.shares) == {"evidence", "earlier", "user", "own", "none"}
+    assert set(result.evidence.ledger.shares) == {
+        "evidence",
+        "earlier",
+        "user",
+        "own",
+        "none",
+    }
     assert len(result.evidence.ledger.claims) == 5
-    assert "response_format" not in server.requests[0].body  # the prompt names every field of the reply
+    # the prompt names every field of the reply
+    assert "response_format" not in server.requests[0].body
 
 
-# The table of calls ------------------------------------------------------------------------------------------
+# The table of calls
+# ------------------------------------------------------------------------------------------
 
 
 def test_every_verdict_on_a_call() -> None:
     calls = (
-        call("old✓", turn=1), call("unused", turn=1), call("n", turn=2), call("old✓", turn=2), call("cut", turn=2),
-        call(turn=2), call(turn=2, error="down"), call("w✓", kind="written", turn=2), call("g✓", kind="given", turn=2),
-    )  # fmt: skip
+        call("old✓", turn=1),
+        call("unused", turn=1),
+        call("n", turn=2),
+        call("old✓", turn=2),
+        call("cut", turn=2),
+        call(turn=2),
+        call(turn=2, error="down"),
+        call("w✓", kind="written", turn=2),
+        call("g✓", kind="given", turn=2),
+    )
     sample = turn(*calls, number=2, contexts=["old✓", "n", "g✓", "w✓"])
     value, table = utilized(sample)
     assert value == pytest.approx((1 + 2 / 3 + 3 / 4) / 3)
     assert {line.call: line.verdict for line in table.calls} == {
-        0: "useful", 2: "noise", 3: "repeated", 4: "unread", 5: "empty", 6: "failed", 8: "useful",
-    }  # fmt: skip
-    assert (table.wasted, table.first_useful, table.last_useful) == (pytest.approx(5 / 7), 1, 7)
+        0: "useful",
+        2: "noise",
+        3: "repeated",
+        4: "unread",
+        5: "empty",
+        6: "failed",
+        8: "useful",
+    }
+    assert (table.wasted, table.first_useful, table.last_useful) == (
+        pytest.approx(5 / 7),
+        1,
+        7,
+    )
     assert table.repeats == 1 / 5
 
 
 def test_nothing_useful_and_no_call_at_all() -> None:
     _, table = utilized(turn(call("a"), call()))
-    assert (table.wasted, table.first_useful, table.last_useful, table.call_ap) == (1, None, None, None)
+    assert (table.wasted, table.first_useful, table.last_useful, table.call_ap) == (
+        1,
+        None,
+        None,
+        None,
+    )
     assert utilized(turn(contexts=["a"]))[1] is None
 
 
-TEXTS = st.lists(st.sampled_from(["a✓", "b✓", "c", "d", "e✓", "f"]), max_size=4, unique=True)
+TEXTS = st.lists(
+    st.sampled_from(["a✓", "b✓", "c", "d", "e✓", "f"]), max_size=4, unique=True
+)
 
 
-@given(st.lists(st.lists(TEXTS, min_size=1, max_size=3), min_size=1, max_size=3), st.randoms())
-def test_the_order_of_parallel_calls_leaves_the_range(steps: list[list[list[str]]], chance: Any) -> None:
-    calls = [[call(*items, step=step) for items in own] for step, own in enumerate(steps)]
+@given(
+    st.lists(st.lists(TEXTS, min_size=1, max_size=3), min_size=1, max_size=3),
+    st.randoms(),
+)
+def test_the_order_of_parallel_calls_leaves_the_range(
+    steps: list[list[list[str]]], chance: Any
+) -> None:
+    calls = [
+        [call(*items, step=step) for items in own] for step, own in enumerate(steps)
+    ]
     sample = turn(*chain(*calls))
     if not sample.contexts:
         return
@@ -367,7 +584,9 @@ def test_the_order_of_parallel_calls_leaves_the_range(steps: list[list[list[str]
     assert low <= value <= high
     for own in calls:
         chance.shuffle(own)
-    other = sample.model_copy(update={"ledger": Ledger(turn=1, calls=tuple(chain(*calls)))})
+    other = sample.model_copy(
+        update={"ledger": Ledger(turn=1, calls=tuple(chain(*calls)))}
+    )
     again = utilized(other)
     assert (again[0], again[1].order_range) == (value, table.order_range)
 
@@ -379,7 +598,8 @@ def test_the_range_is_that_of_all_orders(items: list[list[str]]) -> None:
     for order in permutations(items):
         arrived = dict.fromkeys(text for own in order for text in own)
         scores.append(average_precision([text.endswith(GOOD) for text in arrived]))
-    # Inside a call the contexts stand as they are shown, which a text that two calls bring may change.
+    # Inside a call the contexts stand as they are shown, which a text that two calls
+    # bring may change.
     if sum(map(len, items)) == len({text for own in items for text in own}):
         assert table.order_range == (min(scores), max(scores))
 
@@ -397,19 +617,41 @@ def test_of_five_calls_of_one_step_every_order_is_tried() -> None:
 
 
 def test_more_orders_than_can_be_tried() -> None:
-    """Of six calls 120 of 720 orders; the useful one may come first or last in some of them."""
+    """Of six calls 120 of 720 orders.
+
+    The useful one may come first or last in some of them.
+    """
     calls = [call(f"{name}{GOOD if name == 'a' else ''}") for name in "fedcba"]
     value, table = utilized(turn(*calls))
-    assert (value, table.order_range) == (pytest.approx(1 / 6), (pytest.approx(1 / 6), 1.0))
-
-
-@given(st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(["or", "noisy_or", "soft"]))
-def test_the_curve_ends_at_the_score(items: list[list[str]], combination: Any) -> None:
-    sample = turn(*(call(*own, step=n) for n, own in enumerate(items)), facts=[*"abcdef"])
-    sample = sample.model_copy(
-        update={"contexts": (*sample.contexts, *sample.contexts[:1], *Sample(contexts=["b✓x"]).contexts)}
+    assert (value, table.order_range) == (
+        pytest.approx(1 / 6),
+        (pytest.approx(1 / 6), 1.0),
     )
-    judge = ScriptedJudge({FactInContext: lambda asked: covered(0.9 if asked["fact"] in asked["context"] else 0.2)})
+
+
+@given(
+    st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(["or", "noisy_or", "soft"])
+)
+def test_the_curve_ends_at_the_score(items: list[list[str]], combination: Any) -> None:
+    sample = turn(
+        *(call(*own, step=n) for n, own in enumerate(items)), facts=[*"abcdef"]
+    )
+    sample = sample.model_copy(
+        update={
+            "contexts": (
+                *sample.contexts,
+                *sample.contexts[:1],
+                *Sample(contexts=["b✓x"]).contexts,
+            )
+        }
+    )
+    judge = ScriptedJudge(
+        {
+            FactInContext: lambda asked: covered(
+                0.9 if asked["fact"] in asked["context"] else 0.2
+            )
+        }
+    )
     result = RetrievalAccuracy(combination=combination).score(sample, judge=judge)
     gains = result.evidence.ledger
     assert len(gains) == len(items)
@@ -417,54 +659,101 @@ def test_the_curve_ends_at_the_score(items: list[list[str]], combination: Any) -
     assert all(gain.gain >= -1e-12 and gain.alone <= result.value for gain in gains)
 
 
-# The law -----------------------------------------------------------------------------------------------------
+# The law
+# -----------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.sampled_from(["a✓", "b", "c✓", "d", " "]), min_size=1, max_size=6), st.booleans())
-def test_any_contexts_that_one_call_brought_change_nothing(texts: list[str], known: bool) -> None:
+@given(
+    st.lists(st.sampled_from(["a✓", "b", "c✓", "d", " "]), min_size=1, max_size=6),
+    st.booleans(),
+)
+def test_any_contexts_that_one_call_brought_change_nothing(
+    texts: list[str], known: bool
+) -> None:
     plain = Sample(question="q?", answer="a", contexts=texts, facts=["a", "b"])
-    one = EvidenceCall(kind="retrieval", items=plain.contexts, shown=range(len(texts)) if known else None)
+    one = EvidenceCall(
+        kind="retrieval",
+        items=plain.contexts,
+        shown=range(len(texts)) if known else None,
+    )
     held = plain.model_copy(update={"ledger": Ledger(calls=(one,))})
     for metric in (ContextAdherence(), ContextUtilization(), RetrievalAccuracy()):
         judges = [said_by_text(), said_by_text()]
-        first, second = (metric.score(it, judge=own) for it, own in zip((plain, held), judges, strict=True))
-        assert [render(asked) for asked in judges[0].asked] == [render(asked) for asked in judges[1].asked]
-        assert (first.status, first.value, first.reason) == (second.status, second.value, second.reason)
+        first, second = (
+            metric.score(it, judge=own)
+            for it, own in zip((plain, held), judges, strict=True)
+        )
+        assert [render(asked) for asked in judges[0].asked] == [
+            render(asked) for asked in judges[1].asked
+        ]
+        assert (first.status, first.value, first.reason) == (
+            second.status,
+            second.value,
+            second.reason,
+        )
 
 
 def said_by_text() -> ScriptedJudge:
-    cells = {FactInContext: lambda it: covered(0.8 if it["fact"] in it["context"] else 0.1)}
-    says = {Useful: lambda it: useful(it["chunk"].endswith(GOOD)), Adherent: {"verdict": "yes"}}
+    cells = {
+        FactInContext: lambda it: covered(0.8 if it["fact"] in it["context"] else 0.1)
+    }
+    says = {
+        Useful: lambda it: useful(it["chunk"].endswith(GOOD)),
+        Adherent: {"verdict": "yes"},
+    }
     return ScriptedJudge({**cells, **says})
 
 
 ONE_TURN = [
     {"contexts": ["a✓", "b", " "], "answer": "a"},
-    {"contexts": [{"text": "a✓", "id": "1", "score": 0.1}], "retrieved": ["b", {"text": "a✓", "id": "1"}]},
+    {
+        "contexts": [{"text": "a✓", "id": "1", "score": 0.1}],
+        "retrieved": ["b", {"text": "a✓", "id": "1"}],
+    },
     {"contexts": ["a✓", "a✓"], "standalone_question": "Which q?", "reference": "a"},
     {"contexts": ["a✓"], "question": None, "facts": ["a"]},
 ]
 
 
 @pytest.mark.parametrize(
-    "metric", [ContextAdherence(), ContextUtilization(), RetrievalAccuracy()], ids=lambda it: it.name
+    "metric",
+    [ContextAdherence(), ContextUtilization(), RetrievalAccuracy()],
+    ids=lambda it: it.name,
 )
 @pytest.mark.parametrize("fields", ONE_TURN)
 @pytest.mark.parametrize("shown", [None, "all"])
-def test_one_turn_with_one_retrieval_of_the_contexts_changes_nothing(metric: Any, fields: Any, shown: Any) -> None:
+def test_one_turn_with_one_retrieval_of_the_contexts_changes_nothing(
+    metric: Any, fields: Any, shown: Any
+) -> None:
     plain = Sample(**{"question": "q?", "answer": "a", "facts": ["f"], **fields})
     items = plain.retrieved if plain.retrieved is not None else plain.contexts
-    places = None if shown is None else [n for n, it in enumerate(items) if it in plain.contexts]
+    places = (
+        None
+        if shown is None
+        else [n for n, it in enumerate(items) if it in plain.contexts]
+    )
     if plain.retrieved is not None and shown is None:
         return  # what was retrieved and perhaps shown is evidence, too
     one = EvidenceCall(kind="retrieval", items=items, shown=places)
-    said = {Useful: lambda it: useful(it["chunk"].endswith(GOOD)), Adherent: {"verdict": "no"}}
-    said |= {FactInContext: covered(0.7), Sufficient: {"sufficient": 1, "on_question": 1}}
+    said = {
+        Useful: lambda it: useful(it["chunk"].endswith(GOOD)),
+        Adherent: {"verdict": "no"},
+    }
+    said |= {
+        FactInContext: covered(0.7),
+        Sufficient: {"sufficient": 1, "on_question": 1},
+    }
     outcomes = []
-    for sample in (plain, plain.model_copy(update={"ledger": Ledger(conversation="c", calls=(one,))})):
+    for sample in (
+        plain,
+        plain.model_copy(update={"ledger": Ledger(conversation="c", calls=(one,))}),
+    ):
         judge = ScriptedJudge(said)
         result = metric.score(sample, judge=judge)
-        prompts = [(type(asked), render(asked), asked.polls, asked.Reply) for asked in judge.asked]
+        prompts = [
+            (type(asked), render(asked), asked.polls, asked.Reply)
+            for asked in judge.asked
+        ]
         fields_ = result.model_dump()
         (fields_["evidence"] or {}).pop("ledger", None)
         outcomes.append((prompts, fields_))

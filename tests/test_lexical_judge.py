@@ -24,29 +24,40 @@ from ragmetrics_core.reporting.tables import footnotes
 FRANCE_QUESTION = "Where is France and what is it's capital?"
 FRANCE_ANSWER = "France is in western Europe and Paris is its capital."
 FRANCE_LOW = (
-    "The country is also renowned for its wines and sophisticated cuisine. Lascaux's ancient cave drawings, Lyon's "
-    "Roman theater and the vast Palace of Versailles attest to its rich history."
+    "The country is also renowned for its wines and sophisticated cuisine. Lascaux's"
+    " ancient cave drawings, Lyon's Roman theater and the vast Palace of Versailles"
+    " attest to its rich history."
 )
 FRANCE_HIGH = (
-    "France, in Western Europe, encompasses medieval cities, alpine villages and Mediterranean beaches. Paris, its "
-    "capital, is famed for its fashion houses, classical art museums including the Louvre and monuments like the "
-    "Eiffel Tower."
+    "France, in Western Europe, encompasses medieval cities, alpine villages and"
+    " Mediterranean beaches. Paris, its capital, is famed for its fashion houses,"
+    " classical art museums including the Louvre and monuments like the Eiffel Tower."
 )
 
 
 class TestFrance:
     def test_each_chunk_is_judged_by_itself(self) -> None:
-        verdicts = useful(FRANCE_LOW, FRANCE_HIGH, answer=FRANCE_ANSWER, question=FRANCE_QUESTION)
+        verdicts = useful(
+            FRANCE_LOW, FRANCE_HIGH, answer=FRANCE_ANSWER, question=FRANCE_QUESTION
+        )
         assert [verdict.useful for verdict in verdicts] == [False, True]
         alone = useful(FRANCE_HIGH, answer=FRANCE_ANSWER, question=FRANCE_QUESTION)
         assert alone[0] == verdicts[1]
 
     def test_listwise_and_reversed(self) -> None:
-        verdicts = useful(FRANCE_HIGH, FRANCE_LOW, answer=FRANCE_ANSWER, question=FRANCE_QUESTION)
+        verdicts = useful(
+            FRANCE_HIGH, FRANCE_LOW, answer=FRANCE_ANSWER, question=FRANCE_QUESTION
+        )
         assert [verdict.useful for verdict in verdicts] == [True, False]
 
     def test_graded_agrees_with_the_verdict(self) -> None:
-        verdicts = useful(FRANCE_HIGH, FRANCE_LOW, answer=FRANCE_ANSWER, question=FRANCE_QUESTION, graded=True)
+        verdicts = useful(
+            FRANCE_HIGH,
+            FRANCE_LOW,
+            answer=FRANCE_ANSWER,
+            question=FRANCE_QUESTION,
+            graded=True,
+        )
         assert [verdict.grade for verdict in verdicts] == [3, 0]
 
     def test_answer_is_adherent_with_evidence(self) -> None:
@@ -57,7 +68,9 @@ class TestFrance:
         assert poll.sentences[0].evidence.startswith("France, in Western Europe")
 
     def test_made_up_answer_is_not(self) -> None:
-        poll = adherent("Bananas grow best in tropical Ecuador.", FRANCE_LOW, FRANCE_HIGH)
+        poll = adherent(
+            "Bananas grow best in tropical Ecuador.", FRANCE_LOW, FRANCE_HIGH
+        )
         assert poll.verdict == "no"
         assert poll.unsupported == ("Bananas grow best in tropical Ecuador.",)
         assert "Bananas" in poll.reason
@@ -65,7 +78,9 @@ class TestFrance:
 
 
 class TestNumbers:
-    CONTEXT = "The bridge was built in 1932 and carries 160,000 cars a day over 1,149 metres."
+    CONTEXT = (
+        "The bridge was built in 1932 and carries 160,000 cars a day over 1,149 metres."
+    )
 
     def test_number_found_nowhere_vetoes(self) -> None:
         assert adherent("The bridge was built in 1932.", self.CONTEXT).verdict == "yes"
@@ -91,14 +106,30 @@ class TestNumbers:
 
     def test_spelt_numbers_and_spans_of_years(self) -> None:
         assert adherent("It has 12 towers.", "It has twelve towers.").verdict == "yes"
-        assert adherent("In the season 2018–19.", "In the season 2018–2019.").verdict == "yes"
-        assert adherent("In the season 2018–2019.", "In the season 2018–19.").verdict == "yes"
+        assert (
+            adherent("In the season 2018–19.", "In the season 2018–2019.").verdict
+            == "yes"
+        )
+        assert (
+            adherent("In the season 2018–2019.", "In the season 2018–19.").verdict
+            == "yes"
+        )
 
     def test_one_digit_counts(self) -> None:
         context = "The old stone bridge over the wide river has 3 tall arches."
-        assert adherent("The old stone bridge over the wide river has 3 tall arches.", context).verdict == "yes"
-        poll = adherent("The old stone bridge over the wide river has 4 tall arches.", context)
-        assert (poll.verdict, poll.reason) == ("no", "uncertain: number in no context: 4")
+        assert (
+            adherent(
+                "The old stone bridge over the wide river has 3 tall arches.", context
+            ).verdict
+            == "yes"
+        )
+        poll = adherent(
+            "The old stone bridge over the wide river has 4 tall arches.", context
+        )
+        assert (poll.verdict, poll.reason) == (
+            "no",
+            "uncertain: number in no context: 4",
+        )
 
     @pytest.mark.parametrize(
         ("answer", "context"),
@@ -128,7 +159,15 @@ class TestNumbers:
         ],
     )
     def test_other_spellings(self, answer: str, context: str) -> None:
-        assert list(strange(f"It was {answer} there.", read(f"They say {context} stood.").numbers)) == []
+        assert (
+            list(
+                strange(
+                    f"It was {answer} there.",
+                    read(f"They say {context} stood.").numbers,
+                )
+            )
+            == []
+        )
 
     @pytest.mark.parametrize(
         ("answer", "context", "numbers"),
@@ -143,20 +182,49 @@ class TestNumbers:
         ],
     )
     def test_other_numbers(self, answer: str, context: str, numbers: list[str]) -> None:
-        assert list(strange(f"It was {answer} there.", read(f"They say {context} stood.").numbers)) == numbers
+        assert (
+            list(
+                strange(
+                    f"It was {answer} there.",
+                    read(f"They say {context} stood.").numbers,
+                )
+            )
+            == numbers
+        )
 
     @pytest.mark.parametrize(
-        "answer", ["Passage 3 says so.", "As said [3].", "1) one 2) two", "3. Look", "**3.** Look"]
+        "answer",
+        [
+            "Passage 3 says so.",
+            "As said [3].",
+            "1) one 2) two",
+            "3. Look",
+            "**3.** Look",
+        ],
     )
     def test_numbers_that_point_or_count_claim_nothing(self, answer: str) -> None:
         assert list(strange(answer, frozenset())) == []
 
     def test_number_of_another_context_counts(self) -> None:
-        assert adherent("The bridge was built in 1932.", "The bridge was built long ago.", "In 1932.").verdict == "yes"
+        assert (
+            adherent(
+                "The bridge was built in 1932.",
+                "The bridge was built long ago.",
+                "In 1932.",
+            ).verdict
+            == "yes"
+        )
 
     @pytest.mark.parametrize(
         ("written", "one"),
-        [("1,998", "1998"), ("02.50", "2.5"), ("1.000.000", "1000000"), ("3,5", "3.5"), ("0", "0"), ("007", "7")],
+        [
+            ("1,998", "1998"),
+            ("02.50", "2.5"),
+            ("1.000.000", "1000000"),
+            ("3,5", "3.5"),
+            ("0", "0"),
+            ("007", "7"),
+        ],
     )
     def test_one_spelling(self, written: str, one: str) -> None:
         assert number(written) == one
@@ -166,9 +234,15 @@ class TestNumbers:
 
 
 class TestBlindSpots:
-    """Documented: word overlap does not see these. A judge that does is no longer this one."""
+    """Documented: word overlap does not see these.
 
-    CONTEXT = "Marie Curie discovered radium with Pierre Curie in Paris and was awarded the prize."
+    A judge that does is no longer this one.
+    """
+
+    CONTEXT = (
+        "Marie Curie discovered radium with Pierre Curie in Paris and was awarded the"
+        " prize."
+    )
 
     @pytest.mark.parametrize(
         "answer",
@@ -182,24 +256,39 @@ class TestBlindSpots:
         assert adherent(answer, self.CONTEXT).reason.count("negated") == 0
 
     def test_swapped_name_beside_the_same_words(self) -> None:
-        assert adherent("In Paris Pierre Curie was awarded the prize.", self.CONTEXT).verdict == "yes"
+        assert (
+            adherent(
+                "In Paris Pierre Curie was awarded the prize.", self.CONTEXT
+            ).verdict
+            == "yes"
+        )
 
     def test_order_of_words(self) -> None:
         assert recall("Goliath beat David", "David beat Goliath").score == 1.0
 
 
 class TestNegation:
-    SAID = "The bridge over the river was opened in May. Its arches were never repaired."
+    SAID = (
+        "The bridge over the river was opened in May. Its arches were never repaired."
+    )
 
     def test_where_the_contexts_negate_nothing(self) -> None:
         answer = "The bridge over the river was not opened in May."
         poll = adherent(answer, self.SAID)
         assert (poll.verdict, poll.unsupported) == ("no", (answer,))
-        assert poll.reason == "uncertain: negated in the answer, not in the contexts: opened"
+        assert (
+            poll.reason
+            == "uncertain: negated in the answer, not in the contexts: opened"
+        )
         assert adherent(answer.replace("not ", ""), self.SAID).verdict == "yes"
 
     def test_of_a_word_that_the_contexts_do_not_hold(self) -> None:
-        assert "negated" in adherent("Marie Curie was not given the prize.", "Marie Curie won the prize.").reason
+        assert (
+            "negated"
+            in adherent(
+                "Marie Curie was not given the prize.", "Marie Curie won the prize."
+            ).reason
+        )
 
     @pytest.mark.parametrize(
         ("answer", "context"),
@@ -207,19 +296,30 @@ class TestNegation:
             ("The arches were never repaired.", SAID),
             ("The arches weren't repaired.", SAID),
             ("The arches were not repaired.", "They failed to repair the arches."),
-            ("The bridge was not opened.", "The bridge was opened. The bridge was not opened."),  # one of two denies it
-            ("The bridge was not only opened but paid.", "The bridge was opened and paid."),
+            # one of two denies it
+            (
+                "The bridge was not opened.",
+                "The bridge was opened. The bridge was not opened.",
+            ),
+            (
+                "The bridge was not only opened but paid.",
+                "The bridge was opened and paid.",
+            ),
             ("No. The bridge was opened.", "The bridge was opened."),
             ("The bridge over the river was opened in May, not June.", SAID),
             ("London is not the capital.", "Paris, not London, is the capital."),
-            ("It was not opened by a queen from the distant north.", "It was opened."),  # too little in common
+            # too little in common
+            ("It was not opened by a queen from the distant north.", "It was opened."),
         ],
     )
     def test_otherwise_it_denies_nothing(self, answer: str, context: str) -> None:
         assert "negated" not in adherent(answer, context).reason
 
     def test_it_lowers_and_never_raises(self) -> None:
-        unlike = adherent("Wizards not opened seven towers in distant Ghent.", "Seven doors opened wizards.")
+        unlike = adherent(
+            "Wizards not opened seven towers in distant Ghent.",
+            "Seven doors opened wizards.",
+        )
         assert unlike.probability is not None
         assert unlike.probability < 0.49
 
@@ -231,20 +331,32 @@ class TestNames:
     )
 
     def test_a_name_from_elsewhere_costs(self) -> None:
-        right = adherent("The old mill near the harbour was bought by Anna Berg.", *self.CONTEXTS)
-        wrong = adherent("The old mill near the harbour was bought by Carl Voss.", *self.CONTEXTS)
-        nowhere = adherent("The old mill near the harbour was bought by Dora Zell.", *self.CONTEXTS)
+        right = adherent(
+            "The old mill near the harbour was bought by Anna Berg.", *self.CONTEXTS
+        )
+        wrong = adherent(
+            "The old mill near the harbour was bought by Carl Voss.", *self.CONTEXTS
+        )
+        nowhere = adherent(
+            "The old mill near the harbour was bought by Dora Zell.", *self.CONTEXTS
+        )
         assert right.probability is not None
         assert wrong.probability is not None
         assert nowhere.probability is not None
         assert wrong.probability < right.probability
         assert nowhere.probability < right.probability
-        assert wrong.reason.endswith("; not where the rest of its sentence stands: Carl, Voss")
+        assert wrong.reason.endswith(
+            "; not where the rest of its sentence stands: Carl, Voss"
+        )
 
     def test_the_features_by_hand(self) -> None:
-        answer, contexts = read("The mill was bought by Carl Voss, not Dora."), [read(it) for it in self.CONTEXTS]
+        answer, contexts = (
+            read("The mill was bought by Carl Voss, not Dora."),
+            [read(it) for it in self.CONTEXTS],
+        )
         matches = features.align(answer, contexts)
-        # Beside "Carl Voss" stands none of mill, bought, Dora; elsewhere two do. Dora stands nowhere.
+        # Beside "Carl Voss" stands none of mill, bought, Dora; elsewhere two do. Dora
+        # stands nowhere.
         assert (matches[0].kept, matches[0].apart) == (
             0.0,
             {"carl", "vos"} if "vos" in answer.terms else {"carl", "voss"},
@@ -252,8 +364,13 @@ class TestNames:
         assert features.adherence(answer, contexts, matches)[3:] == (0.0, 0.5)
 
     def test_an_answer_without_names_loses_nothing(self) -> None:
-        answer, contexts = read("the old mill was bought"), [read(it) for it in self.CONTEXTS]
-        assert features.adherence(answer, contexts, features.align(answer, contexts))[3:] == (1.0, 1.0)
+        answer, contexts = (
+            read("the old mill was bought"),
+            [read(it) for it in self.CONTEXTS],
+        )
+        assert features.adherence(answer, contexts, features.align(answer, contexts))[
+            3:
+        ] == (1.0, 1.0)
 
 
 class TestWithoutContentTerms:
@@ -282,12 +399,20 @@ class TestWithoutContentTerms:
 
 class TestRecall:
     def test_bounds_and_bands(self) -> None:
-        assert recall(FRANCE_ANSWER, FRANCE_ANSWER) == recall(FRANCE_ANSWER, FRANCE_ANSWER)
-        assert (recall(FRANCE_ANSWER, FRANCE_ANSWER).score, recall(FRANCE_ANSWER, FRANCE_ANSWER).band) == (
+        assert recall(FRANCE_ANSWER, FRANCE_ANSWER) == recall(
+            FRANCE_ANSWER, FRANCE_ANSWER
+        )
+        assert (
+            recall(FRANCE_ANSWER, FRANCE_ANSWER).score,
+            recall(FRANCE_ANSWER, FRANCE_ANSWER).band,
+        ) == (
             1.0,
             "perfect",
         )
-        assert (recall("Bananas", FRANCE_ANSWER).score, recall("Bananas", FRANCE_ANSWER).band) == (0.0, "none")
+        assert (
+            recall("Bananas", FRANCE_ANSWER).score,
+            recall("Bananas", FRANCE_ANSWER).band,
+        ) == (0.0, "none")
         assert recall("Paris", FRANCE_ANSWER).band == "minimal"
 
     def test_reason_says_what_is_missing(self) -> None:
@@ -296,27 +421,41 @@ class TestRecall:
         assert rating.reason.startswith("1 of 5 terms of the reference found")
         assert "western" in rating.reason
         assert "the answer has 1 others" in rating.reason
-        # By hand: coverage 1/5, F1 of {Paris, Rome} and the five terms 2·1/7; ¾ and ¼ of them.
+        # By hand: coverage 1/5, F1 of {Paris, Rome} and the five terms 2·1/7; ¾ and ¼
+        # of them.
         assert rating.score == pytest.approx(0.75 / 5 + 0.25 * 2 / 7)
 
 
 def test_facts_are_sentences_and_clauses() -> None:
     facts = stated(f"{FRANCE_ANSWER} Dr. No likes wine and cheese. {FRANCE_ANSWER}")
-    assert facts == ("France is in western Europe", "Paris is its capital.", "Dr. No likes wine and cheese.")
+    assert facts == (
+        "France is in western Europe",
+        "Paris is its capital.",
+        "Dr. No likes wine and cheese.",
+    )
     assert stated(" \n") == ()
 
 
 def test_one_verdict_per_fact() -> None:
-    asked = ask(shown(FACTS, context=FRANCE_HIGH, facts=("Paris is the capital", "Rome")))
+    asked = ask(
+        shown(FACTS, context=FRANCE_HIGH, facts=("Paris is the capital", "Rome"))
+    )
     assert [weight.p > 0.5 for weight in asked.weights] == [True, False]
     assert [item.covered for item in asked.reply.facts] == [True, False]
 
 
 def test_standalone_question_is_preferred() -> None:
     part = Part("Question", "And there?", rewrite="Capital of France?")
-    asked = ask(replace(shown(USEFUL, answer="yes", chunks=(FRANCE_HIGH,)), parts={
-        "question": part, "answer": Part("Answer", "yes"), "chunks": Part("Chunk", (FRANCE_HIGH,), "letters"),
-    }))  # fmt: skip
+    asked = ask(
+        replace(
+            shown(USEFUL, answer="yes", chunks=(FRANCE_HIGH,)),
+            parts={
+                "question": part,
+                "answer": Part("Answer", "yes"),
+                "chunks": Part("Chunk", (FRANCE_HIGH,), "letters"),
+            },
+        )
+    )
     assert asked.reply.chunks[0].reason.startswith(("2 of 2", "uncertain: 2 of 2"))
 
 
@@ -327,7 +466,11 @@ class Unheard(Question[Rating]):
 @pytest.mark.parametrize("kind", [Sufficient, Unheard])
 def test_unknown_question(kind: type[Question[Any]]) -> None:
     part = {"answer": Part("Answer", "secret text")}
-    answer = asyncio.run(LexicalJudge().answer(kind(parts=part, instructions=Instructions(""), Reply=Rating)))
+    answer = asyncio.run(
+        LexicalJudge().answer(
+            kind(parts=part, instructions=Instructions(""), Reply=Rating)
+        )
+    )
     assert isinstance(answer.reply, NotAnswered)
     assert isinstance(answer.reply.error, QuestionNotSupported)
     assert kind.__name__ in str(answer.reply.error)
@@ -336,7 +479,9 @@ def test_unknown_question(kind: type[Question[Any]]) -> None:
 
 
 def test_polled_once_however_many_are_asked() -> None:
-    asked = ask(shown(of(ContextAdherence(polls=7), contexts=["c"], answer="a"), answer="Paris"))
+    asked = ask(
+        shown(of(ContextAdherence(polls=7), contexts=["c"], answer="a"), answer="Paris")
+    )
     assert (len(asked.replies), len(asked.failures)) == (1, 0)
 
 
@@ -359,9 +504,18 @@ ONLY_DECLINE = [
     "I could not find the answer in the documents. Could you rephrase the question?",
     "I don't know because the documents don't mention it.",
     "I apologize, but I couldn't find any information about that.",
-    "Unfortunately, I do not have enough information to answer that. Please provide more context.",
-    "Based on the provided documents, I am unable to determine when the Eiffel Tower was built.",
-    "The provided context does not contain information about when the Eiffel Tower was built.",
+    (
+        "Unfortunately, I do not have enough information to answer that. Please provide"
+        " more context."
+    ),
+    (
+        "Based on the provided documents, I am unable to determine when the Eiffel"
+        " Tower was built."
+    ),
+    (
+        "The provided context does not contain information about when the Eiffel Tower"
+        " was built."
+    ),
     "The context does not say when it was built.",
     "The text doesn't specify.",
     "It is not mentioned in the context.",
@@ -382,7 +536,9 @@ ONLY_DECLINE = [
 def test_an_answer_that_only_declines_abstains(answer: str) -> None:
     poll = adherent(answer, "I don't know.", "Paris", question=ASKED)
     assert (poll.verdict, poll.probability) == ("abstains", None)
-    result = ContextAdherence().score(question=ASKED, answer=answer, contexts=["Paris"], judge=LexicalJudge())
+    result = ContextAdherence().score(
+        question=ASKED, answer=answer, contexts=["Paris"], judge=LexicalJudge()
+    )
     assert (result.status, result.value) == ("undefined", None)
     assert result.model_dump()["code"] == "abstained"
 
@@ -416,7 +572,10 @@ def test_an_answer_that_says_anything_else_does_not(answer: str) -> None:
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
-        ("Does the document contain a signature?", "The document does not contain a signature."),
+        (
+            "Does the document contain a signature?",
+            "The document does not contain a signature.",
+        ),
         ("Do you have a car?", "I don't have a car."),
         ("Is it available?", "Not available."),
         ("Is it Paris or Lyon?", "I don't know, Paris."),
@@ -429,9 +588,15 @@ def test_a_negative_answer_does_not_decline(question: str, answer: str) -> None:
 
 def test_a_report_counts_the_scores_of_which_it_is_uncertain() -> None:
     rows = [
-        {"answer": answer, "contexts": [TestNegation.SAID]} for answer in ("The bridge was not opened.", "Wizards.")
+        {"answer": answer, "contexts": [TestNegation.SAID]}
+        for answer in ("The bridge was not opened.", "Wizards.")
     ]
     report = evaluate(rows, ["context_adherence"], judge="lexical", progress=False)
-    assert [row.results["context_adherence"].reason.startswith("uncertain") for row in report.results] == [True, False]
+    assert [
+        row.results["context_adherence"].reason.startswith("uncertain")
+        for row in report.results
+    ] == [True, False]
     assert report.summary()["context_adherence"].uncertain == 1
-    assert "context_adherence: the judge is uncertain of 1 of 2 scores." in footnotes(report.summary(), report.run)
+    assert "context_adherence: the judge is uncertain of 1 of 2 scores." in footnotes(
+        report.summary(), report.run
+    )

@@ -19,7 +19,22 @@ from ragmetrics_core.lexical.text import content, split_sentences
 texts = st.text(max_size=120)
 wordy = st.lists(
     st.sampled_from(
-        ["Paris", "Lyon", "river", "1998", "42", "capital", "the", "not", "東京都", "Париж", "🎉", ".", "!", "\n"]
+        [
+            "Paris",
+            "Lyon",
+            "river",
+            "1998",
+            "42",
+            "capital",
+            "the",
+            "not",
+            "東京都",
+            "Париж",
+            "🎉",
+            ".",
+            "!",
+            "\n",
+        ]
     ),
     max_size=25,
 )
@@ -27,12 +42,28 @@ sentences = st.one_of(texts, wordy.map(" ".join))
 
 
 SCRIPTS = [
-    ("東京は日本の首都です。", "日本の首都は東京です。人口は多いです。", "バナナは黄色い果物です。"),
+    (
+        "東京は日本の首都です。",
+        "日本の首都は東京です。人口は多いです。",
+        "バナナは黄色い果物です。",
+    ),
     ("北京是中国的首都。", "中国的首都是北京,人口众多。", "香蕉是一种黄色的水果。"),
-    ("กรุงเทพเป็นเมืองหลวง", "เมืองหลวงคือกรุงเทพ กรุงเทพเป็นเมืองหลวงของไทย", "กล้วยมีสีเหลือง"),
+    (
+        "กรุงเทพเป็นเมืองหลวง",
+        "เมืองหลวงคือกรุงเทพ กรุงเทพเป็นเมืองหลวงของไทย",
+        "กล้วยมีสีเหลือง",
+    ),
     ("서울은 한국의 수도이다.", "한국의 수도는 서울이다.", "바나나는 노란 과일이다."),
-    ("Москва — столица России.", "Столицей России является Москва.", "Бананы растут в тропиках."),
-    ("Η Αθήνα είναι πρωτεύουσα της Ελλάδας.", "Πρωτεύουσα της Ελλάδας είναι η ΑΘΗΝΑ.", "Οι μπανάνες είναι κίτρινες."),
+    (
+        "Москва — столица России.",
+        "Столицей России является Москва.",
+        "Бананы растут в тропиках.",
+    ),
+    (
+        "Η Αθήνα είναι πρωτεύουσα της Ελλάδας.",
+        "Πρωτεύουσα της Ελλάδας είναι η ΑΘΗΝΑ.",
+        "Οι μπανάνες είναι κίτρινες.",
+    ),
     ("दिल्ली भारत की राजधानी है।", "भारत की राजधानी दिल्ली है।", "केला पीला फल है।"),
     ("القاهرة عاصمة مصر", "عاصمة مصر هي القاهرة.", "الموز أصفر."),
 ]
@@ -42,7 +73,10 @@ SCRIPTS = [
 def test_other_scripts(answer: str, context: str, other: str) -> None:
     assert adherent(answer, context).verdict == "yes"
     assert adherent(answer, other).verdict == "no"
-    assert [verdict.useful for verdict in useful(other, context, answer=answer)] == [False, True]
+    assert [verdict.useful for verdict in useful(other, context, answer=answer)] == [
+        False,
+        True,
+    ]
     assert fact(answer, context) > 0.5 > fact(answer, other)
     assert recall(answer, context).score > 0.3 > recall(answer, other).score
 
@@ -55,7 +89,9 @@ def test_scripts_are_folded() -> None:
 
 def test_reprs_hold_no_text() -> None:
     asked = ask(shown(ADHERENT, answer="Xylophone", contexts=("Zeppelin",)))
-    assert "Xylophone" not in repr(asked) + repr(asked.reply) + repr(asked.reply.sentences)
+    assert "Xylophone" not in repr(asked) + repr(asked.reply) + repr(
+        asked.reply.sentences
+    )
 
 
 def test_free_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +138,9 @@ def test_a_huge_text_is_survived(name: str) -> None:
 
 @given(answer=sentences, contexts=st.lists(sentences, max_size=4), question=sentences)
 @settings(deadline=None, max_examples=examples(150))
-def test_probabilities_and_determinism(answer: str, contexts: list[str], question: str) -> None:
+def test_probabilities_and_determinism(
+    answer: str, contexts: list[str], question: str
+) -> None:
     poll = adherent(answer, *contexts)
     assert poll.probability is not None
     assert 0 <= poll.probability <= 1
@@ -118,21 +156,36 @@ def test_probabilities_and_determinism(answer: str, contexts: list[str], questio
         assert verdict.useful == (verdict.probability >= 0.5)
 
 
-@given(answer=sentences, contexts=st.permutations(["Paris 1998", "the river", "東京都 Lyon", "", "not Paris"]))
+@given(
+    answer=sentences,
+    contexts=st.permutations(
+        ["Paris 1998", "the river", "東京都 Lyon", "", "not Paris"]
+    ),
+)
 @settings(deadline=None, max_examples=examples(50))
 def test_permuting_chunks_permutes_verdicts(answer: str, contexts: list[str]) -> None:
-    verdicts = dict(zip(sorted(contexts), useful(*sorted(contexts), answer=answer), strict=True))
-    assert useful(*contexts, answer=answer) == tuple(verdicts[text] for text in contexts)
-    assert adherent(answer, *contexts).probability == pytest.approx(adherent(answer, *sorted(contexts)).probability)
+    verdicts = dict(
+        zip(sorted(contexts), useful(*sorted(contexts), answer=answer), strict=True)
+    )
+    assert useful(*contexts, answer=answer) == tuple(
+        verdicts[text] for text in contexts
+    )
+    assert adherent(answer, *contexts).probability == pytest.approx(
+        adherent(answer, *sorted(contexts)).probability
+    )
 
 
 @given(answer=sentences, contexts=st.lists(sentences, max_size=3))
 @settings(deadline=None, max_examples=examples(150))
 @example(answer="\u00af", contexts=[])  # folding turns it into a blank
 @example(answer="\u0301", contexts=["e\u0301"])
-def test_a_context_that_holds_the_answer_makes_it_adherent(answer: str, contexts: list[str]) -> None:
+def test_a_context_that_holds_the_answer_makes_it_adherent(
+    answer: str, contexts: list[str]
+) -> None:
     assume(answer.strip())
-    assert adherent(answer, *contexts, f"Preface.\n{answer}\nPostscript.").verdict == "yes"
+    assert (
+        adherent(answer, *contexts, f"Preface.\n{answer}\nPostscript.").verdict == "yes"
+    )
     assert recall(answer, answer).score == 1.0
     assert fact(answer, answer) > 0.5
 

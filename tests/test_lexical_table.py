@@ -11,7 +11,11 @@ import pytest
 from ragmetrics_core.lexical import judge
 
 ROOT = Path(__file__).parents[1]
-TEXTS = ("Anna lit the old lamp in 1932.", "Berta was painting the tall gate.", "Carl sold 14 boats near Ghent.")
+TEXTS = (
+    "Anna lit the old lamp in 1932.",
+    "Berta was painting the tall gate.",
+    "Carl sold 14 boats near Ghent.",
+)
 
 
 def rows(family: str) -> list[dict[str, object]]:
@@ -21,9 +25,19 @@ def rows(family: str) -> list[dict[str, object]]:
         for number, text in enumerate(TEXTS * 2):
             supported = number % 2
             context = text if supported else "Wizards burned seven towers."
-            row = {"id": f"{family} {source} {number}", "source": source, "question": "What?", "answer": text}
+            row = {
+                "id": f"{family} {source} {number}",
+                "source": source,
+                "question": "What?",
+                "answer": text,
+            }
             row |= {"contexts": [{"text": context}], "reference": text}
-            row["labels"] = {"adherent": supported, "relevant": [supported], "recall": supported, "overall": 1}
+            row["labels"] = {
+                "adherent": supported,
+                "relevant": [supported],
+                "recall": supported,
+                "overall": 1,
+            }
             if family == "recall":
                 row["facts"] = [{"text": text, "present": supported}]
             if family == "reference_pairs":
@@ -33,7 +47,9 @@ def rows(family: str) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
     if not (ROOT / "benchmarks").is_dir():
         pytest.skip("a checkout without its benchmarks")
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
@@ -53,12 +69,20 @@ def test_the_readme_holds_the_table_that_is_printed(table: list[str]) -> None:
     start = readme.index(table[0])
     assert readme[start + 1] == table[1]
     questions = [line.split("|")[1] for line in table]
-    assert [line.split("|")[1] for line in readme[start : start + len(table)]] == questions
+    assert [
+        line.split("|")[1] for line in readme[start : start + len(table)]
+    ] == questions
     assert readme[start + len(table)] == ""
 
 
-def test_the_shipped_weights_are_back_after_a_source_was_left_out(table: list[str]) -> None:
+def test_the_shipped_weights_are_back_after_a_source_was_left_out(
+    table: list[str],
+) -> None:
     from ragmetrics_core.lexical import constants
 
     assert table
-    assert (judge.ADHERENT, judge.USEFUL, judge.FACT) == (constants.ADHERENT, constants.USEFUL, constants.FACT)
+    assert (judge.ADHERENT, judge.USEFUL, judge.FACT) == (
+        constants.ADHERENT,
+        constants.USEFUL,
+        constants.FACT,
+    )

@@ -19,12 +19,16 @@ CONTEXT = "The physician treated the sick child in the hospital."
 
 
 def probability(judge: LexicalJudge, answer: str, context: str = CONTEXT) -> float:
-    asked = asyncio.run(judge.answer(shown(ADHERENT, answer=answer, contexts=(context,)))).reply
+    asked = asyncio.run(
+        judge.answer(shown(ADHERENT, answer=answer, contexts=(context,)))
+    ).reply
     assert isinstance(asked, Asked)
     return asked.weights[0].p
 
 
-def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "wordllama", None)
     features.model.cache_clear()
     with pytest.raises(MissingDependency, match=r"ragmetrics-core\[vectors\]"):
@@ -48,14 +52,28 @@ class TestWithTheExtra:
             raise AssertionError("a socket was connected")
 
         monkeypatch.setattr(socket.socket, "connect", refuse)
-        assert 0 < probability(LexicalJudge(vectors=True), "The physician treated the child.") < 1
+        assert (
+            0
+            < probability(
+                LexicalJudge(vectors=True), "The physician treated the child."
+            )
+            < 1
+        )
 
     @pytest.mark.parametrize("context", ["", "\ud800", "...", "🎉"])
     def test_nothing_to_compare_with(self, context: str) -> None:
-        assert probability(LexicalJudge(vectors=True), "Paris \ud800 is big.", context) < 0.5
+        assert (
+            probability(LexicalJudge(vectors=True), "Paris \ud800 is big.", context)
+            < 0.5
+        )
 
     def test_by_name_with_its_own_signature(self) -> None:
-        result = ContextAdherence().score(answer=CONTEXT, contexts=[CONTEXT], judge="lexical+vectors")
-        assert (result.signature.judge, result.signature.details) == ("lexical+vectors", {"fit": "3"})
+        result = ContextAdherence().score(
+            answer=CONTEXT, contexts=[CONTEXT], judge="lexical+vectors"
+        )
+        assert (result.signature.judge, result.signature.details) == (
+            "lexical+vectors",
+            {"fit": "3"},
+        )
         assert result.value is not None
         assert result.value > 0.9

@@ -13,16 +13,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
-from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, aevaluate, evaluate
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextUtilization,
+    Limits,
+    LLMJudge,
+    aevaluate,
+    evaluate,
+)
 from ragmetrics_core.data import Settings
-from ragmetrics_core.data.errors import AuthenticationFailed, LimitReached, RateLimited, SettingError
+from ragmetrics_core.data.errors import (
+    AuthenticationFailed,
+    LimitReached,
+    RateLimited,
+    SettingError,
+)
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Message,
+)
 from ragmetrics_core.endpoints.limits import Budget, RateLimiter, Slots
 from ragmetrics_core.endpoints.session import Session
 from ragmetrics_core.reporting.gates import UntilDecided
 
-ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
+ROWS = [
+    {"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"}
+    for number in range(40)
+]
 
 
 class Priced(ChatModel):
@@ -43,7 +65,10 @@ class Priced(ChatModel):
         if self._hang_from is not None and self.calls > self._hang_from:
             await asyncio.Event().wait()
         await asyncio.sleep(0)
-        return ChatReply((Choice('{"useful": 1, "reason": "r"}'),), Usage(calls=1, prompt_tokens=10, cost=self._cost))
+        return ChatReply(
+            (Choice('{"useful": 1, "reason": "r"}'),),
+            Usage(calls=1, prompt_tokens=10, cost=self._cost),
+        )
 
 
 class Singly(Priced):
@@ -66,14 +91,28 @@ class Clock:
         self.now += seconds
 
 
-async def called(model: ChatModel, count: int, concurrency: int, budget: Budget | None = None) -> list[Any]:
+async def called(
+    model: ChatModel, count: int, concurrency: int, budget: Budget | None = None
+) -> list[Any]:
     """What became of so many calls in one run, one after the other."""
-    run = Session(model, attempts=1).during(store=None, concurrency=concurrency, budget=budget)
-    return [(await run.ask(ChatRequest((Message("user", str(n)),)), str)).outcomes[0] for n in range(count)]
+    run = Session(model, attempts=1).during(
+        store=None, concurrency=concurrency, budget=budget
+    )
+    return [
+        (await run.ask(ChatRequest((Message("user", str(n)),)), str)).outcomes[0]
+        for n in range(count)
+    ]
 
 
 def utilization(model: ChatModel, limits: Limits, **options: Any) -> Any:
-    return evaluate(ROWS, [ContextUtilization()], judge=LLMJudge(model), limits=limits, concurrency=4, **options)
+    return evaluate(
+        ROWS,
+        [ContextUtilization()],
+        judge=LLMJudge(model),
+        limits=limits,
+        concurrency=4,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 30])
@@ -83,10 +122,14 @@ def test_max_calls_is_kept_to_the_call_and_what_is_done_is_reported(limit: int) 
     assert model.calls == limit
     assert f"max_calls={limit} was reached, after {limit} calls" in report.run.stopped
     statuses = [list(row.results.values()) for row in report.results]
-    assert sum(map(len, statuses)) == (limit // 3 if limit != 7 else len([s for s in statuses if s]))
+    assert sum(map(len, statuses)) == (
+        limit // 3 if limit != 7 else len([s for s in statuses if s])
+    )
     assert all(outcome.status == "scored" for row in statuses for outcome in row)
     assert report.summary().not_judged == statuses.count([])
-    assert report.usage.calls == report.summary().usage.calls == limit, "what was paid for nothing is told too"
+    assert report.usage.calls == report.summary().usage.calls == limit, (
+        "what was paid for nothing is told too"
+    )
     assert len(report.results) < len(ROWS)
 
 
@@ -100,7 +143,9 @@ def test_max_cost_is_used_up_and_never_exceeded() -> None:
     model = Priced(cost=0.01)
     report = utilization(model, Limits(max_cost=0.305))
     assert model.calls == 30
-    assert "max_cost=0.305 was reached, after 30 calls and $0.3000" in report.run.stopped
+    assert (
+        "max_cost=0.305 was reached, after 30 calls and $0.3000" in report.run.stopped
+    )
     assert report.usage.cost == pytest.approx(0.3, abs=0.03)
 
 
@@ -126,12 +171,27 @@ def test_a_deadline_gives_up_calls_in_flight() -> None:
 
 
 def test_limits_hold_in_async_runs() -> None:
-    report = asyncio.run(aevaluate(ROWS, [ContextUtilization()], judge=LLMJudge(Priced()), limits=Limits(max_calls=5)))
+    report = asyncio.run(
+        aevaluate(
+            ROWS,
+            [ContextUtilization()],
+            judge=LLMJudge(Priced()),
+            limits=Limits(max_calls=5),
+        )
+    )
     assert "max_calls=5" in report.run.stopped
 
 
 @pytest.mark.parametrize(
-    "name", ["max_calls", "max_cost", "deadline", "requests_per_minute", "tokens_per_minute", "max_live"]
+    "name",
+    [
+        "max_calls",
+        "max_cost",
+        "deadline",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "max_live",
+    ],
 )
 @pytest.mark.parametrize("value", [0, -1])
 def test_limits_are_positive(name: str, value: int) -> None:
@@ -143,7 +203,9 @@ def test_limits_are_positive(name: str, value: int) -> None:
 @pytest.mark.parametrize("kind", [Limits, UntilDecided])
 def test_each_setting_says_what_it_is(kind: type[Settings]) -> None:
     """Signatures, help texts and editors show it."""
-    assert [name for name, setting in kind.model_fields.items() if not setting.description] == []
+    assert [
+        name for name, setting in kind.model_fields.items() if not setting.description
+    ] == []
 
 
 # Rate
@@ -156,7 +218,9 @@ def test_each_setting_says_what_it_is(kind: type[Settings]) -> None:
 @settings(max_examples=examples(60), deadline=None)
 def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> None:
     clock, sent = Clock(), []
-    limiter = RateLimiter(Budget(Limits(requests_per_minute=limit), clock, clock.wait), ("toy",))
+    limiter = RateLimiter(
+        Budget(Limits(requests_per_minute=limit), clock, clock.wait), ("toy",)
+    )
 
     async def run() -> None:
         for gap in gaps:
@@ -167,12 +231,16 @@ def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> N
     asyncio.run(run())
     assert sent == sorted(sent)
     for first, start in enumerate(sent):
-        assert sum(start <= moment < start + 60 - 1e-6 for moment in sent[first:]) <= limit
+        assert (
+            sum(start <= moment < start + 60 - 1e-6 for moment in sent[first:]) <= limit
+        )
 
 
 def test_the_limit_is_used() -> None:
     clock = Clock()
-    limiter = RateLimiter(Budget(Limits(requests_per_minute=600), clock, clock.wait), ("toy",))
+    limiter = RateLimiter(
+        Budget(Limits(requests_per_minute=600), clock, clock.wait), ("toy",)
+    )
 
     async def run() -> None:
         for _ in range(1200):
@@ -190,7 +258,8 @@ def test_requests_and_tokens_per_minute_are_kept() -> None:
 
     assert asyncio.run(run(Limits())) == 0
     assert 49 <= asyncio.run(run(Limits(requests_per_minute=120))) <= 52
-    # each reply took 10 tokens: 1,000 tokens in all, at most 1,200 a minute, the first estimated too high
+    # each reply took 10 tokens: 1,000 tokens in all, at most 1,200 a minute, the first
+    # estimated too high
     assert 45 <= asyncio.run(run(Limits(tokens_per_minute=1200))) <= 62
 
 
@@ -204,8 +273,15 @@ def test_calls_that_wait_for_one_model_to_be_ready_share_one_limiter() -> None:
     async def run() -> float:
         clock = Clock()
         budget = Budget(Limits(requests_per_minute=60), clock, clock.wait)
-        session = Session(Slow(), attempts=1).during(store=None, concurrency=8, budget=budget)
-        await asyncio.gather(*(session.ask(ChatRequest((Message("user", str(n)),)), str) for n in range(5)))
+        session = Session(Slow(), attempts=1).during(
+            store=None, concurrency=8, budget=budget
+        )
+        await asyncio.gather(
+            *(
+                session.ask(ChatRequest((Message("user", str(n)),)), str)
+                for n in range(5)
+            )
+        )
         return clock.now
 
     assert asyncio.run(run()) == pytest.approx(4)
@@ -218,7 +294,9 @@ def test_what_replies_took_counts_not_what_was_estimated() -> None:
 
     async def run() -> float:
         clock = Clock()
-        await called(Wordy(), 60, 8, Budget(Limits(tokens_per_minute=12_000), clock, clock.wait))
+        await called(
+            Wordy(), 60, 8, Budget(Limits(tokens_per_minute=12_000), clock, clock.wait)
+        )
         return clock.now
 
     assert 270 <= asyncio.run(run()) <= 300  # 60,000 tokens
@@ -282,7 +360,11 @@ def test_a_slot_is_never_lost_to_one_who_gave_up() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("error", [RateLimited("429", retry_after=60.0), RateLimited("429")], ids=["pause", "backoff"])
+@pytest.mark.parametrize(
+    "error",
+    [RateLimited("429", retry_after=60.0), RateLimited("429")],
+    ids=["pause", "backoff"],
+)
 def test_no_wait_goes_beyond_the_deadline(error: RateLimited) -> None:
     """Neither for a place while all workers pause, nor before the next attempt."""
 
@@ -308,7 +390,9 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
             text = json.dumps({"reason": "r", "verdict": "yes", "unsupported": []})
             return ChatReply((Choice(text),), Usage(calls=1))
 
-    report = evaluate(ROWS[:1], "adherence", judge=LLMJudge(Refusing()), concurrency=1, progress=False)
+    report = evaluate(
+        ROWS[:1], "adherence", judge=LLMJudge(Refusing()), concurrency=1, progress=False
+    )
     outcome = report.results[0].results["context_adherence"]
     assert (outcome.status, outcome.error.type) == ("failed", "AuthenticationFailed")
 
@@ -325,17 +409,28 @@ def test_a_limit_amid_early_stopped_polls_leaves_no_score() -> None:
 
     class Polled(Singly):
         async def complete(self, request: ChatRequest) -> ChatReply:
-            text = json.dumps({"reason": "r", "verdict": next(verdicts), "unsupported": []})
+            text = json.dumps(
+                {"reason": "r", "verdict": next(verdicts), "unsupported": []}
+            )
             return ChatReply((Choice(text),), Usage(calls=1))
 
     metric = ContextAdherence(polls=3, early_stop=True, cause=False)
-    report = evaluate(ROWS[:1], [metric], judge=LLMJudge(Polled()), limits=Limits(max_calls=2), progress=False)
+    report = evaluate(
+        ROWS[:1],
+        [metric],
+        judge=LLMJudge(Polled()),
+        limits=Limits(max_calls=2),
+        progress=False,
+    )
     assert report.results[0].results == {}
     assert report.usage.calls == 2
 
 
 def overloaded(most: int) -> tuple[ChatModel, Callable[[], int]]:
-    """An endpoint that serves only so many calls at the same time; with the number of its refusals."""
+    """An endpoint that serves only so many calls at the same time.
+
+    With the number of its refusals.
+    """
 
     class Overloaded(Priced):
         in_flight = refused = 0
@@ -355,15 +450,25 @@ def overloaded(most: int) -> tuple[ChatModel, Callable[[], int]]:
 
 
 def test_workers_adapt_to_what_the_endpoint_can_take() -> None:
-    """Retried at once, most of 64 callers would be refused each time; together they settle near the 8 places."""
+    """Retried at once, most of 64 callers would be refused each time.
+
+    Together they settle near the 8 places.
+    """
     model, refused = overloaded(8)
 
     async def run() -> list[Any]:
         run = Session(model, attempts=99).during(
             store=None, concurrency=64, budget=Budget(sleep=lambda _: asyncio.sleep(0))
         )
-        asked = (run.ask(ChatRequest((Message("user", str(number)),)), str) for number in range(2000))
-        return [outcome for answer in await asyncio.gather(*asked) for outcome in answer.outcomes]
+        asked = (
+            run.ask(ChatRequest((Message("user", str(number)),)), str)
+            for number in range(2000)
+        )
+        return [
+            outcome
+            for answer in await asyncio.gather(*asked)
+            for outcome in answer.outcomes
+        ]
 
     assert not any(isinstance(outcome, RateLimited) for outcome in asyncio.run(run()))
     assert refused() < 1000

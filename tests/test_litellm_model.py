@@ -1,4 +1,7 @@
-"""LiteLLM against a server on this machine: replies, capabilities, faults, silence. The one file that imports it."""
+"""LiteLLM against a server on this machine: replies, capabilities, faults, silence.
+
+The one file that imports it.
+"""
 
 import asyncio
 import dataclasses
@@ -28,7 +31,12 @@ from ragmetrics_core.endpoints.endpoint_errors import judge_error, seconds
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
 from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.testing.chat_model_contract import KEY, REQUEST, TEXT, ChatModelContract
+from ragmetrics_core.testing.chat_model_contract import (
+    KEY,
+    REQUEST,
+    TEXT,
+    ChatModelContract,
+)
 
 if find_spec("litellm") is None:
     pytest.skip("LiteLLM is not installed", allow_module_level=True)
@@ -50,17 +58,28 @@ def _connections() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "RAGMETRICS_JUDGE"):
+    for name in (
+        "OPENAI_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "RAGMETRICS_JUDGE",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
 def model_of(server: LoopbackServer, **settings: Any) -> LiteLLMModel:
-    return LiteLLMModel("openai/test", **{"api_base": server.base_url, "api_key": KEY, **settings})
+    return LiteLLMModel(
+        "openai/test", **{"api_base": server.base_url, "api_key": KEY, **settings}
+    )
 
 
 def useful(chunk: str = TEXT) -> Question[Any]:
     template = 'Reply {"useful": 0|1}.\n---\n{question}\n{answer}\n{chunk}'
-    return shown(of(ContextUtilization(), template, question="q", answer="a", contexts=["c"]), chunk=chunk)
+    return shown(
+        of(ContextUtilization(), template, question="q", answer="a", contexts=["c"]),
+        chunk=chunk,
+    )
 
 
 def fact(template: str) -> Question[Any]:
@@ -73,7 +92,9 @@ def polled(polls: int) -> Question[Any]:
 
 
 def judged(server: LoopbackServer, **settings: Any) -> Answer[Any]:
-    return RUNNER.run(LLMJudge(model_of(server, **settings), attempts=2).answer(useful()))
+    return RUNNER.run(
+        LLMJudge(model_of(server, **settings), attempts=2).answer(useful())
+    )
 
 
 def raised(model: LiteLLMModel) -> errors.JudgeError:
@@ -84,7 +105,9 @@ def raised(model: LiteLLMModel) -> errors.JudgeError:
 
 class TestLiteLLM(ChatModelContract):
     def model(self, base_url: str, key: str, timeout: float) -> LiteLLMModel:
-        return LiteLLMModel("openai/test", api_base=base_url, api_key=key, timeout=timeout)
+        return LiteLLMModel(
+            "openai/test", api_base=base_url, api_key=key, timeout=timeout
+        )
 
     def run(self, work: Any) -> Any:
         return RUNNER.run(work)
@@ -97,13 +120,34 @@ def test_a_request_and_its_reply() -> None:
     assert recorded.path == "/v1/chat/completions"
     assert recorded.headers["authorization"] == f"Bearer {KEY}"
     assert recorded.body["model"] == "test"
-    assert recorded.body["messages"] == [{"role": "system", "content": "Rules."}, {"role": "user", "content": TEXT}]
+    assert recorded.body["messages"] == [
+        {"role": "system", "content": "Rules."},
+        {"role": "user", "content": TEXT},
+    ]
     sent = {
-        name: recorded.body[name] for name in ("n", "temperature", "top_logprobs", "logprobs", "max_tokens", "seed")
+        name: recorded.body[name]
+        for name in (
+            "n",
+            "temperature",
+            "top_logprobs",
+            "logprobs",
+            "max_tokens",
+            "seed",
+        )
     }
-    assert sent == {"n": 2, "temperature": 1.0, "top_logprobs": 5, "logprobs": True, "max_tokens": 50, "seed": 3}
+    assert sent == {
+        "n": 2,
+        "temperature": 1.0,
+        "top_logprobs": 5,
+        "logprobs": True,
+        "max_tokens": 50,
+        "seed": 3,
+    }
     assert recorded.body["response_format"]["json_schema"]["strict"] is True
-    assert [choice.text for choice in reply.choices] == ['{"useful": 1}', '{"useful": 0}']
+    assert [choice.text for choice in reply.choices] == [
+        '{"useful": 1}',
+        '{"useful": 0}',
+    ]
     assert "".join(token.token for token in reply.choices[0].tokens) == '{"useful": 1}'
     assert reply.usage.prompt_tokens > 0
     assert reply.usage.cost is None  # nobody knows the price of openai/test
@@ -112,48 +156,72 @@ def test_a_request_and_its_reply() -> None:
 
 def test_a_known_model_has_a_price() -> None:
     with LoopbackServer() as server:
-        model = LiteLLMModel("openai/gpt-4o-mini", api_base=server.base_url, api_key=KEY)
+        model = LiteLLMModel(
+            "openai/gpt-4o-mini", api_base=server.base_url, api_key=KEY
+        )
         assert (RUNNER.run(model.complete(REQUEST)).usage.cost or 0) > 0
 
 
 @pytest.mark.parametrize("n", [True, "ignore", "reject"])
 @pytest.mark.parametrize("logprobs", [True, "ignore", "reject"])
 @pytest.mark.parametrize("json_schema", [True, "ignore", "reject"])
-def test_what_an_endpoint_cannot_do_is_replaced(n: Any, logprobs: Any, json_schema: Any) -> None:
+def test_what_an_endpoint_cannot_do_is_replaced(
+    n: Any, logprobs: Any, json_schema: Any
+) -> None:
     async def run(server: LoopbackServer) -> tuple[Answer[Any], Answer[Any]]:
         session = LLMJudge(model_of(server)).session(concurrency=4, store=None)
         return (
-            await session.answer(fact('Reply {"covered": 0|1}.\n---\n{context}\n{fact}')),
+            await session.answer(
+                fact('Reply {"covered": 0|1}.\n---\n{context}\n{fact}')
+            ),
             await session.answer(polled(5)),
         )
 
-    with LoopbackServer(plausible_reply, n=n, logprobs=logprobs, json_schema=json_schema) as server:
+    with LoopbackServer(
+        plausible_reply, n=n, logprobs=logprobs, json_schema=json_schema
+    ) as server:
         covered, adherent = RUNNER.run(run(server))
-    assert covered.reply.weights[0].mode == ("logprobs" if logprobs is True else "polls")
+    assert covered.reply.weights[0].mode == (
+        "logprobs" if logprobs is True else "polls"
+    )
     assert isinstance(adherent.reply, Asked)
     assert len(adherent.reply.replies) == 5
     assert covered.usage.calls + adherent.usage.calls == len(server.requests)
     fallbacks = {*covered.usage.fallbacks, *adherent.usage.fallbacks}
-    expected = {"n": n is not True, "logprobs": logprobs is not True, "json_schema": json_schema == "reject"}
+    expected = {
+        "n": n is not True,
+        "logprobs": logprobs is not True,
+        "json_schema": json_schema == "reject",
+    }
     assert fallbacks == {name for name, lost in expected.items() if lost}
 
 
 def test_a_schema_is_sent_in_the_form_that_the_endpoint_takes() -> None:
-    """Tried once in the usual form, then remembered; it is no fallback, because replies are still bound."""
+    """Tried once in the usual form, then remembered.
+
+    It is no fallback, because replies are still bound.
+    """
 
     async def run(server: LoopbackServer) -> list[Answer[Any]]:
         session = LLMJudge(model_of(server)).session(concurrency=1, store=None)
-        return [await session.answer(dataclasses.replace(polled(1), first_poll=poll)) for poll in range(2)]
+        return [
+            await session.answer(dataclasses.replace(polled(1), first_poll=poll))
+            for poll in range(2)
+        ]
 
     with LoopbackServer(plausible_reply, json_schema="in_object") as server:
         first, second = RUNNER.run(run(server))
     assert isinstance(second.reply, Asked)
-    assert [recorded.body["response_format"]["type"] for recorded in server.requests] == [
+    assert [
+        recorded.body["response_format"]["type"] for recorded in server.requests
+    ] == [
         "json_schema",
         "json_object",
         "json_object",
     ]
-    assert "verdict" in server.requests[1].body["response_format"]["schema"]["properties"]
+    assert (
+        "verdict" in server.requests[1].body["response_format"]["schema"]["properties"]
+    )
     assert (first.usage.calls, second.usage.calls) == (2, 1)
     assert first.usage.fallbacks == second.usage.fallbacks == ()
 
@@ -161,37 +229,52 @@ def test_a_schema_is_sent_in_the_form_that_the_endpoint_takes() -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("{'type': 'literal_error', 'loc': ('body', 'response_format', 'type')}", "UnsupportedParameter"),
+        (
+            "{'type': 'literal_error', 'loc': ('body', 'response_format', 'type')}",
+            "UnsupportedParameter",
+        ),
         ("Extra inputs are not permitted: top_logprobs", "UnsupportedParameter"),
         ("Input should be a list: messages", "JudgeServerError"),
     ],
 )
-def test_a_server_that_sends_500_for_a_parameter_is_understood(text: str, kind: str) -> None:
-    """Servers built on pydantic do; the first text is that of llama.cpp's Python server, shortened."""
+def test_a_server_that_sends_500_for_a_parameter_is_understood(
+    text: str, kind: str
+) -> None:
+    """Servers built on pydantic do.
+
+    The first text is that of llama.cpp's Python server, shortened.
+    """
     fault = EndpointFault(500, text=text)
     assert type(judge_error(errors.JudgeServerError, fault, "m")).__name__ == kind
 
 
 @pytest.mark.parametrize("model", ["ollama_chat/x", "hosted_vllm/x"])
-@pytest.mark.parametrize("body", ["[]", '{"choices": [{"message": "x"}]}', '{"choices": [', "<html>"])
+@pytest.mark.parametrize(
+    "body", ["[]", '{"choices": [{"message": "x"}]}', '{"choices": [', "<html>"]
+)
 def test_a_reply_that_cannot_be_read_is_called_that(model: str, body: str) -> None:
     """LiteLLM calls some of them connection errors."""
     with LoopbackServer(faults=lambda number: Fault(200, body=body)) as server:
         found = LiteLLMModel(model, api_base=server.base_url, api_key="none")
-        with pytest.raises(errors.JudgeServerError, match="sent a reply that cannot be read"):
+        with pytest.raises(
+            errors.JudgeServerError, match="sent a reply that cannot be read"
+        ):
             RUNNER.run(found.complete(ChatRequest(REQUEST.messages)))
 
 
 def test_low_mass_is_polled() -> None:
     question = fact('Reply {"covered": 0|1}.\n{fact}')
     with LoopbackServer(plausible_reply, mass=0.5) as server:
-        (verdict,) = RUNNER.run(LLMJudge(model_of(server)).answer(question)).reply.weights
+        (verdict,) = RUNNER.run(
+            LLMJudge(model_of(server)).answer(question)
+        ).reply.weights
     assert verdict.mode == "polls"
 
 
 def test_a_fault_that_passes_is_survived() -> None:
     with LoopbackServer(
-        plausible_reply, faults=lambda number: None if number else Fault(429, {"Retry-After": "0"})
+        plausible_reply,
+        faults=lambda number: None if number else Fault(429, {"Retry-After": "0"}),
     ) as server:
         result = judged(server)
     assert not isinstance(result.reply, NotAnswered)
@@ -204,7 +287,9 @@ def test_retry_after_as_seconds_or_date() -> None:
     assert seconds("-3") == 0.0
     assert seconds("Tue, 01 Jan 2030 00:00:07 GMT", now) == 7.0
     assert seconds("Tue, 01 Jan 2029 00:00:07 GMT", now) == 0.0
-    assert [seconds(header) for header in (None, "", "soon", "nan", "inf")] == [None] * 5
+    assert [seconds(header) for header in (None, "", "soon", "nan", "inf")] == [
+        None
+    ] * 5
 
 
 @pytest.mark.parametrize(
@@ -237,11 +322,15 @@ def test_an_unavailable_judge_is_called_once_by_a_whole_run() -> None:
         return await asyncio.gather(*map(session.answer, questions))
 
     with LoopbackServer() as server:
-        judged(server)  # loads LiteLLM, for which a busy machine may take longer than others wait for the first call
+        # loads LiteLLM, for which a busy machine may take longer than others wait for
+        # the first call
+        judged(server)
     with LoopbackServer(faults=lambda number: Fault(401)) as server:
         answers = RUNNER.run(run(server))
     assert len(server.requests) == sum(answer.usage.calls for answer in answers) == 1
-    assert {type(answer.reply.error) for answer in answers} == {errors.AuthenticationFailed}
+    assert {type(answer.reply.error) for answer in answers} == {
+        errors.AuthenticationFailed
+    }
 
 
 def test_sixty_four_calls_at_a_time() -> None:
@@ -264,31 +353,52 @@ def capabilities(model: str, **settings: Any) -> Capabilities:
 
 
 def test_capabilities_come_from_the_tables() -> None:
-    assert capabilities("openai/gpt-4o-mini") == Capabilities(True, True, True, True, False)
-    assert capabilities("anthropic/claude-haiku-4-5") == Capabilities(False, False, True, True, True)
+    assert capabilities("openai/gpt-4o-mini") == Capabilities(
+        True, True, True, True, False
+    )
+    assert capabilities("anthropic/claude-haiku-4-5") == Capabilities(
+        False, False, True, True, True
+    )
     reasoning = capabilities("openai/o3-mini")
-    assert (reasoning.temperature, reasoning.reasoning, reasoning.logprobs) == (False, True, False)
+    assert (reasoning.temperature, reasoning.reasoning, reasoning.logprobs) == (
+        False,
+        True,
+        False,
+    )
 
 
-@pytest.mark.parametrize("model", ["openai/whatever", "ollama/llama3.1", "hosted_vllm/x", "foo"])
+@pytest.mark.parametrize(
+    "model", ["openai/whatever", "ollama/llama3.1", "hosted_vllm/x", "foo"]
+)
 def test_what_the_tables_do_not_know_is_tried(model: str) -> None:
     assert capabilities(model) == Capabilities()
 
 
 def test_an_endpoint_of_ones_own_is_tried_and_what_is_stated_holds() -> None:
-    assert capabilities("openai/gpt-4o-mini", api_base="http://127.0.0.1:9") == Capabilities()
+    assert (
+        capabilities("openai/gpt-4o-mini", api_base="http://127.0.0.1:9")
+        == Capabilities()
+    )
     stated = Capabilities(n=False)
     assert capabilities("openai/gpt-4o-mini", capabilities=stated) == stated
 
 
 def test_the_repr_hides_the_key() -> None:
-    model = LiteLLMModel("openai/x", api_base="http://user:word@host/v1?key=abc", api_key=KEY, extra={"a": KEY})
+    model = LiteLLMModel(
+        "openai/x",
+        api_base="http://user:word@host/v1?key=abc",
+        api_key=KEY,
+        extra={"a": KEY},
+    )
     assert repr(model) == "LiteLLMModel('openai/x', api_base='http://host/v1')"
     assert KEY not in model.cache_key
 
 
 def test_extra_arguments_keep_stored_replies_apart() -> None:
-    plain, seeded = LiteLLMModel("openai/x"), LiteLLMModel("openai/x", extra={"seed": 1})
+    plain, seeded = (
+        LiteLLMModel("openai/x"),
+        LiteLLMModel("openai/x", extra={"seed": 1}),
+    )
     assert plain.cache_key != seeded.cache_key
     assert seeded.cache_key == LiteLLMModel("openai/x", extra={"seed": 1}).cache_key
 
@@ -299,13 +409,21 @@ def test_the_address_that_litellm_takes_from_the_environment_keeps_stored_replie
     """Only that of the model's own provider is read, and only where none was given."""
 
     def keys() -> list[str | None]:
-        made = LiteLLMModel("azure/x"), LiteLLMModel("ollama/x"), LiteLLMModel("azure/x", api_base="http://a/v1")
+        made = (
+            LiteLLMModel("azure/x"),
+            LiteLLMModel("ollama/x"),
+            LiteLLMModel("azure/x", api_base="http://a/v1"),
+        )
         return [model.cache_key for model in made]
 
     before = keys()
     monkeypatch.setenv("AZURE_API_BASE", "http://b")
     monkeypatch.setenv("DB_HOST", "db")
-    assert [one == other for one, other in zip(before, keys(), strict=True)] == [False, True, True]
+    assert [one == other for one, other in zip(before, keys(), strict=True)] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_keys_users_and_headers_do_not_keep_stored_replies_apart() -> None:
@@ -318,26 +436,40 @@ def test_keys_users_and_headers_do_not_keep_stored_replies_apart() -> None:
         extra={"extra_headers": {"Authorization": KEY}, "api_key": KEY},
     )
     assert plain.cache_key == same.cache_key
-    assert plain.cache_key != LiteLLMModel("azure/x", api_base="http://host/v1?v=2").cache_key
+    assert (
+        plain.cache_key
+        != LiteLLMModel("azure/x", api_base="http://host/v1?v=2").cache_key
+    )
 
 
 MEANT = {
-    "RequestRejected": "ImageFetchError VectorStoreSearchError InvalidRequestError BadRequestError "
-    "UnprocessableEntityError MalformedRequestFieldError",
-    "ModelNotFound": "LiteLLMUnknownProvider NotFoundError ModelNotMappedError UnsupportedEndpointError "
-    "EndpointNotSupportedByModelError",
+    "RequestRejected": (
+        "ImageFetchError VectorStoreSearchError InvalidRequestError BadRequestError "
+        "UnprocessableEntityError MalformedRequestFieldError"
+    ),
+    "ModelNotFound": (
+        "LiteLLMUnknownProvider NotFoundError ModelNotMappedError"
+        " UnsupportedEndpointError EndpointNotSupportedByModelError"
+    ),
     "ContextWindowExceeded": "ContextWindowExceededError",
-    "ContentRefused": "ContentPolicyViolationError RejectedRequestError GuardrailRaisedException "
-    "BlockedPiiEntityError ModifyResponseException SensitiveDataRouteException",
+    "ContentRefused": (
+        "ContentPolicyViolationError RejectedRequestError GuardrailRaisedException "
+        "BlockedPiiEntityError ModifyResponseException SensitiveDataRouteException"
+    ),
     "QuotaExhausted": "PaymentRequiredError BudgetExceededError",
     "UnsupportedParameter": "UnsupportedParamsError",
-    "AuthenticationFailed": "AuthenticationError PermissionDeniedError CallerCredentialAuthenticationError",
+    "AuthenticationFailed": (
+        "AuthenticationError PermissionDeniedError CallerCredentialAuthenticationError"
+    ),
     "RateLimited": "RateLimitError CallerCredentialRateLimitError",
     "JudgeTimeout": "Timeout",
     "ConnectionFailed": "APIConnectionError",
     "MalformedReply": "JSONSchemaValidationError",
-    "JudgeServerError": "MidStreamFallbackError ServiceUnavailableError BadGatewayError InternalServerError "
-    "APIResponseValidationError MockException APIError OpenAIError",
+    "JudgeServerError": (
+        "MidStreamFallbackError ServiceUnavailableError BadGatewayError"
+        " InternalServerError APIResponseValidationError MockException APIError"
+        " OpenAIError"
+    ),
 }
 
 
@@ -350,21 +482,28 @@ NEW = {  # of LiteLLM 1.109, with their bases
 }
 
 
-def test_every_exception_of_litellm_has_a_counterpart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_exception_of_litellm_has_a_counterpart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 
     theirs = {
         name: value
         for name, value in vars(litellm.exceptions).items()
-        if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == "litellm.exceptions"
+        if isinstance(value, type)
+        and issubclass(value, Exception)
+        and value.__module__ == "litellm.exceptions"
     }
     for name, base in NEW.items():
         theirs.setdefault(name, type(name, (theirs[base],), {}))
     meant = {name: ours for ours, names in MEANT.items() for name in names.split()}
     for name, kind in theirs.items():
         # One of a later release than those listed here is what its base is.
-        wanted = next((meant[base.__name__] for base in kind.__mro__ if base.__name__ in meant), "JudgeServerError")
+        wanted = next(
+            (meant[base.__name__] for base in kind.__mro__ if base.__name__ in meant),
+            "JudgeServerError",
+        )
         raised = _instance(kind)
 
         async def fail(raised: Exception = raised, **_: object) -> None:
@@ -372,7 +511,11 @@ def test_every_exception_of_litellm_has_a_counterpart(monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(litellm, "acompletion", fail)
         with pytest.raises(errors.JudgeError) as caught:
-            RUNNER.run(LiteLLMModel("openai/x", api_key="k").complete(ChatRequest((Message("user", "x"),))))
+            RUNNER.run(
+                LiteLLMModel("openai/x", api_key="k").complete(
+                    ChatRequest((Message("user", "x"),))
+                )
+            )
         assert type(caught.value).__name__ == wanted, name
 
 
@@ -382,7 +525,8 @@ def _instance(kind: type[Exception]) -> Exception:
         "status_code": 500,
         "request": httpx.Request("POST", "http://x"),
         "response": httpx.Response(
-            403 if "Permission" in kind.__name__ else 400, request=httpx.Request("POST", "http://x")
+            403 if "Permission" in kind.__name__ else 400,
+            request=httpx.Request("POST", "http://x"),
         ),
         "current_cost": 1.0,
         "max_budget": 1.0,
@@ -455,19 +599,27 @@ def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -
     assert chosen.name == "openai/argument"
     assert isinstance(chosen, LLMJudge)
     assert chosen.model.base_url == "http://127.0.0.1:9/v1"
-    assert resolve.resolve_judge(None, metric_model="openai/metric").name == "openai/metric"
+    assert (
+        resolve.resolve_judge(None, metric_model="openai/metric").name
+        == "openai/metric"
+    )
     assert resolve.resolve_judge(None).name == "openai/from-env"
     assert resolve.resolve_judge(chosen) is chosen
     assert resolve.resolve_judge(LiteLLMModel("openai/model")).name == "openai/model"
     assert resolve.resolve_judge("lexical").name == "lexical"
 
 
-def test_without_a_choice_the_embedded_judge_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_choice_the_embedded_judge_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     resolve.announce_embedded_judge.cache_clear()
     with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
         assert resolve.resolve_judge(None).name == "lexical"
         assert resolve.resolve_judge(None).name == "lexical"
-    assert len([record for record in caplog.records if record.name == "ragmetrics_core"]) == 1
+    assert (
+        len([record for record in caplog.records if record.name == "ragmetrics_core"])
+        == 1
+    )
 
 
 @pytest.mark.parametrize("judge", [7, " ", object(), LLMJudge])

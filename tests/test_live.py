@@ -42,17 +42,28 @@ class Application:
 
     @contextmanager
     def span(self, kind: str, **told: str) -> Iterator[Any]:
-        attributes = {"openinference.span.kind": kind, **{key.replace("__", "."): it for key, it in told.items()}}
-        with self.tracer.start_as_current_span(kind.lower(), attributes=attributes) as span:
+        attributes = {
+            "openinference.span.kind": kind,
+            **{key.replace("__", "."): it for key, it in told.items()},
+        }
+        with self.tracer.start_as_current_span(
+            kind.lower(), attributes=attributes
+        ) as span:
             yield span
 
     def search(self, question: str) -> None:
-        document = {"retrieval.documents.0.document.id": "a", "retrieval.documents.0.document.content": FACT}
+        document = {
+            "retrieval.documents.0.document.id": "a",
+            "retrieval.documents.0.document.content": FACT,
+        }
         with self.span("RETRIEVER", input__value=question, **document):
             pass
 
     def model(self, question: str) -> None:
-        said = {"role": "user", "content": f"{FACT} {question}"}, {"role": "assistant", "content": ANSWER}
+        said = (
+            {"role": "user", "content": f"{FACT} {question}"},
+            {"role": "assistant", "content": ANSWER},
+        )
         told = {
             f"llm.{way}_messages.0.message.{key}": text
             for way, message in zip(("input", "output"), said, strict=True)
@@ -62,13 +73,19 @@ class Application:
             pass
 
     def ask(self, question: str = "Who?", session: str = "") -> None:
-        with self.span("CHAIN", input__value=question, output__value=ANSWER, session__id=session):
+        with self.span(
+            "CHAIN", input__value=question, output__value=ANSWER, session__id=session
+        ):
             self.search(question)
             self.model(question)
 
 
-def processor(*, linger_s: float = LONG, keep: bool = True, **settings: Any) -> SampleProcessor:
-    return SampleProcessor(["context_adherence"], "lexical", linger_s=linger_s, keep=keep, **settings)
+def processor(
+    *, linger_s: float = LONG, keep: bool = True, **settings: Any
+) -> SampleProcessor:
+    return SampleProcessor(
+        ["context_adherence"], "lexical", linger_s=linger_s, keep=keep, **settings
+    )
 
 
 def questions(of: SampleProcessor) -> list[str | None]:
@@ -84,7 +101,9 @@ class Library(BaseRetriever):
 
 
 def chain() -> Runnable[str, str]:
-    shown = RunnableLambda(lambda asked: f"{Library().invoke(asked)[0].page_content} Question: {asked}")
+    shown = RunnableLambda(
+        lambda asked: f"{Library().invoke(asked)[0].page_content} Question: {asked}"
+    )
     return shown | FakeListChatModel(responses=[ANSWER]) | StrOutputParser()
 
 
@@ -99,11 +118,18 @@ def instrumented(*processors: Any) -> Iterator[None]:
 
 
 def plain(sample: Sample) -> Any:
-    named = {name: getattr(sample, name) for name in ("question", "contexts", "retrieved", "answer")}
-    return json.loads(Sample(**named).model_dump_json()), sample.capture and sample.capture.grade
+    named = {
+        name: getattr(sample, name)
+        for name in ("question", "contexts", "retrieved", "answer")
+    }
+    return (
+        json.loads(Sample(**named).model_dump_json()),
+        sample.capture and sample.capture.grade,
+    )
 
 
-@pytest.mark.filterwarnings("ignore:Calling .text.. as a method is deprecated")  # OpenInference copies messages so
+# OpenInference copies messages so
+@pytest.mark.filterwarnings("ignore:Calling .text.. as a method is deprecated")
 def test_a_chain_gives_the_sample_of_its_adapter_and_of_its_exported_spans() -> None:
     live, exporter = processor(), InMemorySpanExporter()
     with instrumented(SimpleSpanProcessor(exporter), live), capture() as captured:
@@ -166,7 +192,10 @@ def test_two_requests_of_one_trace_are_read_apart() -> None:
     application = Application(live)
     ids = trace.SpanContext(7, 7, is_remote=True, trace_flags=trace.TraceFlags(1))
     elsewhere = trace.NonRecordingSpan(ids)
-    with trace.use_span(elsewhere), application.span("CHAIN", input__value="First?", output__value=ANSWER):
+    with (
+        trace.use_span(elsewhere),
+        application.span("CHAIN", input__value="First?", output__value=ANSWER),
+    ):
         application.search("First?")
         with trace.use_span(elsewhere):
             application.ask("Second?")
@@ -178,7 +207,9 @@ def test_two_requests_of_one_trace_are_read_apart() -> None:
     assert not live.problems
 
 
-def test_what_does_not_fit_is_let_go_and_counted_and_nothing_is_read_of_a_part() -> None:
+def test_what_does_not_fit_is_let_go_and_counted_and_nothing_is_read_of_a_part() -> (
+    None
+):
     live = processor(max_open=4)
     application = Application(live)
     with application.span("CHAIN", input__value="Long?", output__value=ANSWER):
@@ -231,7 +262,9 @@ def test_sampling_takes_whole_sessions_and_the_same_in_each_process() -> None:
         taken.append({int((asked or "").rstrip("?")) for asked in questions(live)})
         assert live.stop()
     assert taken[0] == taken[1]
-    assert {number % 40 for number in taken[0]} == {number for number in taken[0] if number < 40}
+    assert {number % 40 for number in taken[0]} == {
+        number for number in taken[0] if number < 40
+    }
     assert len(taken[0]) % 3 == 0
     assert 30 <= len(taken[0]) <= 90
 
@@ -258,15 +291,21 @@ def unresolved(ids: Any) -> dict[str, str]:
 
 HARM: dict[str, Callable[[SampleProcessor], None]] = {
     "no span": lambda live: live.on_end(Odd()),
-    "a span whose attributes cannot be read": lambda live: Application(live).tracer.start_span("x").end(),
+    "a span whose attributes cannot be read": lambda live: (
+        Application(live).tracer.start_span("x").end()
+    ),
 }
 
 
 @pytest.mark.parametrize("name", HARM)
-def test_the_application_never_meets_an_exception(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_application_never_meets_an_exception(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live = processor()
     with monkeypatch.context() as patched:
-        patched.setattr("opentelemetry.sdk.trace.ReadableSpan.attributes", property(unresolved))
+        patched.setattr(
+            "opentelemetry.sdk.trace.ReadableSpan.attributes", property(unresolved)
+        )
         HARM[name](live)
         assert live.force_flush()
     assert sum(live.problems.counts.values()) == 1
@@ -279,7 +318,10 @@ def test_a_store_that_is_gone_is_a_problem_and_no_exception() -> None:
     live = processor(resolve=unresolved)
     application = Application(live)
     found = {"retrieval.documents.0.document.id": "a"}
-    with application.span("CHAIN", input__value="Who?"), application.span("RETRIEVER", **found):
+    with (
+        application.span("CHAIN", input__value="Who?"),
+        application.span("RETRIEVER", **found),
+    ):
         pass
     assert live.samples == ()
     assert sum(live.problems.counts.values()) == 1
@@ -303,7 +345,10 @@ def test_a_metric_that_would_end_the_process_is_failed() -> None:
         assert live.flush(30)
     assert live.stop(30)
     assert live.problems.counts == {"leaving failed: MetricCrashed": 2}
-    assert (live.aggregates["leaving"].failed, live.aggregates["context_adherence"].scored) == (2, 2)
+    assert (
+        live.aggregates["leaving"].failed,
+        live.aggregates["context_adherence"].scored,
+    ) == (2, 2)
 
 
 def test_no_span_is_held_once_its_trace_is_judged() -> None:

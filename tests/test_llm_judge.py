@@ -13,7 +13,12 @@ from plausible import plausible_reply
 from pydantic import BaseModel, Field
 from said import of, shown
 
-from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, RetrievalAccuracy
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    RetrievalAccuracy,
+)
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ConflictingVerdicts,
@@ -45,7 +50,9 @@ Reply = str | Choice | JudgeError
 
 
 def plausible(request: ChatRequest) -> str:
-    body: dict[str, Any] = {"messages": [{"content": message.content} for message in request.messages]}
+    body: dict[str, Any] = {
+        "messages": [{"content": message.content} for message in request.messages]
+    }
     if request.schema is not None:
         body["response_format"] = dict(request.schema)
     return plausible_reply(body)
@@ -59,7 +66,9 @@ class Toy(ChatModel):
     def __init__(
         self,
         *replies: Reply,
-        capabilities: Capabilities = Capabilities(n=True, logprobs=False, json_schema=True, temperature=True),  # noqa: B008 - frozen
+        capabilities: Capabilities = Capabilities(  # noqa: B008
+            n=True, logprobs=False, json_schema=True, temperature=True
+        ),
         probability: float = 0.9,
         mass: float = 0.99,
     ) -> None:
@@ -82,14 +91,27 @@ class Toy(ChatModel):
             reply = plausible(request) if self._replies is None else next(self._replies)
             if isinstance(reply, JudgeError):
                 raise reply
-            choices.append(reply if isinstance(reply, Choice) else Choice(reply, tokens=self.tokens_of(request, reply)))
-        return ChatReply(tuple(choices), Usage(prompt_tokens=10, completion_tokens=request.n, cost=0.5))
+            choices.append(
+                reply
+                if isinstance(reply, Choice)
+                else Choice(reply, tokens=self.tokens_of(request, reply))
+            )
+        return ChatReply(
+            tuple(choices),
+            Usage(prompt_tokens=10, completion_tokens=request.n, cost=0.5),
+        )
 
-    def tokens_of(self, request: ChatRequest, text: str) -> tuple[TokenAlternatives, ...]:
+    def tokens_of(
+        self, request: ChatRequest, text: str
+    ) -> tuple[TokenAlternatives, ...]:
         if not request.top_logprobs or self._capabilities.logprobs is False:
             return ()
         return tuple(
-            TokenAlternatives(it["token"], it["logprob"], tuple((a["token"], a["logprob"]) for a in it["top_logprobs"]))
+            TokenAlternatives(
+                it["token"],
+                it["logprob"],
+                tuple((a["token"], a["logprob"]) for a in it["top_logprobs"]),
+            )
             for it in tokens(text, *self._weights)
         )
 
@@ -102,13 +124,28 @@ def template(form: str, *names: str) -> str:
 
 
 def useful(
-    *chunks: str, scale: str = "binary", listwise: bool = False, polls: int = 5, answer: str = "a"
+    *chunks: str,
+    scale: str = "binary",
+    listwise: bool = False,
+    polls: int = 5,
+    answer: str = "a",
 ) -> Question[Any]:
     chunks = chunks or ("c",)
-    form, name = "grade" if scale == "graded" else "useful", "chunks" if listwise else "chunk"
+    form, name = (
+        "grade" if scale == "graded" else "useful",
+        "chunks" if listwise else "chunk",
+    )
     judging = "listwise" if listwise else "pointwise"
-    metric = ContextUtilization.model_validate({"relevance": scale, "judging": judging, "polls": polls})
-    question = of(metric, template(form, "question", "answer", name), question="q", answer=answer, contexts=["c"])
+    metric = ContextUtilization.model_validate(
+        {"relevance": scale, "judging": judging, "polls": polls}
+    )
+    question = of(
+        metric,
+        template(form, "question", "answer", name),
+        question="q",
+        answer=answer,
+        contexts=["c"],
+    )
     return shown(question, **{name: chunks if listwise else chunks[0]})
 
 
@@ -118,9 +155,13 @@ def fact(*facts: str, together: bool = False) -> Question[Any]:
     return of(metric, form, contexts=["c"], facts=facts or ("f",))
 
 
-def adherent(polls: int = 5, first_poll: int | None = None, temperature: float = 1.0) -> Question[Any]:
+def adherent(
+    polls: int = 5, first_poll: int | None = None, temperature: float = 1.0
+) -> Question[Any]:
     metric = ContextAdherence(polls=polls, temperature=temperature)
-    question = of(metric, template("verdict", "contexts", "answer"), contexts=["c"], answer="a")
+    question = of(
+        metric, template("verdict", "contexts", "answer"), contexts=["c"], answer="a"
+    )
     return replace(question, first_poll=first_poll)
 
 
@@ -134,15 +175,23 @@ EVERY_QUESTION: dict[str, Question[Any]] = {
     "p in a list": useful("a", "b", "c", listwise=True, scale="probability"),
     "adherent": adherent(),
     "recall": of(
-        ContextRecall(), template("score", "contexts", "answer", "reference"), contexts=["c"], answer="a", reference="r"
+        ContextRecall(),
+        template("score", "contexts", "answer", "reference"),
+        contexts=["c"],
+        answer="a",
+        reference="r",
     ),
     "facts": of(RetrievalAccuracy(), template("facts", "reference"), **STATED),
-    "facts, cot": of(RetrievalAccuracy(extraction="cot"), template("facts", "reference"), **STATED),
+    "facts, cot": of(
+        RetrievalAccuracy(extraction="cot"), template("facts", "reference"), **STATED
+    ),
     "fact": fact(),
     "facts together": fact("f", "g", together=True),
     "sufficient": Sufficient(
         parts=adherent().parts,
-        instructions=Instructions(template("sufficient", "contexts", "answer"), optional=("question",)),
+        instructions=Instructions(
+            template("sufficient", "contexts", "answer"), optional=("question",)
+        ),
         Reply=Sufficiency,
     ),
 }
@@ -163,9 +212,13 @@ def error(model: ChatModel, question: Question[Any]) -> JudgeError:
     return reply.error
 
 
-@pytest.mark.parametrize("capabilities", [WEIGHING, Capabilities(False, False, False, False), Capabilities()])
+@pytest.mark.parametrize(
+    "capabilities", [WEIGHING, Capabilities(False, False, False, False), Capabilities()]
+)
 @pytest.mark.parametrize("question", EVERY_QUESTION.values(), ids=EVERY_QUESTION)
-def test_every_question_is_answered(question: Question[Any], capabilities: Capabilities) -> None:
+def test_every_question_is_answered(
+    question: Question[Any], capabilities: Capabilities
+) -> None:
     model = Toy(capabilities=capabilities)
     result = answer(model, question)
     assert not isinstance(result.reply, NotAnswered)
@@ -184,7 +237,9 @@ def test_verdicts_are_asked_at_temperature_0_without_log_probabilities() -> None
 def test_p_useful_from_the_label_token() -> None:
     model = Toy('{"useful": 0, "reason": "1"}', capabilities=WEIGHING, probability=0.8)
     asked = answer(model, useful(scale="probability")).reply
-    assert parts_of(asked.weights) == [(pytest.approx(0.8), "logprobs", pytest.approx(0.99))]
+    assert parts_of(asked.weights) == [
+        (pytest.approx(0.8), "logprobs", pytest.approx(0.99))
+    ]
     assert model.asked[0].temperature == 1.0
     assert model.asked[0].top_logprobs == 5
 
@@ -192,13 +247,20 @@ def test_p_useful_from_the_label_token() -> None:
 def test_low_mass_is_polled_and_the_first_reply_counts_as_a_poll() -> None:
     replies = ['{"covered": 1}', '{"covered": 0}', '{"covered": 1}']
     model = Toy(*replies, capabilities=WEIGHING, mass=0.5)
-    assert parts_of(answer(model, fact()).reply.weights) == [(pytest.approx(2 / 3), "polls", None)]
-    assert [(request.n, request.top_logprobs) for request in model.asked] == [(1, 5), (2, 0)]
+    assert parts_of(answer(model, fact()).reply.weights) == [
+        (pytest.approx(2 / 3), "polls", None)
+    ]
+    assert [(request.n, request.top_logprobs) for request in model.asked] == [
+        (1, 5),
+        (2, 0),
+    ]
 
 
 def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
     model = Toy('{"covered": 1}', '{"covered": 0}', '{"covered": 0}')
-    assert parts_of(answer(model, fact()).reply.weights) == [(pytest.approx(1 / 3), "polls", None)]
+    assert parts_of(answer(model, fact()).reply.weights) == [
+        (pytest.approx(1 / 3), "polls", None)
+    ]
     assert [(request.n, request.temperature) for request in model.asked] == [(3, 1.0)]
 
 
@@ -207,7 +269,9 @@ class Tone(BaseModel):
     tone: Literal["friendly", "neutral", "rude"]
 
 
-def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_on_it() -> None:
+def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_on_it() -> (
+    None
+):
     question = Question(
         parts={"answer": Part("Answer", "a")},
         instructions=Instructions("Which tone?\n---\n{answer}"),
@@ -216,17 +280,34 @@ def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_
     )
     text = '{"reason": "so", "tone": "friendly"}'
     head, tail = text[: text.index("friendly")], 'iendly"}'
-    listed = ((" fr", math.log(0.6)), ("neut", math.log(0.3)), ("r", math.log(0.05)), ("x", math.log(0.01)))
+    listed = (
+        (" fr", math.log(0.6)),
+        ("neut", math.log(0.3)),
+        ("r", math.log(0.05)),
+        ("x", math.log(0.01)),
+    )
     listed = tuple((token.strip(), logprob) for token, logprob in listed)
     written = tuple(TokenAlternatives(char, 0.0, ()) for char in head)
-    written += (TokenAlternatives("fr", math.log(0.6), listed), *(TokenAlternatives(char, 0.0, ()) for char in tail))
-    asked = answer(Toy(Choice(text, tokens=written), capabilities=WEIGHING), question).reply
-    assert parts_of(asked.weights) == [(pytest.approx(0.6 / 0.95), "conditional", pytest.approx(0.95))]
+    written += (
+        TokenAlternatives("fr", math.log(0.6), listed),
+        *(TokenAlternatives(char, 0.0, ()) for char in tail),
+    )
+    asked = answer(
+        Toy(Choice(text, tokens=written), capabilities=WEIGHING), question
+    ).reply
+    assert parts_of(asked.weights) == [
+        (pytest.approx(0.6 / 0.95), "conditional", pytest.approx(0.95))
+    ]
     assert asked.reply.tone == "friendly"
 
 
-@pytest.mark.parametrize(("positive", "labels"), [(1, (1, 10)), ("yes", ("no", "none", "yes")), (2, (0, 1)), (1, (1,))])
-def test_labels_that_no_token_tells_apart_are_refused(positive: Any, labels: Any) -> None:
+@pytest.mark.parametrize(
+    ("positive", "labels"),
+    [(1, (1, 10)), ("yes", ("no", "none", "yes")), (2, (0, 1)), (1, (1,))],
+)
+def test_labels_that_no_token_tells_apart_are_refused(
+    positive: Any, labels: Any
+) -> None:
     with pytest.raises(SettingError, match="begins with another"):
         Weigh("field", positive, labels)
 
@@ -242,7 +323,11 @@ def test_facts_together_are_sequential() -> None:
     assert plain.weights == (Weight(0, "sequential"), Weight(1, "sequential"))
 
     def at(token: str, p: float) -> TokenAlternatives:
-        return TokenAlternatives(token, math.log(p), ((token, math.log(p)), (str(1 - int(token)), math.log(1 - p))))
+        return TokenAlternatives(
+            token,
+            math.log(p),
+            ((token, math.log(p)), (str(1 - int(token)), math.log(1 - p))),
+        )
 
     head, middle, tail = text.partition(', {"label": "F1", "covered": ')
     listed = [
@@ -255,7 +340,10 @@ def test_facts_together_are_sequential() -> None:
     ]
     model = Toy(Choice(text, tokens=tuple(listed)), capabilities=WEIGHING)
     weighed = answer(model, fact("a", "b", together=True)).reply
-    assert [weight.p for weight in weighed.weights] == [pytest.approx(0.1), pytest.approx(0.7)]
+    assert [weight.p for weight in weighed.weights] == [
+        pytest.approx(0.1),
+        pytest.approx(0.7),
+    ]
 
 
 def test_of_a_list_the_labels_that_tokens_settle_keep_their_probability() -> None:
@@ -279,25 +367,37 @@ def test_of_a_list_the_labels_that_tokens_settle_keep_their_probability() -> Non
 
 
 def characters(text: str, listed: dict[str, float]) -> Choice:
-    """A reply of one token for each character; those that are a digit after a space list these alternatives."""
+    """A reply of one token for each character.
+
+    Those that are a digit after a space list these alternatives.
+    """
     alternatives = tuple((token, math.log(p)) for token, p in listed.items())
     tokens = [
-        TokenAlternatives(sign, math.log(listed[sign]), alternatives)
-        if sign in listed and text[place - 1] == " "
-        else TokenAlternatives(sign, 0.0, ())
+        (
+            TokenAlternatives(sign, math.log(listed[sign]), alternatives)
+            if sign in listed and text[place - 1] == " "
+            else TokenAlternatives(sign, 0.0, ())
+        )
         for place, sign in enumerate(text)
     ]
     return Choice(text, tokens=tuple(tokens))
 
 
 def test_space_around_a_reply_moves_no_label() -> None:
-    model = Toy(characters(' \n {"useful": 1, "reason": "r"} \n', {"1": 0.7, "0": 0.3}), capabilities=WEIGHING)
+    model = Toy(
+        characters(' \n {"useful": 1, "reason": "r"} \n', {"1": 0.7, "0": 0.3}),
+        capabilities=WEIGHING,
+    )
     asked = answer(model, useful(scale="probability")).reply
-    assert parts_of(asked.weights) == [(pytest.approx(0.7), "logprobs", pytest.approx(1.0))]
+    assert parts_of(asked.weights) == [
+        (pytest.approx(0.7), "logprobs", pytest.approx(1.0))
+    ]
     assert len(model.asked) == 1
 
 
-def test_a_list_whose_labels_cannot_be_told_apart_in_the_text_counts_as_it_is_written() -> None:
+def test_a_list_whose_labels_cannot_be_told_apart_in_the_text_counts_as_it_is_written() -> (
+    None
+):
     text = '{"facts": [{label: "F2", "covered": 1}, {label: "F1", "covered": 0}]}'
     model = Toy(characters(text, {"1": 0.7, "0": 0.3}), capabilities=WEIGHING)
     asked = answer(model, fact("a", "b", together=True)).reply
@@ -307,13 +407,25 @@ def test_a_list_whose_labels_cannot_be_told_apart_in_the_text_counts_as_it_is_wr
 def test_lists_are_weighed_label_by_label_or_polled() -> None:
     question = useful("a", "b", listwise=True, scale="probability", polls=3)
     weighed = answer(Toy(capabilities=WEIGHING, probability=0.3), question).reply
-    assert [(weight.p, weight.mode) for weight in weighed.weights] == [(pytest.approx(0.3), "sequential")] * 2
+    assert [(weight.p, weight.mode) for weight in weighed.weights] == [
+        (pytest.approx(0.3), "sequential")
+    ] * 2
 
     def listed(a: int, b: int) -> str:
-        return json.dumps({"chunks": [{"label": "A", "useful": a, "reason": f"{a}"}, {"label": "B", "useful": b}]})
+        return json.dumps(
+            {
+                "chunks": [
+                    {"label": "A", "useful": a, "reason": f"{a}"},
+                    {"label": "B", "useful": b},
+                ]
+            }
+        )
 
     polled = answer(Toy(listed(1, 0), listed(1, 0), listed(0, 0)), question).reply
-    assert parts_of(polled.weights) == [(pytest.approx(2 / 3), "polls", None), (0.0, "polls", None)]
+    assert parts_of(polled.weights) == [
+        (pytest.approx(2 / 3), "polls", None),
+        (0.0, "polls", None),
+    ]
     assert len(polled.replies) == 3
     twice = useful("a", "b", listwise=True, scale="probability", polls=2)
     polled = answer(Toy(listed(1, 0), listed(0, 0)), twice).reply
@@ -333,7 +445,13 @@ NO = '{"reason": "s", "verdict": "no", "unsupported": ["x"]}'
 def test_polls_are_one_request_where_the_model_can() -> None:
     model = Toy(YES, NO, YES, YES, '{"verdict": "abstains"}')
     polls, usage = polls_of(model, first_poll=5, temperature=0.7)
-    assert [poll.verdict for poll in polls.replies] == ["yes", "no", "yes", "yes", "abstains"]
+    assert [poll.verdict for poll in polls.replies] == [
+        "yes",
+        "no",
+        "yes",
+        "yes",
+        "abstains",
+    ]
     assert polls.replies[1].unsupported == ("x",)
     assert polls.failures == ()
     assert [(request.n, request.temperature) for request in model.asked] == [(5, 0.7)]
@@ -361,10 +479,17 @@ def test_a_repaired_reply() -> None:
     assert result.reply.reply.useful
     assert (result.usage.calls, result.usage.repairs, result.usage.cost) == (2, 1, 1.0)
     conversation = model.asked[1].messages
-    assert [message.role for message in conversation] == ["system", "user", "assistant", "user"]
+    assert [message.role for message in conversation] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert conversation[2].content == '{"useful": 7}'
-    assert conversation[3].content == (
-        "Your reply could not be used: the field 'useful': it must be 0 or 1. Reply again with only the JSON object."
+    assert (
+        conversation[3].content
+        == "Your reply could not be used: the field 'useful': it must be 0 or 1. Reply"
+        " again with only the JSON object."
     )
 
 
@@ -372,7 +497,11 @@ def test_a_repaired_reply() -> None:
     ("replies", "kind", "raw"),
     [
         (("what?", "who?", "why?"), MalformedReply, "why?"),
-        (('{"useful": 1} {"useful": 0}',) * 3, ConflictingVerdicts, '{"useful": 1} {"useful": 0}'),
+        (
+            ('{"useful": 1} {"useful": 0}',) * 3,
+            ConflictingVerdicts,
+            '{"useful": 1} {"useful": 0}',
+        ),
         ((Choice('{"useful', "length"),) * 3, CutOffReply, '{"useful'),
         (("", " ", "  "), EmptyReply, "  "),
         ((Choice("I cannot", "refused"),), ContentRefused, "I cannot"),
@@ -390,7 +519,10 @@ def test_unusable_replies_are_typed_failures(
 
 
 def test_of_objects_that_agree_the_first_is_the_reply_and_asides_are_none() -> None:
-    agreeing = Toy('{"reason": "an aside"} {"useful": 1, "reason": "first"} {"useful": 1, "reason": "second"}')
+    agreeing = Toy(
+        '{"reason": "an aside"} {"useful": 1, "reason": "first"} {"useful": 1,'
+        ' "reason": "second"}'
+    )
     reply = answer(agreeing, useful()).reply.reply
     assert (reply.useful, reply.reason) == (True, "first")
     contradicting = error(Toy(*['{"useful": 1} {"useful": 0}'] * 3), useful())
@@ -410,14 +542,20 @@ class Details(BaseModel):
 
 
 def test_the_schema_is_strict_all_fields_required_and_no_others() -> None:
-    question = Question(parts={"text": Part("Text", "t")}, instructions=Instructions("{text}"), Reply=Details)
+    question = Question(
+        parts={"text": Part("Text", "t")},
+        instructions=Instructions("{text}"),
+        Reply=Details,
+    )
     model = Toy('{"details": [], "note": ""}')
     answer(model, question)
     detail = {
         "type": "object",
         "properties": {
             "place": {"type": "string", "enum": ["title"]},
-            "score": {"anyOf": [{"type": "string", "enum": ["high"]}, {"type": "null"}]},
+            "score": {
+                "anyOf": [{"type": "string", "enum": ["high"]}, {"type": "null"}]
+            },
         },
         "required": ["place", "score"],
         "additionalProperties": False,
@@ -458,9 +596,14 @@ def test_a_list_with_wrong_labels_is_repaired(graded: bool) -> None:
 
 
 def test_an_unavailable_judge_says_so_and_what_was_paid_before() -> None:
-    assert isinstance(error(Toy(AuthenticationFailed("no key")), useful()), AuthenticationFailed)
+    assert isinstance(
+        error(Toy(AuthenticationFailed("no key")), useful()), AuthenticationFailed
+    )
     single = Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
-    paid = answer(Toy(YES, AuthenticationFailed("no key"), NO, capabilities=single), adherent(polls=3))
+    paid = answer(
+        Toy(YES, AuthenticationFailed("no key"), NO, capabilities=single),
+        adherent(polls=3),
+    )
     assert isinstance(paid.reply, NotAnswered)
     assert isinstance(paid.reply.error, AuthenticationFailed)
     assert paid.usage.calls == 3
@@ -494,7 +637,9 @@ def test_a_repaired_reply_is_stored_an_unusable_one_is_not() -> None:
         assert again.usage.calls == 0
         other = Toy("what?", "what?", "what?", '{"useful": 0}')
         fresh = MemoryStore()
-        assert isinstance((await session(other, fresh).answer(useful())).reply, NotAnswered)
+        assert isinstance(
+            (await session(other, fresh).answer(useful())).reply, NotAnswered
+        )
         assert not (await session(other, fresh).answer(useful())).reply.reply.useful
 
     asyncio.run(run())
@@ -504,14 +649,21 @@ def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed() -> None
     """Poll 0 finds no connection, poll 1 is malformed and repaired, poll 2 is fine."""
 
     async def run() -> None:
-        store, single = MemoryStore(), Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
+        store, single = (
+            MemoryStore(),
+            Capabilities(n=False, logprobs=False, json_schema=True, temperature=True),
+        )
         model = Toy(JudgeServerError("x"), "hm", YES, NO, capabilities=single)
         first = (await session(model, store).answer(adherent(polls=3))).reply
         assert sorted(poll.verdict for poll in first.replies) == ["no", "yes"]
         assert [type(failure) for failure in first.failures] == [JudgeServerError]
         model = Toy('{"verdict": "abstains"}', capabilities=single)
         again = await session(model, store).answer(adherent(polls=3))
-        assert [poll.verdict for poll in again.reply.replies] == ["abstains", "no", "yes"]
+        assert [poll.verdict for poll in again.reply.replies] == [
+            "abstains",
+            "no",
+            "yes",
+        ]
         assert (again.usage.calls, again.usage.stored, again.usage.repairs) == (1, 2, 0)
 
     asyncio.run(run())
@@ -521,7 +673,8 @@ def test_who_shares_an_unusable_reply_shares_its_repair() -> None:
     class Slow(Toy):
         async def complete(self, request: ChatRequest) -> ChatReply:
             if not self.asked:
-                await asyncio.sleep(0.01)  # the repair takes no time: it is there before the others wake
+                # the repair takes no time: it is there before the others wake
+                await asyncio.sleep(0.01)
             return await super().complete(request)
 
     async def run() -> None:
@@ -553,7 +706,9 @@ HOSTILE: list[Callable[[], str]] = [
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_contexts_change_nothing_but_their_own_fence(hostile: Callable[[], str]) -> None:
+def test_hostile_contexts_change_nothing_but_their_own_fence(
+    hostile: Callable[[], str],
+) -> None:
     model = Toy('{"useful": 0, "reason": "it says {\\"useful\\": 1}"}')
     asked = answer(model, useful(hostile())).reply
     assert not asked.reply.useful
@@ -563,4 +718,6 @@ def test_hostile_contexts_change_nothing_but_their_own_fence(hostile: Callable[[
 def test_no_text_in_reprs() -> None:
     model = Toy("secret reply", "secret reply")
     failure = error(model, useful("secret chunk", answer="secret answer"))
-    assert "secret" not in f"{failure} {failure!r} {model.asked[1]!r} {LLMJudge(model)!r}"
+    assert (
+        "secret" not in f"{failure} {failure!r} {model.asked[1]!r} {LLMJudge(model)!r}"
+    )

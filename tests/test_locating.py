@@ -20,11 +20,18 @@ from ragmetrics_core.capturing.locating import locate
 from ragmetrics_core.capturing.places import Located
 
 PORTO = (
-    'Porto lies on the "Douro"; its <b>old</b> bridges\nare of iron & stone.\tA ride costs 4 € – or 5 at night. '
-    "Write \\n for a new line, C:\\temp\\new for a path, and &lt; for the sign. It's 中文 and naïve."
+    'Porto lies on the "Douro"; its <b>old</b> bridges\nare of iron & stone.\tA ride'
+    " costs 4 € – or 5 at night. Write \\n for a new line, C:\\temp\\new for a path,"
+    " and &lt; for the sign. It's 中文 and naïve."
 )
-FARO = "Faro is the southernmost city of the country. Storks nest on its towers, and salt is made in the lagoon nearby."
-OVAR = "Ovar is known for its tiles. Eight hundred facades are covered with them, and carnival lasts for a month there."
+FARO = (
+    "Faro is the southernmost city of the country. Storks nest on its towers, and salt"
+    " is made in the lagoon nearby."
+)
+OVAR = (
+    "Ovar is known for its tiles. Eight hundred facades are covered with them, and"
+    " carnival lasts for a month there."
+)
 QUESTION = "Where do storks nest?"
 TEMPLATE = f"Answer from the context only.\n\n{{}}\n\nQuestion: {QUESTION}\nAnswer:"
 
@@ -36,14 +43,18 @@ def told(found: Located) -> list[tuple[str, str | None]]:
 
 
 def numbered(text: str) -> str:
-    return "\n".join(f"{number:3} {line}" for number, line in enumerate(textwrap.wrap(text, 60), 1))
+    return "\n".join(
+        f"{number:3} {line}" for number, line in enumerate(textwrap.wrap(text, 60), 1)
+    )
 
 
 def tojson(text: str) -> str:
     for sign in "<>&'":
         text = text.replace(sign, f"\\u{ord(sign):04x}") if sign == "'" else text
     dumped = json.dumps(text)
-    return dumped.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return (
+        dumped.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    )
 
 
 FORMS: dict[str, Form] = {
@@ -53,10 +64,18 @@ FORMS: dict[str, Form] = {
     "indented": lambda text: textwrap.indent(text, "        "),
     "one line": lambda text: " ".join(text.split()),
     "other spaces": lambda text: text.replace(" ", "\u00a0\u2009 "),
-    "hyphenated": lambda text: text.replace("country", "coun-\ntry").replace("southernmost", "southern\u00ad\nmost"),
+    "hyphenated": (
+        lambda text: text.replace("country", "coun-\ntry").replace(
+            "southernmost", "southern\u00ad\nmost"
+        )
+    ),
     "other quotes": lambda text: text.replace('"', "”").replace("'", "’"),
-    "bold": lambda text: text.replace("Douro", "**Douro**").replace("storks", "__storks__"),
-    "quoted lines": lambda text: textwrap.indent(textwrap.fill(text, 50), "> ", lambda _: True),
+    "bold": (
+        lambda text: text.replace("Douro", "**Douro**").replace("storks", "__storks__")
+    ),
+    "quoted lines": lambda text: textwrap.indent(
+        textwrap.fill(text, 50), "> ", lambda _: True
+    ),
     "bullet": lambda text: f"* {text}",
     "fence": lambda text: f"```\n{text}\n```",
     "CSV": lambda text: '1,"' + text.replace('"', '""') + '",0.5',
@@ -64,7 +83,9 @@ FORMS: dict[str, Form] = {
     "lower case": str.lower,
     "JSON": lambda text: json.dumps({"content": text}, ensure_ascii=False),
     "JSON, ASCII": lambda text: json.dumps({"content": text}),
-    "JSON in JSON": lambda text: json.dumps({"result": json.dumps([{"content": text}])}),
+    "JSON in JSON": lambda text: json.dumps(
+        {"result": json.dumps([{"content": text}])}
+    ),
     "tojson": tojson,
     "repr": lambda text: repr([text]),
     "repr, other quote": lambda text: repr({"a": text, "b": "it's"}),
@@ -75,13 +96,24 @@ FORMS: dict[str, Form] = {
     "html twice": lambda text: html.escape(html.escape(text)),
     "html in JSON": lambda text: json.dumps({"content": html.escape(text)}),
     "JSON in html": lambda text: html.escape(json.dumps({"content": text})),
-    "character references": lambda text: html.escape(text).encode("ascii", "xmlcharrefreplace").decode(),
+    "character references": lambda text: (
+        html.escape(text).encode("ascii", "xmlcharrefreplace").decode()
+    ),
     "numbered lines": numbered,
     "citation marks": lambda text: text.replace(". ", ". [12, p. 3] "),
-    "tags inside": lambda text: text.replace("city", "<mark>city</mark>").replace("iron", "<em>iron</em>"),
+    "tags inside": (
+        lambda text: text.replace("city", "<mark>city</mark>").replace(
+            "iron", "<em>iron</em>"
+        )
+    ),
     "heading": lambda text: f"## Source 3: guide.pdf, page 7\n\n{text}\n\nScore: 0.83",
-    "Document(...)": lambda text: f"Document(id='a1', metadata={{'source': 'guide.txt'}}, page_content={text!r})",
-    "XML": lambda text: f"<document index='1'><source>guide</source><text>{html.escape(text)}</text></document>",
+    "Document(...)": lambda text: (
+        f"Document(id='a1', metadata={{'source': 'guide.txt'}}, page_content={text!r})"
+    ),
+    "XML": lambda text: (
+        "<document"
+        f" index='1'><source>guide</source><text>{html.escape(text)}</text></document>"
+    ),
 }
 
 
@@ -107,24 +139,78 @@ SENTENCES = [
 LONG = " ".join(SENTENCES)
 OLD = LONG.replace("five fishermen", "fifty sailors")
 BOILERPLATE = (
-    "Copyright of the example corporation, all rights reserved, do not copy any of it without written consent. "
+    "Copyright of the example corporation, all rights reserved, do not copy any of it"
+    " without written consent. "
 )
 
 RULES = {  # candidates, messages, known, outcomes with extents, order
-    "from first to last with a word left out": ([LONG], [LONG.replace("five", "")], [], ["whole"], [0]),
+    "from first to last with a word left out": (
+        [LONG],
+        [LONG.replace("five", "")],
+        [],
+        ["whole"],
+        [0],
+    ),
     "all but the last letters": ([LONG], [LONG[:-5]], [], ["whole"], [0]),
     "cut at the end": ([LONG], [LONG[:120] + "..."], [], ["beginning"], [0]),
     "cut at the beginning": ([LONG], ["..." + LONG[200:]], [], ["end"], [0]),
     "cut at both": ([LONG], [LONG[100:200]], [], ["middle"], [0]),
-    "sentences taken out": ([LONG], [" ".join(SENTENCES[:2] + SENTENCES[4:])], [], ["parts"], [0]),
-    "parts elsewhere are united": ([LONG, FARO], [LONG[:150], FARO, LONG[180:]], [], ["parts", "whole"], [0, 1]),
-    "32 letters at the edge": ([FARO, OVAR], [f"{FARO[:42]} {OVAR}"], [], ["beginning", "whole"], [0, 1]),
-    "fewer are no trace": ([FARO, OVAR], [f"{FARO[:30]} {OVAR}"], [], ["not shown", "whole"], [1]),
-    "fewer than 48 in the middle": ([FARO, OVAR], [f"{FARO[20:60]} {OVAR}"], [], ["not shown", "whole"], [1]),
-    "a title repeats the beginning": ([LONG, OVAR], [f"# {LONG[:60]}\n{OVAR}\n{LONG}"], [], ["whole", "whole"], [1, 0]),
-    "a child inside its shown parent": ([LONG, LONG[90:200]], [LONG], [], ["whole", "not shown"], [0]),
+    "sentences taken out": (
+        [LONG],
+        [" ".join(SENTENCES[:2] + SENTENCES[4:])],
+        [],
+        ["parts"],
+        [0],
+    ),
+    "parts elsewhere are united": (
+        [LONG, FARO],
+        [LONG[:150], FARO, LONG[180:]],
+        [],
+        ["parts", "whole"],
+        [0, 1],
+    ),
+    "32 letters at the edge": (
+        [FARO, OVAR],
+        [f"{FARO[:42]} {OVAR}"],
+        [],
+        ["beginning", "whole"],
+        [0, 1],
+    ),
+    "fewer are no trace": (
+        [FARO, OVAR],
+        [f"{FARO[:30]} {OVAR}"],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "fewer than 48 in the middle": (
+        [FARO, OVAR],
+        [f"{FARO[20:60]} {OVAR}"],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "a title repeats the beginning": (
+        [LONG, OVAR],
+        [f"# {LONG[:60]}\n{OVAR}\n{LONG}"],
+        [],
+        ["whole", "whole"],
+        [1, 0],
+    ),
+    "a child inside its shown parent": (
+        [LONG, LONG[90:200]],
+        [LONG],
+        [],
+        ["whole", "not shown"],
+        [0],
+    ),
     "a child alone": (
-        [LONG, SENTENCES[2] + SENTENCES[3]], [SENTENCES[2] + SENTENCES[3]], [], ["not shown", "whole"], [1]),
+        [LONG, SENTENCES[2] + SENTENCES[3]],
+        [SENTENCES[2] + SENTENCES[3]],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
     "children that fill their parent's part": (
         [LONG, LONG[:90], LONG[90:170], LONG[170:250]],
         [LONG[90:170] + "\n" + LONG[170:250]],
@@ -132,8 +218,20 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         ["not shown", "not shown", "whole", "whole"],
         [2, 3],
     ),
-    "the overlap with a shown neighbour": ([LONG[:200], LONG[140:]], [LONG[:200]], [], ["whole", "not shown"], [0]),
-    "neighbours joined without their overlap": ([LONG[:200], LONG[140:]], [LONG], [], ["whole", "whole"], [0, 1]),
+    "the overlap with a shown neighbour": (
+        [LONG[:200], LONG[140:]],
+        [LONG[:200]],
+        [],
+        ["whole", "not shown"],
+        [0],
+    ),
+    "neighbours joined without their overlap": (
+        [LONG[:200], LONG[140:]],
+        [LONG],
+        [],
+        ["whole", "whole"],
+        [0, 1],
+    ),
     "chunks that meet, and one across": (
         [LONG[:200], LONG[60:270], LONG[200:]],
         [f"Source 1: {LONG[:200]}\nSource 2: {LONG[200:]}"],
@@ -142,10 +240,34 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         [0, 2],
     ),
     "an old version of a page": ([OLD, LONG], [LONG], [], ["not shown", "whole"], [1]),
-    "both versions": ([OLD, LONG], [f"{LONG}\n\n{OLD}"], [], ["whole", "whole"], [1, 0]),
-    "versions cut before they differ": ([OLD, LONG], [LONG[:120]], [], ["unknown", "unknown"], []),
-    "as many showings as candidates": ([OLD, LONG], [LONG[:120], LONG[:120]], [], ["beginning", "beginning"], [0, 1]),
-    "cut, and one of them whole": ([OLD, LONG], [LONG[:120], LONG], [], ["not shown", "whole"], [1]),
+    "both versions": (
+        [OLD, LONG],
+        [f"{LONG}\n\n{OLD}"],
+        [],
+        ["whole", "whole"],
+        [1, 0],
+    ),
+    "versions cut before they differ": (
+        [OLD, LONG],
+        [LONG[:120]],
+        [],
+        ["unknown", "unknown"],
+        [],
+    ),
+    "as many showings as candidates": (
+        [OLD, LONG],
+        [LONG[:120], LONG[:120]],
+        [],
+        ["beginning", "beginning"],
+        [0, 1],
+    ),
+    "cut, and one of them whole": (
+        [OLD, LONG],
+        [LONG[:120], LONG],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
     "boilerplate proves nothing": (
         [BOILERPLATE + text for text in (FARO, OVAR, *SENTENCES[:8])],
         [BOILERPLATE + FARO],
@@ -153,19 +275,69 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         ["whole"] + ["not shown"] * 9,
         [0],
     ),
-    "duplicates: the first are shown": ([FARO, OVAR, FARO, FARO], [FARO, OVAR, FARO], [],
-                                        ["whole", "whole", "whole", "not shown"], [0, 1, 2]),
-    "a repetition counts once, at the first": ([OVAR, FARO], [FARO, OVAR, FARO], [], ["whole", "whole"], [1, 0]),
-    "a known text explains one occurrence": ([FARO, OVAR], [FARO, OVAR], [FARO], ["not shown", "whole"], [1]),
-    "of the same words another is needed": ([FARO, OVAR], [FARO, OVAR, FARO], [FARO], ["whole", "whole"], [1, 0]),
-    "a candidate inside a known text": ([FARO[:60], OVAR], [FARO + OVAR], [FARO], ["not shown", "whole"], [1]),
-    "no showing crosses messages": ([FARO, OVAR], [FARO[:20], FARO[20:50], OVAR], [], ["not shown", "whole"], [1]),
-    "results of tools are messages": ([FARO, OVAR], ["Be brief.", json.dumps([OVAR]), "Go on."], [],
-                                      ["not shown", "whole"], [1]),
+    "duplicates: the first are shown": (
+        [FARO, OVAR, FARO, FARO],
+        [FARO, OVAR, FARO],
+        [],
+        ["whole", "whole", "whole", "not shown"],
+        [0, 1, 2],
+    ),
+    "a repetition counts once, at the first": (
+        [OVAR, FARO],
+        [FARO, OVAR, FARO],
+        [],
+        ["whole", "whole"],
+        [1, 0],
+    ),
+    "a known text explains one occurrence": (
+        [FARO, OVAR],
+        [FARO, OVAR],
+        [FARO],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "of the same words another is needed": (
+        [FARO, OVAR],
+        [FARO, OVAR, FARO],
+        [FARO],
+        ["whole", "whole"],
+        [1, 0],
+    ),
+    "a candidate inside a known text": (
+        [FARO[:60], OVAR],
+        [FARO + OVAR],
+        [FARO],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "no showing crosses messages": (
+        [FARO, OVAR],
+        [FARO[:20], FARO[20:50], OVAR],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "results of tools are messages": (
+        [FARO, OVAR],
+        ["Be brief.", json.dumps([OVAR]), "Go on."],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
     "short, among others": (
-        ["Storks nest on towers here"], [f"{OVAR} Storks nest on towers here. Go."], [], ["whole"], [0]),
-    "short, touches a letter": (["storks nest on the towers", OVAR], [f"{OVAR} Xstorks nest on the towers."], [],
-                                ["unknown", "whole"], [1]),
+        ["Storks nest on towers here"],
+        [f"{OVAR} Storks nest on towers here. Go."],
+        [],
+        ["whole"],
+        [0],
+    ),
+    "short, touches a letter": (
+        ["storks nest on the towers", OVAR],
+        [f"{OVAR} Xstorks nest on the towers."],
+        [],
+        ["unknown", "whole"],
+        [1],
+    ),
     "short, joined without a separator": (
         ["The bridge is of iron", "The ferry leaves at ten", "A bakery sells bread"],
         ["The ferry leaves at tenThe bridge is of ironA bakery sells bread"],
@@ -189,36 +361,127 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
     ),
     "its words stand far from each other": (
         [SENTENCES[2], OVAR],
-        ["bakery behind" + " noise" * 30 + " market sells" + " noise" * 30 + f" bread made maize\n{OVAR}"],
+        [
+            "bakery behind"
+            + " noise" * 30
+            + " market sells"
+            + " noise" * 30
+            + f" bread made maize\n{OVAR}"
+        ],
         [],
         ["not shown", "whole"],
         [1],
     ),
     "its words stand before and behind a located text": (
-        [SENTENCES[2], OVAR], [f"A bakery behind\n{OVAR}\nmarket sells bread"], [], ["not shown", "whole"], [1]),
+        [SENTENCES[2], OVAR],
+        [f"A bakery behind\n{OVAR}\nmarket sells bread"],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
     "very short, inside a sentence": (
-        ["Porto", OVAR], [f"{OVAR} I flew to Porto by night."], [], ["unknown", "whole"], [1]),
-    "very short, inside a word": (["port", OVAR], [f"{OVAR} The airport is shut."], [], ["not shown", "whole"], [1]),
-    "very short, own line": (["Porto", "Faro"], ["Cities:\nPorto\nFaro\n"], [], ["whole", "whole"], [0, 1]),
-    "very short, bullets": (["Porto", "Faro"], ["Cities:\n- Faro\n- Porto"], [], ["whole", "whole"], [1, 0]),
-    "very short, numbered": (["Porto", "Faro"], ["Cities:\n1. Faro\n2. Porto\n"], [], ["whole", "whole"], [1, 0]),
-    "very short, quotes": (["Porto", "Faro"], ["['Porto', 'Faro']"], [], ["whole", "whole"], [0, 1]),
+        ["Porto", OVAR],
+        [f"{OVAR} I flew to Porto by night."],
+        [],
+        ["unknown", "whole"],
+        [1],
+    ),
+    "very short, inside a word": (
+        ["port", OVAR],
+        [f"{OVAR} The airport is shut."],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "very short, own line": (
+        ["Porto", "Faro"],
+        ["Cities:\nPorto\nFaro\n"],
+        [],
+        ["whole", "whole"],
+        [0, 1],
+    ),
+    "very short, bullets": (
+        ["Porto", "Faro"],
+        ["Cities:\n- Faro\n- Porto"],
+        [],
+        ["whole", "whole"],
+        [1, 0],
+    ),
+    "very short, numbered": (
+        ["Porto", "Faro"],
+        ["Cities:\n1. Faro\n2. Porto\n"],
+        [],
+        ["whole", "whole"],
+        [1, 0],
+    ),
+    "very short, quotes": (
+        ["Porto", "Faro"],
+        ["['Porto', 'Faro']"],
+        [],
+        ["whole", "whole"],
+        [0, 1],
+    ),
     "very short, JSON": (
-        ["Porto", "Faro"], [json.dumps({"result": json.dumps(["Porto"])})], [], ["whole", "not shown"], [0]),
-    "very short, tag": (["Porto", OVAR], [f"<doc>Porto</doc><doc>{OVAR}</doc>"], [], ["whole", "whole"], [0, 1]),
+        ["Porto", "Faro"],
+        [json.dumps({"result": json.dumps(["Porto"])})],
+        [],
+        ["whole", "not shown"],
+        [0],
+    ),
+    "very short, tag": (
+        ["Porto", OVAR],
+        [f"<doc>Porto</doc><doc>{OVAR}</doc>"],
+        [],
+        ["whole", "whole"],
+        [0, 1],
+    ),
     "very short, with an apostrophe": (
-        ["Porto", OVAR], [f"{OVAR}\nPorto's bridges are old."], [], ["unknown", "whole"], [1]),
-    "very short, inside a known text": (["Porto", OVAR], [f"{OVAR} Where is Porto?"], ["Where is Porto?"],
-                                        ["not shown", "whole"], [1]),
-    "very short, inside a showing": (["carnival", OVAR], [OVAR], [], ["not shown", "whole"], [1]),
-    "without letters": (["🙂🙂", "🎈"], ["Signs:\n🙂🙂\n"], [], ["whole", "not shown"], [0]),
+        ["Porto", OVAR],
+        [f"{OVAR}\nPorto's bridges are old."],
+        [],
+        ["unknown", "whole"],
+        [1],
+    ),
+    "very short, inside a known text": (
+        ["Porto", OVAR],
+        [f"{OVAR} Where is Porto?"],
+        ["Where is Porto?"],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "very short, inside a showing": (
+        ["carnival", OVAR],
+        [OVAR],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "without letters": (
+        ["🙂🙂", "🎈"],
+        ["Signs:\n🙂🙂\n"],
+        [],
+        ["whole", "not shown"],
+        [0],
+    ),
     "blank": (["  \n", OVAR], [OVAR], [], ["not shown", "whole"], [1]),
-    "nothing located": ([FARO, OVAR], ["Tell me a joke about a horse."], [], ["unknown", "unknown"], []),
-    "paraphrase": ([FARO], ["The city in the far south, where storks live on towers."], [], ["unknown"], []),
+    "nothing located": (
+        [FARO, OVAR],
+        ["Tell me a joke about a horse."],
+        [],
+        ["unknown", "unknown"],
+        [],
+    ),
+    "paraphrase": (
+        [FARO],
+        ["The city in the far south, where storks live on towers."],
+        [],
+        ["unknown"],
+        [],
+    ),
     "no prompt": ([FARO, " "], [], [], ["unknown", "not shown"], []),
     "empty prompt": ([FARO], [""], [], ["unknown"], []),
     "no candidates": ([], [FARO], [], [], []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -230,46 +493,77 @@ def test_what_counts(name: str) -> None:
     assert all(place.reason for place in found.places)
 
 
-SHAPES = {  # how public applications put documents into a prompt; the source of the shape, of the form only
-    "documents joined by blank lines (langchain-ai/rag-from-scratch, part 1)": lambda texts: "\n\n".join(texts),
+# how public applications put documents into a prompt; the source of the shape, of the
+# form only
+SHAPES = {
+    "documents joined by blank lines (langchain-ai/rag-from-scratch, part 1)": (
+        lambda texts: "\n\n".join(texts)
+    ),
     "the list itself (langchain-ai/rag-from-scratch, part 12)": lambda texts: repr(
-        [f"Document(page_content={text!r}, metadata={{'source': 'a.html', 'start': {len(text)}}})" for text in texts]
+        [
+            f"Document(page_content={text!r}, metadata={{'source': 'a.html', 'start':"
+            f" {len(text)}}})"
+            for text in texts
+        ]
     ),
-    "a loop without separator (deepset-ai/haystack-cookbook, prior_labs_agent)": lambda texts: "".join(texts),
+    "a loop without separator (deepset-ai/haystack-cookbook, prior_labs_agent)": (
+        lambda texts: "".join(texts)
+    ),
     "a loop with links (deepset-ai/haystack-cookbook, web QA)": lambda texts: "".join(
-        f"\n  {text} URL:https://example.org/{number}\n" for number, text in enumerate(texts)
+        f"\n  {text} URL:https://example.org/{number}\n"
+        for number, text in enumerate(texts)
     ),
-    "guillemets (deepset-ai/haystack-cookbook)": lambda texts: "\n".join(f"    «{text}»" for text in texts),
+    "guillemets (deepset-ai/haystack-cookbook)": lambda texts: "\n".join(
+        f"    «{text}»" for text in texts
+    ),
     "documents with an index (deepset-ai/haystack-cookbook, Anthropic)": lambda texts: (
         "<documents>\n{}</documents>".format(
-            "".join(f'<document index="{number}">\n{text}\n</document>\n' for number, text in enumerate(texts, 1))
+            "".join(
+                f'<document index="{number}">\n{text}\n</document>\n'
+                for number, text in enumerate(texts, 1)
+            )
         )
     ),
-    "a speaker before each (deepset-ai/haystack-cookbook, podcast)": lambda texts: "\n".join(
-        f"  Speaker A{number}: {text}" for number, text in enumerate(texts)
+    "a speaker before each (deepset-ai/haystack-cookbook, podcast)": lambda texts: (
+        "\n".join(f"  Speaker A{number}: {text}" for number, text in enumerate(texts))
     ),
     "fields around it (deepset-ai/haystack-cookbook, movies)": lambda texts: "".join(
-        f"Details for Title {number}:\n{text}\nRating:7.{number}\nGenres:['Drama']\n---\n"
+        "Details for Title"
+        f" {number}:\n{text}\nRating:7.{number}\nGenres:['Drama']\n---\n"
         for number, text in enumerate(texts)
     ),
     "citation tags (run-llama/create-llama, deep research)": lambda texts: "\n".join(
-        f"<Citation id='90ca859f-4f32-{number}'>\nfile_name: a.pdf\n\n{text}</Citation id='90ca859f-4f32-{number}'>"
+        f"<Citation id='90ca859f-4f32-{number}'>\nfile_name: a.pdf\n\n{text}</Citation"
+        f" id='90ca859f-4f32-{number}'>"
         for number, text in enumerate(texts)
     ),
-    "numbered sources (llama_index, citation query engine)": lambda texts: "\n------\n".join(
-        f"Source {number}:\n{text}\n" for number, text in enumerate(texts, 1)
+    "numbered sources (llama_index, citation query engine)": lambda texts: (
+        "\n------\n".join(
+            f"Source {number}:\n{text}\n" for number, text in enumerate(texts, 1)
+        )
     ),
     "a tool's JSON": lambda texts: json.dumps(
         {
             "query": QUESTION,
-            "results": [{"id": number, "content": text, "score": 0.8} for number, text in enumerate(texts)],
+            "results": [
+                {"id": number, "content": text, "score": 0.8}
+                for number, text in enumerate(texts)
+            ],
         }
     ),
     "a tool's JSON inside a message's JSON": lambda texts: json.dumps(
-        [{"role": "tool", "content": json.dumps([{"text": text} for text in texts], ensure_ascii=False)}]
+        [
+            {
+                "role": "tool",
+                "content": json.dumps(
+                    [{"text": text} for text in texts], ensure_ascii=False
+                ),
+            }
+        ]
     ),
     "a source and one line each": lambda texts: "\n".join(
-        f"guide-{number}.pdf#page={number}: {' '.join(text.split())}" for number, text in enumerate(texts)
+        f"guide-{number}.pdf#page={number}: {' '.join(text.split())}"
+        for number, text in enumerate(texts)
     ),
     "pairs with scores": lambda texts: str([(text, 0.75) for text in texts]),
 }
@@ -277,18 +571,34 @@ SHAPES = {  # how public applications put documents into a prompt; the source of
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_prompts_of_public_applications(name: str) -> None:
-    found = locate([PORTO, FARO, LONG, OVAR], TEMPLATE.format(SHAPES[name]([LONG, PORTO, OVAR])), known=[QUESTION])
-    assert [place.extent or place.outcome for place in found.places] == ["whole", "not shown", "whole", "whole"]
+    found = locate(
+        [PORTO, FARO, LONG, OVAR],
+        TEMPLATE.format(SHAPES[name]([LONG, PORTO, OVAR])),
+        known=[QUESTION],
+    )
+    assert [place.extent or place.outcome for place in found.places] == [
+        "whole",
+        "not shown",
+        "whole",
+        "whole",
+    ]
     assert found.order == (2, 0, 3)
 
 
 @pytest.mark.parametrize("length", [60, 120, 200])
 def test_texts_trimmed_to_a_length(length: int) -> None:
     texts = [LONG, PORTO, OVAR]
-    body = "\n".join(f"Content: {text[:length]}{'...' if len(text) > length else ''}" for text in texts)
+    body = "\n".join(
+        f"Content: {text[:length]}{'...' if len(text) > length else ''}"
+        for text in texts
+    )
     found = locate([PORTO, FARO, LONG, OVAR], TEMPLATE.format(body), known=[QUESTION])
     assert found.order == (2, 0, 3)
-    for place, text in ((found.places[2], LONG), (found.places[0], PORTO), (found.places[3], OVAR)):
+    for place, text in (
+        (found.places[2], LONG),
+        (found.places[0], PORTO),
+        (found.places[3], OVAR),
+    ):
         assert place.extent == ("beginning" if len(text) > length else "whole")
         assert stream(place.text) == stream(text[:length])
 
@@ -296,34 +606,44 @@ def test_texts_trimmed_to_a_length(length: int) -> None:
 def test_a_part_is_given_in_the_candidates_own_characters() -> None:
     place = locate([PORTO], f"Use this: {PORTO[:60]!r}").places[0]
     assert place.text == PORTO[:60].rstrip("\n ")
-    assert place.coverage == pytest.approx(len(stream(PORTO[:60]).decode()) / len(stream(PORTO).decode()))
+    assert place.coverage == pytest.approx(
+        len(stream(PORTO[:60]).decode()) / len(stream(PORTO).decode())
+    )
     cut = locate([LONG], " ".join(SENTENCES[:2] + SENTENCES[4:])).places[0]
     assert cut.text.startswith(SENTENCES[0])
     assert cut.text.endswith(SENTENCES[-1])
     assert " … " in cut.text
 
 
-CUT_OFF = "The old toll house at the ford was rebuilt after the great fire, by which method is not known to us."
+CUT_OFF = (
+    "The old toll house at the ford was rebuilt after the great fire, by which method"
+    " is not known to us."
+)
 BEFORE = CUT_OFF[: CUT_OFF.index("method")]
 
 
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (f"Document(content: '{BEFORE}...', meta: 1)", BEFORE.strip()),  # "met" goes on as the text does
+        # "met" goes on as the text does
+        (f"Document(content: '{BEFORE}...', meta: 1)", BEFORE.strip()),
         (f"{BEFORE}meteors fell.", BEFORE.strip()),
         (f"{BEFORE}met", f"{BEFORE}met"),  # cut inside a word, and nothing follows
         (f"{BEFORE}met... and more", f"{BEFORE}met"),
         (f"{BEFORE}method unknown.", f"{BEFORE}method"),
     ],
 )
-def test_letters_that_agree_by_chance_behind_a_cut_are_no_part(shown: str, expected: str) -> None:
+def test_letters_that_agree_by_chance_behind_a_cut_are_no_part(
+    shown: str, expected: str
+) -> None:
     assert locate([CUT_OFF], shown).places[0].text == expected
 
 
 def test_offsets_point_at_the_text_in_its_message() -> None:
     messages = ["Be brief.", f"Tool: {json.dumps([OVAR, PORTO])}"]
-    for place, text in zip(locate([PORTO, OVAR], messages).places, (PORTO, OVAR), strict=True):
+    for place, text in zip(
+        locate([PORTO, OVAR], messages).places, (PORTO, OVAR), strict=True
+    ):
         assert place.part == 1
         assert place.offsets is not None
         assert stream(messages[1][slice(*place.offsets)]) == stream(text)
@@ -331,7 +651,12 @@ def test_offsets_point_at_the_text_in_its_message() -> None:
 
 def test_what_is_not_shown_has_no_offsets() -> None:
     place = locate([FARO, OVAR], OVAR).places[0]
-    assert (place.part, place.offsets, place.text, place.coverage) == (None, None, "", 0)
+    assert (place.part, place.offsets, place.text, place.coverage) == (
+        None,
+        None,
+        "",
+        0,
+    )
 
 
 def test_a_printed_place_holds_no_text() -> None:
@@ -339,19 +664,49 @@ def test_a_printed_place_holds_no_text() -> None:
 
 
 LANGUAGES = {
-    "Chinese": "波尔图位于杜罗河畔,是葡萄牙的第二大城市。这座城市以葡萄酒和古老的铁桥闻名于世,每年有许多游客。",
-    "Japanese": "ポルトはドウロ川のほとりにある街です。古い鉄橋とワインで知られ、毎年多くの観光客が訪れます。",
-    "Thai": "ปอร์โตตั้งอยู่ริมแม่น้ำดูโร เป็นเมืองใหญ่อันดับสองของประเทศโปรตุเกส มีชื่อเสียงเรื่องไวน์และสะพานเหล็กเก่าแก่",
-    "Arabic": "تقع بورتو على ضفاف نهر دورو، وهي ثاني أكبر مدينة في البرتغال، وتشتهر بالنبيذ والجسور الحديدية القديمة.",
-    "Hindi": "पोर्टो डोरो नदी के किनारे बसा है और पुर्तगाल का दूसरा सबसे बड़ा शहर है। यह पुराने लोहे के पुलों के लिए जाना जाता है।",
-    "Greek": "Το Πόρτο βρίσκεται στις όχθες του ποταμού Ντόρο. ΟΔΟΣ ΤΩΝ ΠΛΟΙΩΝ, και οι γέφυρες είναι παλιές.",
-    "German": "Die Größe der Straßenbrücke über den Fluß überraschte; Äpfel, Öl und Übergepäck reisten ebenfalls mit.",
+    "Chinese": (
+        "波尔图位于杜罗河畔,是葡萄牙的第二大城市。"
+        "这座城市以葡萄酒和古老的铁桥闻名于世,每年有许多游客。"
+    ),
+    "Japanese": (
+        "ポルトはドウロ川のほとりにある街です。古い鉄橋とワインで知られ、"
+        "毎年多くの観光客が訪れます。"
+    ),
+    "Thai": (
+        "ปอร์โตตั้งอยู่ริมแม่น้ำดูโร เป็นเมืองใหญ่อันดับสองของประเทศโปรตุเกส"
+        " มีชื่อเสียงเรื่องไวน์และสะพานเหล็กเก่าแก่"
+    ),
+    "Arabic": (
+        "تقع بورتو على ضفاف نهر دورو، وهي ثاني أكبر مدينة في البرتغال، وتشتهر بالنبيذ"
+        " والجسور الحديدية القديمة."
+    ),
+    "Hindi": (
+        "पोर्टो डोरो नदी के किनारे बसा है और पुर्तगाल का दूसरा सबसे बड़ा शहर है। यह"
+        " पुराने लोहे के पुलों के लिए जाना जाता है।"
+    ),
+    "Greek": (
+        "Το Πόρτο βρίσκεται στις όχθες του ποταμού Ντόρο. ΟΔΟΣ ΤΩΝ ΠΛΟΙΩΝ, και οι"
+        " γέφυρες είναι παλιές."
+    ),
+    "German": (
+        "Die Größe der Straßenbrücke über den Fluß überraschte; Äpfel, Öl und"
+        " Übergepäck reisten ebenfalls mit."
+    ),
     "mathematical letters": "𝐓𝐡𝐞 𝐫𝐢𝐯𝐞𝐫 𝐩𝐚𝐬𝐬𝐞𝐬 𝐮𝐧𝐝𝐞𝐫 𝐬𝐢𝐱 𝐛𝐫𝐢𝐝𝐠𝐞𝐬 𝐨𝐟 𝐢𝐫𝐨𝐧",
 }
 
 
 @pytest.mark.parametrize(
-    "form", ["plain", "JSON, ASCII", "repr", "ascii", "character references", "lower case", "html in JSON"]
+    "form",
+    [
+        "plain",
+        "JSON, ASCII",
+        "repr",
+        "ascii",
+        "character references",
+        "lower case",
+        "html in JSON",
+    ],
 )
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_languages(language: str, form: str) -> None:
@@ -366,7 +721,9 @@ def test_languages(language: str, form: str) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 5, 8])
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_no_letter_of_several_bytes_is_lost_where_a_match_is_followed_backwards(language: str, cut: int) -> None:
+def test_no_letter_of_several_bytes_is_lost_where_a_match_is_followed_backwards(
+    language: str, cut: int
+) -> None:
     text = LANGUAGES[language]
     place = locate([text], f"{OVAR} {text[cut:]}").places[0]
     shown = stream(text[cut:]).decode()
@@ -382,7 +739,12 @@ def test_offsets_reach_to_the_last_part_in_the_message() -> None:
     assert message[slice(*place.offsets)] == message[: -len(".\nGo on.")]
 
 
-VOCABULARY = [f"{a}{b}{c}" for a in "bdfgklm" for b in ("a", "ei", "o", "u") for c in ("rst", "n", "lden", "mp")]
+VOCABULARY = [
+    f"{a}{b}{c}"
+    for a in "bdfgklm"
+    for b in ("a", "ei", "o", "u")
+    for c in ("rst", "n", "lden", "mp")
+]
 COMMON = "This page is part of the manual of the product. "
 
 
@@ -391,7 +753,9 @@ def documents(draw: st.DrawFn, least: int = 3) -> list[str]:
     """Texts of a vocabulary: some with shared boilerplate, some near-duplicates or later versions of another."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     texts = [
-        rng.choice(("", COMMON)) + " ".join(rng.choices(VOCABULARY, k=rng.randint(30, 200))) + "."
+        rng.choice(("", COMMON))
+        + " ".join(rng.choices(VOCABULARY, k=rng.randint(30, 200)))
+        + "."
         for _ in range(draw(st.integers(least, 8)))
     ]
     for _ in range(draw(st.integers(0, 3))):
@@ -402,15 +766,36 @@ def documents(draw: st.DrawFn, least: int = 3) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-ESCAPES = ["plain", "one line", "JSON", "JSON, ASCII", "repr", "ascii", "html", "tojson", "character references"]
-LAYOUTS = ["plain", "wrapped", "indented", "quoted lines", "bullet", "numbered lines", "lower case", "heading"]
+ESCAPES = [
+    "plain",
+    "one line",
+    "JSON",
+    "JSON, ASCII",
+    "repr",
+    "ascii",
+    "html",
+    "tojson",
+    "character references",
+]
+LAYOUTS = [
+    "plain",
+    "wrapped",
+    "indented",
+    "quoted lines",
+    "bullet",
+    "numbered lines",
+    "lower case",
+    "heading",
+]
 
 
 @st.composite
 def formed(draw: st.DrawFn) -> Form:
     """A layout and up to three escapes on top of one another."""
     layout = FORMS[draw(st.sampled_from(LAYOUTS))]
-    escapes = [FORMS[name] for name in draw(st.lists(st.sampled_from(ESCAPES), max_size=3))]
+    escapes = [
+        FORMS[name] for name in draw(st.lists(st.sampled_from(ESCAPES), max_size=3))
+    ]
 
     def form(text: str) -> str:
         text = layout(text)
@@ -426,8 +811,14 @@ def formed(draw: st.DrawFn) -> Form:
 def test_law_shown_in_any_combination_of_forms_and_nothing_else(
     texts: list[str], form: Form, data: st.DataObject
 ) -> None:
-    order = data.draw(st.lists(st.sampled_from(range(len(texts))), min_size=1, unique=True))
-    found = locate(texts, TEMPLATE.format("\n\n".join(form(texts[index]) for index in order)), known=[QUESTION])
+    order = data.draw(
+        st.lists(st.sampled_from(range(len(texts))), min_size=1, unique=True)
+    )
+    found = locate(
+        texts,
+        TEMPLATE.format("\n\n".join(form(texts[index]) for index in order)),
+        known=[QUESTION],
+    )
     assert list(found.order) == order
     for place in found.places:
         assert place.outcome == ("shown" if place.candidate in order else "not shown")
@@ -442,48 +833,75 @@ def test_law_cut_texts_are_shown_as_far_as_they_go(
     texts: list[str], form: Form, share: int, data: st.DataObject
 ) -> None:
     texts = [text for text in texts if "revised" not in text]
-    order = data.draw(st.lists(st.sampled_from(range(len(texts))), min_size=1, unique=True))
-    cut = {index: texts[index][: max(len(texts[index]) * share // 100, 90)] for index in order}
-    found = locate(texts, TEMPLATE.format("\n\n".join(form(cut[index]) + "..." for index in order)))
-    assert not {place.candidate for place in found.places if place.outcome == "shown"} - set(order)
+    order = data.draw(
+        st.lists(st.sampled_from(range(len(texts))), min_size=1, unique=True)
+    )
+    cut = {
+        index: texts[index][: max(len(texts[index]) * share // 100, 90)]
+        for index in order
+    }
+    found = locate(
+        texts, TEMPLATE.format("\n\n".join(form(cut[index]) + "..." for index in order))
+    )
+    assert not {
+        place.candidate for place in found.places if place.outcome == "shown"
+    } - set(order)
     for index in order:
         place = found.places[index]
         if place.outcome == "shown":
             expected = len(stream(cut[index])) / len(stream(texts[index]))
-            assert place.coverage == pytest.approx(expected, abs=0.02 + 24 / len(texts[index]))
+            assert place.coverage == pytest.approx(
+                expected, abs=0.02 + 24 / len(texts[index])
+            )
         else:  # only where what was left of it is another text's as well
             assert place.outcome == "unknown" or any(
-                stream(cut[index]) in stream(other) for other in texts if other != texts[index]
+                stream(cut[index]) in stream(other)
+                for other in texts
+                if other != texts[index]
             )
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(documents(), st.randoms(use_true_random=False))
-def test_law_places_follow_their_candidates(texts: list[str], rng: random.Random) -> None:
+def test_law_places_follow_their_candidates(
+    texts: list[str], rng: random.Random
+) -> None:
     prompt = TEMPLATE.format("\n---\n".join(rng.sample(texts, len(texts) // 2)))
     found, order = locate(texts, prompt), rng.sample(range(len(texts)), len(texts))
     again = locate([texts[index] for index in order], prompt)
     for place, index in zip(again.places, order, strict=True):
-        assert (place.outcome, place.offsets) == (found.places[index].outcome, found.places[index].offsets)
+        assert (place.outcome, place.offsets) == (
+            found.places[index].outcome,
+            found.places[index].offsets,
+        )
     assert [order[index] for index in again.order] == list(found.order)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.text(), st.sampled_from(ESCAPES), st.sampled_from(ESCAPES))
-def test_law_a_text_has_one_stream_in_all_its_forms(text: str, inner: str, outer: str) -> None:
+def test_law_a_text_has_one_stream_in_all_its_forms(
+    text: str, inner: str, outer: str
+) -> None:
     text = text.encode("utf-8", "ignore").decode()
     bare = f"({text})"
     assert stream(bare) in stream(FORMS[outer](FORMS[inner](bare)))
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(st.lists(st.text(max_size=200), max_size=5), st.lists(st.text(max_size=400), max_size=3))
+@given(
+    st.lists(st.text(max_size=200), max_size=5),
+    st.lists(st.text(max_size=400), max_size=3),
+)
 def test_law_anything_is_answered(candidates: list[str], messages: list[str]) -> None:
     found = locate(candidates, messages)
     assert [place.candidate for place in found.places] == list(range(len(candidates)))
     for place in found.places:
         assert 0 <= place.coverage <= 1
-        assert (place.outcome == "shown") == (place.candidate in found.order) == (place.offsets is not None)
+        assert (
+            (place.outcome == "shown")
+            == (place.candidate in found.order)
+            == (place.offsets is not None)
+        )
 
 
 BLOCKS = [f"block{n:03}{random.Random(n).randbytes(4).hex()}" for n in range(100)]
@@ -497,8 +915,14 @@ HOSTILE = {
     "one letter": (["a" * 3000, "a" * 2999, "a"], "a" * 1_000_000),
     "surrogates": (["\ud800" * 100 + FARO, "\udfff"], "\ud800" * 1000),
     "NUL": (["\0" * 50, FARO], "\0" * 1000),
-    "10 MB": ([FARO, OVAR], OVAR + "Some other words that nobody asked for. " * 250_000),
-    "one sentence over and over": ([SENTENCES[0] * 40 + str(n) for n in range(100)], SENTENCES[0] * 4000),
+    "10 MB": (
+        [FARO, OVAR],
+        OVAR + "Some other words that nobody asked for. " * 250_000,
+    ),
+    "one sentence over and over": (
+        [SENTENCES[0] * 40 + str(n) for n in range(100)],
+        SENTENCES[0] * 4000,
+    ),
     "signs over and over": (["-", "--", FARO], "-" * 300_000),
     "200 orders of the same blocks": (
         ["".join(random.Random(n).sample(BLOCKS, 100)) for n in range(200)],
@@ -523,7 +947,9 @@ LINE = "A rather long line of words that stands in many places."
 
 
 @pytest.mark.parametrize("line", [LINE, LINE[:30]])
-def test_as_many_equal_candidates_are_shown_as_stand_there_however_many(line: str) -> None:
+def test_as_many_equal_candidates_are_shown_as_stand_there_however_many(
+    line: str,
+) -> None:
     found = locate([line] * 700, [line] * 600)
     assert list(found.order) == list(range(600))
     assert [found.places[index].part for index in found.order] == list(range(600))
@@ -532,20 +958,30 @@ def test_as_many_equal_candidates_are_shown_as_stand_there_however_many(line: st
 
 def test_a_text_is_found_behind_many_places_where_only_its_beginning_stands() -> None:
     text = "a" * 3000 + " and then the tail of it."
-    others = ["a" * 3000 + f" and tail number {number} of them." for number in range(50)]
+    others = [
+        "a" * 3000 + f" and tail number {number} of them." for number in range(50)
+    ]
     found = locate([*others, text, FARO], "a" * 200_000 + f" - {text} - {FARO}")
     assert list(found.order) == [50, 51]
 
 
 def test_long_prompts_are_searched_in_steps_that_miss_nothing() -> None:
     rng = random.Random(3)
-    texts = [" ".join(rng.choices(VOCABULARY, k=rng.randint(9, 60))) for _ in range(100)]
+    texts = [
+        " ".join(rng.choices(VOCABULARY, k=rng.randint(9, 60))) for _ in range(100)
+    ]
     filler = [" ".join(rng.choices("abcdefghijklmnop", k=200)) for _ in range(1500)]
     order = rng.sample(range(100), 60)
     prompt = "\n".join(
-        f"{filler[3 * n]}\n{filler[3 * n + 1]}\n{texts[index]}" for n, index in enumerate(order)
+        f"{filler[3 * n]}\n{filler[3 * n + 1]}\n{texts[index]}"
+        for n, index in enumerate(order)
     ) + "\n".join(filler)
     found = locate(texts, prompt)
     assert len(stream(prompt)) > 100_000
     assert list(found.order) == order
-    assert all(later > earlier for earlier, later in pairwise(found.places[index].offsets or (0,) for index in order))
+    assert all(
+        later > earlier
+        for earlier, later in pairwise(
+            found.places[index].offsets or (0,) for index in order
+        )
+    )

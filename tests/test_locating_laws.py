@@ -61,10 +61,23 @@ def one_inside_another(rng: random.Random, count: int) -> list[str]:
 def records_of_a_catalogue(rng: random.Random, count: int) -> list[str]:
     records = []
     for _ in range(3 * count):
-        colour, thing = rng.choice(["red", "green", "black"]), rng.choice(["lamp", "chair", "bike"])
-        end = rng.choice(["", ".", " in stock.", "; colour and size may differ from the picture shown."])
+        colour, thing = (
+            rng.choice(["red", "green", "black"]),
+            rng.choice(["lamp", "chair", "bike"]),
+        )
+        end = rng.choice(
+            [
+                "",
+                ".",
+                " in stock.",
+                "; colour and size may differ from the picture shown.",
+            ]
+        )
         size, price = rng.randint(1, 9), rng.randint(1, 99)
-        records.append(f"Article {rng.randint(1, 300)}: {colour} {thing}, size {size}, price {price} euro{end}")
+        records.append(
+            f"Article {rng.randint(1, 300)}: {colour} {thing}, size {size}, price"
+            f" {price} euro{end}"
+        )
     return records
 
 
@@ -76,7 +89,9 @@ def versions_of_a_page(rng: random.Random, count: int) -> list[str]:
         for _ in range(rng.randint(0, 2)):
             place = rng.randrange(len(version))
             change = rng.choice(["replace", "replace", "insert", "remove"])
-            version[place : place + (change != "insert")] = [] if change == "remove" else [rng.choice(VOCABULARY)]
+            version[place : place + (change != "insert")] = (
+                [] if change == "remove" else [rng.choice(VOCABULARY)]
+            )
         versions.append(" ".join(version) + ".")
     return versions
 
@@ -96,7 +111,9 @@ def quoted_lines(text: str) -> str:
 
 
 def numbered_lines(text: str) -> str:
-    return "\n".join(f"{number:3} {line}" for number, line in enumerate(textwrap.wrap(text, 60), 1))
+    return "\n".join(
+        f"{number:3} {line}" for number, line in enumerate(textwrap.wrap(text, 60), 1)
+    )
 
 
 FORMS: dict[str, Callable[[str], str]] = {
@@ -128,7 +145,13 @@ class Case:
         if form == "numbered lines" and "\n" not in separator:
             separator = "\n"
         before, behind = self.frame
-        return before + separator.join(FORMS[form](self.candidates[index]) for index in self.order) + behind
+        return (
+            before
+            + separator.join(
+                FORMS[form](self.candidates[index]) for index in self.order
+            )
+            + behind
+        )
 
     @property
     def expected(self) -> list[int]:
@@ -155,7 +178,9 @@ class Case:
         for text in {*map(stream, self.candidates), *map(stream, self.known)}:
             for first, last in occurrences(prompt, text):
                 inside = any(start <= first and last <= end for start, end in places)
-                if not inside and any(first < end and start < last for start, end in places):
+                if not inside and any(
+                    first < end and start < last for start, end in places
+                ):
                     return True
         return False
 
@@ -180,7 +205,11 @@ def cases(draw: st.DrawFn) -> Case:
     order = rng.sample(range(len(texts)), rng.randint(1, len(texts)))
     known = draw(st.sampled_from([[], [words(rng, 2, 6) + "?"]]))
     behind = f"\nQuestion: {known[0]}" if known else ""
-    frame = draw(st.sampled_from([("", behind), ("Use the context:\n\n", f"\n\nAnswer now.{behind}")]))
+    frame = draw(
+        st.sampled_from(
+            [("", behind), ("Use the context:\n\n", f"\n\nAnswer now.{behind}")]
+        )
+    )
     case = Case(texts, order, frame, draw(st.sampled_from(SEPARATORS)), known)
     assume(not case.is_ambiguous)
     return case
@@ -190,7 +219,10 @@ def outcomes(located: Located) -> list[tuple[str, str | None]]:
     return [(place.outcome, place.extent) for place in located.places]
 
 
-VELM = ["The iron bridge of Velm was opened in 1874.", "The iron bridge of Velm has three arches."]
+VELM = [
+    "The iron bridge of Velm was opened in 1874.",
+    "The iron bridge of Velm has three arches.",
+]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -198,26 +230,39 @@ VELM = ["The iron bridge of Velm was opened in 1874.", "The iron bridge of Velm 
 @given(case=cases())
 @example(case=Case(VELM, [0, 1], ("", ""), "\n", []))
 @example(case=Case(VELM, [1, 0], ("", ""), "\n", []))
-def test_a_text_that_stands_whole_is_shown_whole_however_alike_its_neighbours_are(form: str, case: Case) -> None:
+def test_a_text_that_stands_whole_is_shown_whole_however_alike_its_neighbours_are(
+    form: str, case: Case
+) -> None:
     found = locate(case.candidates, case.prompt(form), known=case.known)
     assert list(found.order) == case.expected
-    assert [found.places[index].extent for index in case.expected] == ["whole"] * len(case.order)
+    assert [found.places[index].extent for index in case.expected] == ["whole"] * len(
+        case.order
+    )
     for place in found.places:
         assert (place.outcome == "shown") == (place.candidate in case.expected)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(cases(), st.sampled_from(list(FORMS)))
-def test_a_text_of_which_nothing_stands_there_is_never_shown(case: Case, form: str) -> None:
-    others = [f"Zyx{number} quux wibble flob; nothing of it is here, jolly good." for number in range(3)]
+def test_a_text_of_which_nothing_stands_there_is_never_shown(
+    case: Case, form: str
+) -> None:
+    others = [
+        f"Zyx{number} quux wibble flob; nothing of it is here, jolly good."
+        for number in range(3)
+    ]
     found = locate([*others, *case.candidates], case.prompt(form), known=case.known)
     assert {place.outcome for place in found.places[:3]} == {"not shown"}
-    assert {place.outcome for place in locate(others, case.prompt(form)).places} == {"unknown"}
+    assert {place.outcome for place in locate(others, case.prompt(form)).places} == {
+        "unknown"
+    }
 
 
 @settings(max_examples=examples(80), deadline=None)
 @given(cases(), st.integers(30, 100))
-def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(case: Case, share: int) -> None:
+def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(
+    case: Case, share: int
+) -> None:
     shown = [case.candidates[index] for index in case.order]
     prompt = "\n\n".join(text[: max(len(text) * share // 100, 40)] for text in shown)
     for place in locate(case.candidates, prompt).places:
@@ -233,8 +278,11 @@ def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(case
 
 @settings(max_examples=examples(80), deadline=None)
 @given(cases(), st.randoms(use_true_random=False), st.sampled_from(list(FORMS)))
-def test_places_are_permuted_as_the_candidates_are(case: Case, rng: random.Random, form: str) -> None:
-    texts = list(dict.fromkeys(case.candidates))  # which of equal ones is shown depends on their order
+def test_places_are_permuted_as_the_candidates_are(
+    case: Case, rng: random.Random, form: str
+) -> None:
+    # which of equal ones is shown depends on their order
+    texts = list(dict.fromkeys(case.candidates))
     order = rng.sample(range(len(texts)), len(texts))
     prompt = case.prompt(form)
     first = locate(texts, prompt, known=case.known)
@@ -245,10 +293,16 @@ def test_places_are_permuted_as_the_candidates_are(case: Case, rng: random.Rando
 
 @settings(max_examples=examples(80), deadline=None)
 @given(cases(), st.sampled_from(list(FORMS)))
-def test_a_message_that_shows_none_of_them_changes_nothing(case: Case, form: str) -> None:
+def test_a_message_that_shows_none_of_them_changes_nothing(
+    case: Case, form: str
+) -> None:
     prompt = case.prompt(form)
     alone = locate(case.candidates, [prompt], known=case.known)
-    behind = locate(case.candidates, ["You are a helpful assistant.", prompt, "Go on, please."], known=case.known)
+    behind = locate(
+        case.candidates,
+        ["You are a helpful assistant.", prompt, "Go on, please."],
+        known=case.known,
+    )
     assert outcomes(behind) == outcomes(alone)
     assert behind.order == alone.order
 
@@ -256,16 +310,25 @@ def test_a_message_that_shows_none_of_them_changes_nothing(case: Case, form: str
 def covered(text: str, pieces: Sequence[tuple[int, int]]) -> float:
     """The share of a text's letters that stand in some of its pieces."""
     letters = [index for index, char in enumerate(text) if char.isalnum()]
-    return sum(any(first <= index < last for first, last in pieces) for index in letters) / len(letters)
+    return sum(
+        any(first <= index < last for first, last in pieces) for index in letters
+    ) / len(letters)
 
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.data(), st.integers(0, 2**32))
-def test_the_coverage_over_several_calls_is_that_of_the_union(data: st.DataObject, seed: int) -> None:
+def test_the_coverage_over_several_calls_is_that_of_the_union(
+    data: st.DataObject, seed: int
+) -> None:
     text = words(random.Random(seed), 60, 120) + "."
-    starts = data.draw(st.lists(st.integers(0, len(text) - 100), min_size=1, max_size=4))
+    starts = data.draw(
+        st.lists(st.integers(0, len(text) - 100), min_size=1, max_size=4)
+    )
     pieces = [(start, start + data.draw(st.integers(100, 400))) for start in starts]
-    places = [locate([text], f"Context:\n{text[first:last]}\n---\nAnswer.").places[0] for first, last in pieces]
+    places = [
+        locate([text], f"Context:\n{text[first:last]}\n---\nAnswer.").places[0]
+        for first, last in pieces
+    ]
     together = union(places)
     assert together.outcome == "shown"
     assert together.coverage == pytest.approx(covered(text, pieces), abs=0.02)
@@ -276,13 +339,18 @@ def test_the_coverage_over_several_calls_is_that_of_the_union(data: st.DataObjec
 
 
 def test_the_union_of_what_no_call_shows_is_what_the_first_says() -> None:
-    places = [locate([VELM[0]], prompt).places[0] for prompt in ("A joke about a horse.", "")]
+    places = [
+        locate([VELM[0]], prompt).places[0] for prompt in ("A joke about a horse.", "")
+    ]
     assert union(places) is places[0]
 
 
 def test_the_union_begins_where_a_call_shows_the_text_first() -> None:
     text = words(random.Random(1), 60, 60)
-    places = [locate([text], prompt).places[0] for prompt in ("Nothing.", text[:150], text[100:300])]
+    places = [
+        locate([text], prompt).places[0]
+        for prompt in ("Nothing.", text[:150], text[100:300])
+    ]
     together = union(places)
     assert together.extent == "beginning"
     assert together.text == text[:300].strip()
@@ -291,7 +359,13 @@ def test_the_union_begins_where_a_call_shows_the_text_first() -> None:
 
 @pytest.mark.parametrize(
     ("share", "expected"),
-    [(0.0, "0%"), (0.001, "less than 1%"), (0.39, "39%"), (0.997, "more than 99%"), (1.0, "100%")],
+    [
+        (0.0, "0%"),
+        (0.001, "less than 1%"),
+        (0.39, "39%"),
+        (0.997, "more than 99%"),
+        (1.0, "100%"),
+    ],
 )
 def test_a_percentage_is_never_false(share: float, expected: str) -> None:
     assert percentage(share) == expected

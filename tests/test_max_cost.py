@@ -14,7 +14,14 @@ from lanes import examples
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.data.errors import JudgeServerError, LimitReached
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Message,
+)
 from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
 from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.openai_form import priced, reply_of
@@ -22,20 +29,27 @@ from ragmetrics_core.endpoints.session import Session
 
 ROUNDING = 1e-9
 OPENING = ChatRequest((Message("user", "of an earlier run"),))
-ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
+ROWS = [
+    {"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"}
+    for number in range(40)
+]
 
 
 class Shop(ChatModel):
-    """A model whose calls have prices, one after the other and from the start again; None is a call that fails.
+    """A model whose calls have prices, one after the other and from the start again.
+
+    None is a call that fails.
 
     Attributes:
         open: Calls in flight.
         most: Most calls in flight.
         spent: US dollars for the calls that ended.
         dearest: The dearest of them; None before the first.
-        promised: For each call, what it and those in flight with it would bring the bill to, each as dear as the
-            dearest so far; infinite for a call beside others while no price is known.
-        above: How much dearer than that the calls in flight when the last was sent turned out, all together.
+        promised: For each call, what it and those in flight with it would bring the
+            bill to, each as dear as the dearest so far; infinite for a call beside
+            others while no price is known.
+        above: How much dearer than that the calls in flight when the last was sent
+            turned out, all together.
     """
 
     name = "shop"
@@ -64,7 +78,11 @@ class Shop(ChatModel):
         self.open.append(price or 0.0)
         self.most = max(self.most, len(self.open))
         unknown = 0.0 if len(self.open) == 1 else float("inf")
-        self.promised.append(unknown if self.dearest is None else self.spent + len(self.open) * self.dearest)
+        self.promised.append(
+            unknown
+            if self.dearest is None
+            else self.spent + len(self.open) * self.dearest
+        )
         self.above = sum(max(cost - (self.dearest or 0.0), 0.0) for cost in self.open)
         for _ in range(self._turns[number % len(self._turns)]):
             await asyncio.sleep(0)
@@ -73,10 +91,14 @@ class Shop(ChatModel):
             raise JudgeServerError("down")
         self.spent += price
         self.dearest = max(self.dearest or 0.0, price)
-        return ChatReply((Choice('{"useful": 1, "reason": "r"}'),), Usage(calls=1, cost=price))
+        return ChatReply(
+            (Choice('{"useful": 1, "reason": "r"}'),), Usage(calls=1, cost=price)
+        )
 
 
-def bought(shop: Shop, limits: Limits, concurrency: int, calls: int, *, opened: bool = False) -> Budget:
+def bought(
+    shop: Shop, limits: Limits, concurrency: int, calls: int, *, opened: bool = False
+) -> Budget:
     """Make that many calls, as far as the limits allow them.
 
     Args:
@@ -89,7 +111,10 @@ def bought(shop: Shop, limits: Limits, concurrency: int, calls: int, *, opened: 
         if opened:
             await session.during(store=None, concurrency=1).ask(OPENING, str)
         this = session.during(store=None, concurrency=concurrency, budget=budget)
-        asked = (this.ask(ChatRequest((Message("user", str(number)),)), str) for number in range(calls))
+        asked = (
+            this.ask(ChatRequest((Message("user", str(number)),)), str)
+            for number in range(calls)
+        )
         answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
         assert {type(outcome) for answer in answers for outcome in answer.outcomes} <= {
             str,
@@ -109,13 +134,21 @@ def test_what_is_in_flight_together_fits_by_the_dearest_so_far(
     cap = 3.0
     shop = Shop(prices, turns)
     report = evaluate(
-        ROWS, [ContextUtilization()], judge=LLMJudge(shop), limits=Limits(max_cost=cap), concurrency=4, progress=False
+        ROWS,
+        [ContextUtilization()],
+        judge=LLMJudge(shop),
+        limits=Limits(max_cost=cap),
+        concurrency=4,
+        progress=False,
     )
     assert shop.most > 1
     assert max(shop.promised) <= cap
     assert shop.spent <= cap  # by then the dearest was known
     assert shop.spent + 0.2 > cap
-    assert f"max_cost=3 was reached, after {len(shop.promised)} calls" in report.run.stopped
+    assert (
+        f"max_cost=3 was reached, after {len(shop.promised)} calls"
+        in report.run.stopped
+    )
 
 
 def test_a_price_never_seen_before_may_exceed_the_cap_by_what_it_is_dearer() -> None:
@@ -142,7 +175,14 @@ def test_a_second_run_of_a_judge_starts_with_one_call() -> None:
     judge = LLMJudge(shop)
     for _ in range(2):
         shop.spent, shop.dearest = 0.0, None
-        evaluate(ROWS, [ContextUtilization()], judge=judge, limits=Limits(max_cost=0.25), concurrency=8, progress=False)
+        evaluate(
+            ROWS,
+            [ContextUtilization()],
+            judge=judge,
+            limits=Limits(max_cost=0.25),
+            concurrency=8,
+            progress=False,
+        )
         assert shop.spent == 0.2
 
 
@@ -153,7 +193,11 @@ def test_free_calls_are_not_held_up() -> None:
 
 
 @given(
-    prices=st.lists(st.none() | st.sampled_from([0.0, 0.01, 0.05, 0.2]) | st.floats(0.001, 1), min_size=1, max_size=30),
+    prices=st.lists(
+        st.none() | st.sampled_from([0.0, 0.01, 0.05, 0.2]) | st.floats(0.001, 1),
+        min_size=1,
+        max_size=30,
+    ),
     turns=st.lists(st.integers(0, 6), min_size=1, max_size=7),
     cap=st.floats(0.01, 5),
     concurrency=st.integers(1, 8),
@@ -161,7 +205,11 @@ def test_free_calls_are_not_held_up() -> None:
 )
 @settings(max_examples=examples(100), deadline=None)
 def test_the_bill_keeps_to_the_cap(
-    prices: list[float | None], turns: list[int], cap: float, concurrency: int, opened: bool
+    prices: list[float | None],
+    turns: list[int],
+    cap: float,
+    concurrency: int,
+    opened: bool,
 ) -> None:
     """Whatever the prices, their order, how long calls take and which of them fail."""
     shop = Shop(prices, turns)
@@ -172,7 +220,8 @@ def test_the_bill_keeps_to_the_cap(
     if budget.reached is None:
         assert len(shop.promised) == 60
     else:
-        assert shop.spent + (shop.dearest or 0.0) > cap - ROUNDING  # nor does it end before it must
+        # nor does it end before it must
+        assert shop.spent + (shop.dearest or 0.0) > cap - ROUNDING
 
 
 @pytest.mark.parametrize(
@@ -186,9 +235,13 @@ def test_the_bill_keeps_to_the_cap(
         ({}, "a", None),
     ],
 )
-def test_a_cost_is_known_where_all_that_is_paid_was_told(usage: object, text: str, cost: float | None) -> None:
+def test_a_cost_is_known_where_all_that_is_paid_was_told(
+    usage: object, text: str, cost: float | None
+) -> None:
     reply = reply_of("m", [Choice(text)], usage=usage, models=())
-    assert priced(reply, (0.01, 0.02)).usage.cost == (None if cost is None else pytest.approx(cost))
+    assert priced(reply, (0.01, 0.02)).usage.cost == (
+        None if cost is None else pytest.approx(cost)
+    )
     assert priced(reply, (0.0, 0.0)).usage.cost == 0.0
     assert priced(reply, None).usage.cost is None
 

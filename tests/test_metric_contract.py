@@ -24,7 +24,11 @@ from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import RateRecall, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import Useful, UtilizationEvidence
-from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence, ExtractFacts, FactInContext
+from ragmetrics_core.metrics.fact_matrix import (
+    AccuracyEvidence,
+    ExtractFacts,
+    FactInContext,
+)
 from ragmetrics_core.metrics.polls import Adherent, RestsOn, SentenceSupport
 from ragmetrics_core.metrics.registry import METRICS, metric_named
 from ragmetrics_core.metrics.templates import digest
@@ -32,13 +36,28 @@ from ragmetrics_core.statistics.certification import Certified
 from ragmetrics_core.statistics.corrected_means import CorrectedMean
 from ragmetrics_core.testing.metric_contract import MetricContract
 
-FULL = Sample(id="s", question="q", contexts=["c0", "c1"], answer="a", reference="r", metadata={"own": [1]})
+FULL = Sample(
+    id="s",
+    question="q",
+    contexts=["c0", "c1"],
+    answer="a",
+    reference="r",
+    metadata={"own": [1]},
+)
 
-LEDGER = Ledger(calls=(EvidenceCall(kind="retrieval", items=["c1"]), EvidenceCall(kind="retrieval", items=["c0"])))
+LEDGER = Ledger(
+    calls=(
+        EvidenceCall(kind="retrieval", items=["c1"]),
+        EvidenceCall(kind="retrieval", items=["c0"]),
+    )
+)
 
 
 def script(question_type, good, bad):
-    return (FULL, ScriptedJudge({question_type: good})), (FULL, ScriptedJudge({question_type: bad}))
+    return (FULL, ScriptedJudge({question_type: good})), (
+        FULL,
+        ScriptedJudge({question_type: bad}),
+    )
 
 
 def listed(question, verdict):
@@ -60,7 +79,9 @@ class TestContextUtilization(MetricContract):
 
 class TestListwiseUtilization(TestContextUtilization):
     def metric(self):
-        return ContextUtilization(name="listed", judging="listwise", orders=2, relevance="probability")
+        return ContextUtilization(
+            name="listed", judging="listwise", orders=2, relevance="probability"
+        )
 
     def good(self):
         return FULL, ScriptedJudge({Useful: lambda q: listed(q, True)})
@@ -76,28 +97,44 @@ class TestContextAdherence(MetricContract):
         return ContextAdherence()
 
     def good(self):
-        return FULL, ScriptedJudge({Adherent: polls((poll("yes", "all claims found"),) * 5)})
+        return FULL, ScriptedJudge(
+            {Adherent: polls((poll("yes", "all claims found"),) * 5)}
+        )
 
     def bad(self):
-        return FULL, ScriptedJudge({Adherent: polls((poll("no", "nothing found", ("a",)),) * 5)})
+        return FULL, ScriptedJudge(
+            {Adherent: polls((poll("no", "nothing found", ("a",)),) * 5)}
+        )
 
 
 WITH_LEDGER = Sample(
     **{**dict(FULL), "contexts": (), "history": [{"role": "user", "content": "hi"}]},
-).model_copy(update={"ledger": Ledger(conversation="c", turn=2, calls=(
-    EvidenceCall(kind="retrieval", items=["c0"], shown=[]),
-    EvidenceCall(kind="tool", name="sql", items=["rows"], turn=2, step=1),
-))})  # fmt: skip
+).model_copy(
+    update={
+        "ledger": Ledger(
+            conversation="c",
+            turn=2,
+            calls=(
+                EvidenceCall(kind="retrieval", items=["c0"], shown=[]),
+                EvidenceCall(kind="tool", name="sql", items=["rows"], turn=2, step=1),
+            ),
+        )
+    }
+)
 
 
 class TestLabelledAdherence(TestContextAdherence):
     """The same over a ledger: evidence of two turns, and no context."""
 
     def good(self):
-        return WITH_LEDGER, ScriptedJudge({RestsOn: {"reason": "r", "claims": [{"claim": "c", "needs": "earlier"}]}})
+        return WITH_LEDGER, ScriptedJudge(
+            {RestsOn: {"reason": "r", "claims": [{"claim": "c", "needs": "earlier"}]}}
+        )
 
     def bad(self):
-        return WITH_LEDGER, ScriptedJudge({RestsOn: {"reason": "r", "claims": [{"claim": "c", "needs": "own"}]}})
+        return WITH_LEDGER, ScriptedJudge(
+            {RestsOn: {"reason": "r", "claims": [{"claim": "c", "needs": "own"}]}}
+        )
 
 
 class TestUtilizationWithLedger(TestContextUtilization):
@@ -131,10 +168,14 @@ class TestRetrievalAccuracy(MetricContract):
         return RetrievalAccuracy()
 
     def good(self):
-        return self.sample, ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
+        return self.sample, ScriptedJudge(
+            {ExtractFacts: facts("f"), FactInContext: covered(1.0)}
+        )
 
     def bad(self):
-        return self.sample, ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(0.0)})
+        return self.sample, ScriptedJudge(
+            {ExtractFacts: facts("f"), FactInContext: covered(0.0)}
+        )
 
 
 class TestAccuracyWithLedger(TestRetrievalAccuracy):
@@ -149,15 +190,30 @@ NEEDS = {
 }
 
 
-@pytest.mark.parametrize(("name", "field"), list(product(METRICS, ["question", "contexts", "answer", "reference"])))
+@pytest.mark.parametrize(
+    ("name", "field"),
+    list(product(METRICS, ["question", "contexts", "answer", "reference"])),
+)
 @pytest.mark.parametrize("blank", ["missing", "blank", "whitespace"])
 def test_every_metric_times_every_missing_field(name, field, blank):
     nothing = {"missing": None, "blank": "", "whitespace": " \n"}[blank]
-    values = {"question": "Who?", "contexts": ["Ada did."], "answer": "Ada did.", "reference": "Ada did."}
-    sample = Sample(**values | {field: [nothing] if field == "contexts" and nothing is not None else nothing})
+    values = {
+        "question": "Who?",
+        "contexts": ["Ada did."],
+        "answer": "Ada did.",
+        "reference": "Ada did.",
+    }
+    sample = Sample(
+        **values
+        | {field: [nothing] if field == "contexts" and nothing is not None else nothing}
+    )
     result = metric_named(name).score(sample, judge=LexicalJudge())
     if field in NEEDS[name]:
-        assert (result.status, result.value, result.usage.calls) == ("undefined", None, 0)
+        assert (result.status, result.value, result.usage.calls) == (
+            "undefined",
+            None,
+            0,
+        )
         assert result.reason.startswith(f"no {field}")
     else:
         assert result.status == "scored"
@@ -166,7 +222,9 @@ def test_every_metric_times_every_missing_field(name, field, blank):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_failed_application_run_is_never_scored(name):
-    result = metric_named(name).score(FULL.model_copy(update={"error": "boom"}), judge=ScriptedJudge({}))
+    result = metric_named(name).score(
+        FULL.model_copy(update={"error": "boom"}), judge=ScriptedJudge({})
+    )
     assert (result.status, result.code) == ("undefined", "other")
     assert "error" in result.reason
 
@@ -191,7 +249,10 @@ def test_language_reaches_the_judge_and_the_signature(name):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_model_is_not_part_of_the_signature(name):
-    assert metric_named(name, model="gpt-4o-mini").signature == metric_named(name).signature
+    assert (
+        metric_named(name, model="gpt-4o-mini").signature
+        == metric_named(name).signature
+    )
 
 
 SHOWN = {
@@ -204,7 +265,11 @@ SHOWN = {
 
 @pytest.mark.parametrize(
     "metric",
-    [*map(metric_named, METRICS), ContextUtilization(judging="listwise"), RetrievalAccuracy(calls="per_context")],
+    [
+        *map(metric_named, METRICS),
+        ContextUtilization(judging="listwise"),
+        RetrievalAccuracy(calls="per_context"),
+    ],
     ids=lambda metric: metric.signature,
 )
 def test_contexts_are_not_copied_on_their_way_to_the_judge(metric):
@@ -213,9 +278,13 @@ def test_contexts_are_not_copied_on_their_way_to_the_judge(metric):
     judge = ScriptedJudge({})
     report = evaluate([sample], [metric], judge=judge, progress=False)
     assert report.results[0].sample is sample
-    shown = [text for question in judge.asked for text in SHOWN[type(question)](question)]
+    shown = [
+        text for question in judge.asked for text in SHOWN[type(question)](question)
+    ]
     assert len(shown) >= 3
-    assert {id(text) for text in shown} == {id(context.text) for context in sample.contexts}
+    assert {id(text) for text in shown} == {
+        id(context.text) for context in sample.contexts
+    }
 
 
 def test_names():
@@ -228,7 +297,13 @@ def test_names():
 
 @pytest.mark.parametrize("name", METRICS)
 def test_history_and_rewrite_are_shown_to_the_judge(name):
-    sample = Sample(**dict(FULL) | {"standalone_question": "Which q?", "history": [{"role": "user", "content": "hi"}]})
+    sample = Sample(
+        **dict(FULL)
+        | {
+            "standalone_question": "Which q?",
+            "history": [{"role": "user", "content": "hi"}],
+        }
+    )
     judge = ScriptedJudge({})
     metric_named(name).score(sample, judge=judge)
     asked = judge.asked[0]
@@ -242,49 +317,98 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
 @pytest.mark.parametrize(
     ("metric", "settings"),
     [
-        (ContextUtilization(), {"against": "answer", "judging": "pointwise", "relevance": "binary"}),
+        (
+            ContextUtilization(),
+            {"against": "answer", "judging": "pointwise", "relevance": "binary"},
+        ),
         (
             ContextUtilization(k=3, against="reference", judging="listwise", orders=2),
-            {"against": "reference", "judging": "listwise", "relevance": "binary", "k": "3", "orders": "2"},
+            {
+                "against": "reference",
+                "judging": "listwise",
+                "relevance": "binary",
+                "k": "3",
+                "orders": "2",
+            },
         ),
         (
             ContextUtilization(relevance="probability", polls=7),
-            {"against": "answer", "judging": "pointwise", "relevance": "probability", "fallback": "7"},
+            {
+                "against": "answer",
+                "judging": "pointwise",
+                "relevance": "probability",
+                "fallback": "7",
+            },
         ),
         (
             ContextUtilization(relevance="probability"),
-            {"against": "answer", "judging": "pointwise", "relevance": "probability", "fallback": "5"},
+            {
+                "against": "answer",
+                "judging": "pointwise",
+                "relevance": "probability",
+                "fallback": "5",
+            },
         ),
         (ContextAdherence(), {"polls": "5", "T": "1.0"}),
         (
             ContextAdherence(polls=3, temperature=0.5, early_stop=True),
             {"polls": "3", "T": "0.5", "early_stop": "yes"},
         ),
-        (RetrievalAccuracy(), {"extraction": "io", "calls": "per_fact", "fallback": "3"}),
         (
-            RetrievalAccuracy(extraction="cot", calls="per_context", polls=2, combination="soft"),
-            {"extraction": "cot", "calls": "per_context", "fallback": "2", "combination": "soft"},
+            RetrievalAccuracy(),
+            {"extraction": "io", "calls": "per_fact", "fallback": "3"},
+        ),
+        (
+            RetrievalAccuracy(
+                extraction="cot", calls="per_context", polls=2, combination="soft"
+            ),
+            {
+                "extraction": "cot",
+                "calls": "per_context",
+                "fallback": "2",
+                "combination": "soft",
+            },
         ),
     ],
 )
-def test_the_signature_names_the_settings_that_change_scores(metric: Metric, settings: dict[str, str]) -> None:
+def test_the_signature_names_the_settings_that_change_scores(
+    metric: Metric, settings: dict[str, str]
+) -> None:
     assert metric.signature.settings == settings
 
 
 def test_each_answer_of_a_script_counts_as_one_call_also_one_that_fails():
-    judge = ScriptedJudge({Useful: lambda question: {"useful": 1 if question["chunk"] == "c0" else "?"}})
-    judged = ContextUtilization().score(question="q", answer="a", contexts=["c0"], judge=judge)
+    judge = ScriptedJudge(
+        {Useful: lambda question: {"useful": 1 if question["chunk"] == "c0" else "?"}}
+    )
+    judged = ContextUtilization().score(
+        question="q", answer="a", contexts=["c0"], judge=judge
+    )
     assert (judged.judge, judged.usage.calls, len(judge.asked)) == ("scripted", 1, 1)
-    failed = ContextUtilization().score(question="q", answer="a", contexts=["c1"], judge=judge)
+    failed = ContextUtilization().score(
+        question="q", answer="a", contexts=["c1"], judge=judge
+    )
     assert (failed.status, failed.usage.calls) == ("failed", 1)
 
 
-EVIDENCE = [AdherenceEvidence, UtilizationEvidence, RecallEvidence, AccuracyEvidence, SentenceSupport]
+EVIDENCE = [
+    AdherenceEvidence,
+    UtilizationEvidence,
+    RecallEvidence,
+    AccuracyEvidence,
+    SentenceSupport,
+]
 
 
-@pytest.mark.parametrize("model", [*EVIDENCE, Certified, CorrectedMean, *METRICS.values()])
+@pytest.mark.parametrize(
+    "model", [*EVIDENCE, Certified, CorrectedMean, *METRICS.values()]
+)
 def test_every_field_says_what_it_holds(model: type[BaseModel]) -> None:
-    fields = {name: field for name, field in model.model_fields.items() if name not in ("kind", "name")}
+    fields = {
+        name: field
+        for name, field in model.model_fields.items()
+        if name not in ("kind", "name")
+    }
     assert [name for name, field in fields.items() if not field.description] == []
 
 

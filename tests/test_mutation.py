@@ -58,20 +58,36 @@ def test_badly_tested():
     assert [badly_tested(number) for number in (0, 200)] == [False, True]
 """
 
-# As with a package that brings a pytest plugin: pytest's own import hook loads its modules.
+# As with a package that brings a pytest plugin: pytest's own import hook loads its
+# modules.
 CONFTEST = "import pytest\n\npytest.register_assert_rewrite('tiny')\n"
 
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("project")
-    files = {"tiny/module.py": SOURCE, "tests/test_tiny.py": TESTS, "pytest.ini": "[pytest]\n", "conftest.py": CONFTEST}
+    files = {
+        "tiny/module.py": SOURCE,
+        "tests/test_tiny.py": TESTS,
+        "pytest.ini": "[pytest]\n",
+        "conftest.py": CONFTEST,
+    }
     for name, text in files.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
-    command = [sys.executable, str(SCRIPT), "tiny/module.py", "--mutants", "99", "--tests", "tests/test_tiny.py"]
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        "tiny/module.py",
+        "--mutants",
+        "99",
+        "--tests",
+        "tests/test_tiny.py",
+    ]
     command += ["--survivors", "survivors.txt"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=1500, check=False)
+    done = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, timeout=1500, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert (root / "tiny" / "module.py").read_text() == SOURCE
     return (root / "survivors.txt").read_text() + done.stdout.partition("\n\n")[0]
@@ -80,20 +96,29 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_mutant_that_a_test_catches_is_killed(printed: str) -> None:
     assert "number >= LIMIT" not in printed
     assert "number < LIMIT" not in printed
-    assert "LIMIT = (11)" not in printed  # what only an import runs is tried with all tests of the file
+    # what only an import runs is tried with all tests of the file
+    assert "LIMIT = (11)" not in printed
 
 
 def test_a_mutant_that_no_test_catches_survives_with_its_place(printed: str) -> None:
-    expected = "survived [boundary] tiny/module.py:13\n-    return number > 100\n+    return number >= 100"
+    expected = (
+        "survived [boundary] tiny/module.py:13\n-    return number > 100\n+    return"
+        " number >= 100"
+    )
     assert expected in printed
 
 
 def test_a_mutant_that_no_test_runs_is_uncovered(printed: str) -> None:
-    assert "uncovered [arithmetic] tiny/module.py:18\n-    return number + 1\n+    return number - 1" in printed
+    assert (
+        "uncovered [arithmetic] tiny/module.py:18\n-    return number + 1\n+    return"
+        " number - 1" in printed
+    )
 
 
 def test_a_mutant_that_does_not_end_counts_as_caught(printed: str) -> None:
     assert "number += 1" not in printed
-    mutants, killed, timeouts, survived, uncovered = map(int, printed.splitlines()[-1].split()[1:6])
+    mutants, killed, timeouts, survived, uncovered = map(
+        int, printed.splitlines()[-1].split()[1:6]
+    )
     assert timeouts >= 1
     assert mutants == killed + timeouts + survived + uncovered

@@ -13,23 +13,52 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import SHIPPED_METRICS, SampleResult, SettingError, metric_among
+from ragmetrics_core.data import (
+    SHIPPED_METRICS,
+    SampleResult,
+    SettingError,
+    metric_among,
+)
 from ragmetrics_core.data.nearest import plain_name
 from ragmetrics_core.datasets.labels import Label, calibrate
-from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named, metrics_set
+from ragmetrics_core.metrics.registry import (
+    METRICS,
+    chosen,
+    full_name,
+    metric_named,
+    metrics_set,
+)
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.summary import Tally
 from ragmetrics_core.testing import assert_score
 
-ROW = {"id": "s1", "question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
-ROWS: list[dict[str, Any]] = [{**ROW, "id": f"s{n}", "language": "de", "user": {"group": "a"}} for n in range(3)]
-SHARED = ("my_utilization", "own_recall", "context_utilization", "other_score", "good_score")
+ROW = {
+    "id": "s1",
+    "question": "Who lit the lamp?",
+    "contexts": ["Anna lit the lamp."],
+    "answer": "Anna lit the lamp.",
+}
+ROWS: list[dict[str, Any]] = [
+    {**ROW, "id": f"s{n}", "language": "de", "user": {"group": "a"}} for n in range(3)
+]
+SHARED = (
+    "my_utilization",
+    "own_recall",
+    "context_utilization",
+    "other_score",
+    "good_score",
+)
 
 
 def report(*metrics: str) -> Report:
-    results = {name: Scored(metric=name, reason="", value=0.5) for name in metrics or SHIPPED_METRICS}
+    results = {
+        name: Scored(metric=name, reason="", value=0.5)
+        for name in metrics or SHIPPED_METRICS
+    }
     return Report(
-        SampleResult(index=at, sample=Sample.from_row({**row, "id": f"s{at}"}), results=results)
+        SampleResult(
+            index=at, sample=Sample.from_row({**row, "id": f"s{at}"}), results=results
+        )
         for at, row in enumerate(ROWS)
     )
 
@@ -51,11 +80,21 @@ def test_a_short_name_takes_the_shipped_metric_first(name: str, metric: str) -> 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("score", "'score' means several metrics here: other_score, good_score; write the full name"),
-        ("recall", "no metric 'recall' here (did you mean 'own_recall'?); there are: "),  # the shipped one is not here
+        (
+            "score",
+            (
+                "'score' means several metrics here: other_score, good_score; write the"
+                " full name"
+            ),
+        ),
+        # the shipped one is not here
+        ("recall", "no metric 'recall' here (did you mean 'own_recall'?); there are: "),
         ("utilisation", "did you mean 'context_utilization'"),
         ("own_recal", "did you mean 'own_recall'"),
-        ("nothing alike", "no metric 'nothing alike' here; there are: my_utilization, own_recall"),
+        (
+            "nothing alike",
+            "no metric 'nothing alike' here; there are: my_utilization, own_recall",
+        ),
     ],
 )
 def test_a_name_that_is_shared_or_unknown_is_refused(name: str, said: str) -> None:
@@ -75,7 +114,8 @@ def test_the_shipped_metrics_are_those_of_the_registry() -> None:
         ("context_adherence.early_stop=true", {"early_stop": True}),
         (" adherence.polls=3", {"polls": 3}),
         ('adherence.model="m"', {"model": "m"}),
-        ("adherence.model=a=b", {"model": "a=b"}),  # what is no JSON is a text, and holds all behind the first sign
+        # what is no JSON is a text, and holds all behind the first sign
+        ("adherence.model=a=b", {"model": "a=b"}),
     ],
 )
 def test_a_setting_as_it_is_written(written: str, settings: dict[str, Any]) -> None:
@@ -98,7 +138,9 @@ def test_a_setting_that_is_written_wrongly_is_refused(written: str, said: str) -
 
 
 def test_all_metrics_are_chosen_where_none_is_named_and_none_twice() -> None:
-    assert [metric.name for metric in chosen(None)] == [metric.name for metric in metrics_set(None, [])]
+    assert [metric.name for metric in chosen(None)] == [
+        metric.name for metric in metrics_set(None, [])
+    ]
     assert tuple(metric.name for metric in chosen(None)) == SHIPPED_METRICS
     assert [metric.name for metric in chosen("recall")] == ["context_recall"]
     with pytest.raises(SettingError, match="two metrics are named context_recall"):
@@ -107,17 +149,22 @@ def test_all_metrics_are_chosen_where_none_is_named_and_none_twice() -> None:
         chosen([3])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("name", ["ContextRecall", "context-recall", " Recall ", "context_recall"])
+@pytest.mark.parametrize(
+    "name", ["ContextRecall", "context-recall", " Recall ", "context_recall"]
+)
 def test_a_metric_goes_by_its_full_short_and_class_name(name: str) -> None:
     assert full_name(name) == "context_recall"
-    assert full_name(f" {name.strip()}:own ") == f"{name.strip()}:own"  # another's, as it is written
+    # another's, as it is written
+    assert full_name(f" {name.strip()}:own ") == f"{name.strip()}:own"
 
 
 words = st.text(alphabet="abAB_- ", min_size=1, max_size=6)
 
 
 @given(words, st.lists(words | st.sampled_from(SHARED), max_size=4, unique=True))
-def test_what_is_found_is_always_the_only_one_that_may_be_meant(name: str, metrics: list[str]) -> None:
+def test_what_is_found_is_always_the_only_one_that_may_be_meant(
+    name: str, metrics: list[str]
+) -> None:
     try:
         found = metric_among(name, metrics, place="here")
     except SettingError:
@@ -125,38 +172,80 @@ def test_what_is_found_is_always_the_only_one_that_may_be_meant(name: str, metri
     assert found in metrics
     if found != name and found not in SHIPPED_METRICS:
         whole = [metric for metric in metrics if plain_name(metric) == plain_name(name)]
-        last = [metric for metric in metrics if plain_name(metric.rpartition("_")[2]) == plain_name(name)]
+        last = [
+            metric
+            for metric in metrics
+            if plain_name(metric.rpartition("_")[2]) == plain_name(name)
+        ]
         assert (whole or last) == [found]
 
 
 LABELS = [Label(f"s{n}", (True,), probability=1.0) for n in range(3)]
-METRIC, SLICE, CLUSTER = "did you mean 'context_adherence'", "did you mean 'language'", "did you mean 'user.group'"
+METRIC, SLICE, CLUSTER = (
+    "did you mean 'context_adherence'",
+    "did you mean 'language'",
+    "did you mean 'user.group'",
+)
 DOORS: dict[str, tuple[str, Callable[[], object]]] = {
     "gate": (METRIC, lambda: parse_gate("adherance=0.5", SHIPPED_METRICS)),
-    "gate of a report": (METRIC, lambda: decide(Gate(metric="adherance", at_least=0.5), report())),
-    "gate of a summary": (METRIC, lambda: decide(Gate(metric="adherance", at_least=0.5), report().summary())),
-    "gate until decided": (METRIC, lambda: evaluate(ROWS, until="decided", gates="adherance=0.5", judge="lexical")),
+    "gate of a report": (
+        METRIC,
+        lambda: decide(Gate(metric="adherance", at_least=0.5), report()),
+    ),
+    "gate of a summary": (
+        METRIC,
+        lambda: decide(Gate(metric="adherance", at_least=0.5), report().summary()),
+    ),
+    "gate until decided": (
+        METRIC,
+        lambda: evaluate(ROWS, until="decided", gates="adherance=0.5", judge="lexical"),
+    ),
     "scores": (METRIC, lambda: report().scores("adherance")),
     "worst": (METRIC, lambda: report().worst("adherance")),
     "figure": (METRIC, lambda: report().plot_histogram("adherance")),
     "summary": (METRIC, lambda: report().summary()["adherance"]),
     "comparison": (METRIC, lambda: report().compare(report(), metrics=["adherance"])),
-    "of a comparison": (METRIC, lambda: report().compare(report())["context_adherance"]),
-    "assertion": (METRIC, lambda: assert_score(report(), at_least=0.5, metric="adherance")),
+    "of a comparison": (
+        METRIC,
+        lambda: report().compare(report())["context_adherance"],
+    ),
+    "assertion": (
+        METRIC,
+        lambda: assert_score(report(), at_least=0.5, metric="adherance"),
+    ),
     "metrics": (METRIC, lambda: metric_named("adherance")),
-    "slice of a gate": (SLICE, lambda: decide(Gate(metric="adherence", at_least=0.5, by="langauge"), report())),
-    "slice of a summary": (SLICE, lambda: report().summary(slices=["metadata.langauge"])),
+    "slice of a gate": (
+        SLICE,
+        lambda: decide(Gate(metric="adherence", at_least=0.5, by="langauge"), report()),
+    ),
+    "slice of a summary": (
+        SLICE,
+        lambda: report().summary(slices=["metadata.langauge"]),
+    ),
     "slice of a summary that was made": (
         "did you mean 'language'",
-        lambda: decide(Gate(metric="adherence", at_least=0, by="langauge"), report().summary(slices=["language"])),
+        lambda: decide(
+            Gate(metric="adherence", at_least=0, by="langauge"),
+            report().summary(slices=["language"]),
+        ),
     ),
-    "slice of a comparison": (SLICE, lambda: report().compare(report(), slices="langauge")),
+    "slice of a comparison": (
+        SLICE,
+        lambda: report().compare(report(), slices="langauge"),
+    ),
     "cluster of a summary": (CLUSTER, lambda: report().summary(cluster="user.gruop")),
-    "cluster of a comparison": (CLUSTER, lambda: report().compare(report(), cluster="user.gruop")),
+    "cluster of a comparison": (
+        CLUSTER,
+        lambda: report().compare(report(), cluster="user.gruop"),
+    ),
     "cluster until decided": (
         CLUSTER,
         lambda: evaluate(
-            ROWS, until=UntilDecided(cluster="user.gruop"), gates="adherence=0.5", judge="lexical", progress=False
+            ROWS,
+            until=UntilDecided(cluster="user.gruop"),
+            gates="adherence=0.5",
+            judge="lexical",
+            progress=False,
         ),
     ),
     "cluster of labels": (
@@ -165,7 +254,9 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
     ),
     "column": (
         "no column 'qestion' for question (did you mean 'question'?)",
-        lambda: evaluate(ROWS, question_column="qestion", judge="lexical", progress=False),
+        lambda: evaluate(
+            ROWS, question_column="qestion", judge="lexical", progress=False
+        ),
     ),
     "field": ("did you mean 'answer'", lambda: Sample.from_row(ROW, answr="answer")),
     "grade": ("did you mean 'exact'", lambda: report().graded("exakt")),  # type: ignore[arg-type]  # a slip
@@ -183,29 +274,76 @@ def test_every_door_refuses_a_slip_and_names_the_nearest(door: str) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), "utf-8")
+    Path("rows.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in ROWS), "utf-8"
+    )
     report().to_jsonl("run.jsonl")
-    Path("labels.jsonl").write_text("".join(json.dumps({"id": f"s{n}", "label": 1}) + "\n" for n in range(3)))
+    Path("labels.jsonl").write_text(
+        "".join(json.dumps({"id": f"s{n}", "label": 1}) + "\n" for n in range(3))
+    )
     return tmp_path
 
 
-EVALUATE = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet", "--out", "new.jsonl"]
+EVALUATE = [
+    "evaluate",
+    "rows.jsonl",
+    "--judge",
+    "lexical",
+    "--quiet",
+    "--out",
+    "new.jsonl",
+]
 COMMANDS: dict[str, tuple[list[str], str]] = {
     "gate": ([*EVALUATE, "--fail-under", "adherance=0"], METRIC),
     "slice": ([*EVALUATE, "--fail-under", "adherence=0@langauge"], SLICE),
-    "slice of a dry run": ([*EVALUATE, "--fail-under", "adherence=0@langauge", "--dry-run"], SLICE),
+    "slice of a dry run": (
+        [*EVALUATE, "--fail-under", "adherence=0@langauge", "--dry-run"],
+        SLICE,
+    ),
     "cluster": ([*EVALUATE, "--cluster", "user.gruop"], CLUSTER),
     "cluster until decided": (
-        [*EVALUATE, "--cluster", "user.gruop", "--until-decided", "--fail-under", "adherence=0"],
+        [
+            *EVALUATE,
+            "--cluster",
+            "user.gruop",
+            "--until-decided",
+            "--fail-under",
+            "adherence=0",
+        ],
         CLUSTER,
     ),
     "column": ([*EVALUATE, "--question-column", "qestion"], "did you mean 'question'"),
     "metrics": ([*EVALUATE, "--metrics", "adherance"], METRIC),
-    "compare": (["compare", "run.jsonl", "run.jsonl", "--metrics", "adherance"], METRIC),
-    "compare by slice": (["compare", "run.jsonl", "copy.jsonl", "--slice", "langauge"], SLICE),
-    "compare by cluster": (["compare", "run.jsonl", "copy.jsonl", "--cluster", "user.gruop"], CLUSTER),
-    "agreement": (["agreement", "run.jsonl", "labels.jsonl", "--metric", "adherance"], METRIC),
-    "draw": (["label", "draw", "run.jsonl", "--metric", "adherance", "--seed", "0", "--out", "drawn.jsonl"], METRIC),
+    "compare": (
+        ["compare", "run.jsonl", "run.jsonl", "--metrics", "adherance"],
+        METRIC,
+    ),
+    "compare by slice": (
+        ["compare", "run.jsonl", "copy.jsonl", "--slice", "langauge"],
+        SLICE,
+    ),
+    "compare by cluster": (
+        ["compare", "run.jsonl", "copy.jsonl", "--cluster", "user.gruop"],
+        CLUSTER,
+    ),
+    "agreement": (
+        ["agreement", "run.jsonl", "labels.jsonl", "--metric", "adherance"],
+        METRIC,
+    ),
+    "draw": (
+        [
+            "label",
+            "draw",
+            "run.jsonl",
+            "--metric",
+            "adherance",
+            "--seed",
+            "0",
+            "--out",
+            "drawn.jsonl",
+        ],
+        METRIC,
+    ),
 }
 
 
@@ -216,15 +354,23 @@ def test_every_command_refuses_a_slip_before_anything_is_judged(
     command, said = COMMANDS[name]
     report().to_jsonl("copy.jsonl")
     if name == "compare":
-        command = ["copy.jsonl" if part == "run.jsonl" and at == 2 else part for at, part in enumerate(command)]
+        command = [
+            "copy.jsonl" if part == "run.jsonl" and at == 2 else part
+            for at, part in enumerate(command)
+        ]
     assert main(command) == 2
     assert said in capsys.readouterr().err
     assert not list(folder.glob("new.jsonl*"))
 
 
 def test_short_names_are_enough_in_a_comparison() -> None:
-    found = report().compare(report(), metrics=["adherence", "context_adherence", "Recall"])
-    assert [change.metric for change in found.changes] == ["context_adherence", "context_recall"]
+    found = report().compare(
+        report(), metrics=["adherence", "context_adherence", "Recall"]
+    )
+    assert [change.metric for change in found.changes] == [
+        "context_adherence",
+        "context_recall",
+    ]
 
 
 def test_a_key_of_some_rows_is_no_slip_and_no_rows_have_no_key() -> None:
@@ -236,5 +382,10 @@ def test_a_key_of_some_rows_is_no_slip_and_no_rows_have_no_key() -> None:
 
 
 def test_a_column_that_some_rows_lack_makes_bad_rows_only() -> None:
-    found = evaluate([ROW, {**ROW, "q": "Who?"}], question_column="q", judge="lexical", progress=False)
+    found = evaluate(
+        [ROW, {**ROW, "q": "Who?"}],
+        question_column="q",
+        judge="lexical",
+        progress=False,
+    )
     assert [bool(row.problem) for row in found.results] == [True, False]

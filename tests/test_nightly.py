@@ -1,4 +1,7 @@
-"""The nightly script passes only where all that it runs has passed; uv and npm are stand-ins here."""
+"""The nightly script passes only where all that it runs has passed.
+
+Uv and npm are stand-ins here.
+"""
 
 import os
 import shutil
@@ -12,11 +15,14 @@ ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / ".ci"
 
 pytestmark = [
-    pytest.mark.skipif(not SCRIPTS.is_dir(), reason="a checkout without its CI scripts"),
+    pytest.mark.skipif(
+        not SCRIPTS.is_dir(), reason="a checkout without its CI scripts"
+    ),
     pytest.mark.skipif(sys.platform == "win32", reason="scripts of a POSIX shell"),
 ]
 
-# A stand-in that notes how it was called. The variable FAULT names the one call that goes wrong.
+# A stand-in that notes how it was called. The variable FAULT names the one call that
+# goes wrong.
 UV = r"""#!/usr/bin/env bash
 call="$UV_PYTHON $(basename "$PWD"): $*"
 printf '%s\n' "$call" >>"$CALLS"
@@ -52,7 +58,12 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(SCRIPTS, folder / ".ci")
     (folder / "pyproject.toml").write_text(PROJECT)
     write_script(folder / ".ci" / "python", PYTHON)
-    for name, text in {"uv": UV, "npm": NPM, "chromium": "#!/bin/sh", "chromedriver": "#!/bin/sh"}.items():
+    for name, text in {
+        "uv": UV,
+        "npm": NPM,
+        "chromium": "#!/bin/sh",
+        "chromedriver": "#!/bin/sh",
+    }.items():
         write_script(tmp_path / "bin" / name, text)
     return folder
 
@@ -66,8 +77,20 @@ def write_script(path: Path, text: str) -> None:
 
 def run_nightly(checkout: Path, **variables: str) -> tuple[int, list[str], list[str]]:
     """Its exit code, the lines after *outcomes* without their seconds, and how uv was called."""
-    git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-    for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all"]):
+    git = [
+        "git",
+        "-c",
+        "user.name=A",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "commit.gpgsign=false",
+    ]
+    for arguments in (
+        ["init", "--quiet"],
+        ["add", "."],
+        ["commit", "--quiet", "--message", "all"],
+    ):
         subprocess.run([*git, *arguments], cwd=checkout, check=True)
     calls = checkout.parent / "calls.txt"
     path = f"{checkout.parent / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -80,7 +103,11 @@ def run_nightly(checkout: Path, **variables: str) -> tuple[int, list[str], list[
         check=False,
     )
     outcomes = run.stdout.partition("== outcomes\n")[2].splitlines()
-    return run.returncode, [line.partition(" (")[0] for line in outcomes], calls.read_text().splitlines()
+    return (
+        run.returncode,
+        [line.partition(" (")[0] for line in outcomes],
+        calls.read_text().splitlines(),
+    )
 
 
 ALL = {
@@ -93,7 +120,9 @@ ALL = {
 }
 
 
-def test_all_lanes_run_on_each_python_and_with_the_newest_releases(checkout: Path) -> None:
+def test_all_lanes_run_on_each_python_and_with_the_newest_releases(
+    checkout: Path,
+) -> None:
     code, outcomes, calls = run_nightly(checkout)
     assert outcomes == [f"passed  {name}" for name in ALL.values()]
     assert code == 0
@@ -102,7 +131,10 @@ def test_all_lanes_run_on_each_python_and_with_the_newest_releases(checkout: Pat
         "python3.12 checkout: run pytest -m ",
         "python3.13 checkout: run pytest -m ",
         "python3.13 newest: run pytest -m ",
-        "python3.13 checkout: run pytest -m hypothesis --hypothesis-profile=deep --timeout=3000",
+        (
+            "python3.13 checkout: run pytest -m hypothesis --hypothesis-profile=deep"
+            " --timeout=3000"
+        ),
     ]
 
 
@@ -123,7 +155,10 @@ def test_one_failure_or_skipped_test_fails_the_night_and_all_else_runs(
     checkout: Path, variables: dict[str, str], failed: str
 ) -> None:
     code, outcomes, _ = run_nightly(checkout, **variables)
-    assert outcomes == [f"{'FAILED' if key == failed else 'passed'}  {name}" for key, name in ALL.items()]
+    assert outcomes == [
+        f"{'FAILED' if key == failed else 'passed'}  {name}"
+        for key, name in ALL.items()
+    ]
     assert code == 1
 
 
@@ -135,29 +170,53 @@ def test_a_python_that_is_missing_fails_the_night(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["python3.13 checkout: sync", "python3.13 newest: sync", "python3.13 newest: pip freeze"]
+    "fault",
+    [
+        "python3.13 checkout: sync",
+        "python3.13 newest: sync",
+        "python3.13 newest: pip freeze",
+    ],
 )
-def test_newest_releases_that_cannot_be_installed_fail_the_night(checkout: Path, fault: str) -> None:
+def test_newest_releases_that_cannot_be_installed_fail_the_night(
+    checkout: Path, fault: str
+) -> None:
     code, outcomes, _ = run_nightly(checkout, FAULT=fault)
-    assert outcomes[3:] == ["FAILED  installing the newest releases", f"passed  {ALL['laws']}"]
+    assert outcomes[3:] == [
+        "FAILED  installing the newest releases",
+        f"passed  {ALL['laws']}",
+    ]
     assert code == 1
 
 
-def test_upper_bounds_that_are_written_in_another_way_fail_the_night(checkout: Path) -> None:
-    (checkout / "pyproject.toml").write_text('[tool.uv]\nconstraint-dependencies = ["a<=1"]\n')
+def test_upper_bounds_that_are_written_in_another_way_fail_the_night(
+    checkout: Path,
+) -> None:
+    (checkout / "pyproject.toml").write_text(
+        '[tool.uv]\nconstraint-dependencies = ["a<=1"]\n'
+    )
     code, outcomes, _ = run_nightly(checkout)
-    assert outcomes[3:] == ["FAILED  installing the newest releases", f"passed  {ALL['laws']}"]
+    assert outcomes[3:] == [
+        "FAILED  installing the newest releases",
+        f"passed  {ALL['laws']}",
+    ]
     assert code == 1
 
 
-def test_where_nothing_is_newer_no_test_counts_as_passed_with_newer_releases(checkout: Path) -> None:
+def test_where_nothing_is_newer_no_test_counts_as_passed_with_newer_releases(
+    checkout: Path,
+) -> None:
     code, outcomes, calls = run_nightly(checkout, FAULT="nothing newer")
-    assert outcomes[4] == "not run  all tests with the newest releases: none is newer than those above"
+    assert (
+        outcomes[4]
+        == "not run  all tests with the newest releases: none is newer than those above"
+    )
     assert not any("newest: run pytest" in call for call in calls)
     assert code == 0
 
 
-def test_the_upper_bounds_of_this_project_are_written_as_the_script_takes_them_away(checkout: Path) -> None:
+def test_the_upper_bounds_of_this_project_are_written_as_the_script_takes_them_away(
+    checkout: Path,
+) -> None:
     shutil.copy(ROOT / "pyproject.toml", checkout)
     code, outcomes, _ = run_nightly(checkout)
     assert outcomes[3] == "passed  installing the newest releases"

@@ -10,15 +10,38 @@ import numpy as np
 import pytest
 from said import rating
 
-from ragmetrics_core import ContextRecall, ContextUtilization, Metric, Sample, ScriptedJudge, metric
+from ragmetrics_core import (
+    ContextRecall,
+    ContextUtilization,
+    Metric,
+    Sample,
+    ScriptedJudge,
+    metric,
+)
 from ragmetrics_core.data.results import Scored
 from ragmetrics_core.datasets.labels import votes_of
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
-from ragmetrics_core.statistics import agreement, calibration, certification, corrected_means, means, paired, sequential
+from ragmetrics_core.statistics import (
+    agreement,
+    calibration,
+    certification,
+    corrected_means,
+    means,
+    paired,
+    sequential,
+)
 
-NUMBERS = [np.bool_(True), np.bool_(False), np.int64(1), np.float16(0.5), np.float32(0.5), np.float64(0.5), np.array(1)]
+NUMBERS = [
+    np.bool_(True),
+    np.bool_(False),
+    np.int64(1),
+    np.float16(0.5),
+    np.float32(0.5),
+    np.float64(0.5),
+    np.array(1),
+]
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=repr)
@@ -39,13 +62,28 @@ def test_an_own_metric_may_return_any_of_them(number: Any, plan: bool) -> None:
             return self.scored(number, "r")
 
     of_function = metric(name="own")(generator if plan else function).score(answer="a")
-    for result in (of_function, Own().score(answer="a"), Scored(metric="own", reason="r", value=number)):
-        assert (result.status, result.value, type(result.value)) == ("scored", float(number), float)
+    for result in (
+        of_function,
+        Own().score(answer="a"),
+        Scored(metric="own", reason="r", value=number),
+    ):
+        assert (result.status, result.value, type(result.value)) == (
+            "scored",
+            float(number),
+            float,
+        )
     assert of_function.reason == f"own of this sample is {number.tolist()}."
 
 
 @pytest.mark.parametrize(
-    "given_", [np.array([0.5]), np.array([0.2, 0.4]), np.float32(1.5), np.float32("nan"), np.str_("1")]
+    "given_",
+    [
+        np.array([0.5]),
+        np.array([0.2, 0.4]),
+        np.float32(1.5),
+        np.float32("nan"),
+        np.str_("1"),
+    ],
 )
 def test_what_is_no_number_in_the_range_still_fails(given_: Any) -> None:
     result = metric(name="own")(lambda _: given_).score(answer="a")
@@ -55,10 +93,13 @@ def test_what_is_no_number_in_the_range_still_fails(given_: Any) -> None:
 
 def test_in_rows() -> None:
     row = {
-        "question": "q", "contexts": [{"text": "c", "score": np.float32(0.5)}], "id": np.int64(3),
-        "reference": np.float32(2.5), "error": np.bool_(False),
+        "question": "q",
+        "contexts": [{"text": "c", "score": np.float32(0.5)}],
+        "id": np.int64(3),
+        "reference": np.float32(2.5),
+        "error": np.bool_(False),
         "facts": [{"text": "f", "weight": np.float32(2), "vital": np.bool_(False)}],
-    }  # fmt: skip
+    }
     sample = Sample.from_row(row)
     assert (sample.id, sample.reference, sample.error) == ("3", ("2.5",), None)
     assert sample.contexts[0].score == 0.5
@@ -84,16 +125,29 @@ def test_in_labels(label: Any, votes: tuple[bool, ...]) -> None:
 
 def test_in_replies() -> None:
     useful = ScriptedJudge({Useful: lambda _: {"useful": np.bool_(True)}})
-    assert ContextUtilization().score(question="q", answer="a", contexts=["c"], judge=useful).value == 1.0
+    assert (
+        ContextUtilization()
+        .score(question="q", answer="a", contexts=["c"], judge=useful)
+        .value
+        == 1.0
+    )
     rated = ScriptedJudge({RateRecall: lambda _: rating(np.float32(0.5))})
     assert ContextRecall().score(answer="a", reference="r", judge=rated).value == 0.5
     no_rating = ScriptedJudge({RateRecall: lambda _: {"score": np.bool_(True)}})
-    assert ContextRecall().score(answer="a", reference="r", judge=no_rating).status == "failed"  # as Python's True
+    # as Python's True
+    assert (
+        ContextRecall().score(answer="a", reference="r", judge=no_rating).status
+        == "failed"
+    )
 
 
 def _ppi(labels: Any, scores: Any) -> Any:
     keys = [-1] * len(scores)
-    return corrected_means.ppi(labels, corrected_means.Scores(scores, keys), corrected_means.Scores(scores, keys))
+    return corrected_means.ppi(
+        labels,
+        corrected_means.Scores(scores, keys),
+        corrected_means.Scores(scores, keys),
+    )
 
 
 def _decided(scores: Any) -> Any:
@@ -112,27 +166,54 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "holm": lambda scores, _: paired.holm(scores),
     "gate": lambda scores, _: _decided(scores),
     "gate of verdicts": lambda _, labels: _decided(labels),
-    "paired verdicts": lambda _, labels: [sequential.difference(one, labels[0]) for one in labels],
+    "paired verdicts": lambda _, labels: [
+        sequential.difference(one, labels[0]) for one in labels
+    ],
     "ppi": lambda scores, labels: _ppi(labels, scores),
-    "certified": lambda scores, labels: certification.certify(list(zip(scores, labels, strict=True)), scores, 0.5),
-    "curve": lambda scores, labels: calibration.curve(list(zip(scores, labels, strict=True))),
+    "certified": lambda scores, labels: certification.certify(
+        list(zip(scores, labels, strict=True)), scores, 0.5
+    ),
+    "curve": lambda scores, labels: calibration.curve(
+        list(zip(scores, labels, strict=True))
+    ),
     "alpha": lambda _, labels: agreement.krippendorff([labels, labels[::-1]]),
     **{
         name: lambda scores, labels, of=of: of(list(zip(scores, labels, strict=True)))
-        for name, of in (("AUROC", agreement.auroc), ("Brier", agreement.brier), ("error", agreement.mean_error))
+        for name, of in (
+            ("AUROC", agreement.auroc),
+            ("Brier", agreement.brier),
+            ("error", agreement.mean_error),
+        )
     },
     **{
-        f"{of.__name__} of verdicts": lambda _, labels, of=of: of(list(zip(labels, labels[::-1], strict=True)))
+        f"{of.__name__} of verdicts": lambda _, labels, of=of: of(
+            list(zip(labels, labels[::-1], strict=True))
+        )
         for of in (
-            *(agreement.accuracy, agreement.balanced_accuracy, agreement.f1, agreement.matthews, agreement.gwet),
-            *(agreement.kappa, agreement.brier, agreement.mean_error, agreement.spearman),
+            *(
+                agreement.accuracy,
+                agreement.balanced_accuracy,
+                agreement.f1,
+                agreement.matthews,
+                agreement.gwet,
+            ),
+            *(
+                agreement.kappa,
+                agreement.brier,
+                agreement.mean_error,
+                agreement.spearman,
+            ),
         )
     },
     "average precision": lambda _, labels: ap.average_precision(labels),
-    "expected average precision": lambda scores, _: ap.expected_average_precision(scores),
-    "generalised average precision": lambda scores, _: ap.generalised_average_precision(scores),
+    "expected average precision": lambda scores, _: ap.expected_average_precision(
+        scores
+    ),
+    "generalised average precision": lambda scores, _: ap.generalised_average_precision(
+        scores
+    ),
     "nDCG": lambda scores, _: ap.ndcg(scores),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -30,25 +30,47 @@ def made_of(path: Path, *statements: str) -> None:
 
 def of_version(path: Path, version: int) -> None:
     """A store as another version of ours made it."""
-    made_of(path, REPLIES.table, f"PRAGMA application_id={REPLIES.application_id}", f"PRAGMA user_version={version}")
+    made_of(
+        path,
+        REPLIES.table,
+        f"PRAGMA application_id={REPLIES.application_id}",
+        f"PRAGMA user_version={version}",
+    )
 
 
 FOREIGN: dict[str, Callable[[Path], object]] = {
     "a table of samples": lambda path: path.write_bytes(ROW),
     "a text": lambda path: path.write_text("Dear diary"),
     "a single byte": lambda path: path.write_bytes(b"x"),
-    "another program's file": lambda path: made_of(path, "CREATE TABLE notes (text)", "INSERT INTO notes VALUES (1)"),
-    "another program's file with tables of our names": lambda path: made_of(
-        path, "CREATE TABLE replies (key, choice)", "CREATE TABLE saved (model)", "PRAGMA user_version=2"
+    "another program's file": lambda path: made_of(
+        path, "CREATE TABLE notes (text)", "INSERT INTO notes VALUES (1)"
     ),
-    "our table without our number": lambda path: made_of(path, REPLIES.table, f"PRAGMA user_version={REPLIES.version}"),
-    "our table with another program's number": lambda path: made_of(path, REPLIES.table, "PRAGMA application_id=7"),
-    "no more than another program's number": lambda path: made_of(path, "PRAGMA application_id=7"),
-    "the first bytes of a SQLite file": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 4),
-    "what remains of a SQLite file": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 84),
+    "another program's file with tables of our names": lambda path: made_of(
+        path,
+        "CREATE TABLE replies (key, choice)",
+        "CREATE TABLE saved (model)",
+        "PRAGMA user_version=2",
+    ),
+    "our table without our number": lambda path: made_of(
+        path, REPLIES.table, f"PRAGMA user_version={REPLIES.version}"
+    ),
+    "our table with another program's number": lambda path: made_of(
+        path, REPLIES.table, "PRAGMA application_id=7"
+    ),
+    "no more than another program's number": lambda path: made_of(
+        path, "PRAGMA application_id=7"
+    ),
+    "the first bytes of a SQLite file": lambda path: path.write_bytes(
+        b"SQLite format 3\0" + b"\0" * 4
+    ),
+    "what remains of a SQLite file": lambda path: path.write_bytes(
+        b"SQLite format 3\0" + b"\0" * 84
+    ),
     "a store of a newer version": lambda path: of_version(path, REPLIES.version + 1),
     "a store of an older version": lambda path: of_version(path, REPLIES.version - 1),
-    "a journal without its file": lambda path: Path(f"{path}-wal").write_bytes(b"the last notes"),
+    "a journal without its file": (
+        lambda path: Path(f"{path}-wal").write_bytes(b"the last notes")
+    ),
     "a folder": lambda path: path.mkdir(),
 }
 
@@ -68,7 +90,11 @@ def everything(folder: Path) -> dict[str, tuple[bytes | None, int, int]]:
     found = {}
     for place in folder.iterdir():
         state = place.stat()
-        found[place.name] = (place.read_bytes() if place.is_file() else None, state.st_mode, state.st_mtime_ns)
+        found[place.name] = (
+            place.read_bytes() if place.is_file() else None,
+            state.st_mode,
+            state.st_mtime_ns,
+        )
     return found
 
 
@@ -78,7 +104,10 @@ def assert_refused(path: Path, samples: Path) -> None:
     for use in (SqliteStore, resolve_store):
         with pytest.raises(ForeignFile, match="name a"):
             use(path)
-    assert main(["evaluate", str(samples), "--judge", "lexical", "--store", str(path)]) == 2
+    assert (
+        main(["evaluate", str(samples), "--judge", "lexical", "--store", str(path)])
+        == 2
+    )
     if path.exists():
         assert main(["store", "show", "--store", str(path)]) == 2
         assert main(["store", "prune", "--older-than", "0h", "--store", str(path)]) == 2
@@ -108,7 +137,9 @@ def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(
     assert_refused(path, samples)
 
 
-def test_a_file_in_use_and_its_journals_stay_as_they_are(path: Path, samples: Path) -> None:
+def test_a_file_in_use_and_its_journals_stay_as_they_are(
+    path: Path, samples: Path
+) -> None:
     with in_use(path):
         assert_refused(path, samples)
 
@@ -121,34 +152,62 @@ def test_what_is_no_file_is_refused(path: Path, samples: Path) -> None:
         SqliteStore(os.devnull)
 
 
-def test_a_link_that_leads_to_itself_is_refused(path: Path, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_that_leads_to_itself_is_refused(
+    path: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path.symlink_to(path)
     for use in (SqliteStore, resolve_store):
-        with pytest.raises(ForeignFile, match="is a link that leads to itself; name a file for"):
+        with pytest.raises(
+            ForeignFile, match="is a link that leads to itself; name a file for"
+        ):
             use(path)
-    assert main(["evaluate", str(samples), "--judge", "lexical", "--store", str(path)]) == 2
+    assert (
+        main(["evaluate", str(samples), "--judge", "lexical", "--store", str(path)])
+        == 2
+    )
     assert "is a link that leads to itself" in capsys.readouterr().err
     assert path.is_symlink()
 
 
-def test_the_input_and_links_to_it_are_refused(samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_input_and_links_to_it_are_refused(
+    samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     link = samples.with_name("link.sqlite")
     link.symlink_to(samples)
     for path in (samples, link):
-        assert main(["evaluate", str(samples), "--judge", "gpt-4o-mini", "--store", str(path)]) == 2
+        assert (
+            main(
+                [
+                    "evaluate",
+                    str(samples),
+                    "--judge",
+                    "gpt-4o-mini",
+                    "--store",
+                    str(path),
+                ]
+            )
+            == 2
+        )
         (sentence,) = capsys.readouterr().err.splitlines()
         assert f"--store {path} would overwrite the input {samples}" in sentence
-    assert sorted(place.name for place in samples.parent.iterdir()) == ["link.sqlite", "samples.jsonl"]
+    assert sorted(place.name for place in samples.parent.iterdir()) == [
+        "link.sqlite",
+        "samples.jsonl",
+    ]
     assert samples.read_bytes() == ROW
 
 
-def test_the_environment_names_no_foreign_file(samples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_no_foreign_file(
+    samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAGMETRICS_STORE", str(samples))
     with pytest.raises(ForeignFile):
         evaluate([{"question": "q", "contexts": ["c"], "answer": "c"}], judge="lexical")
 
 
-def test_a_foreign_file_that_comes_later_is_left_alone(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_foreign_file_that_comes_later_is_left_alone(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = SqliteStore(path)
     path.write_bytes(ROW)
     store.put({KEY: Choice("kept")})
@@ -168,14 +227,23 @@ def test_a_new_store_says_whose_it_is_before_anything_is_in_it(path: Path) -> No
 
 
 def test_a_link_to_nothing_out_of_its_folder_makes_no_file(
-    path: Path, samples: Path, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
+    path: Path,
+    samples: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     outside = tmp_path_factory.mktemp("home") / "place.sqlite"
     path.symlink_to(outside)
-    for make in (lambda: SqliteStore(path), lambda: Limits(requests_per_minute=1, rate_file=path)):
+    for make in (
+        lambda: SqliteStore(path),
+        lambda: Limits(requests_per_minute=1, rate_file=path),
+    ):
         with pytest.raises(ForeignFile, match="is a link out of its folder"):
             make()
-    for options in (["--store", str(path)], ["--requests-per-minute", "9", "--rate-file", str(path)]):
+    for options in (
+        ["--store", str(path)],
+        ["--requests-per-minute", "9", "--rate-file", str(path)],
+    ):
         assert main(["evaluate", str(samples), "--judge", "lexical", *options]) == 2
         assert "is a link out of its folder" in capsys.readouterr().err
     assert not outside.exists()
@@ -190,7 +258,10 @@ def test_a_new_file_is_for_the_owner_alone(there: str, path: Path) -> None:
     store = SqliteStore(path)
     store.put({KEY: Choice("a quoted text")})
     store.flush()
-    modes = {place.name: stat.S_IMODE(place.stat().st_mode) for place in path.parent.iterdir()}
+    modes = {
+        place.name: stat.S_IMODE(place.stat().st_mode)
+        for place in path.parent.iterdir()
+    }
     store.close()
     assert set(modes.values()) == {0o600}
     assert any(name.endswith("-wal") for name in modes)

@@ -45,14 +45,21 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import metric_named
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
-ROWS = [{"query": "q", "contexts": ["c"], "response": f"Answer {number}, please."} for number in range(3)]
+ROWS = [
+    {"query": "q", "contexts": ["c"], "response": f"Answer {number}, please."}
+    for number in range(3)
+]
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The module of the page, importable from the working directory."""
     name = f"politeness_{tmp_path.name}".replace("-", "_")
-    block = re.search(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    block = re.search(
+        r"^```python\n(.*?)^```$",
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     assert block is not None
     assert len(block[1].splitlines()) <= 40
     (tmp_path / f"{name}.py").write_text(block[1])
@@ -62,8 +69,14 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_every_block_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def test_every_block_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$",
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     (tmp_path / "whole_page_of_metrics.py").write_text("\n".join(blocks))
     monkeypatch.syspath_prepend(tmp_path)
     import_module("whole_page_of_metrics")
@@ -71,27 +84,57 @@ def test_every_block_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("logprobs", [True, "reject"])
-def test_the_pages_metric_with_a_chat_model(module: str, logprobs: Any, loopback_server: Any) -> None:
-    server: LoopbackServer = loopback_server(lambda _: '{"polite": 1, "reason": "kind"}', logprobs=logprobs)
+def test_the_pages_metric_with_a_chat_model(
+    module: str, logprobs: Any, loopback_server: Any
+) -> None:
+    server: LoopbackServer = loopback_server(
+        lambda _: '{"polite": 1, "reason": "kind"}', logprobs=logprobs
+    )
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", api_key="k"))
     report = evaluate(ROWS, f"{module}:politeness", judge=judge, progress=False)
     results = [row.results["politeness"] for row in report.results]
     assert {result.status for result in results} == {"scored"}
     evidence = results[0].model_dump()["evidence"]
-    assert evidence == {"kind": "politeness", "reason": "kind", "mode": "logprobs" if logprobs is True else "polls"}
+    assert evidence == {
+        "kind": "politeness",
+        "reason": "kind",
+        "mode": "logprobs" if logprobs is True else "polls",
+    }
     assert results[0].value == (pytest.approx(0.9) if logprobs is True else 1.0)
 
 
-def test_the_pages_metric_on_the_command_line(module: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["evaluate", "rows.jsonl", "--metrics", f"{module}:politeness,adherence", "--quiet"]
+def test_the_pages_metric_on_the_command_line(
+    module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [
+        "evaluate",
+        "rows.jsonl",
+        "--metrics",
+        f"{module}:politeness,adherence",
+        "--quiet",
+    ]
     assert main([*arguments, "--out", "out.jsonl", "--report", "page.html"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "the embedded judge 'lexical' counts words and cannot answer questions of type IsPolite" in shown
+    assert (
+        "the embedded judge 'lexical' counts words and cannot answer questions of type"
+        " IsPolite" in shown
+    )
     assert 'judge="gpt-4o-mini"' in shown
     assert "politeness" in Report.from_jsonl("out.jsonl").metrics
     assert "politeness" in Path("page.html").read_text("utf-8")
     assert (
-        main(["evaluate", "rows.jsonl", "--metrics", f"{module}:politeness", "--dry-run", "--judge", "openai/x"]) == 0
+        main(
+            [
+                "evaluate",
+                "rows.jsonl",
+                "--metrics",
+                f"{module}:politeness",
+                "--dry-run",
+                "--judge",
+                "openai/x",
+            ]
+        )
+        == 0
     )
     assert re.search(r"calls: +3", capsys.readouterr().out)
 
@@ -126,7 +169,9 @@ def test_a_name_that_leads_to_no_metric(name: str, said: str) -> None:
     ],
 )
 @pytest.mark.parametrize("plan", [False, True])
-def test_what_a_function_returns(given: Any, status: str, value: float | None, plan: bool) -> None:
+def test_what_a_function_returns(
+    given: Any, status: str, value: float | None, plan: bool
+) -> None:
     def function(sample: Sample) -> Any:
         return given
 
@@ -143,27 +188,49 @@ def test_what_a_function_returns(given: Any, status: str, value: float | None, p
 
 @pytest.mark.parametrize(
     ("value", "score"),
-    [(1 + 1e-9, 1.0), (-1e-9, 0.0), (1 + 2e-9, None), (-2e-9, None), (1.0, 1.0), (0.0, 0.0)],
+    [
+        (1 + 1e-9, 1.0),
+        (-1e-9, 0.0),
+        (1 + 2e-9, None),
+        (-2e-9, None),
+        (1.0, 1.0),
+        (0.0, 0.0),
+    ],
 )
-def test_only_what_rounding_adds_beyond_a_bound_is_taken_away(value: float, score: float | None) -> None:
+def test_only_what_rounding_adds_beyond_a_bound_is_taken_away(
+    value: float, score: float | None
+) -> None:
     result = lengthy.scored(value, "r")
-    assert (result.status, result.value) == ("failed" if score is None else "scored", score)
+    assert (result.status, result.value) == (
+        "failed" if score is None else "scored",
+        score,
+    )
 
 
-def test_a_function_may_return_an_outcome_under_any_name_and_raise_a_judges_error() -> None:
+def test_a_function_may_return_an_outcome_under_any_name_and_raise_a_judges_error() -> (
+    None
+):
     @metric
     def outcome(sample: Sample) -> Any:
         return lengthy.undefined("no words", "other")
 
     result = outcome.score(answer="a")
-    assert (result.metric, result.status, result.reason) == ("outcome", "undefined", "no words")
+    assert (result.metric, result.status, result.reason) == (
+        "outcome",
+        "undefined",
+        "no words",
+    )
 
     @metric
     def refused(sample: Sample) -> Any:
         raise JudgeError("the judge refuses")
 
     failed = refused.score(answer="a")
-    assert (failed.metric, failed.status, failed.error.type) == ("refused", "failed", "JudgeError")
+    assert (failed.metric, failed.status, failed.error.type) == (
+        "refused",
+        "failed",
+        "JudgeError",
+    )
 
 
 def test_a_run_that_ended_with_an_error_has_nothing_to_score() -> None:
@@ -183,7 +250,9 @@ def test_what_a_function_raises_fails_naming_the_metric() -> None:
     assert "a text of the sample" not in result.reason
 
 
-def test_a_plain_function_runs_in_a_thread_of_its_own_and_never_without_what_it_requires() -> None:
+def test_a_plain_function_runs_in_a_thread_of_its_own_and_never_without_what_it_requires() -> (
+    None
+):
     threads = set()
 
     @metric(requires=["answer", ("reference", "facts")])
@@ -203,7 +272,9 @@ def test_names_versions_and_pickles() -> None:
     assert str(lengthy.signature) == "lengthy|v2"
     assert lengthy.needs == (("answer",),)
     assert pickle.loads(pickle.dumps(lengthy)).score(answer="a" * 9).value == 1.0
-    set_ = lengthy.model_copy(update={"name": "long", "model": "gpt-4o-mini", "language": "German"})
+    set_ = lengthy.model_copy(
+        update={"name": "long", "model": "gpt-4o-mini", "language": "German"}
+    )
     assert pickle.loads(pickle.dumps(set_)) == set_
 
 
@@ -251,9 +322,16 @@ hidden = shortness  # another function stands under its name
 )
 def test_a_metric_that_is_pickled_is_the_same_metric_again(own: Metric) -> None:
     again = pickle.loads(pickle.dumps(own))
-    assert (again, again.signature, again.needs, again.name) == (own, own.signature, own.needs, own.name)
+    assert (again, again.signature, again.needs, again.name) == (
+        own,
+        own.signature,
+        own.needs,
+        own.name,
+    )
     sample = Sample(answer="a" * 9)
-    assert again.score(sample, judge=LexicalJudge()) == own.score(sample, judge=LexicalJudge())
+    assert again.score(sample, judge=LexicalJudge()) == own.score(
+        sample, judge=LexicalJudge()
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,24 +339,36 @@ def test_a_metric_that_is_pickled_is_the_same_metric_again(own: Metric) -> None:
     [over_a_function_inside(), metric(name="nameless")(lambda sample: 1.0), HIDDEN],
     ids=["inside", "lambda", "hidden"],
 )
-def test_a_metric_that_another_process_would_not_find_is_not_pickled_and_says_why(own: Metric) -> None:
-    with pytest.raises(SettingError, match=f"'{own.name}' cannot be sent to another process.*at the top of a module"):
+def test_a_metric_that_another_process_would_not_find_is_not_pickled_and_says_why(
+    own: Metric,
+) -> None:
+    with pytest.raises(
+        SettingError,
+        match=f"'{own.name}' cannot be sent to another process.*at the top of a module",
+    ):
         pickle.dumps(own)
     assert own.model_copy() == own
     assert copy.deepcopy(own) == own
 
 
-def test_a_metric_whose_function_is_not_here_says_what_is_missing(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_whose_function_is_not_here_says_what_is_missing(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(Path.cwd())
     there = import_module(module)
     pickled = pickle.dumps(there.politeness)
     monkeypatch.delattr(there, "politeness")
-    with pytest.raises(SettingError, match=f"'politeness' was sent from a process.*{module}.politeness"):
+    with pytest.raises(
+        SettingError, match=f"'politeness' was sent from a process.*{module}.politeness"
+    ):
         pickle.loads(pickled)
 
 
 class Affirming(ChatModel):
-    """Says yes to everything, and counts how often it was asked; the calls from ``last`` on are never answered."""
+    """Says yes to everything, and counts how often it was asked.
+
+    The calls from ``last`` on are never answered.
+    """
 
     name = "affirming"
     cache_key = None
@@ -291,7 +381,9 @@ class Affirming(ChatModel):
         if self.calls >= self.last:
             await asyncio.Event().wait()
         said = Choice('{"reason": "", "verdict": "yes"}')
-        return ChatReply((said,) * request.n, Usage(calls=1, prompt_tokens=10, cost=0.25))
+        return ChatReply(
+            (said,) * request.n, Usage(calls=1, prompt_tokens=10, cost=0.25)
+        )
 
 
 def as_function(judge: Judge) -> Metric:
@@ -330,7 +422,9 @@ class Delegating(Judge):
 
     async def answer(self, question: Question[Any]) -> Any:
         sample = Sample(contexts=("c",), answer=question["answer"])
-        inner = await asyncio.to_thread(ContextAdherence(polls=1).score, sample, judge=self._judge)
+        inner = await asyncio.to_thread(
+            ContextAdherence(polls=1).score, sample, judge=self._judge
+        )
         return Answer(Asked((OwnReply(good=inner.value == 1.0),)), inner.usage)
 
 
@@ -341,22 +435,36 @@ def test_what_a_judge_scores_inside_is_counted_once_and_limited_with_the_run() -
     assert {row.results["asked"].value for row in report.results} == {1.0}
     assert report.usage.calls == model.calls == 3
     model = Affirming()
-    report = evaluate(ROWS, own, judge=Delegating(LLMJudge(model)), limits=Limits(max_calls=2), progress=False)
+    report = evaluate(
+        ROWS,
+        own,
+        judge=Delegating(LLMJudge(model)),
+        limits=Limits(max_calls=2),
+        progress=False,
+    )
     assert (model.calls, report.usage.calls, report.summary().judged) == (2, 2, 2)
 
 
 @pytest.mark.parametrize("make", [as_function, as_class])
-def test_what_a_metric_scores_inside_is_counted_and_limited_with_the_run(make: Any) -> None:
+def test_what_a_metric_scores_inside_is_counted_and_limited_with_the_run(
+    make: Any,
+) -> None:
     model = Affirming()
     own = make(LLMJudge(model))
     report = evaluate(ROWS, own, judge="lexical", progress=False)
     assert {row.results["within"].value for row in report.results} == {1.0}
-    assert (report.usage.calls, report.usage.cost) == (model.calls, 0.25 * model.calls) == (3, 0.75)
+    assert (
+        (report.usage.calls, report.usage.cost)
+        == (model.calls, 0.25 * model.calls)
+        == (3, 0.75)
+    )
     assert own.score(**ROWS[0], judge="lexical").usage.stored == 1
 
     model = Affirming()
     own = make(LLMJudge(model))
-    report = evaluate(ROWS, own, judge="lexical", limits=Limits(max_calls=2), progress=False)
+    report = evaluate(
+        ROWS, own, judge="lexical", limits=Limits(max_calls=2), progress=False
+    )
     assert (model.calls, report.usage.calls) == (2, 2)
     assert report.run.stopped.startswith("max_calls=2 was reached")
     assert report.summary().judged == 2
@@ -365,7 +473,9 @@ def test_what_a_metric_scores_inside_is_counted_and_limited_with_the_run(make: A
 @pytest.mark.parametrize("make", [as_function, as_class])
 def test_the_deadline_of_a_run_ends_what_a_metric_scores_inside(make: Any) -> None:
     own = make(LLMJudge(Affirming(last=1)))
-    report = evaluate(ROWS, own, judge="lexical", limits=Limits(deadline=0.2), progress=False)
+    report = evaluate(
+        ROWS, own, judge="lexical", limits=Limits(deadline=0.2), progress=False
+    )
     assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
     assert report.summary().judged == 0
 
@@ -375,10 +485,14 @@ class OwnEvidence(Evidence):
     words: int = 0
 
 
-def test_evidence_is_read_back_as_what_it_was_and_without_its_class_as_plain_fields() -> None:
+def test_evidence_is_read_back_as_what_it_was_and_without_its_class_as_plain_fields() -> (
+    None
+):
     result = Scored(metric="own", value=1.0, reason="r", evidence=OwnEvidence(words=3))
     assert Scored.model_validate_json(result.model_dump_json()) == result
-    foreign = Scored(metric="own", value=1.0, reason="r", evidence=Evidence(kind="unknown", words=3))
+    foreign = Scored(
+        metric="own", value=1.0, reason="r", evidence=Evidence(kind="unknown", words=3)
+    )
     read = Scored.model_validate_json(foreign.model_dump_json())
     assert read == foreign
     assert read.model_dump()["evidence"] == {"kind": "unknown", "words": 3}
@@ -400,10 +514,16 @@ class Polled(Metric):
 def test_fields_that_are_required_are_named_alone_in_groups_or_in_a_list() -> None:
     written = ["answer", ["answer"], ("answer", ["reference", "facts"])]
     groups = [metric(requires=own)(shortness).needs for own in written]  # type: ignore[arg-type]
-    assert groups == [(("answer",),), (("answer",),), (("answer",), ("reference", "facts"))]
+    assert groups == [
+        (("answer",),),
+        (("answer",),),
+        (("answer",), ("reference", "facts")),
+    ]
 
 
-def test_a_metric_that_is_made_takes_no_settings_and_goes_by_its_place(module: str) -> None:
+def test_a_metric_that_is_made_takes_no_settings_and_goes_by_its_place(
+    module: str,
+) -> None:
     place = f"{module}:politeness"
     assert metric_named(place).name == "politeness"
     with pytest.raises(SettingError, match=f"{place} takes no settings"):
@@ -419,7 +539,11 @@ def test_a_class_takes_flat_names_and_refuses_unknown_ones_when_it_is_made() -> 
 def asking(told: Instructions) -> Metric:
     @metric(requires=["answer"])
     def asked(sample: Sample) -> Any:
-        question = Question(parts={"answer": Part("Answer", sample.answer)}, instructions=told, Reply=OwnReply)
+        question = Question(
+            parts={"answer": Part("Answer", sample.answer)},
+            instructions=told,
+            Reply=OwnReply,
+        )
         [reply] = yield from ask([question])
         return bool(reply.reply.good)
 
@@ -431,15 +555,24 @@ class OwnReply(BaseModel):
 
 
 def test_the_prompts_that_a_function_names_are_in_its_signature() -> None:
-    one, again, other = (asking(Instructions(f"Is it {word}?\n{{answer}}")) for word in ("a", "a", "b"))
+    one, again, other = (
+        asking(Instructions(f"Is it {word}?\n{{answer}}")) for word in ("a", "a", "b")
+    )
     assert one.signature == again.signature != other.signature
     assert re.fullmatch(r"asked\|v1\|prompt:[0-9a-f]{6}", str(one.signature))
     assert lengthy.signature.prompt == ""
 
 
 def test_a_table_says_why_nothing_was_scored() -> None:
-    report = evaluate(ROWS, [asking(Instructions("{anwser}")), lengthy], judge=ScriptedJudge({}), progress=False)
-    said = "asked failed, e.g.: asked: the template has {anwser}, of which this question"
+    report = evaluate(
+        ROWS,
+        [asking(Instructions("{anwser}")), lengthy],
+        judge=ScriptedJudge({}),
+        progress=False,
+    )
+    said = (
+        "asked failed, e.g.: asked: the template has {anwser}, of which this question"
+    )
     assert said in report.table()
     assert said in report._repr_html_()
     assert "lengthy failed" not in report.table()
@@ -447,16 +580,27 @@ def test_a_table_says_why_nothing_was_scored() -> None:
 
 @pytest.mark.parametrize("place", ["{}:Counted", "Counted"])
 def test_a_setting_of_a_class_of_ones_own(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = f"counted_{tmp_path.name}".replace("-", "_")
     (tmp_path / f"{name}.py").write_text(
-        "from ragmetrics_core import Metric\n\nclass Counted(Metric):\n    name: str = 'counted'\n    most: int = 1\n"
-        "    def plan(self, sample):\n        yield from ()\n        return self.scored(self.most / 10, 'r')\n"
+        "from ragmetrics_core import Metric\n\nclass Counted(Metric):\n    name: str ="
+        " 'counted'\n    most: int = 1\n    def plan(self, sample):\n        yield from"
+        " ()\n        return self.scored(self.most / 10, 'r')\n"
     )
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]))
     monkeypatch.chdir(tmp_path)
-    arguments = ["evaluate", "rows.jsonl", "--metrics", f"{name}:Counted", "--quiet", "--set"]
+    arguments = [
+        "evaluate",
+        "rows.jsonl",
+        "--metrics",
+        f"{name}:Counted",
+        "--quiet",
+        "--set",
+    ]
     assert main([*arguments, f"{place.format(name)}.most=7"]) == 0
     assert "0.700" in capsys.readouterr().out
     assert main([*arguments, "counting.most=7"]) == 2
@@ -464,7 +608,16 @@ def test_a_setting_of_a_class_of_ones_own(
 
 
 def test_own_settings_are_in_the_signature_and_texts_only_as_a_digest() -> None:
-    assert len({Polled().signature, Polled(polls=2).signature, Polled(told="a|b").signature}) == 3
+    assert (
+        len(
+            {
+                Polled().signature,
+                Polled(polls=2).signature,
+                Polled(told="a|b").signature,
+            }
+        )
+        == 3
+    )
     assert "a|b" not in str(Polled(told="a|b").signature)
 
 
@@ -526,30 +679,81 @@ class CallableObject:
 MISTAKES: dict[str, tuple[Any, str]] = {
     "async": (lambda: metric(later), "later is async"),  # type: ignore[arg-type]
     "async generator": (lambda: metric(later_still), "later_still is async"),  # type: ignore[arg-type]
-    "a name in its place": (lambda: metric("politeness"), r"write @metric\(name='politeness'\)"),  # type: ignore[call-overload]
-    "a class": (lambda: metric(CallableObject), "CallableObject is a class: a class inherits from Metric"),  # type: ignore[arg-type]
-    "an object": (lambda: metric(CallableObject()), "got a CallableObject: write a def"),
-    "a partial": (lambda: metric(partial(of_two, Sample())), "got a partial: write a def"),
+    "a name in its place": (
+        lambda: metric("politeness"),
+        r"write @metric\(name='politeness'\)",
+    ),  # type: ignore[call-overload]
+    "a class": (
+        lambda: metric(CallableObject),
+        "CallableObject is a class: a class inherits from Metric",
+    ),  # type: ignore[arg-type]
+    "an object": (
+        lambda: metric(CallableObject()),
+        "got a CallableObject: write a def",
+    ),
+    "a partial": (
+        lambda: metric(partial(of_two, Sample())),
+        "got a partial: write a def",
+    ),
     "a builtin": (lambda: metric(len), "got a builtin_function_or_method: write a def"),  # type: ignore[arg-type]
     "a metric": (lambda: metric(lengthy), "lengthy is a metric already"),  # type: ignore[arg-type]
-    "no parameter": (lambda: metric(of_nothing), r"of_nothing\(\) .* cannot be called with a sample alone"),  # type: ignore[arg-type]
-    "two parameters": (lambda: metric(of_two), r"of_two\(.* cannot be called with a sample alone"),  # type: ignore[arg-type]
-    "a method": (lambda: metric(CallableObject.method), r"method\(self.* cannot be called with a sample alone"),  # type: ignore[arg-type]
-    "a keyword": (lambda: metric(of_a_name_alone), "cannot be called with a sample alone"),  # type: ignore[arg-type]
+    "no parameter": (
+        lambda: metric(of_nothing),
+        r"of_nothing\(\) .* cannot be called with a sample alone",
+    ),  # type: ignore[arg-type]
+    "two parameters": (
+        lambda: metric(of_two),
+        r"of_two\(.* cannot be called with a sample alone",
+    ),  # type: ignore[arg-type]
+    "a method": (
+        lambda: metric(CallableObject.method),
+        r"method\(self.* cannot be called with a sample alone",
+    ),  # type: ignore[arg-type]
+    "a keyword": (
+        lambda: metric(of_a_name_alone),
+        "cannot be called with a sample alone",
+    ),  # type: ignore[arg-type]
     "version 2": (lambda: metric(version=2), 'is a text: write version="2"; got 2'),  # type: ignore[call-overload]
-    "version None": (lambda: metric(version=None), 'is a text: write version="2"; got a NoneType'),  # type: ignore[call-overload]
-    "an empty version": (lambda: metric(version=" "), "is a text: write version=\"2\"; got ' '"),
-    "an empty name": (lambda: metric(name=""), "the name of a metric is the key of its results"),
-    "a number as name": (lambda: metric(name=2), "the name of a metric is the key of its results"),  # type: ignore[call-overload]
+    "version None": (
+        lambda: metric(version=None),
+        'is a text: write version="2"; got a NoneType',
+    ),  # type: ignore[call-overload]
+    "an empty version": (
+        lambda: metric(version=" "),
+        "is a text: write version=\"2\"; got ' '",
+    ),
+    "an empty name": (
+        lambda: metric(name=""),
+        "the name of a metric is the key of its results",
+    ),
+    "a number as name": (
+        lambda: metric(name=2),
+        "the name of a metric is the key of its results",
+    ),  # type: ignore[call-overload]
     "version of a class": (
         lambda: type("Own", (Polled,), {"version": 2, "__module__": __name__}),
         'of Own is a text: write version="2"; got 2',
     ),
-    "requires no names": (lambda: metric(requires=5), "requires names fields of a sample.*got int"),  # type: ignore[call-overload]
-    "requires None": (lambda: metric(requires=None), "requires names fields of a sample.*got NoneType"),  # type: ignore[call-overload]
-    "the class": (lambda: evaluate(ROWS, [Polled]), r"the class Polled: write Polled\(\)"),  # type: ignore[list-item]
-    "the class alone": (lambda: evaluate(ROWS, Polled), r"the class Polled: write Polled\(\)"),  # type: ignore[arg-type]
-    "the function": (lambda: evaluate(ROWS, [shortness]), "the function shortness: make a metric of it with @metric"),  # type: ignore[list-item]
+    "requires no names": (
+        lambda: metric(requires=5),
+        "requires names fields of a sample.*got int",
+    ),  # type: ignore[call-overload]
+    "requires None": (
+        lambda: metric(requires=None),
+        "requires names fields of a sample.*got NoneType",
+    ),  # type: ignore[call-overload]
+    "the class": (
+        lambda: evaluate(ROWS, [Polled]),
+        r"the class Polled: write Polled\(\)",
+    ),  # type: ignore[list-item]
+    "the class alone": (
+        lambda: evaluate(ROWS, Polled),
+        r"the class Polled: write Polled\(\)",
+    ),  # type: ignore[arg-type]
+    "the function": (
+        lambda: evaluate(ROWS, [shortness]),
+        "the function shortness: make a metric of it with @metric",
+    ),  # type: ignore[list-item]
     "the function alone": (lambda: evaluate(ROWS, shortness), "the function shortness"),  # type: ignore[arg-type]
 }
 
@@ -561,7 +765,10 @@ def test_a_mistake_is_told_before_a_row_is_looked_at(mistake: str) -> None:
         make()
 
 
-@pytest.mark.parametrize("function", [with_a_default, CallableObject().method, lambda *samples: 1.0, shortness])
+@pytest.mark.parametrize(
+    "function",
+    [with_a_default, CallableObject().method, lambda *samples: 1.0, shortness],
+)
 def test_whatever_takes_a_sample_is_a_metrics_function(function: Any) -> None:
     assert metric(name="own")(function).score(answer="").value == 1.0
 
@@ -597,7 +804,9 @@ def asks_no_list(sample: Sample) -> Any:
 
 
 def asks_a_question_beside_a_text(sample: Sample) -> Any:
-    yield from ask([Question(parts={}, instructions=Instructions(""), Reply=OwnReply), "?"])  # type: ignore[list-item]
+    yield from ask(
+        [Question(parts={}, instructions=Instructions(""), Reply=OwnReply), "?"]
+    )  # type: ignore[list-item]
     return 0.5
 
 
@@ -614,11 +823,15 @@ def asks_a_question_beside_a_text(sample: Sample) -> Any:
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )
-def test_what_is_no_question_is_not_asked_and_gives_no_score(function: Any, got: str) -> None:
+def test_what_is_no_question_is_not_asked_and_gives_no_score(
+    function: Any, got: str
+) -> None:
     judge = ScriptedJudge({})
     result = metric(name="own")(function).score(answer="a", judge=judge)
     assert (result.status, judge.asked) == ("failed", [])
-    assert re.search(rf"own: a metric's plan asks questions: .*'.*; got {got}$", result.reason)
+    assert re.search(
+        rf"own: a metric's plan asks questions: .*'.*; got {got}$", result.reason
+    )
 
 
 class Written(Metric):
@@ -647,20 +860,38 @@ class Written(Metric):
         (Written(what="outcome"), "plan must be a generator.* It returned Scored"),
         (Written(what="number"), "plan must be a generator.* It returned float"),
         (Written(what="generator"), "a plan must return what self.scored.* got float"),
-        (Written(what="generator", unless="no answer"), r"gap must return self.undefined\(...\) or None, got str"),
-        (Written(what="generator", unless=True), r"gap must return self.undefined\(...\) or None, got bool"),
+        (
+            Written(what="generator", unless="no answer"),
+            r"gap must return self.undefined\(...\) or None, got str",
+        ),
+        (
+            Written(what="generator", unless=True),
+            r"gap must return self.undefined\(...\) or None, got bool",
+        ),
     ],
 )
-def test_a_class_that_does_not_do_what_a_metric_does_says_what_it_must_do(own: Metric, said: str) -> None:
+def test_a_class_that_does_not_do_what_a_metric_does_says_what_it_must_do(
+    own: Metric, said: str
+) -> None:
     report = evaluate(ROWS, [own, lengthy], judge="lexical", progress=False)
     for row in report.results:
         assert re.fullmatch(f"own: {said}", row.results["own"].reason, re.DOTALL)
         assert row.results["lengthy"].status == "scored"
 
 
-@pytest.mark.parametrize("text", ["def f(:", "unknown", "from ragmetrics_core import metric\nmetric(requires=['x'])"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(:",
+        "unknown",
+        "from ragmetrics_core import metric\nmetric(requires=['x'])",
+    ],
+)
 def test_a_faulty_module_is_one_line(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = f"faulty_{abs(hash(text))}"
     (tmp_path / f"{name}.py").write_text(text)

@@ -43,11 +43,17 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_model.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```$",
+    PAGE.read_text(encoding="utf-8"),
+    re.MULTILINE | re.DOTALL,
+)
 SPACE: dict[str, Any] = {"__name__": __name__}
 for block in BLOCKS:
     exec(block, SPACE)
-ROWS = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(5)]
+ROWS = [
+    {"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(5)
+]
 GOOD = Choice('{"useful": 1, "reason": "r"}')
 TEXT = "a secret text"
 
@@ -57,9 +63,14 @@ class Own(ChatModel):
 
     name = "my-gateway"
 
-    def __init__(self, given: Any = None, prices: tuple[float, float] | None = None) -> None:
+    def __init__(
+        self, given: Any = None, prices: tuple[float, float] | None = None
+    ) -> None:
         self.calls = 0
-        self._given, self._prices = ChatReply((GOOD,)) if given is None else given, prices
+        self._given, self._prices = (
+            ChatReply((GOOD,)) if given is None else given,
+            prices,
+        )
 
     def prices(self) -> tuple[float, float] | None:
         return self._prices
@@ -73,13 +84,20 @@ class Own(ChatModel):
 
 
 def run(model: ChatModel, **settings: Any) -> Report:
-    return evaluate(ROWS, ContextUtilization(), judge=LLMJudge(model, attempts=1), progress=False, **settings)
+    return evaluate(
+        ROWS,
+        ContextUtilization(),
+        judge=LLMJudge(model, attempts=1),
+        progress=False,
+        **settings,
+    )
 
 
 @pytest.mark.parametrize(
     ("usage", "prices", "cost"),
     [
-        (Usage(prompt_tokens=10, completion_tokens=2), (0.01, 0.1), 0.3),  # 10 × 0.01 + 2 × 0.1
+        # 10 × 0.01 + 2 × 0.1
+        (Usage(prompt_tokens=10, completion_tokens=2), (0.01, 0.1), 0.3),
         (Usage(prompt_tokens=10, completion_tokens=2, cost=None), (0.01, 0.1), 0.3),
         (Usage(prompt_tokens=10, completion_tokens=2, cost=0.5), (0.01, 0.1), 0.5),
         (Usage(prompt_tokens=10, completion_tokens=2, cost=0.5), None, 0.5),
@@ -90,13 +108,17 @@ def run(model: ChatModel, **settings: Any) -> Report:
         (Usage(), None, None),
     ],
 )
-def test_what_a_call_costs(usage: Usage, prices: tuple[float, float] | None, cost: float | None) -> None:
+def test_what_a_call_costs(
+    usage: Usage, prices: tuple[float, float] | None, cost: float | None
+) -> None:
     model = Own(ChatReply((GOOD,), usage), prices)
     assert run(model).usage.cost == (None if cost is None else pytest.approx(5 * cost))
 
 
 def test_a_cap_on_money_holds_by_its_prices() -> None:
-    model = Own(ChatReply((GOOD,), Usage(prompt_tokens=10, completion_tokens=2)), (0.01, 0.1))
+    model = Own(
+        ChatReply((GOOD,), Usage(prompt_tokens=10, completion_tokens=2)), (0.01, 0.1)
+    )
     report = run(model, limits=Limits(max_cost=0.7))
     assert model.calls == 2
     assert "max_cost=0.7 was reached, after 2 calls and $0.6000" in report.run.stopped
@@ -104,14 +126,19 @@ def test_a_cap_on_money_holds_by_its_prices() -> None:
 
 def test_a_cap_on_money_without_a_price_ends_after_one_call() -> None:
     model = Own()
-    assert "the price of the judge's model is not known" in run(model, limits=Limits(max_cost=1.0)).run.stopped
+    assert (
+        "the price of the judge's model is not known"
+        in run(model, limits=Limits(max_cost=1.0)).run.stopped
+    )
     assert model.calls == 1
 
 
 def test_two_endpoints_of_a_class_share_no_stored_replies(tmp_path: Any) -> None:
     store = SqliteStore(tmp_path / "replies.sqlite")
     one, other = Own(), Own(ChatReply((Choice('{"useful": 0, "reason": "r"}'),)))
-    scores = [run(model, store=store).scores("context_utilization") for model in (one, other)]
+    scores = [
+        run(model, store=store).scores("context_utilization") for model in (one, other)
+    ]
     assert scores == [[1.0] * 5, [0.0] * 5]
     judge = LLMJudge(Own())
     for _ in range(2):
@@ -165,7 +192,9 @@ class Duck:
         ("gpt-4o-mini", "str must inherit"),
     ],
 )
-def test_what_a_model_lacks_is_said_when_the_judge_is_made(model: Any, said: str) -> None:
+def test_what_a_model_lacks_is_said_when_the_judge_is_made(
+    model: Any, said: str
+) -> None:
     with pytest.raises(SettingError, match=said):
         LLMJudge(model)
 
@@ -184,7 +213,9 @@ def test_a_name_and_complete_are_enough() -> None:
 
 def responded(status: int) -> httpx.HTTPStatusError:
     request = httpx.Request("POST", "http://127.0.0.1:9")
-    return httpx.HTTPStatusError(TEXT, request=request, response=httpx.Response(status, request=request))
+    return httpx.HTTPStatusError(
+        TEXT, request=request, response=httpx.Response(status, request=request)
+    )
 
 
 ADDRESS = URL("http://127.0.0.1:9")
@@ -220,10 +251,14 @@ ASKED = RequestInfo(ADDRESS, "POST", CIMultiDictProxy(CIMultiDict()), ADDRESS)
         (ClientResponseError(ASKED, (), status=503, message=TEXT), "JudgeServerError"),
     ],
 )
-def test_what_goes_wrong_in_a_model_is_typed_and_names_it(given: Any, kind: str) -> None:
+def test_what_goes_wrong_in_a_model_is_typed_and_names_it(
+    given: Any, kind: str
+) -> None:
     report = run(Own(given))
     results = [row.results["context_utilization"] for row in report.results]
-    assert {result.error.type for result in results if result.status == "failed"} == {kind}
+    assert {result.error.type for result in results if result.status == "failed"} == {
+        kind
+    }
     assert len([result for result in results if result.status == "failed"]) == 5
     assert kind == "EmptyReply" or "my-gateway" in results[0].reason
     assert TEXT not in results[0].model_dump_json()
@@ -238,7 +273,10 @@ def test_what_goes_wrong_before_the_first_call_is_typed_too() -> None:
     result = ContextUtilization().score(**ROWS[0], judge=LLMJudge(Unready()))
     assert result.error is not None
     assert result.error.type == "JudgeError"
-    assert "my-gateway could not answer: its client raised LookupError in prepare" in result.reason
+    assert (
+        "my-gateway could not answer: its client raised LookupError in prepare"
+        in result.reason
+    )
 
 
 MODULE = """
@@ -273,10 +311,20 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("name", ["gateway", "judge"])
 def test_a_model_or_judge_by_the_place_where_it_stands(
-    name: str, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    module: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     place = f"{module}:{name}"
-    arguments = ["evaluate", "rows.jsonl", "--metrics", "utilization", "--quiet", "--no-store"]
+    arguments = [
+        "evaluate",
+        "rows.jsonl",
+        "--metrics",
+        "utilization",
+        "--quiet",
+        "--no-store",
+    ]
     assert main([*arguments, "--judge", place]) == 0
     assert "Spent: 5 calls, price unknown" in capsys.readouterr().out
     made = evaluate(ROWS, ContextUtilization(), judge=place, progress=False)
@@ -286,7 +334,8 @@ def test_a_model_or_judge_by_the_place_where_it_stands(
     assert main([*arguments, "--judge", place, "--max-cost", "1"]) == 2
     assert "the price of my-gateway is not known" in capsys.readouterr().err
     monkeypatch.setenv("RAGMETRICS_JUDGE", place)
-    monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")  # of other judges
+    # of other judges
+    monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")
     assert main(arguments) == 0
 
 
@@ -298,7 +347,13 @@ def test_a_model_or_judge_by_the_place_where_it_stands(
         ("{}:number", "number is a int"),
         ("{}:text", "text is a str"),
         ("{}:missing", "has no 'missing'"),
-        ("mistral:latest", "No module named 'mistral'; a model is named with its provider, e.g. ollama/mistral:latest"),
+        (
+            "mistral:latest",
+            (
+                "No module named 'mistral'; a model is named with its provider, e.g."
+                " ollama/mistral:latest"
+            ),
+        ),
     ],
 )
 def test_a_place_without_a_judge_is_one_line(
@@ -310,13 +365,23 @@ def test_a_place_without_a_judge_is_one_line(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_a_judge_of_ones_own_has_its_own_address(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_judge_of_ones_own_has_its_own_address(
+    module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--judge", f"{module}:gateway", "--api-base", "http://127.0.0.1:9/v1"]
     assert main(["evaluate", "rows.jsonl", *arguments]) == 2
     assert "gateway takes no other endpoint or key" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["ollama/llama3.1:8b", "openai/ft:gpt-4o-mini:acme::1", "bedrock/a.b-v1:0", "x1.5:8b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ollama/llama3.1:8b",
+        "openai/ft:gpt-4o-mini:acme::1",
+        "bedrock/a.b-v1:0",
+        "x1.5:8b",
+    ],
+)
 def test_a_colon_in_a_models_name_is_no_place(name: str) -> None:
     assert resolve_judge(name).name == name
 
@@ -326,17 +391,27 @@ class TestThePagesModel(SPACE["TestGateway"]):  # type: ignore[misc]
 
 
 def test_the_page_is_short_and_its_model_has_at_most_30_lines() -> None:
-    code = [line for line in BLOCKS[0].splitlines() if line and not line.startswith(("import", "from"))]
+    code = [
+        line
+        for line in BLOCKS[0].splitlines()
+        if line and not line.startswith(("import", "from"))
+    ]
     assert len(code) <= 30
     assert len(PAGE.read_text("utf-8").splitlines()) <= 80
 
 
 def test_the_pages_model_judges_and_costs(loopback_server: Any) -> None:
     contract = SPACE["TestGateway"]()
-    server = loopback_server(lambda _: GOOD.text, heard=contract.heard, said=contract.said)
+    server = loopback_server(
+        lambda _: GOOD.text, heard=contract.heard, said=contract.said
+    )
     report = run(SPACE["Gateway"](server.base_url, "k"), limits=Limits(max_cost=1))
     assert report.scores("context_utilization") == [1.0] * 5
-    assert report.usage.cost == 2e-6 * report.usage.prompt_tokens + 8e-6 * report.usage.completion_tokens > 0
+    assert (
+        report.usage.cost
+        == 2e-6 * report.usage.prompt_tokens + 8e-6 * report.usage.completion_tokens
+        > 0
+    )
 
 
 class Patient(Own):
@@ -347,13 +422,20 @@ class Patient(Own):
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.calls += 1
         if self.calls > 1:
-            await asyncio.wrap_future(in_thread(self.others.wait, context=copy_context(), name="gateway"))
+            await asyncio.wrap_future(
+                in_thread(self.others.wait, context=copy_context(), name="gateway")
+            )
         return ChatReply((GOOD,))
 
 
 def test_clients_that_block_in_threads_do_not_wait_for_each_other() -> None:
-    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(41)]
-    report = evaluate(rows, ContextUtilization(), judge=Patient(), concurrency=40, progress=False)
+    rows = [
+        {"question": f"q {number}", "contexts": ["c"], "answer": "a"}
+        for number in range(41)
+    ]
+    report = evaluate(
+        rows, ContextUtilization(), judge=Patient(), concurrency=40, progress=False
+    )
     assert report.scores("context_utilization") == [1.0] * 41
 
 
@@ -361,10 +443,18 @@ NO_NUMBERS: tuple[Any, ...] = (math.nan, math.inf, -math.inf, -1, True, False, "
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
-@pytest.mark.parametrize("setting", ["timeout", "attempts", "max_tokens", "top_logprobs", "replicate"])
-def test_a_judge_refuses_settings_that_are_no_numbers_in_range(setting: str, value: Any) -> None:
-    with pytest.raises(SettingError, match=rf"LLMJudge\({setting}=\) must be a .* number .*, got "):
-        LLMJudge(OpenAICompatibleModel("http://127.0.0.1:9/v1", "m"), **{setting: value})
+@pytest.mark.parametrize(
+    "setting", ["timeout", "attempts", "max_tokens", "top_logprobs", "replicate"]
+)
+def test_a_judge_refuses_settings_that_are_no_numbers_in_range(
+    setting: str, value: Any
+) -> None:
+    with pytest.raises(
+        SettingError, match=rf"LLMJudge\({setting}=\) must be a .* number .*, got "
+    ):
+        LLMJudge(
+            OpenAICompatibleModel("http://127.0.0.1:9/v1", "m"), **{setting: value}
+        )
 
 
 @pytest.mark.parametrize("value", [*NO_NUMBERS, 0], ids=repr)
@@ -380,24 +470,44 @@ def test_models_questions_and_limits_refuse_numbers_out_of_range(value: Any) -> 
         Question(parts={}, instructions=Instructions(""), Reply=Reply, polls=value)
     if value not in (0, "5"):
         with pytest.raises(SettingError, match="temperature"):
-            Question(parts={}, instructions=Instructions(""), Reply=Reply, temperature=value)
+            Question(
+                parts={}, instructions=Instructions(""), Reply=Reply, temperature=value
+            )
     if value != "5":  # from a command line
-        for limit in ("max_calls", "max_cost", "deadline", "requests_per_minute", "tokens_per_minute", "max_live"):
+        for limit in (
+            "max_calls",
+            "max_cost",
+            "deadline",
+            "requests_per_minute",
+            "tokens_per_minute",
+            "max_live",
+        ):
             with pytest.raises(SettingError, match=limit):
                 Limits(**{limit: value})
 
 
-@pytest.mark.parametrize("metric", [ContextUtilization(), RetrievalAccuracy(), ContextRecall(), ContextAdherence()])
-@pytest.mark.parametrize("weight", [{"mode": "mine"}, {"p": 1.5}, {"p": math.nan}, {"p": -0.1}, {"mass": 2.0}], ids=str)
-def test_a_probability_of_a_foreign_judge_that_is_none_is_a_typed_failure(metric: Any, weight: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "metric",
+    [ContextUtilization(), RetrievalAccuracy(), ContextRecall(), ContextAdherence()],
+)
+@pytest.mark.parametrize(
+    "weight",
+    [{"mode": "mine"}, {"p": 1.5}, {"p": math.nan}, {"p": -0.1}, {"mass": 2.0}],
+    ids=str,
+)
+def test_a_probability_of_a_foreign_judge_that_is_none_is_a_typed_failure(
+    metric: Any, weight: dict[str, Any]
+) -> None:
     class Foreign(Judge):
         name = "foreign"
 
         async def answer(self, question: Question[Any]) -> Answer[Any]:
-            (reply, _) = question.examples() or (None, None)
+            reply, _ = question.examples() or (None, None)
             return Answer(Asked((reply,), weights=(Weight(**{"p": 0.9, **weight}),)))  # type: ignore[arg-type]
 
-    outcome = metric.score(question="q", answer="a", contexts=["c"], reference="a", judge=Foreign())
+    outcome = metric.score(
+        question="q", answer="a", contexts=["c"], reference="a", judge=Foreign()
+    )
     assert (outcome.status, outcome.error.type) == ("failed", "JudgeError")
     assert "the judge gave a probability of" in outcome.reason
 
@@ -416,12 +526,24 @@ def test_a_judge_that_calls_score_is_told_what_works() -> None:
             if self.how == "other judge":
                 return await LexicalJudge().answer(question)
             if self.how == "thread":
-                await asyncio.to_thread(ContextUtilization().score, **row, judge="lexical")
+                await asyncio.to_thread(
+                    ContextUtilization().score, **row, judge="lexical"
+                )
             else:
                 ContextUtilization().score(**row, judge="lexical")
             return Answer(Asked((question.read({"useful": 1}),)))
 
-    outcomes = {how: ContextUtilization().score(**row, judge=Asks(how)) for how in ("score", "thread", "other judge")}
-    assert [outcome.status for outcome in outcomes.values()] == ["failed", "scored", "scored"]
-    for way in ("await other_judge.answer(question)", "await asyncio.to_thread(metric.score, ...)"):
+    outcomes = {
+        how: ContextUtilization().score(**row, judge=Asks(how))
+        for how in ("score", "thread", "other judge")
+    }
+    assert [outcome.status for outcome in outcomes.values()] == [
+        "failed",
+        "scored",
+        "scored",
+    ]
+    for way in (
+        "await other_judge.answer(question)",
+        "await asyncio.to_thread(metric.score, ...)",
+    ):
         assert way in outcomes["score"].reason

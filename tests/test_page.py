@@ -32,51 +32,130 @@ from ragmetrics_core.data.evidence import (
     JudgedChunk,
 )
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
-from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceCall, Fact, Ledger, Sample, Turn
+from ragmetrics_core.data.results import (
+    ErrorInfo,
+    Failed,
+    MetricResult,
+    SampleResult,
+    Scored,
+    Undefined,
+)
+from ragmetrics_core.data.sample import (
+    CaptureNotes,
+    Context,
+    EvidenceCall,
+    Fact,
+    Ledger,
+    Sample,
+    Turn,
+)
 from ragmetrics_core.datasets.labels import read_labels
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
-from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, entry_of, facets_of, json_text
+from ragmetrics_core.page.rows import (
+    LONGEST,
+    cut,
+    detail_lines,
+    entry_of,
+    facets_of,
+    json_text,
+)
 from ragmetrics_core.reporting.report import Folded, Report
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
 
-RUN = RunFacts(version="0.1.0", judges=("lexical",), metrics={"context_utilization": "u|v1"}, seconds=2.5)
+RUN = RunFacts(
+    version="0.1.0",
+    judges=("lexical",),
+    metrics={"context_utilization": "u|v1"},
+    seconds=2.5,
+)
 
 
 def utilization(value: float, *useful: bool, text: str = "") -> Scored:
     chunks = tuple(
-        JudgedChunk(rank=rank, id=text or None, useful=verdict, precision=0.5, reason=text or "because")
+        JudgedChunk(
+            rank=rank,
+            id=text or None,
+            useful=verdict,
+            precision=0.5,
+            reason=text or "because",
+        )
         for rank, verdict in enumerate(useful, 1)
     )
-    evidence = UtilizationEvidence(formula=text or "AP", chunks=chunks, useful=sum(useful), random_order=0.5, lift=0.1)
-    return Scored(metric="context_utilization", value=value, reason=text or "r", evidence=evidence, judge="lexical")
+    evidence = UtilizationEvidence(
+        formula=text or "AP",
+        chunks=chunks,
+        useful=sum(useful),
+        random_order=0.5,
+        lift=0.1,
+    )
+    return Scored(
+        metric="context_utilization",
+        value=value,
+        reason=text or "r",
+        evidence=evidence,
+        judge="lexical",
+    )
 
 
 def adherence(value: float, claim: str) -> Scored:
     poll = Poll(verdict="no", reason=claim, unsupported=(claim,))
-    sentence = SentenceSupport(sentence=claim, rank=1, evidence=claim, coverage=0.5, uncovered=(claim,))
+    sentence = SentenceSupport(
+        sentence=claim, rank=1, evidence=claim, coverage=0.5, uncovered=(claim,)
+    )
     evidence = AdherenceEvidence(
-        asked=5, yes=1, no=4, polls=(poll,), dissent=claim, unsupported=(claim,), sentences=(sentence,),
-        cause="misread_question", remedy=claim, explanation=claim, repeatability=(0.036, 0.624),
-    )  # fmt: skip
-    return Scored(metric="context_adherence", value=value, reason=claim, evidence=evidence)
+        asked=5,
+        yes=1,
+        no=4,
+        polls=(poll,),
+        dissent=claim,
+        unsupported=(claim,),
+        sentences=(sentence,),
+        cause="misread_question",
+        remedy=claim,
+        explanation=claim,
+        repeatability=(0.036, 0.624),
+    )
+    return Scored(
+        metric="context_adherence", value=value, reason=claim, evidence=evidence
+    )
 
 
 def accuracy(value: float, text: str) -> Scored:
     evidence = AccuracyEvidence(
-        facts=(Fact(text=text), Fact(text="b")), facts_from="io", evaluated="contexts", context_ids=(text,),
-        cells=((Cell(probability=0.9, reason=text),), (Cell(probability=None),)), soft=0.4, control=0.0,
-    )  # fmt: skip
-    return Scored(metric="retrieval_accuracy", value=value, reason=text, evidence=evidence)
+        facts=(Fact(text=text), Fact(text="b")),
+        facts_from="io",
+        evaluated="contexts",
+        context_ids=(text,),
+        cells=((Cell(probability=0.9, reason=text),), (Cell(probability=None),)),
+        soft=0.4,
+        control=0.0,
+    )
+    return Scored(
+        metric="retrieval_accuracy", value=value, reason=text, evidence=evidence
+    )
 
 
-def row(index: int, value: float, question: str, answer: str = "An answer.", **more: MetricResult) -> SampleResult:
-    sample = Sample(id=f"s{index}", question=question, contexts=["First chunk.", "Second chunk."], answer=answer)
-    results: dict[str, MetricResult] = {"context_utilization": utilization(value, False, True), **more}
+def row(
+    index: int,
+    value: float,
+    question: str,
+    answer: str = "An answer.",
+    **more: MetricResult,
+) -> SampleResult:
+    sample = Sample(
+        id=f"s{index}",
+        question=question,
+        contexts=["First chunk.", "Second chunk."],
+        answer=answer,
+    )
+    results: dict[str, MetricResult] = {
+        "context_utilization": utilization(value, False, True),
+        **more,
+    }
     return SampleResult(index=index, sample=sample, results=results)
 
 
@@ -85,13 +164,17 @@ def page_of(report: Report, folder: Path) -> str:
     return (folder / "report.html").read_text("utf-8")
 
 
-# Without a browser --------------------------------------------------------------------------------------
+# Without a browser
+# --------------------------------------------------------------------------------------
 
 
 def test_texts_are_cut_with_a_note() -> None:
     assert cut("a" * LONGEST) == "a" * LONGEST
-    assert cut("ä" * LONGEST) == "ä" * (LONGEST // 2) + (
-        f" … [cut here: {LONGEST // 2:,} more characters; the results file has all of them]"
+    assert (
+        cut("ä" * LONGEST)
+        == "ä" * (LONGEST // 2)
+        + f" … [cut here: {LONGEST // 2:,} more characters; the results file has all of"
+        " them]"
     )
 
 
@@ -106,14 +189,29 @@ def test_nothing_can_leave_a_script_element() -> None:
 
 
 def test_metadata_that_people_filter_by() -> None:
-    """Few short values, some of them shared; what is missing stays missing, and no more fields than a page can hold."""
+    """Few short values, some of them shared.
+
+    What is missing stays missing, and no more fields than a page can hold.
+    """
     metadata = [
-        {"topic": "a", "tier": 1, "ok": True, "trace": f"t{i}", "text": "x" * 61, "score": 0.5, "tags": ["a"], "one": 1}
+        {
+            "topic": "a",
+            "tier": 1,
+            "ok": True,
+            "trace": f"t{i}",
+            "text": "x" * 61,
+            "score": 0.5,
+            "tags": ["a"],
+            "one": 1,
+        }
         for i in range(4)
     ]
     metadata[1] |= {"topic": "b", "tier": 2, "ok": False}
     del metadata[2]["topic"]
-    rows = [SampleResult(index=i, sample=Sample(metadata=own), results={}) for i, own in enumerate(metadata)]
+    rows = [
+        SampleResult(index=i, sample=Sample(metadata=own), results={})
+        for i, own in enumerate(metadata)
+    ]
     found = facets_of([*rows, SampleResult(index=4, sample=None, problem="no object")])
     assert found == {
         "topic": {"values": ["a", "b"], "of": [0, 1, None, 0, None]},
@@ -128,10 +226,21 @@ def test_metadata_that_people_filter_by() -> None:
 
 def test_what_stands_on_the_page(tmp_path: Path) -> None:
     audit = Audit(samples=2, chunks=4, changed=1, by_place=((1, 2), (2, 2)))
-    run = RUN.model_copy(update={"audit": audit, "notes": ("a <note>",), "stopped": "the key was refused"})
+    run = RUN.model_copy(
+        update={
+            "audit": audit,
+            "notes": ("a <note>",),
+            "stopped": "the key was refused",
+        }
+    )
     page = page_of(Report([row(0, 0.25, "q"), row(1, 0.75, "q")], run), tmp_path)
-    assert "default-src &#39;none&#39;" not in page  # the policy itself is no text of a sample
-    assert re.search(r"Content-Security-Policy\" content=\"default-src 'none'; .*script-src 'sha256-[\w+/]{43}='", page)
+    # the policy itself is no text of a sample
+    assert "default-src &#39;none&#39;" not in page
+    assert re.search(
+        r"Content-Security-Policy\" content=\"default-src 'none'; .*script-src"
+        r" 'sha256-[\w+/]{43}='",
+        page,
+    )
     for words in (
         "0.500",  # the mean
         "too few samples to say: 2 scored, 30 wanted.",
@@ -143,23 +252,35 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
         "Buckley, C.",
     ):
         assert words in page, words
-    assert "http://" not in re.sub(r"http://www\.w3\.org/[\w/]+", "", page)  # names of namespaces are no addresses
+    # names of namespaces are no addresses
+    assert "http://" not in re.sub(r"http://www\.w3\.org/[\w/]+", "", page)
     assert "https://" not in page
 
 
-def test_what_the_card_of_a_judge_says_of_the_metrics_of_the_run(tmp_path: Path) -> None:
-    found = evaluate([{"contexts": ["Anna."], "answer": "Anna."}], "adherence", judge="lexical")
+def test_what_the_card_of_a_judge_says_of_the_metrics_of_the_run(
+    tmp_path: Path,
+) -> None:
+    found = evaluate(
+        [{"contexts": ["Anna."], "answer": "Anna."}], "adherence", judge="lexical"
+    )
     assert "wrong, rejects: 92% (any number changed)" in page_of(found, tmp_path)
-    other = evaluate([{"contexts": ["Anna."], "answer": "Anna."}], "utilization", judge="lexical")
+    other = evaluate(
+        [{"contexts": ["Anna."], "answer": "Anna."}], "utilization", judge="lexical"
+    )
     assert "wrong, rejects" not in page_of(other, tmp_path)
 
 
 def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
     assert "0 rows" in page_of(Report([]), tmp_path)
-    failed = Failed(metric="m", reason="r", error=ErrorInfo(type="RateLimited", message="slow"))
+    failed = Failed(
+        metric="m", reason="r", error=ErrorInfo(type="RateLimited", message="slow")
+    )
     undefined = Undefined(metric="m", reason="no answer")
     bad = SampleResult(index=2, sample=None, problem="row 3 is no object")
-    rows = [SampleResult(index=i, sample=Sample(), results={"m": r}) for i, r in enumerate((failed, undefined))]
+    rows = [
+        SampleResult(index=i, sample=Sample(), results={"m": r})
+        for i, r in enumerate((failed, undefined))
+    ]
     page = page_of(Report([*rows, bad]), tmp_path)
     assert "Failed: 1 RateLimited." in page
     assert "bad rows, not evaluated: 1 of 3." in page
@@ -176,13 +297,27 @@ def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
         Report([]).to_html(tmp_path / "none" / "r.html")
 
 
-# In Chromium --------------------------------------------------------------------------------------------
+# In Chromium
+# --------------------------------------------------------------------------------------------
 
 CHROMIUM = shutil.which("chromium")
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH; .ci/run installs Debian's")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on PATH; .ci/run installs Debian's"
+)
 _OFFLINE = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+    ),
+    *(
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ),
 )
 
 
@@ -211,7 +346,9 @@ class Browser:
     def requests(self) -> list[str]:
         logged = self.driver.get_log("performance")  # type: ignore[no-untyped-call]
         messages = [json.loads(entry["message"])["message"] for entry in logged]
-        sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        sent = [
+            m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"
+        ]
         return [params["request"]["url"] for params in sent]
 
     def download(self, selector: str, file: Path) -> Path:
@@ -228,14 +365,20 @@ class Browser:
         return [
             text.strip()
             for text in self.js(
-                "return [...document.querySelectorAll('tr.row td.title')].map(e => e.firstChild.textContent)"
+                "return [...document.querySelectorAll('tr.row td.title')].map(e =>"
+                " e.firstChild.textContent)"
             )
         ]
 
     @contextmanager
     def screen(self, width: int, dark: bool) -> Iterator[None]:
         command = self.driver.execute_cdp_cmd
-        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+        size = {
+            "width": width,
+            "height": 800,
+            "deviceScaleFactor": 1,
+            "mobile": width < 600,
+        }
         command("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         command("Emulation.setEmulatedMedia", {"features": [scheme]})
@@ -259,8 +402,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     profile = tmp_path_factory.mktemp("profile")
     for argument in (*_OFFLINE, f"--user-data-dir={profile}", "--window-size=1200,900"):
         options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    options.set_capability(
+        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+    )
+    driver = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService(shutil.which("chromedriver"))
+    )
     yield Browser(driver)
     driver.quit()
 
@@ -269,13 +416,20 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None:
     claim = "Rivers run uphill."
     rows = [
-        row(0, 0.9, "apple", f"Claims stand here. {claim}", context_adherence=adherence(0.2, claim)),
+        row(
+            0,
+            0.9,
+            "apple",
+            f"Claims stand here. {claim}",
+            context_adherence=adherence(0.2, claim),
+        ),
         row(1, 0.1, "pear"),
         row(2, 0.5, "quince", retrieval_accuracy=accuracy(0.5, "A fact.")),
-    ]  # fmt: skip
+    ]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    assert browser.titles() == ["pear", "apple", "quince"]  # worst first, by the lowest score of each
+    # worst first, by the lowest score of each
+    assert browser.titles() == ["pear", "apple", "quince"]
     assert browser.find("#count")[0].text == "3 of 3 samples"
     head = {e.get_attribute("data-key"): e for e in browser.find("#table th")}
     head["m0"].find_element(By.TAG_NAME, "button").click()
@@ -286,7 +440,9 @@ def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None
     browser.find("#search")[0].send_keys("UPHILL rivers")
     browser.wait("document.querySelectorAll('tr.row').length === 1")
     browser.find("tr.row button")[0].send_keys(Keys.ENTER)
-    assert [mark.text for mark in browser.find("tr.detail mark")] == ["Rivers run uphill."]
+    assert [mark.text for mark in browser.find("tr.detail mark")] == [
+        "Rivers run uphill."
+    ]
     verdicts = [box.text for box in browser.find("tr.detail .box .head")]
     assert "#1\n✗ not useful\nshare useful so far 0.50" in verdicts
     detail = browser.find("tr.detail")[0].text
@@ -309,32 +465,80 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
     scores = (0.0, 0.05, 0.3, 0.9999, 1.0)
     audit = Audit(samples=5, chunks=10, changed=1, by_place=((1, 2), (2, 2)))
     page_of(
-        Report([row(i, value, "q") for i, value in enumerate(scores)], RUN.model_copy(update={"audit": audit})),
+        Report(
+            [row(i, value, "q") for i, value in enumerate(scores)],
+            RUN.model_copy(update={"audit": audit}),
+        ),
         tmp_path,
     )
     browser.open(tmp_path / "report.html")
     scored, ranked = browser.find("figure svg")
-    assert scored.get_attribute("aria-label") == "Histogram and box plot of 5 scores of context_utilization"
-    titles = "return [...document.querySelectorAll(arguments[0])].map(one => one.textContent)"
+    assert (
+        scored.get_attribute("aria-label")
+        == "Histogram and box plot of 5 scores of context_utilization"
+    )
+    titles = (
+        "return [...document.querySelectorAll(arguments[0])].map(one =>"
+        " one.textContent)"
+    )
     bars = browser.js(titles, "figure .mass title")
-    assert [int(words.rpartition(" ")[2]) for words in bars] == [2, 0, 0, 1, 0, 0, 0, 0, 0, 2]
-    heights = [float(bar.get_attribute("height")) for bar in browser.find("figure .mass")]
-    assert heights == pytest.approx([148 * count / 2 for count in (2, 0, 0, 1, 0, 0, 0, 0, 0, 2)])
-    assert browser.js(titles, ".box-plot title") == ["median 0.30, quartiles 0.05 and 1.00, mean 0.47"]
-    assert ranked.get_attribute("aria-label") == "Share of useful chunks by rank: 1: 0.00, 2: 1.00"
+    assert [int(words.rpartition(" ")[2]) for words in bars] == [
+        2,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        2,
+    ]
+    heights = [
+        float(bar.get_attribute("height")) for bar in browser.find("figure .mass")
+    ]
+    assert heights == pytest.approx(
+        [148 * count / 2 for count in (2, 0, 0, 1, 0, 0, 0, 0, 0, 2)]
+    )
+    assert browser.js(titles, ".box-plot title") == [
+        "median 0.30, quartiles 0.05 and 1.00, mean 0.47"
+    ]
+    assert (
+        ranked.get_attribute("aria-label")
+        == "Share of useful chunks by rank: 1: 0.00, 2: 1.00"
+    )
     # Wilson for none and all of five: 1.96² / (5 + 1.96²) = .43
-    assert browser.js(titles, ".ranked title") == ["rank 1: 0.00 [0.00, 0.43]", "rank 2: 1.00 [0.57, 1.00]"]
-    assert browser.js(titles, ".shuffled title") == ["rank 1: 0.50 [0.09, 0.91]", "rank 2: 1.00 [0.34, 1.00]"]
+    assert browser.js(titles, ".ranked title") == [
+        "rank 1: 0.00 [0.00, 0.43]",
+        "rank 2: 1.00 [0.57, 1.00]",
+    ]
+    assert browser.js(titles, ".shuffled title") == [
+        "rank 1: 0.50 [0.09, 0.91]",
+        "rank 2: 1.00 [0.34, 1.00]",
+    ]
     found = browser.js("return boxOf([0, 0.5, 0.5, 0.52, 0.54, 1])")
-    assert found == {"low": 0.5, "middle": 0.51, "high": 0.535, "least": 0.5, "most": 0.54, "outside": [0, 1]}
-    assert [browser.js("return steps(arguments[0])", most)[-1] for most in (1, 7, 37, 3000)] == [1, 6, 30, 3000]
+    assert found == {
+        "low": 0.5,
+        "middle": 0.51,
+        "high": 0.535,
+        "least": 0.5,
+        "most": 0.54,
+        "outside": [0, 1],
+    }
+    assert [
+        browser.js("return steps(arguments[0])", most)[-1] for most in (1, 7, 37, 3000)
+    ] == [1, 6, 30, 3000]
     assert browser.console() == []
 
 
 @needs_chromium
 def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     sample = Sample(question="without", answer="An answer.", contexts=())
-    rows = [row(0, 0.5, "with"), SampleResult(index=1, sample=sample, results={}), row(2, 0.7, "more")]
+    rows = [
+        row(0, 0.5, "with"),
+        SampleResult(index=1, sample=sample, results={}),
+        row(2, 0.7, "more"),
+    ]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
     browser.find("body")[0].send_keys("/")
@@ -342,9 +546,13 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     browser.js("document.activeElement.blur(); document.querySelector('.skip').click()")
     assert browser.js("return document.activeElement.id") == "samples"
     browser.find("#samples")[0].send_keys(Keys.ARROW_DOWN)
-    assert browser.js("return document.activeElement === document.querySelector('tr.row button')")
+    assert browser.js(
+        "return document.activeElement === document.querySelector('tr.row button')"
+    )
     browser.find("tr.row button")[0].send_keys(Keys.ARROW_DOWN)
-    assert browser.js("return document.activeElement.closest('tr').textContent.includes('more')")
+    assert browser.js(
+        "return document.activeElement.closest('tr').textContent.includes('more')"
+    )
     browser.find("button[data-value=no_context]")[0].click()
     assert browser.titles() == ["without"]
     assert browser.find("#count")[0].text == "1 of 3 samples"
@@ -357,10 +565,16 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
 
 
 @needs_chromium
-def test_grades_are_counted_and_filter_the_table(browser: Browser, tmp_path: Path) -> None:
+def test_grades_are_counted_and_filter_the_table(
+    browser: Browser, tmp_path: Path
+) -> None:
     rows = [
         SampleResult(
-            index=place, sample=Sample(question=f"{grade} {place}", capture=CaptureNotes(grade=grade)), results={}
+            index=place,
+            sample=Sample(
+                question=f"{grade} {place}", capture=CaptureNotes(grade=grade)
+            ),
+            results={},
         )
         for place, grade in enumerate(("exact", "inferred", "exact"))
     ]
@@ -369,28 +583,44 @@ def test_grades_are_counted_and_filter_the_table(browser: Browser, tmp_path: Pat
     assert "Captured from runs: 2 exact, 1 inferred." in browser.find("header")[0].text
     browser.find("button[data-value=inferred]")[0].click()
     assert browser.titles() == ["inferred 1"]
-    browser.find("button[data-value=exact]")[0].click()  # values of one field are alternatives
+    # values of one field are alternatives
+    browser.find("button[data-value=exact]")[0].click()
     assert sorted(browser.titles()) == ["exact 0", "exact 2", "inferred 1"]
 
 
 @needs_chromium
-def test_everything_filters_and_stands_in_the_address(browser: Browser, tmp_path: Path) -> None:
+def test_everything_filters_and_stands_in_the_address(
+    browser: Browser, tmp_path: Path
+) -> None:
     """Bars, ranges and metadata: alternatives within a field, all of several fields; back from the address."""
-    rows = [row(i, value, f"q{i}") for i, value in enumerate((0.1, 0.2, 0.25, 0.3, 1.0))]
     rows = [
-        it.model_copy(update={"sample": it.sample.model_copy(update={"metadata": {"tier": i % 2, "trace": f"t{i}"}})})
+        row(i, value, f"q{i}") for i, value in enumerate((0.1, 0.2, 0.25, 0.3, 1.0))
+    ]
+    rows = [
+        it.model_copy(
+            update={
+                "sample": it.sample.model_copy(
+                    update={"metadata": {"tier": i % 2, "trace": f"t{i}"}}
+                )
+            }
+        )
         for i, it in enumerate(rows)
         if it.sample
     ]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    names = browser.js("return [...document.querySelectorAll('#facets legend')].map(one => one.textContent)")
+    names = browser.js(
+        "return [...document.querySelectorAll('#facets legend')].map(one =>"
+        " one.textContent)"
+    )
     assert names == ["context_utilization", "tier"]  # a value for each row is no filter
     bar = browser.find("figure g[data-value='0.2~0.3']")[0]
     bar.send_keys(Keys.ENTER)
     assert browser.titles() == ["q1", "q2"]  # closed below, open above
     assert bar.get_attribute("aria-pressed") == "true"
-    browser.js('document.querySelector(\'input[data-key="metadata.tier"][data-value="0"]\').click()')
+    browser.js(
+        'document.querySelector(\'input[data-key="metadata.tier"][data-value="0"]\').click()'
+    )
     assert browser.titles() == ["q2"]
     low, high = browser.find("#facets input[type=number]")
     assert (low.get_attribute("value"), high.get_attribute("value")) == ("0.2", "0.3")
@@ -400,9 +630,12 @@ def test_everything_filters_and_stands_in_the_address(browser: Browser, tmp_path
     assert browser.titles() == ["q2", "q4"]
     browser.js("sortBy('m0', true)")
     address = browser.driver.current_url
-    assert address.endswith("#score.context_utilization=0.2%7E1&metadata.tier=0&sort=m0+down")
+    assert address.endswith(
+        "#score.context_utilization=0.2%7E1&metadata.tier=0&sort=m0+down"
+    )
     browser.find("nav a")[0].click()
-    browser.wait("location.hash.includes('tier=0')")  # a link to a section keeps the filters in the address
+    # a link to a section keeps the filters in the address
+    browser.wait("location.hash.includes('tier=0')")
     browser.driver.get("about:blank")
     browser.driver.get(address)
     assert browser.titles() == ["q4", "q2"]
@@ -411,13 +644,19 @@ def test_everything_filters_and_stands_in_the_address(browser: Browser, tmp_path
     browser.find("#chips .link")[0].click()
     assert len(browser.titles()) == 5
     browser.driver.get("about:blank")
-    browser.driver.get(address.partition("#")[0] + "#score.none=0~1&metadata.tier=9&outcome=no&sort=toString&search=q3")
-    browser.wait("document.querySelectorAll('tr.row').length === 1")  # what the page does not know filters nothing
+    browser.driver.get(
+        address.partition("#")[0]
+        + "#score.none=0~1&metadata.tier=9&outcome=no&sort=toString&search=q3"
+    )
+    # what the page does not know filters nothing
+    browser.wait("document.querySelectorAll('tr.row').length === 1")
     assert browser.console() == []
 
 
 @needs_chromium
-def test_what_is_shown_is_downloaded_as_the_report_writes_it(browser: Browser, tmp_path: Path) -> None:
+def test_what_is_shown_is_downloaded_as_the_report_writes_it(
+    browser: Browser, tmp_path: Path
+) -> None:
     formulas = (
         "=1+1",
         " \t@x",
@@ -431,34 +670,57 @@ def test_what_is_shown_is_downloaded_as_the_report_writes_it(browser: Browser, t
         "two\nlines",
         "plain",
     )
-    report = Report([row(i, i / 10, words, words) for i, words in enumerate(formulas)], RUN)
+    report = Report(
+        [row(i, i / 10, words, words) for i, words in enumerate(formulas)], RUN
+    )
     page_of(report, tmp_path)
     report.to_csv(tmp_path / "report.csv")
     browser.open(tmp_path / "report.html")
     file = browser.download("#save-csv", tmp_path / "samples.csv")
     made, wanted = (
-        list(csv.reader(StringIO(own.read_bytes().decode(), newline=""))) for own in (file, tmp_path / "report.csv")
+        list(csv.reader(StringIO(own.read_bytes().decode(), newline="")))
+        for own in (file, tmp_path / "report.csv")
     )
     numbers = {made[0].index(name) for name in ("context_utilization", "calls", "cost")}
     for own in (made, wanted):
-        own[1:] = [[str(float(cell)) if at in numbers else cell for at, cell in enumerate(line)] for line in own[1:]]
+        own[1:] = [
+            [
+                str(float(cell)) if at in numbers else cell
+                for at, cell in enumerate(line)
+            ]
+            for line in own[1:]
+        ]
     assert made == wanted
 
 
 @needs_chromium
 def test_a_claim_shows_its_passage(browser: Browser, tmp_path: Path) -> None:
-    """The judge's passage where it names one, else the closest by words; the text it stands in is unfolded."""
+    """The judge's passage where it names one, else the closest by words.
+
+    The text it stands in is unfolded.
+    """
     answer = "Anna lit the lamp. The tower stands in Hook. Nobody flew there."
     texts = (
         "Boats sail. " * 60,
         "Once more. " * 60 + "In the year 1871 a lamp was lit by Anna Brandt.",
         "Hook has a tower.",
     )
-    told = SentenceSupport(sentence="The tower  stands in Hook.", rank=3, evidence="Hook has a tower.", coverage=0.7)
-    first, judged = Scored(metric="m", value=1, reason="r"), AdherenceEvidence(asked=5, yes=5, no=0, sentences=(told,))
+    told = SentenceSupport(
+        sentence="The tower  stands in Hook.",
+        rank=3,
+        evidence="Hook has a tower.",
+        coverage=0.7,
+    )
+    first, judged = (
+        Scored(metric="m", value=1, reason="r"),
+        AdherenceEvidence(asked=5, yes=5, no=0, sentences=(told,)),
+    )
     sample = Sample(question="q", answer=answer, contexts=texts)
     second = Scored(metric="context_adherence", value=1, reason="r", evidence=judged)
-    rows = [SampleResult(index=i, sample=sample, results={it.metric: it}) for i, it in enumerate((first, second))]
+    rows = [
+        SampleResult(index=i, sample=sample, results={it.metric: it})
+        for i, it in enumerate((first, second))
+    ]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
     browser.find("tr.row button")[0].click()
@@ -466,8 +728,12 @@ def test_a_claim_shows_its_passage(browser: Browser, tmp_path: Path) -> None:
     folded = browser.find("tr.detail .folded")
     assert len(folded) == 2
     lamp.send_keys(Keys.ENTER)
-    assert browser.find(".passage")[0].text.endswith("In the year 1871 a lamp was lit by Anna Brandt.")
-    assert [mark.text for mark in browser.find("mark.found")] == ["In the year 1871 a lamp was lit by Anna Brandt."]
+    assert browser.find(".passage")[0].text.endswith(
+        "In the year 1871 a lamp was lit by Anna Brandt."
+    )
+    assert [mark.text for mark in browser.find("mark.found")] == [
+        "In the year 1871 a lamp was lit by Anna Brandt."
+    ]
     assert len(browser.find("tr.detail .folded")) == 1
     nobody.click()
     assert "No text shares enough" in browser.find(".passage")[0].text
@@ -477,12 +743,17 @@ def test_a_claim_shows_its_passage(browser: Browser, tmp_path: Path) -> None:
     browser.find("tr.row button")[1].click()
     (judged_claim,) = browser.find("tr.detail .claim")
     judged_claim.click()
-    assert "The judge's passage, in #3: 70 % of its terms found." in browser.find(".passage")[0].text
+    assert (
+        "The judge's passage, in #3: 70 % of its terms found."
+        in browser.find(".passage")[0].text
+    )
     assert browser.console() == []
 
 
-AXE = os.environ.get("RAGMETRICS_AXE", "")  # axe.min.js of the npm package axe-core; .ci/run fetches it
-# Each width and each theme stands in the first two; the other pairs are nightly, since each takes five seconds.
+# axe.min.js of the npm package axe-core; .ci/run fetches it
+AXE = os.environ.get("RAGMETRICS_AXE", "")
+# Each width and each theme stands in the first two; the other pairs are nightly, since
+# each takes five seconds.
 SCREENS = [
     pytest.param(390, True),
     pytest.param(1200, False),
@@ -494,25 +765,39 @@ SCREENS = [
 @needs_chromium
 @pytest.mark.skipif(not AXE, reason="RAGMETRICS_AXE names no axe.min.js")
 @pytest.mark.parametrize(("width", "dark"), SCREENS)
-def test_axe_finds_nothing(browser: Browser, tmp_path: Path, width: int, dark: bool) -> None:
+def test_axe_finds_nothing(
+    browser: Browser, tmp_path: Path, width: int, dark: bool
+) -> None:
     claim = "Rivers run uphill."
-    rows = [row(i, i / 20, "q", f"It is so. {claim}", retrieval_accuracy=accuracy(0.5, "b")) for i in range(20)]
+    rows = [
+        row(i, i / 20, "q", f"It is so. {claim}", retrieval_accuracy=accuracy(0.5, "b"))
+        for i in range(20)
+    ]
     rows += [it.model_copy(update={"index": 20 + it.index}) for it in talk(3)]
-    report = Report([*rows, row(30, 0.2, "q", claim, context_adherence=adherence(0.2, claim))], RUN)
-    page_of(report, tmp_path)
-    report.compare(Report([row(i, 0.1, "q", "Other.") for i in range(20)], RUN), anyway=True).to_html(
-        tmp_path / "compared.html"
+    report = Report(
+        [*rows, row(30, 0.2, "q", claim, context_adherence=adherence(0.2, claim))], RUN
     )
+    page_of(report, tmp_path)
+    report.compare(
+        Report([row(i, 0.1, "q", "Other.") for i in range(20)], RUN), anyway=True
+    ).to_html(tmp_path / "compared.html")
     with browser.screen(width, dark):
         for name in ("report.html", "compared.html"):
             browser.driver.get((tmp_path / name).as_uri())
             if name == "report.html":
-                browser.js("document.querySelectorAll('tr.row button').forEach((one, at) => at % 8 || one.click())")
+                browser.js(
+                    "document.querySelectorAll('tr.row button').forEach((one, at) => at"
+                    " % 8 || one.click())"
+                )
                 browser.wait("document.querySelectorAll('tr.detail').length > 2")
-            browser.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+            browser.js(
+                "document.querySelectorAll('details').forEach(one => one.open = true)"
+            )
             browser.js(Path(AXE).read_text("utf-8"))
             found = browser.driver.execute_async_script("axe.run().then(arguments[0])")  # type: ignore[no-untyped-call]
-            assert [(own["id"], own["nodes"][0]["html"]) for own in found["violations"]] == []
+            assert [
+                (own["id"], own["nodes"][0]["html"]) for own in found["violations"]
+            ] == []
 
 
 def talk(turns: int, text: str = "") -> list[SampleResult]:
@@ -522,30 +807,59 @@ def talk(turns: int, text: str = "") -> list[SampleResult]:
         item = Context(text=text or f"Chunk of turn {turn}.")
         calls += [
             EvidenceCall(
-                kind="retrieval", turn=turn, step=1, name=text or "search", query=text or f"q{turn}", items=(item,)
+                kind="retrieval",
+                turn=turn,
+                step=1,
+                name=text or "search",
+                query=text or f"q{turn}",
+                items=(item,),
             ),
-            EvidenceCall(kind="retrieval", turn=turn, step=2, agent=text or None, error=text or "down"),
+            EvidenceCall(
+                kind="retrieval",
+                turn=turn,
+                step=2,
+                agent=text or None,
+                error=text or "down",
+            ),
         ]
         table = CallTable(
             calls=(
                 CallVerdict(call=2 * turn - 2, verdict="useful", ranks=(1,)),
                 CallVerdict(call=2 * turn - 1, verdict="failed"),
             ),
-            wasted=0.5, repeats=0, first_useful=1, last_useful=1, call_ap=1, order_range=(0.25, 1),
-        )  # fmt: skip
-        claims = (Claim(claim=text or "It is old.", needs="earlier"), Claim(claim=text or "I said so.", needs="own"))
+            wasted=0.5,
+            repeats=0,
+            first_useful=1,
+            last_useful=1,
+            call_ap=1,
+            order_range=(0.25, 1),
+        )
+        claims = (
+            Claim(claim=text or "It is old.", needs="earlier"),
+            Claim(claim=text or "I said so.", needs="own"),
+        )
         polls = (Poll(verdict="yes"), Poll(verdict="no", unsupported=("I said so.",)))
         grounds = Grounds.of(((), claims), (0, turn - 1))
-        basis = AdherenceEvidence(asked=5, yes=1, no=4, polls=polls, ledger=grounds if turn > 1 else None)
-        found = UtilizationEvidence(formula="AP", chunks=(JudgedChunk(rank=1, useful=True),), ledger=table)
+        basis = AdherenceEvidence(
+            asked=5, yes=1, no=4, polls=polls, ledger=grounds if turn > 1 else None
+        )
+        found = UtilizationEvidence(
+            formula="AP", chunks=(JudgedChunk(rank=1, useful=True),), ledger=table
+        )
         results: dict[str, MetricResult] = {
-            "context_adherence": Scored(metric="context_adherence", value=0.2, reason="r", evidence=basis),
-            "context_utilization": Scored(metric="context_utilization", value=1, reason="r", evidence=found),
+            "context_adherence": Scored(
+                metric="context_adherence", value=0.2, reason="r", evidence=basis
+            ),
+            "context_utilization": Scored(
+                metric="context_utilization", value=1, reason="r", evidence=found
+            ),
         }
         sample = Sample(
-            question=text or f"question {turn}", answer=text or f"answer {turn}", contexts=(item,),
+            question=text or f"question {turn}",
+            answer=text or f"answer {turn}",
+            contexts=(item,),
             ledger=Ledger(conversation=text or "c1", turn=turn, calls=tuple(calls)),
-        )  # fmt: skip
+        )
         rows.append(SampleResult(index=turns - turn, sample=sample, results=results))
     return rows
 
@@ -554,24 +868,37 @@ def talk(turns: int, text: str = "") -> list[SampleResult]:
 def test_a_conversation_is_shown_as_one(browser: Browser, tmp_path: Path) -> None:
     page = page_of(Report([*talk(30), row(30, 0.5, "alone")], RUN), tmp_path)
     assert "Conversations without a scored turn under 0.7: 0 of 1." in page
-    assert "n average 50% of an answer&#39;s claims rest on the assistant&#39;s own words." in page
+    assert (
+        "n average 50% of an answer&#39;s claims rest on the assistant&#39;s own words."
+        in page
+    )
     browser.open(tmp_path / "report.html")
-    browser.js("sortBy('row', false); document.querySelectorAll('tr.row button')[28].click()")  # of turn 2
+    # of turn 2
+    browser.js(
+        "sortBy('row', false); document.querySelectorAll('tr.row button')[28].click()"
+    )
     (conversation,) = browser.find("tr.detail > td > details:has(+ .beside)")
     assert conversation.text == "Conversation c1: turn 2 of 30"
     conversation.click()
     browser.wait("document.querySelector('tr.detail details > .box') !== null")
     turns = browser.find("tr.detail details > .box")
     assert [turn.text.split(" (")[0] for turn in turns] == [
-        f"Turn {turn}: " + ("this row" if turn == 2 else f"question {turn}") for turn in range(1, 31)
+        f"Turn {turn}: " + ("this row" if turn == 2 else f"question {turn}")
+        for turn in range(1, 31)
     ]
     turns[0].click()
-    browser.wait("document.querySelector('tr.detail details > .box').textContent.includes('Answer: answer 1')")
+    browser.wait(
+        "document.querySelector('tr.detail details >"
+        " .box').textContent.includes('Answer: answer 1')"
+    )
     shown = browser.find("tr.detail")[0].text
     for words in (
         "It is old. — evidence of an earlier turn",
         "I said so. — the assistant's own words",
-        "Claims rest on: 50 % evidence of an earlier turn, 50 % the assistant's own words.",
+        (
+            "Claims rest on: 50 % evidence of an earlier turn, 50 % the assistant's own"
+            " words."
+        ),
         "0 of 1 texts were still shown",
         "✓ useful\nstep 1\nsearch\n1 text",
         "✗ failed\nstep 2\n0 texts",
@@ -589,67 +916,117 @@ HOSTILE = (
     "</script><script>window.pwned=1</script>",
     "<!--<script>",
     "</textarea></title></style><img src=x onerror=window.pwned=1>",
-    "\" onmouseover=window.pwned=1 autofocus onfocus=window.pwned=1 x=\"' onload='window.pwned=1",
-    "<svg/onload=window.pwned=1><iframe src=http://127.0.0.1:9/x></iframe><link rel=stylesheet href=http://127.0.0.1:9/>",
+    (
+        '" onmouseover=window.pwned=1 autofocus onfocus=window.pwned=1 x="\''
+        " onload='window.pwned=1"
+    ),
+    (
+        "<svg/onload=window.pwned=1><iframe src=http://127.0.0.1:9/x></iframe><link"
+        " rel=stylesheet href=http://127.0.0.1:9/>"
+    ),
     "<meta http-equiv=refresh content='0;url=javascript:window.pwned=1'>",
     "{{ 7*7 }}{% raw %}${window.pwned=1}`javascript:window.pwned=1",
     "\u202eesrever\u2066\u2028\u0000\ud800 $x^$ \\frac",
     "<b>" + "x" * 1_000_000,
-)  # fmt: skip
+)
 
 
 def hostile(index: int, text: str) -> SampleResult:
     """A row with a hostile text in every field that takes one."""
     context = Context(text=text, id=text, score=1.5, metadata={text: text})
-    notes = CaptureNotes(provenance={text: text}, warnings=(text,), other=(context,), complete=False)
+    notes = CaptureNotes(
+        provenance={text: text}, warnings=(text,), other=(context,), complete=False
+    )
     sample = Sample(
-        id=text, question=text, contexts=(context,), retrieved=(context,), answer=text, reference=(text, "b"),
-        facts=(Fact(text=text),), standalone_question=text, history=(Turn(role=text, content=text),), generator=text,
-        error=text, metadata={text: [text, {"k": text}]}, capture=notes,
-    )  # fmt: skip
+        id=text,
+        question=text,
+        contexts=(context,),
+        retrieved=(context,),
+        answer=text,
+        reference=(text, "b"),
+        facts=(Fact(text=text),),
+        standalone_question=text,
+        history=(Turn(role=text, content=text),),
+        generator=text,
+        error=text,
+        metadata={text: [text, {"k": text}]},
+        capture=notes,
+    )
     rating = Rating(score=0.5, band=text, reason=text)
-    recall = RecallEvidence(band=text, best=0, ratings=(rating, rating), with_contexts=True)
+    recall = RecallEvidence(
+        band=text, best=0, ratings=(rating, rating), with_contexts=True
+    )
     error = ErrorInfo(type=text, message=text, raw=text)
     usage = Usage(calls=1, fallbacks=(text,), models=(text,))
     results: dict[str, MetricResult] = {
         "context_utilization": utilization(0.5, True, text=text),
         "context_adherence": adherence(0.2, text),
         "retrieval_accuracy": accuracy(0.5, text),
-        "context_recall": Scored(metric="context_recall", value=0.5, reason=text, evidence=recall, judge=text),
-        f"<img src=x onerror=window.pwned={index}>": Failed(metric=text, reason=text, error=error, usage=usage),
+        "context_recall": Scored(
+            metric="context_recall", value=0.5, reason=text, evidence=recall, judge=text
+        ),
+        f"<img src=x onerror=window.pwned={index}>": Failed(
+            metric=text, reason=text, error=error, usage=usage
+        ),
     }
     return SampleResult(index=index, sample=sample, results=results)
 
 
 def hostile_talk(index: int, text: str) -> list[SampleResult]:
-    return [row.model_copy(update={"index": index + row.index}) for row in talk(2, text)]
+    return [
+        row.model_copy(update={"index": index + row.index}) for row in talk(2, text)
+    ]
 
 
 @needs_chromium
 def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
     rows = [hostile(index, text) for index, text in enumerate(HOSTILE)]
-    rows += [row for index, text in enumerate(HOSTILE) for row in hostile_talk(20 + 2 * index, text)]
+    rows += [
+        row
+        for index, text in enumerate(HOSTILE)
+        for row in hostile_talk(20 + 2 * index, text)
+    ]
     text = HOSTILE[1]
-    run = RunFacts(version=text, judges=HOSTILE[:5], metrics={text: text}, notes=HOSTILE, stopped=text, started=text)
-    page_of(Report([*rows, SampleResult(index=99, sample=None, problem=text)], run), tmp_path)
+    run = RunFacts(
+        version=text,
+        judges=HOSTILE[:5],
+        metrics={text: text},
+        notes=HOSTILE,
+        stopped=text,
+        started=text,
+    )
+    page_of(
+        Report([*rows, SampleResult(index=99, sample=None, problem=text)], run),
+        tmp_path,
+    )
     browser.open(tmp_path / "report.html")
     scripts = browser.js("return document.scripts.length")
-    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")
+    browser.js(
+        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
+    )
     browser.js("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert len(browser.find("tr.detail")) == len(rows) + 1
-    browser.js("document.querySelectorAll('*').forEach(e => e.dispatchEvent(new Event('mouseover')))")
+    browser.js(
+        "document.querySelectorAll('*').forEach(e => e.dispatchEvent(new"
+        " Event('mouseover')))"
+    )
     browser.js("const done = arguments; return new Promise(go => setTimeout(go, 100))")
     assert browser.js("return window.pwned === undefined")
     assert browser.js("return document.scripts.length") == scripts == 4
     assert browser.find("img, iframe, link, tr.detail svg, tr.detail b") == []
-    assert browser.js("return document.body.textContent.includes('980,003 more characters')")
+    assert browser.js(
+        "return document.body.textContent.includes('980,003 more characters')"
+    )
     assert browser.console() == []
     assert browser.requests() == [(tmp_path / "report.html").as_uri()]
 
 
 @needs_chromium
 def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
-    rows = [row(i, i % 101 / 100, f"question number {i}", "word " * 40) for i in range(3_000)]
+    rows = [
+        row(i, i % 101 / 100, f"question number {i}", "word " * 40)
+        for i in range(3_000)
+    ]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
     assert browser.find("#count")[0].text == "3,000 of 3,000 samples"
@@ -659,7 +1036,9 @@ def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
     browser.js("document.getElementById('more').scrollIntoView()")
     browser.wait(f"document.querySelectorAll('tr.row').length > {made}")
     browser.find("#search")[0].send_keys("number 2321")
-    browser.wait("document.getElementById('count').textContent === '1 of 3,000 samples'")
+    browser.wait(
+        "document.getElementById('count').textContent === '1 of 3,000 samples'"
+    )
     assert browser.titles() == ["question number 2321"]
 
 
@@ -668,10 +1047,17 @@ def test_a_page_too_large_keeps_the_worst_rows_whole(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ragmetrics_core.page.rows.LARGEST_ROWS", 50_000)
-    rows = [row(i, 1 - i / 1000, f"question {i}", " ".join(map(str, range(i, i + 90000, 7)))) for i in range(40)]
+    rows = [
+        row(
+            i, 1 - i / 1000, f"question {i}", " ".join(map(str, range(i, i + 90000, 7)))
+        )
+        for i in range(40)
+    ]
     assert len(page_of(Report(rows, RUN), tmp_path)) < 400_000
     browser.open(tmp_path / "report.html")
-    assert "rows with the lowest scores are on this page" in browser.find("#left")[0].text
+    assert (
+        "rows with the lowest scores are on this page" in browser.find("#left")[0].text
+    )
     first, *_, last = browser.find("tr.row button")
     first.click()
     assert "Answer" in browser.find("tr.detail")[0].text
@@ -692,9 +1078,14 @@ def test_folded_results_are_in_order_and_equal() -> None:
 def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
     """What is said of a verdict outlives the page, and is downloaded as labels that ``agreement`` reads."""
     run = RUN.model_copy(update={"started": "people"})
-    page_of(Report([row(0, 0.2, "a"), row(1, 0.9, "b"), row(2, 0.8, "c")], run), tmp_path)
+    page_of(
+        Report([row(0, 0.2, "a"), row(1, 0.9, "b"), row(2, 0.8, "c")], run), tmp_path
+    )
     browser.open(tmp_path / "report.html")
-    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")  # s0, s2, s1
+    # s0, s2, s1
+    browser.js(
+        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
+    )
     for place, word in enumerate(("agree", "disagree", "unsure")):
         browser.find(f"fieldset.people input[value={word}]")[place].click()
     assert "The judge says no (0.20)" in browser.find("fieldset.people legend")[0].text
@@ -708,25 +1099,45 @@ def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
     browser.js("keep('context_utilization', 's1', { word: 'agree', yes: true })")
     browser.driver.close()
     browser.driver.switch_to.window(first)
-    browser.wait("document.querySelector('#labels button').textContent.includes('3 labels')")
+    browser.wait(
+        "document.querySelector('#labels button').textContent.includes('3 labels')"
+    )
     browser.js("keep('context_utilization', 's1', { word: 'unsure', yes: true })")
     (button,) = browser.find("#labels button")
-    file = browser.download("#labels button", tmp_path / "labels.context_utilization.jsonl")
-    assert [(label.id, label.votes) for label in read_labels(file)] == [("s0", (False,)), ("s2", (False,))]
+    file = browser.download(
+        "#labels button", tmp_path / "labels.context_utilization.jsonl"
+    )
+    assert [(label.id, label.votes) for label in read_labels(file)] == [
+        ("s0", (False,)),
+        ("s2", (False,)),
+    ]
     assert browser.console() == []
 
 
 @needs_chromium
-def test_labels_belong_to_one_row_of_one_report(browser: Browser, tmp_path: Path) -> None:
-    """Another report, though as old as the first, knows nothing of them; rows that share an id take none."""
-    rows = [row(0, 0.2, "a"), row(1, 0.9, "b"), row(1, 0.8, "c").model_copy(update={"index": 2})]
+def test_labels_belong_to_one_row_of_one_report(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Another report, though as old as the first, knows nothing of them.
+
+    Rows that share an id take none.
+    """
+    rows = [
+        row(0, 0.2, "a"),
+        row(1, 0.9, "b"),
+        row(1, 0.8, "c").model_copy(update={"index": 2}),
+    ]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")
+    browser.js(
+        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
+    )
     assert len(browser.find("fieldset.people")) == 1
     browser.find("fieldset.people input[value=agree]")[0].click()
-    assert browser.find("#labels")[0].text == (
-        "Download 1 label of context_utilization 2 samples need ids of their own to be labelled."
+    assert (
+        browser.find("#labels")[0].text
+        == "Download 1 label of context_utilization 2 samples need ids of their own to"
+        " be labelled."
     )
     browser.driver.refresh()
     assert len(browser.find("#labels button")) == 1
@@ -737,72 +1148,143 @@ def test_labels_belong_to_one_row_of_one_report(browser: Browser, tmp_path: Path
 
 
 @needs_chromium
-def test_a_download_holds_what_the_sample_holds(browser: Browser, tmp_path: Path) -> None:
-    """Texts without notes, what was cut in a field of its own; metadata as it is, its filters with words for none."""
+def test_a_download_holds_what_the_sample_holds(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Texts without notes, what was cut in a field of its own.
+
+    Metadata as it is, its filters with words for none.
+    """
     kept = {"empty": "", "null": None, "tier": ""}
     samples = [
-        Sample(id=f"s{i}", question="q", answer="a", contexts=["x" * LONGEST + "yz"], metadata=kept | {"tier": tier})
+        Sample(
+            id=f"s{i}",
+            question="q",
+            answer="a",
+            contexts=["x" * LONGEST + "yz"],
+            metadata=kept | {"tier": tier},
+        )
         for i, tier in enumerate(("", "gold", "gold"))
-    ] + [Sample(id="s3", question="q", answer="a", contexts=["c"], metadata={"k" * 500: "v" * 500})]
-    page_of(Report([SampleResult(index=i, sample=own, results={}) for i, own in enumerate(samples)], RUN), tmp_path)
+    ] + [
+        Sample(
+            id="s3",
+            question="q",
+            answer="a",
+            contexts=["c"],
+            metadata={"k" * 500: "v" * 500},
+        )
+    ]
+    page_of(
+        Report(
+            [
+                SampleResult(index=i, sample=own, results={})
+                for i, own in enumerate(samples)
+            ],
+            RUN,
+        ),
+        tmp_path,
+    )
     browser.open(tmp_path / "report.html")
-    first, *_ = map(json.loads, browser.download("#save-jsonl", tmp_path / "samples.jsonl").read_text().splitlines())
+    first, *_ = map(
+        json.loads,
+        browser.download("#save-jsonl", tmp_path / "samples.jsonl")
+        .read_text()
+        .splitlines(),
+    )
     assert first["sample"]["contexts"] == [{"text": "x" * LONGEST}]
     assert first["cut"] == {"sample.contexts 1.text": 2}
     assert first["sample"]["metadata"] == kept
-    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")
+    browser.js(
+        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
+    )
     banner = browser.find("tr.detail .banner")[0].text
     assert (
-        banner == "What is cut on this page: sample.contexts 1.text (2 more characters). The results file has it whole."
+        banner
+        == "What is cut on this page: sample.contexts 1.text (2 more characters). The"
+        " results file has it whole."
     )
     browser.js("document.querySelectorAll('details').forEach(one => one.open = true)")
     browser.wait("document.querySelectorAll('.facts dt').length > 5")
     assert browser.js("return document.documentElement.scrollWidth <= innerWidth")
     values = browser.js(
-        "return [...document.querySelectorAll('#facets fieldset:last-of-type label')].map(e => e.innerText.trim())"
+        "return [...document.querySelectorAll('#facets fieldset:last-of-type"
+        " label')].map(e => e.innerText.trim())"
     )
     assert values == ["gold 2", "(empty) 1", "(none) 1"]
     assert browser.console() == []
 
 
 @needs_chromium
-def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(browser: Browser, tmp_path: Path) -> None:
+def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(
+    browser: Browser, tmp_path: Path
+) -> None:
     more = {"retrieval_accuracy": accuracy(0.5, "fact " * 400)}
-    page_of(Report([row(i, i / 50, "q " * 300, "w. " * 3000, **more) for i in range(45)], RUN), tmp_path)
+    page_of(
+        Report(
+            [row(i, i / 50, "q " * 300, "w. " * 3000, **more) for i in range(45)], RUN
+        ),
+        tmp_path,
+    )
     browser.open(tmp_path / "report.html")
-    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")
-    browser.js("document.querySelectorAll('tr.detail button[aria-expanded=false]').forEach(button => button.click())")
+    browser.js(
+        "document.querySelectorAll('tr.row button').forEach(button => button.click())"
+    )
+    browser.js(
+        "document.querySelectorAll('tr.detail"
+        " button[aria-expanded=false]').forEach(button => button.click())"
+    )
     file = b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
     assert 3 < len(re.findall(rb"/Type\s*/Page\b", file)) <= 10
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    printed = "return [...document.querySelectorAll(arguments[0])].filter(one => one.offsetHeight).length"
+    printed = (
+        "return [...document.querySelectorAll(arguments[0])].filter(one =>"
+        " one.offsetHeight).length"
+    )
     assert [browser.js(printed, own) for own in ("tr.row", "tr.detail")] == [40, 3]
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    browser.find("#table > thead button")[0].click()  # sorts, whatever tables stand in opened rows
+    # sorts, whatever tables stand in opened rows
+    browser.find("#table > thead button")[0].click()
     assert len(browser.titles()) == 45
     assert browser.console() == []
 
 
 def test_a_comparison_tells_how_many_samples_lost(tmp_path: Path) -> None:
-    first, second = (Report([row(i, at, f"q{i}") for i in range(20)], RUN) for at in (0.5, 0.4))
+    first, second = (
+        Report([row(i, at, f"q{i}") for i in range(20)], RUN) for at in (0.5, 0.4)
+    )
     first.compare(second).to_html(tmp_path / "c.html")
-    assert "10 of the 20 samples that scored less" in (tmp_path / "c.html").read_text("utf-8")
-    first.compare(Report(list(first.results)[:3], RUN), anyway=True).to_html(tmp_path / "c.html")
+    assert "10 of the 20 samples that scored less" in (tmp_path / "c.html").read_text(
+        "utf-8"
+    )
+    first.compare(Report(list(first.results)[:3], RUN), anyway=True).to_html(
+        tmp_path / "c.html"
+    )
     assert "+0.00)" not in (tmp_path / "c.html").read_text("utf-8")
 
 
 def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
     """Rows that are no samples count nowhere; a tie has two names."""
-    failed = Failed(metric="context_utilization", reason="r", error=ErrorInfo(type="RateLimited", message="slow"))
+    failed = Failed(
+        metric="context_utilization",
+        reason="r",
+        error=ErrorInfo(type="RateLimited", message="slow"),
+    )
     unsure = utilization(0.5, True).model_copy(update={"reason": "uncertain: r"})
     results: list[MetricResult] = [unsure, utilization(0.49, True), failed]
     rows = [
         SampleResult(
-            index=i, sample=Sample(question="q", answer="a", contexts=["c"] * (i != 1)), results={own.metric: own}
+            index=i,
+            sample=Sample(question="q", answer="a", contexts=["c"] * (i != 1)),
+            results={own.metric: own},
         )
         for i, own in enumerate(results)
     ]
-    page = " ".join(page_of(Report([*rows, SampleResult(index=3, sample=None, problem="no")], RUN), tmp_path).split())
+    page = " ".join(
+        page_of(
+            Report([*rows, SampleResult(index=3, sample=None, problem="no")], RUN),
+            tmp_path,
+        ).split()
+    )
     assert "2 of 2 retrievals put a useful text first" in page
     assert "Uncertain, says the judge: 1 of 2." in page
     assert "context_utilization failed once" in page
@@ -811,7 +1293,10 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
 
 
 def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
-    rows = [row(i, 0.5, "q", context_adherence=adherence(0.9 if i else 0.2, "c")) for i in range(3)]
+    rows = [
+        row(i, 0.5, "q", context_adherence=adherence(0.9 if i else 0.2, "c"))
+        for i in range(3)
+    ]
     page = " ".join(page_of(Report(rows, RUN), tmp_path).split())
     assert "2 of 3 answers rest on the retrieved text</strong>: mean score 0.67" in page
     assert "lexical (compares words; catches gross failures)" in page
@@ -820,11 +1305,27 @@ def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
 
 @needs_chromium
 def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
-    page_of(Report([row(0, 0.2, "q" * 300, "w" * 300), *(row(i, 0.5, "q") for i in range(1, 12))], RUN), tmp_path)
+    page_of(
+        Report(
+            [
+                row(0, 0.2, "q" * 300, "w" * 300),
+                *(row(i, 0.5, "q") for i in range(1, 12)),
+            ],
+            RUN,
+        ),
+        tmp_path,
+    )
     with browser.screen(360, dark=True):
         browser.open(tmp_path / "report.html")
         browser.js("document.querySelector('tr.row button').click()")
-        assert browser.js("return document.documentElement.scrollWidth") <= 360  # nothing to scroll sideways
-        assert browser.js("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 30)"
-        bar = browser.js("return getComputedStyle(document.querySelector('figure svg rect.mass')).fill")
+        # nothing to scroll sideways
+        assert browser.js("return document.documentElement.scrollWidth") <= 360
+        assert (
+            browser.js("return getComputedStyle(document.body).backgroundColor")
+            == "rgb(20, 24, 30)"
+        )
+        bar = browser.js(
+            "return getComputedStyle(document.querySelector('figure svg"
+            " rect.mass')).fill"
+        )
         assert bar == "rgb(118, 176, 240)"  # figures follow the page's colours

@@ -32,21 +32,26 @@ KEYS = [0, 0, 0, 1, 1, 2, 2, -1, -1, 3]
 
 
 def test_the_error_over_clusters_against_statsmodels() -> None:
-    # sm.OLS(VALUES, np.ones(10)).fit(cov_type="cluster", cov_kwds={"groups": …}).bse, statsmodels 0.15.0
+    # sm.OLS(VALUES, np.ones(10)).fit(cov_type="cluster", cov_kwds={"groups": …}).bse,
+    # statsmodels 0.15.0
     assert ratio_mean(*grouped(VALUES, KEYS))[1] == pytest.approx(0.07116178749862877)
     found = mean_interval(VALUES, KEYS)
     assert found is not None
     assert found.clusters == 6
-    assert found.design_effect == pytest.approx(0.4185123966942147)  # over np.var(VALUES, ddof=1) / 10
+    # over np.var(VALUES, ddof=1) / 10
+    assert found.design_effect == pytest.approx(0.4185123966942147)
 
 
 def test_the_interval_with_clusters_added_against_statsmodels() -> None:
     # Clusters of one size: adding a cluster at an end is adding its values.
     values, keys = [0.2, 0.4, 0.9, 1.0, 0.6, 0.8], [0, 0, 1, 1, 2, 2]
-    # With 0, 0, 0, 0, 1, 1, 1, 1 in four clusters: .564286 ± stats.t.ppf(.975, 6) · .172763, statsmodels 0.15.0
+    # With 0, 0, 0, 0, 1, 1, 1, 1 in four clusters: .564286 ± stats.t.ppf(.975, 6) ·
+    # .172763, statsmodels 0.15.0
     interval = mean_interval(values, keys)
     assert interval is not None
-    assert (interval.low, interval.high) == pytest.approx((0.14155069932934677, 0.9870207292420821), rel=1e-9)
+    assert (interval.low, interval.high) == pytest.approx(
+        (0.14155069932934677, 0.9870207292420821), rel=1e-9
+    )
     assert interval.method == "t over 3 clusters, 2 added at 0 and 2 at 1"
 
 
@@ -97,25 +102,40 @@ def test_a_difference_by_hand() -> None:
 
 
 def test_one_sided_bounds_and_their_standard_error_by_hand() -> None:
-    # Eight ties, −1 and 1: squares of 2 over ten pairs, so the error is √(2 · 10/9) / 10 = .149071;
-    # scipy.stats.t.ppf(.95, 9) = 1.833113 of it are .273264, and the normal quantile of .95 is 1.644854.
+    # Eight ties, −1 and 1: squares of 2 over ten pairs, so the error is √(2 · 10/9) /
+    # 10 = .149071; scipy.stats.t.ppf(.95, 9) = 1.833113 of it are .273264, and the
+    # normal quantile of .95 is 1.644854.
     assert one_sided([0.0] * 8, []) == pytest.approx((-0.273264, 0.273264), abs=1e-6)
     assert standard_error([0.0] * 8, []) == pytest.approx(0.273264 / 1.644854, abs=1e-6)
-    # As four pairs of twins: √(2 · 4 · 6/5) / 12 = .258199, t with 5 degrees of freedom 2.015048
-    assert one_sided([0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3]) == pytest.approx((-0.520283, 0.520283), abs=1e-6)
+    # As four pairs of twins: √(2 · 4 · 6/5) / 12 = .258199, t with 5 degrees of freedom
+    # 2.015048
+    assert one_sided([0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3]) == pytest.approx(
+        (-0.520283, 0.520283), abs=1e-6
+    )
 
 
 # Binary fractions: sums that are equal are equal in floating point, too.
-DIFFERENCES = st.lists(st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.75, 1.0]), min_size=2, max_size=10)
+DIFFERENCES = st.lists(
+    st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.75, 1.0]), min_size=2, max_size=10
+)
 
 
 @settings(max_examples=examples(25))
 @given(DIFFERENCES)
 def test_permutation_against_scipy(values: list[float]) -> None:
-    # scipy tries every pattern, those of zeros too, and counts ties with its own tolerance
-    expected = stats.permutation_test(
-        (values,), np.mean, permutation_type="samples", n_resamples=2**11, vectorized=False
-    ).pvalue if any(values) else 1.0  # fmt: skip
+    # scipy tries every pattern, those of zeros too, and counts ties with its own
+    # tolerance
+    expected = (
+        stats.permutation_test(
+            (values,),
+            np.mean,
+            permutation_type="samples",
+            n_resamples=2**11,
+            vectorized=False,
+        ).pvalue
+        if any(values)
+        else 1.0
+    )
     found = permutation(values, [-1] * len(values))
     assert found.exact
     assert found.p == pytest.approx(min(1.0, expected))
@@ -124,7 +144,8 @@ def test_permutation_against_scipy(values: list[float]) -> None:
 def test_clusters_flip_as_a_whole() -> None:
     # Sums .4 and .4: of the four patterns both equal signs reach .8.
     assert permutation([0.2, 0.2, 0.4], [0, 0, 1]).p == 0.5
-    assert permutation([0.2, -0.2, 0.4], [0, 0, 1]).p == 1.0  # a cluster that cancels out changes nothing
+    # a cluster that cancels out changes nothing
+    assert permutation([0.2, -0.2, 0.4], [0, 0, 1]).p == 1.0
 
 
 def test_exact_up_to_sixteen_and_random_above() -> None:
@@ -135,7 +156,8 @@ def test_exact_up_to_sixteen_and_random_above() -> None:
     values = [0.3] * 20 + [-0.3] * 10 + [0.0] * 50
     found = permutation(values, [-1] * 80)
     assert not found.exact
-    # A sum of signs: P(|20 − 10| or more of 30) is two-sided binomial, scipy.stats.binomtest(20, 30).pvalue
+    # A sum of signs: P(|20 − 10| or more of 30) is two-sided binomial,
+    # scipy.stats.binomtest(20, 30).pvalue
     expected = stats.binomtest(20, 30).pvalue
     assert found.p == pytest.approx(expected, abs=4 * sqrt(expected / 9999))
     assert found == permutation(values, [-1] * 80)
@@ -144,8 +166,15 @@ def test_exact_up_to_sixteen_and_random_above() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "expected"),  # mcnemar([[0, first], [second, 0]], exact=True), statsmodels 0.15.0
-    [(0, 0, 1.0), (1, 5, 0.21875), (3, 3, 1.0), (10, 2, 0.03857421875), (0, 40, 1.8189894035458565e-12)],
+    # mcnemar([[0, first], [second, 0]], exact=True), statsmodels 0.15.0
+    ("first", "second", "expected"),
+    [
+        (0, 0, 1.0),
+        (1, 5, 0.21875),
+        (3, 3, 1.0),
+        (10, 2, 0.03857421875),
+        (0, 40, 1.8189894035458565e-12),
+    ],
 )
 def test_mcnemar_against_statsmodels(first: int, second: int, expected: float) -> None:
     assert mcnemar(first, second) == pytest.approx(expected)
@@ -156,7 +185,10 @@ def test_mcnemar_against_statsmodels(first: int, second: int, expected: float) -
     [
         ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
         ([0.02, 0.02, 0.5, 0.001, 0.9], [0.08, 0.08, 1.0, 0.005, 1.0]),
-        ([0.0, 0.3, 0.3, 0.04, 0.012, 0.6, 0.05, 0.05], [0.0, 0.9, 0.9, 0.24, 0.084, 0.9, 0.25, 0.25]),
+        (
+            [0.0, 0.3, 0.3, 0.04, 0.012, 0.6, 0.05, 0.05],
+            [0.0, 0.9, 0.9, 0.24, 0.084, 0.9, 0.25, 0.25],
+        ),
         ([1.0], [1.0]),
         ([], []),
     ],
@@ -170,13 +202,17 @@ def test_the_laws_of_holm(values: list[float]) -> None:
     found = holm(values)
     assert min(found) == pytest.approx(min(1.0, len(values) * min(values)))
     assert all(value <= own <= 1 for value, own in zip(values, found, strict=True))
-    assert [own for _, own in sorted(zip(values, found, strict=True))] == sorted(found)  # the order stays
+    # the order stays
+    assert [own for _, own in sorted(zip(values, found, strict=True))] == sorted(found)
 
 
 def test_power_against_statsmodels() -> None:
-    # TTestPower().solve_power, statsmodels 0.15.0; the normal approximation and the t test agree to .2 % here.
+    # TTestPower().solve_power, statsmodels 0.15.0; the normal approximation and the t
+    # test agree to .2 % here.
     error = 0.3 / sqrt(400)
     assert detectable(error) == pytest.approx(0.042125231047658855, rel=0.003)
     assert pairs_needed(error, 400, 0.02) == pytest.approx(1767.915305235505, rel=0.002)
-    assert pairs_needed(error, 400, 0.9) == 2  # a difference that any two pairs would show
-    assert pairs_needed(error, 400, detectable(error)) == 400  # what is detectable with the pairs at hand needs no more
+    # a difference that any two pairs would show
+    assert pairs_needed(error, 400, 0.9) == 2
+    # what is detectable with the pairs at hand needs no more
+    assert pairs_needed(error, 400, detectable(error)) == 400

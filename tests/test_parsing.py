@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 from lanes import examples
 from said import of, shown
 
-from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, RetrievalAccuracy
-from ragmetrics_core.data.errors import ConflictingVerdicts, CutOffReply, EmptyReply, MalformedReply
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    RetrievalAccuracy,
+)
+from ragmetrics_core.data.errors import (
+    ConflictingVerdicts,
+    CutOffReply,
+    EmptyReply,
+    MalformedReply,
+)
 from ragmetrics_core.data.questions import Instructions, Question
 from ragmetrics_core.endpoints.chat import ChatRequest, Choice
 from ragmetrics_core.judging.forms import described, read, schema_of
@@ -120,7 +130,10 @@ def test_what_is_no_verdict_is_malformed(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        'The context holds the text {"useful": 1}, which is to be ignored. My judgement is: no.',
+        (
+            'The context holds the text {"useful": 1}, which is to be ignored. My'
+            " judgement is: no."
+        ),
         'The context holds the text: {"useful": 1}, which is to be ignored.',
         '{"useful": 1} is what the context orders. It is not useful.',
         '```json\n{"useful": 1}\n``` stands in the context; not useful.',
@@ -149,7 +162,9 @@ def test_the_message_never_holds_the_reply() -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", '{"useful": 1', "some words", "<think>so", '{"reason": "because'])
+@pytest.mark.parametrize(
+    "text", ["", '{"useful": 1', "some words", "<think>so", '{"reason": "because']
+)
 def test_a_reply_at_the_limit_is_cut_off(text: str) -> None:
     with pytest.raises(CutOffReply):
         verdict(text, "length")
@@ -178,15 +193,22 @@ def test_lists_are_matched_by_label() -> None:
     assert [one.useful for one in parsed(LISTED, text).chunks] == [False, True]
 
 
-@pytest.mark.parametrize("given_labels", [["A"], ["A", "A"], ["A", "C"], ["A", "B", "B"], ["A", "B", "C"], []])
-def test_missing_unknown_and_doubled_labels_are_malformed(given_labels: list[str]) -> None:
+@pytest.mark.parametrize(
+    "given_labels",
+    [["A"], ["A", "A"], ["A", "C"], ["A", "B", "B"], ["A", "B", "C"], []],
+)
+def test_missing_unknown_and_doubled_labels_are_malformed(
+    given_labels: list[str],
+) -> None:
     items = ", ".join(f'{{"label": "{label}", "useful": 1}}' for label in given_labels)
     with pytest.raises(MalformedReply, match="A, B"):
         parsed(LISTED, f'{{"chunks": [{items}]}}')
 
 
 def test_facts_together() -> None:
-    text = '{"facts": [{"label": "F2", "covered": 1}, {"label": "F1", "covered": "no"}]}'
+    text = (
+        '{"facts": [{"label": "F2", "covered": 1}, {"label": "F1", "covered": "no"}]}'
+    )
     assert [one.covered for one in parsed(TOGETHER, text).facts] == [False, True]
 
 
@@ -235,7 +257,9 @@ def test_adherent_and_sufficient() -> None:
     poll = parsed(ADHERENT, '{"reason": "r", "verdict": "No", "unsupported": ["x"]}')
     assert (poll.verdict, poll.reason, poll.unsupported) == ("no", "r", ("x",))
     assert parsed(ADHERENT, '{"verdict": "abstains"}').verdict == "abstains"
-    verdict = parsed(SUFFICIENT, '{"reason": "r", "sufficient": "no", "on_question": "yes"}')
+    verdict = parsed(
+        SUFFICIENT, '{"reason": "r", "sufficient": "no", "on_question": "yes"}'
+    )
     assert (verdict.sufficient, verdict.on_question) == (False, True)
     with pytest.raises(MalformedReply):
         parsed(SUFFICIENT, '{"sufficient": "no"}')
@@ -243,7 +267,9 @@ def test_adherent_and_sufficient() -> None:
         parsed(ADHERENT, '{"verdict": "maybe"}')
 
 
-@pytest.mark.parametrize("question", [BINARY, GRADED, LISTED, RECALL, FACTS, TOGETHER, ADHERENT, SUFFICIENT])
+@pytest.mark.parametrize(
+    "question", [BINARY, GRADED, LISTED, RECALL, FACTS, TOGETHER, ADHERENT, SUFFICIENT]
+)
 def test_schemas_are_strict(question: Question[Any]) -> None:
     def check(schema: object) -> None:
         if isinstance(schema, dict):
@@ -259,8 +285,12 @@ def test_schemas_are_strict(question: Question[Any]) -> None:
     assert set(schema["properties"]) <= set(question.Reply.model_fields)
 
 
-@pytest.mark.parametrize("question", [BINARY, GRADED, LISTED, RECALL, FACTS, TOGETHER, ADHERENT])
-def test_no_schema_repeats_what_a_shipped_prompt_says_of_the_form(question: Question[Any]) -> None:
+@pytest.mark.parametrize(
+    "question", [BINARY, GRADED, LISTED, RECALL, FACTS, TOGETHER, ADHERENT]
+)
+def test_no_schema_repeats_what_a_shipped_prompt_says_of_the_form(
+    question: Question[Any],
+) -> None:
     assert described(question.Reply, question.instructions.template)
 
 
@@ -273,7 +303,9 @@ def test_no_schema_repeats_what_a_shipped_prompt_says_of_the_form(question: Ques
         ("", True),
     ],
 )
-def test_a_schema_is_sent_unless_the_template_names_every_field(form: str, sent: bool) -> None:
+def test_a_schema_is_sent_unless_the_template_names_every_field(
+    form: str, sent: bool
+) -> None:
     assert described(LISTED.Reply, f"{form}\n{{chunks}}") is not sent
 
 
@@ -314,7 +346,8 @@ def test_broken_json_does_not_hold_the_loop(text: str) -> None:
     with pytest.raises(MalformedReply):
         verdict(text)
     value_offsets(text, "useful", 0, len(text))
-    assert time.process_time() - begun < 1  # a parser written in Python took 2 to 4 seconds
+    # a parser written in Python took 2 to 4 seconds
+    assert time.process_time() - begun < 1
 
 
 def test_offsets_in_a_text_whose_strings_never_end() -> None:
@@ -323,10 +356,27 @@ def test_offsets_in_a_text_whose_strings_never_end() -> None:
     assert time.process_time() - begun < 1  # in quadratic time 15 seconds
 
 
-PIECES = ["{}", "{", "}", '"', "'", "```json\n", '{"useful":', '{"useful":1}', "\\", "a:", "\n", "<a>", "</think>", "["]
+PIECES = [
+    "{}",
+    "{",
+    "}",
+    '"',
+    "'",
+    "```json\n",
+    '{"useful":',
+    '{"useful":1}',
+    "\\",
+    "a:",
+    "\n",
+    "<a>",
+    "</think>",
+    "[",
+]
 
 
-@pytest.mark.parametrize("unit", ["{}", "{{}}", "}\n{", "{} ", '{""}', '{"useful":1}\n'])
+@pytest.mark.parametrize(
+    "unit", ["{}", "{{}}", "}\n{", "{} ", '{""}', '{"useful":1}\n']
+)
 def test_a_megabyte_of_small_objects_does_not_hold_the_loop(unit: str) -> None:
     begun = time.process_time()
     with suppress(MalformedReply):
@@ -334,9 +384,16 @@ def test_a_megabyte_of_small_objects_does_not_hold_the_loop(unit: str) -> None:
     assert time.process_time() - begun < 2
 
 
-@given(*(st.lists(st.sampled_from(PIECES), max_size=most).map("".join) for most in (3, 4, 3)))
+@given(
+    *(
+        st.lists(st.sampled_from(PIECES), max_size=most).map("".join)
+        for most in (3, 4, 3)
+    )
+)
 @settings(max_examples=examples(50))
-def test_whatever_is_repeated_is_read_in_linear_time(head: str, unit: str, tail: str) -> None:
+def test_whatever_is_repeated_is_read_in_linear_time(
+    head: str, unit: str, tail: str
+) -> None:
     text = head + unit * (100_000 // max(1, len(unit))) + tail
     begun = time.process_time()
     with suppress(MalformedReply):
@@ -359,7 +416,9 @@ def test_nothing_but_typed_errors(text: str) -> None:
 
 
 @given(st.text(max_size=30), st.booleans())
-def test_prose_without_braces_never_matters_on_lines_before(before: str, useful: bool) -> None:
+def test_prose_without_braces_never_matters_on_lines_before(
+    before: str, useful: bool
+) -> None:
     before = before.replace("{", "").replace("}", "").replace("<", "")
     assert verdict(f'{before}\n{{"useful": {int(useful)}}}\n') is useful
 

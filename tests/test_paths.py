@@ -21,11 +21,17 @@ from ragmetrics_core.cli.paths import READ, WRITTEN
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.files import Aside, write_text
 
-GOOD = {"id": "a", "question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
+GOOD = {
+    "id": "a",
+    "question": "Who lit the lamp?",
+    "contexts": ["Anna lit the lamp."],
+    "answer": "Anna lit the lamp.",
+}
 
 Held = Callable[[], dict[str, bytes]]
 
-# Options with a value that is no path. An option in none of the three tables fails the test below.
+# Options with a value that is no path. An option in none of the three tables fails the
+# test below.
 _OTHERS = """
     metrics judge api_base settings limit concurrency max_calls max_cost max_live deadline requests_per_minute
     tokens_per_minute gate min_scored undecided fail_under cluster margin slice metric label threshold calibrate
@@ -37,7 +43,9 @@ _OTHERS = """
 NO_PATHS = set(_OTHERS.split())
 
 
-def options(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.Action]]:
+def options(
+    parser: argparse.ArgumentParser, name: str = ""
+) -> Iterator[tuple[str, argparse.Action]]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command, inner in action.choices.items():
@@ -47,7 +55,11 @@ def options(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[s
 
 
 def test_every_option_is_known_to_be_a_path_or_none() -> None:
-    each = [action for example, _ in COMMANDS for _, action in options(command_parser(example.split()[1]))]
+    each = [
+        action
+        for example, _ in COMMANDS
+        for _, action in options(command_parser(example.split()[1]))
+    ]
     assert {action.dest for action in each} == {*READ, *WRITTEN, *NO_PATHS}
     paths = {action.dest for action in each if action.type is Path}
     assert paths <= {*READ, *WRITTEN}
@@ -60,13 +72,28 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
     for name in ("RAGMETRICS_JUDGE", "RAGMETRICS_API_BASE", "RAGMETRICS_STORE"):
         monkeypatch.delenv(name, raising=False)
     Path("rows.jsonl").write_text(json.dumps(GOOD) + "\n")
-    assert main(["evaluate", "rows.jsonl", "--out", "a.jsonl", "--no-store", "--metrics", "utilization"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                "rows.jsonl",
+                "--out",
+                "a.jsonl",
+                "--no-store",
+                "--metrics",
+                "utilization",
+            ]
+        )
+        == 0
+    )
     Path("b.jsonl").write_bytes(Path("a.jsonl").read_bytes())
     Path("labels.jsonl").write_text('{"id": "a", "label": 1}\n')
     Path("rows.jsonl.partial").write_text(json.dumps(GOOD) + "\n")
     Path("docs").mkdir()
     Path("docs", "one.md").write_text("Anna lit the lamp. " * 20)
-    Path("pairs.jsonl").write_text(json.dumps({"question": "Who?", "answer": "Anna."}) + "\n")
+    Path("pairs.jsonl").write_text(
+        json.dumps({"question": "Who?", "answer": "Anna."}) + "\n"
+    )
     Path("symlink").symlink_to("rows.jsonl")
     Path("hardlink").hardlink_to("rows.jsonl")
     Path("result-link").symlink_to("b.jsonl")
@@ -74,7 +101,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
     Path("new-link").symlink_to("new.jsonl")
 
     def held() -> dict[str, bytes]:
-        return {str(path): path.read_bytes() for path in sorted(Path().rglob("*")) if path.is_file()}
+        return {
+            str(path): path.read_bytes()
+            for path in sorted(Path().rglob("*"))
+            if path.is_file()
+        }
 
     return held
 
@@ -82,8 +113,17 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
 EVALUATE, COMPARE = ["evaluate", "rows.jsonl"], ["compare", "a.jsonl", "b.jsonl"]
 DISCRETE = ["dataset", "discrete", "docs", "--pairs", "pairs.jsonl"]
 COLLISIONS = [
-    *((EVALUATE, option, other) for option in ("--out", "--report", "--store", "--rate-file")
-      for other in ("rows.jsonl", "./rows.jsonl", "../{here}/rows.jsonl", "symlink", "hardlink")),
+    *(
+        (EVALUATE, option, other)
+        for option in ("--out", "--report", "--store", "--rate-file")
+        for other in (
+            "rows.jsonl",
+            "./rows.jsonl",
+            "../{here}/rows.jsonl",
+            "symlink",
+            "hardlink",
+        )
+    ),
     ([*EVALUATE, "a.jsonl"], "--out", "a.jsonl"),
     (["evaluate", "rows.jsonl.partial"], "--out", "rows.jsonl"),
     (["evaluate", "symlink.jsonl"], "--out", "rows.jsonl"),
@@ -95,19 +135,31 @@ COLLISIONS = [
     ([*EVALUATE, "--store", "x"], "--rate-file", "x"),
     ([*EVALUATE, "--report", "x"], "--store", "./x"),
     *((COMPARE, "--report", other) for other in ("a.jsonl", "b.jsonl", "result-link")),
-    *((["label", "draw", "a.jsonl", "--seed", "1", "--n", "1"], "--out", other) for other in ("a.jsonl", "./a.jsonl")),
-    *((["facts", "extract", "rows.jsonl"], option, other) for option in ("--out", "--store")
-      for other in ("rows.jsonl", "symlink", "hardlink")),
-    *((DISCRETE, option, other) for option in ("--out", "--store")
-      for other in ("pairs.jsonl", "docs/one.md", "doc-link")),
+    *(
+        (["label", "draw", "a.jsonl", "--seed", "1", "--n", "1"], "--out", other)
+        for other in ("a.jsonl", "./a.jsonl")
+    ),
+    *(
+        (["facts", "extract", "rows.jsonl"], option, other)
+        for option in ("--out", "--store")
+        for other in ("rows.jsonl", "symlink", "hardlink")
+    ),
+    *(
+        (DISCRETE, option, other)
+        for option in ("--out", "--store")
+        for other in ("pairs.jsonl", "docs/one.md", "doc-link")
+    ),
     (["dataset", "continuous", "docs"], "--out", "doc-link"),
-    *((["card", "--data", "rows.jsonl"], option, other) for option in ("--out", "--html", "--store")
-      for other in ("rows.jsonl", "symlink", "hardlink")),
+    *(
+        (["card", "--data", "rows.jsonl"], option, other)
+        for option in ("--out", "--html", "--store")
+        for other in ("rows.jsonl", "symlink", "hardlink")
+    ),
     (["card", "--data", "docs"], "--out", "doc-link"),
     (["card", "--data", "docs", "--template", "rows.jsonl"], "--store", "rows.jsonl"),
     (["dataset", "score", "a.jsonl"], "--store", "a.jsonl"),
     (["dataset", "score", "a.jsonl"], "--store", "a.reviews.jsonl"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("command", "option", "other"), COLLISIONS)
@@ -125,14 +177,24 @@ def test_an_output_that_is_something_else_is_refused(
     assert files() == before
 
 
-@pytest.mark.parametrize("other", ["rows.jsonl", "./rows.jsonl", "symlink.jsonl", "hardlink.jsonl"])
-def test_an_input_is_named_once(files: Held, capsys: pytest.CaptureFixture[str], other: str) -> None:
+@pytest.mark.parametrize(
+    "other", ["rows.jsonl", "./rows.jsonl", "symlink.jsonl", "hardlink.jsonl"]
+)
+def test_an_input_is_named_once(
+    files: Held, capsys: pytest.CaptureFixture[str], other: str
+) -> None:
     Path("symlink.jsonl").symlink_to("rows.jsonl")
     Path("hardlink.jsonl").hardlink_to("rows.jsonl")
     assert main([*EVALUATE, other]) == 2
-    assert re.search("rows.jsonl is named twice|link.jsonl and rows.jsonl are one file", capsys.readouterr().err)
+    assert re.search(
+        "rows.jsonl is named twice|link.jsonl and rows.jsonl are one file",
+        capsys.readouterr().err,
+    )
     assert main(["dataset", "score", "rows.jsonl", other]) == 2
-    assert re.search("rows.jsonl is named twice|link.jsonl and rows.jsonl are one file", capsys.readouterr().err)
+    assert re.search(
+        "rows.jsonl is named twice|link.jsonl and rows.jsonl are one file",
+        capsys.readouterr().err,
+    )
 
 
 def test_the_usual_store_is_an_output_too(
@@ -141,7 +203,10 @@ def test_the_usual_store_is_an_output_too(
     monkeypatch.setenv("RAGMETRICS_STORE", "rows.jsonl")
     before = files()
     assert main(EVALUATE) == 2
-    assert "--store rows.jsonl would overwrite the input rows.jsonl" in capsys.readouterr().err
+    assert (
+        "--store rows.jsonl would overwrite the input rows.jsonl"
+        in capsys.readouterr().err
+    )
     assert main([*EVALUATE, "--no-store"]) == 0
     assert files() == before
 
@@ -150,12 +215,18 @@ def test_the_usual_store_is_an_output_too(
     ("command", "said"),
     [
         ([*EVALUATE, "--out", "docs"], "--out docs is a folder; name a file"),
-        ([*EVALUATE, "--report", "no/page.html"], "--report no/page.html cannot be written: there is no folder no"),
+        (
+            [*EVALUATE, "--report", "no/page.html"],
+            "--report no/page.html cannot be written: there is no folder no",
+        ),
         ([*EVALUATE, "--out", "-"], "standard output is for the table"),
         ([*DISCRETE, "--out", "docs/set.jsonl"], "stands in the corpus"),
         (["card", "--data", "docs", "--out", "docs/card.json"], "stands in the data"),
         ([*DISCRETE, "--out", "no/set.jsonl"], "there is no folder no"),
-        (["facts", "extract", "rows.jsonl", "--out", "no/facts.jsonl"], "there is no folder no"),
+        (
+            ["facts", "extract", "rows.jsonl", "--out", "no/facts.jsonl"],
+            "there is no folder no",
+        ),
         ([*COMPARE, "--report", "docs"], "is a folder"),
     ],
 )
@@ -180,7 +251,11 @@ def test_an_output_that_cannot_be_is_refused(
 )
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
 def test_what_is_no_file_is_not_written_on_the_way(
-    files: Held, capsys: pytest.CaptureFixture[str], given: list[str], option: str, make: Any
+    files: Held,
+    capsys: pytest.CaptureFixture[str],
+    given: list[str],
+    option: str,
+    make: Any,
 ) -> None:
     Path("other").mkdir()
     make(Path("other/x.partial"))
@@ -200,9 +275,9 @@ def test_a_foreign_file_on_the_way_is_put_aside(files: Held, place: str) -> None
     before = files()
     assert main([*EVALUATE, "--out", "x", "--no-store"]) == 0
     assert Path(f"{place}.1").read_text() == "my thesis\n"
-    assert {name: data for name, data in files().items() if name in before and name != place} == {
-        name: data for name, data in before.items() if name != place
-    }
+    assert {
+        name: data for name, data in files().items() if name in before and name != place
+    } == {name: data for name, data in before.items() if name != place}
 
 
 def test_results_go_into_a_pipe_that_somebody_reads(files: Held) -> None:
@@ -213,11 +288,18 @@ def test_results_go_into_a_pipe_that_somebody_reads(files: Held) -> None:
     assert not Path("pipe.partial").exists()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-def test_an_output_that_is_no_file_keeps_nothing(files: Held, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="there is no device that is always full"
+)
+def test_an_output_that_is_no_file_keeps_nothing(
+    files: Held, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*EVALUATE, "--out", "/dev/full", "--no-store", "--quiet"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "ragmetrics: the report cannot be written to /dev/full: No space left on device",
+        (
+            "ragmetrics: the report cannot be written to /dev/full: No space left on"
+            " device"
+        ),
     ]
 
 
@@ -242,7 +324,13 @@ def test_a_judge_that_cannot_be_used_leaves_the_old_results_whole(
     Path("a.jsonl.partial").write_bytes(Path("a.jsonl").read_bytes())
     Path("a.html").write_text("an earlier report")
     before = files()
-    judge = ["--judge", "openai-compatible/x", "--api-base", server.base_url, "--no-store"]
+    judge = [
+        "--judge",
+        "openai-compatible/x",
+        "--api-base",
+        server.base_url,
+        "--no-store",
+    ]
     assert main([*EVALUATE, "--out", "a.jsonl", "--report", "a.html", *judge]) == 2
     assert files() == before
 
@@ -267,26 +355,41 @@ def test_a_judge_that_ends_in_the_middle_leaves_both(
     before = files()
     assert main([*EVALUATE, "more.jsonl", "--out", "a.jsonl", "--no-store"]) == 2
     first, last = capsys.readouterr().err.splitlines()
-    assert first == "ragmetrics: a.jsonl is as it was; what was judged stands in a.jsonl.partial"
+    assert (
+        first
+        == "ragmetrics: a.jsonl is as it was; what was judged stands in a.jsonl.partial"
+    )
     assert last == "ragmetrics: the judge cannot be used: the endpoint is gone"
-    assert {name: data for name, data in files().items() if name != "a.jsonl.partial"} == before
+    assert {
+        name: data for name, data in files().items() if name != "a.jsonl.partial"
+    } == before
     assert len(Report.from_jsonl("a.jsonl.partial").results) == 1
     monkeypatch.setattr(evaluate, "stream", real)
-    assert main(["evaluate", "a.jsonl.partial", "--out", "a.jsonl", "--no-store"]) == 2  # it is the partial of a.jsonl
-    assert main(["evaluate", "a.jsonl.partial", "--out", "new.jsonl", "--no-store"]) == 0
+    # it is the partial of a.jsonl
+    assert main(["evaluate", "a.jsonl.partial", "--out", "a.jsonl", "--no-store"]) == 2
+    assert (
+        main(["evaluate", "a.jsonl.partial", "--out", "new.jsonl", "--no-store"]) == 0
+    )
     assert main(["compare", "a.jsonl.partial", "new.jsonl"]) == 0
 
 
-def test_what_earlier_runs_left_is_kept(files: Held, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_earlier_runs_left_is_kept(
+    files: Held, caplog: pytest.LogCaptureFixture
+) -> None:
     left = Path("a.jsonl").read_bytes()
     for number in (1, 2):
         Path("new.jsonl.partial").write_bytes(left)
         assert main([*EVALUATE, "--out", "new.jsonl", "--no-store", "--quiet"]) == 0
-        said = f"new.jsonl.partial.{number} keeps what an earlier run left in new.jsonl.partial (judged rows: 1)"
+        said = (
+            f"new.jsonl.partial.{number} keeps what an earlier run left in"
+            " new.jsonl.partial (judged rows: 1)"
+        )
         assert [record.message for record in caplog.records] == [said]
         caplog.clear()
         assert not Path("new.jsonl.partial").exists()
-    assert [data for name, data in files().items() if name.startswith("new.jsonl.")] == [left, left]
+    assert [
+        data for name, data in files().items() if name.startswith("new.jsonl.")
+    ] == [left, left]
     assert main(["evaluate", "new.jsonl.partial.2", "--no-store", "--quiet"]) == 0
 
 
@@ -296,7 +399,11 @@ def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
     place.chmod(0o600)
     link.symlink_to(place)
     write_text(link, "new", "the page")
-    assert (place.read_text(), place.stat().st_mode & 0o777, link.is_symlink()) == ("new", 0o600, True)
+    assert (place.read_text(), place.stat().st_mode & 0o777, link.is_symlink()) == (
+        "new",
+        0o600,
+        True,
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "link"]
 
 
@@ -304,18 +411,45 @@ def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path: Path) -> None
     file = Aside(tmp_path / "a.jsonl", "the report")
     file.write("text")
     (tmp_path / "a.jsonl").mkdir()
-    with pytest.raises(InputError, match=r"the report is whole in .*a\.jsonl\.partial, but .*a\.jsonl: Is a directory"):
+    with pytest.raises(
+        InputError,
+        match=(
+            r"the report is whole in .*a\.jsonl\.partial, but .*a\.jsonl: Is a"
+            r" directory"
+        ),
+    ):
         file.finish()
     assert (tmp_path / "a.jsonl.partial").read_text() == "text"
 
 
-@pytest.mark.parametrize("named", ["rows.jsonl", "symlink", "hardlink", "docs/../rows.jsonl", "out.jsonl", "page.html"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "rows.jsonl",
+        "symlink",
+        "hardlink",
+        "docs/../rows.jsonl",
+        "out.jsonl",
+        "page.html",
+    ],
+)
 def test_a_summary_of_the_environment_is_added_to_no_input_and_no_other_output(
-    named: str, files: Held, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    named: str,
+    files: Held,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = files()
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", named)
-    command = ["evaluate", "rows.jsonl", "--out", "out.jsonl", "--report", "page.html", "--no-store"]
+    command = [
+        "evaluate",
+        "rows.jsonl",
+        "--out",
+        "out.jsonl",
+        "--report",
+        "page.html",
+        "--no-store",
+    ]
     assert main(command) == 2
     assert "GITHUB_STEP_SUMMARY names" in capsys.readouterr().err
     assert files() == before
@@ -325,13 +459,38 @@ def test_a_summary_of_the_environment_is_added_to_no_input_and_no_other_output(
     assert main([*command, "--summary", "summary.md"]) == 0
 
 
-LINKS: dict[str, tuple[list[str], str, str]] = {  # what is run, and where a link to a file outside stands
-    "out": ([*EVALUATE, "--out", "results.jsonl", "--no-store"], "results.jsonl", "file"),
-    "first place of out": ([*EVALUATE, "--out", "results.jsonl", "--no-store"], "results.jsonl.partial", "file"),
-    "first place of old results": ([*EVALUATE, "--out", "a.jsonl", "--no-store"], "a.jsonl.partial", "file"),
-    "report": ([*EVALUATE, "--report", "report.html", "--no-store"], "report.html", "file"),
-    "out, a link to nothing": ([*EVALUATE, "--out", "results.jsonl", "--no-store"], "results.jsonl", "nothing"),
-    "folder of out": ([*EVALUATE, "--out", "results/.bashrc", "--no-store"], "results", "."),
+# what is run, and where a link to a file outside stands
+LINKS: dict[str, tuple[list[str], str, str]] = {
+    "out": (
+        [*EVALUATE, "--out", "results.jsonl", "--no-store"],
+        "results.jsonl",
+        "file",
+    ),
+    "first place of out": (
+        [*EVALUATE, "--out", "results.jsonl", "--no-store"],
+        "results.jsonl.partial",
+        "file",
+    ),
+    "first place of old results": (
+        [*EVALUATE, "--out", "a.jsonl", "--no-store"],
+        "a.jsonl.partial",
+        "file",
+    ),
+    "report": (
+        [*EVALUATE, "--report", "report.html", "--no-store"],
+        "report.html",
+        "file",
+    ),
+    "out, a link to nothing": (
+        [*EVALUATE, "--out", "results.jsonl", "--no-store"],
+        "results.jsonl",
+        "nothing",
+    ),
+    "folder of out": (
+        [*EVALUATE, "--out", "results/.bashrc", "--no-store"],
+        "results",
+        ".",
+    ),
     "settings": (["init"], "ragmetrics.toml", "nothing"),
     "comparison": ([*COMPARE, "--report", "page.html"], "page.html", "file"),
 }
@@ -339,7 +498,10 @@ LINKS: dict[str, tuple[list[str], str, str]] = {  # what is run, and where a lin
 
 @pytest.mark.parametrize("case", LINKS)
 def test_a_link_out_of_the_folder_changes_no_file_there(
-    case: str, files: Held, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    case: str,
+    files: Held,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     command, link, target = LINKS[case]
     home = tmp_path_factory.mktemp("home")
@@ -351,11 +513,16 @@ def test_a_link_out_of_the_folder_changes_no_file_there(
     capsys.readouterr()
     assert main(command) == 2
     assert re.search("link|exists here, and is yours", capsys.readouterr().err)
-    found = {path.name: (path.read_text(), path.stat().st_mode & 0o777) for path in home.iterdir()}
+    found = {
+        path.name: (path.read_text(), path.stat().st_mode & 0o777)
+        for path in home.iterdir()
+    }
     assert found == dict.fromkeys(("file", ".bashrc"), ("mine\n", 0o600))
 
 
-def test_a_text_that_python_writes_follows_no_link_out_of_its_folder(tmp_path: Path) -> None:
+def test_a_text_that_python_writes_follows_no_link_out_of_its_folder(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "outside").write_text("mine")
     for name in ("a.html", "b.html.partial"):
@@ -371,17 +538,24 @@ def test_two_runs_do_not_write_to_one_place(tmp_path: Path, written: bool) -> No
     first = Aside(tmp_path / "a.jsonl", "the report")
     if written:
         first.write("first")
-    with pytest.raises(InputError, match=r"another run writes there now; wait until it ends, or name another file"):
+    with pytest.raises(
+        InputError,
+        match=r"another run writes there now; wait until it ends, or name another file",
+    ):
         Aside(tmp_path / "a.jsonl", "the report")
     first.write(" run")
     first.finish()
     assert (tmp_path / "a.jsonl").read_text() == ("first run" if written else " run")
     write_text(tmp_path / "a.jsonl", "second run", "the report")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.jsonl", "second run")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("a.jsonl", "second run")
+    ]
 
 
 @pytest.mark.parametrize("put_aside", [True, False])
-def test_what_another_run_put_aside_does_not_take_the_place(tmp_path: Path, put_aside: bool) -> None:
+def test_what_another_run_put_aside_does_not_take_the_place(
+    tmp_path: Path, put_aside: bool
+) -> None:
     """As on a file system without locks, or where somebody moved the file."""
     place, partial = tmp_path / "a.jsonl", tmp_path / "a.jsonl.partial"
     first = Aside(place, "the report")
@@ -392,7 +566,9 @@ def test_what_another_run_put_aside_does_not_take_the_place(tmp_path: Path, put_
         partial.unlink()
     partial.write_text("of another run")
     where = "a.jsonl.partial.1" if put_aside else "a file that was removed"
-    with pytest.raises(InputError, match=f"the report is whole in .*{where}, but another run has taken"):
+    with pytest.raises(
+        InputError, match=f"the report is whole in .*{where}, but another run has taken"
+    ):
         first.finish()
     first.leave()
     assert not place.exists()

@@ -16,7 +16,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from loopback import Fault, LoopbackServer
 
-from ragmetrics_core import ContextUtilization, LLMJudge, OpenAICompatibleModel, evaluate
+from ragmetrics_core import (
+    ContextUtilization,
+    LLMJudge,
+    OpenAICompatibleModel,
+    evaluate,
+)
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, Message
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
@@ -76,7 +81,9 @@ def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
     name: str, status: int, loopback_server: Callable[..., LoopbackServer]
 ) -> None:
     other = loopback_server()
-    location = f"{other.base_url.replace('127.0.0.1', 'localhost')}/chat/completions?{KEY}"
+    location = (
+        f"{other.base_url.replace('127.0.0.1', 'localhost')}/chat/completions?{KEY}"
+    )
     server = loopback_server(faults=lambda _: Fault(status, {"Location": location}))
     error = raised(MODELS[name](server.base_url))
     assert type(error) is errors.EndpointMoved
@@ -87,23 +94,38 @@ def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
 
 
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
-def test_clients_of_others_follow_redirects_as_before(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_clients_of_others_follow_redirects_as_before(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     import httpx
 
     server = loopback_server()
     raised(litellm_of("openai/test")("http://127.0.0.1:9/v1"))
-    moving = loopback_server(faults=lambda _: Fault(307, {"Location": f"{server.base_url}/chat/completions"}))
+    moving = loopback_server(
+        faults=lambda _: Fault(307, {"Location": f"{server.base_url}/chat/completions"})
+    )
 
     async def post() -> int:
         async with httpx.AsyncClient(follow_redirects=True) as client:
-            return (await client.post(f"{moving.base_url}/chat/completions", json={"messages": []})).status_code
+            return (
+                await client.post(
+                    f"{moving.base_url}/chat/completions", json={"messages": []}
+                )
+            ).status_code
 
     assert RUNNER.run(post()) == 200
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_traceback_holds_neither_key_nor_text(name: str, loopback_server: Callable[..., LoopbackServer]) -> None:
-    said = {"error": {"message": f"Incorrect API key provided: {KEY}. {TEXT}", "code": "invalid_api_key"}}
+def test_a_traceback_holds_neither_key_nor_text(
+    name: str, loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    said = {
+        "error": {
+            "message": f"Incorrect API key provided: {KEY}. {TEXT}",
+            "code": "invalid_api_key",
+        }
+    }
     server = loopback_server(faults=lambda _: Fault(401, body=json.dumps(said)))
     error = raised(MODELS[name](server.base_url))
     assert type(error) is errors.AuthenticationFailed
@@ -117,17 +139,28 @@ def test_a_traceback_holds_neither_key_nor_text(name: str, loopback_server: Call
 WORD = "Quetzalcoatl"  # of a sample
 ECHOES: dict[str, Fault] = {
     **{
-        f"{status}, {field} is the {what}": Fault(status, body=json.dumps({"error": {"message": "no", field: echo}}))
+        f"{status}, {field} is the {what}": Fault(
+            status, body=json.dumps({"error": {"message": "no", field: echo}})
+        )
         for status in (400, 401)
         for field in ("code", "type", "param")
         for what, echo in (("key", KEY), ("word", WORD))
     },
-    "at the top": Fault(422, body=json.dumps({"code": KEY, "type": WORD, "param": f"messages[0].{WORD}"})),
+    "at the top": Fault(
+        422,
+        body=json.dumps({"code": KEY, "type": WORD, "param": f"messages[0].{WORD}"}),
+    ),
     **{
         f"redirect to {echo}": Fault(307, {"Location": location.format(echo)})
         for echo in (KEY, WORD)
-        for location in ("/{}/chat/completions", "http://127.0.0.1:9/v1/{}", "/v1?{}", "http://{}/v1/chat/completions")
-        if (echo, location) != (WORD, "http://{}/v1/chat/completions")  # a host is told, unless it holds the key
+        for location in (
+            "/{}/chat/completions",
+            "http://127.0.0.1:9/v1/{}",
+            "/v1?{}",
+            "http://{}/v1/chat/completions",
+        )
+        # a host is told, unless it holds the key
+        if (echo, location) != (WORD, "http://{}/v1/chat/completions")
     },
 }
 
@@ -136,12 +169,16 @@ ECHOES: dict[str, Fault] = {
 def test_what_an_endpoint_echoes_reaches_neither_errors_nor_results(
     echo: str, loopback_server: Callable[..., LoopbackServer], tmp_path: Path
 ) -> None:
-    server, out = loopback_server(faults=lambda _: ECHOES[echo]), tmp_path / "results.jsonl"
+    server, out = (
+        loopback_server(faults=lambda _: ECHOES[echo]),
+        tmp_path / "results.jsonl",
+    )
     shown = "".join(traceback.format_exception(raised(own(server.base_url))))
     assert KEY not in shown
     assert WORD.casefold() not in shown.casefold()
     judge = LLMJudge(own(server.base_url), attempts=1)
-    with suppress(errors.JudgeUnavailable):  # e.g. for a refused key; there is no report then
+    # e.g. for a refused key; there is no report then
+    with suppress(errors.JudgeUnavailable):
         report = evaluate([SAMPLE], ContextUtilization(), judge=judge, progress=False)
         report.to_jsonl(out)
         told = "\n".join([out.read_text(), report.table(), *report.summary().all_signs])
@@ -149,14 +186,22 @@ def test_what_an_endpoint_echoes_reaches_neither_errors_nor_results(
         assert WORD.casefold() not in told.casefold()
 
 
-@pytest.mark.parametrize("symbol", ["invalid_api_key", "unsupported_value", "max_tokens", "messages[3].content"])
-def test_the_codes_that_services_document_are_told(symbol: str, loopback_server: Callable[..., LoopbackServer]) -> None:
-    server = loopback_server(faults=lambda _: Fault(400, body=json.dumps({"error": {"code": symbol}})))
+@pytest.mark.parametrize(
+    "symbol",
+    ["invalid_api_key", "unsupported_value", "max_tokens", "messages[3].content"],
+)
+def test_the_codes_that_services_document_are_told(
+    symbol: str, loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server = loopback_server(
+        faults=lambda _: Fault(400, body=json.dumps({"error": {"code": symbol}}))
+    )
     assert f"(HTTP 400, {symbol})" in str(raised(own(server.base_url)))
 
 
 OF_THE_ENVIRONMENT = "a-key-of-the-environment"
-NAMED: dict[str, bool] = {  # what a reply may say its model is, and whether that is repeated
+# what a reply may say its model is, and whether that is repeated
+NAMED: dict[str, bool] = {
     "gpt-4o-mini-2024-07-18": True,
     "accounts/fireworks/models/llama-v3p1-8b": True,
     "llama3.1:8b-instruct@q4": True,
@@ -173,7 +218,9 @@ NAMED: dict[str, bool] = {  # what a reply may say its model is, and whether tha
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_reply_tells_its_model_where_that_is_a_name_and_no_key(
-    name: str, loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    loopback_server: Callable[..., LoopbackServer],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SOME_SERVICE_KEY", OF_THE_ENVIRONMENT)
     server = loopback_server(said=lambda body: {**body, "model": name})
@@ -188,8 +235,12 @@ def test_a_reply_tells_its_model_where_that_is_a_name_and_no_key(
     assert RUNNER.run(work()) == ((name,) if NAMED[name] else ())
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "LiteLLM, another protocol"])
-def test_an_endless_reply_is_not_read(name: str, loopback_server: Callable[..., LoopbackServer]) -> None:
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if name != "LiteLLM, another protocol"]
+)
+def test_an_endless_reply_is_not_read(
+    name: str, loopback_server: Callable[..., LoopbackServer]
+) -> None:
     server = loopback_server(faults=lambda _: Fault(200, body=" " * (17 * 2**20)))
     error = raised(MODELS[name](server.base_url))
     assert type(error) is errors.MalformedReply
@@ -220,15 +271,25 @@ def test_an_address_is_shown_without_what_it_may_hide(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-@pytest.mark.parametrize("make", [own, *([litellm_of("openai/test")] if LITELLM else [])])
-def test_what_an_address_hides_reaches_no_file(address: str, make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "make", [own, *([litellm_of("openai/test")] if LITELLM else [])]
+)
+def test_what_an_address_hides_reaches_no_file(
+    address: str, make: Make, tmp_path: Path
+) -> None:
     """Reprs, names, errors with their tracebacks, results as JSONL."""
     shown, out = [], tmp_path / "results.jsonl"
     try:
         model = make(address)
-        shown += [repr(model), model.name, "".join(traceback.format_exception(raised(model)))]
+        shown += [
+            repr(model),
+            model.name,
+            "".join(traceback.format_exception(raised(model))),
+        ]
         judge = LLMJudge(model, attempts=1)
-        evaluate([SAMPLE], ContextUtilization(), judge=judge, progress=False).to_jsonl(out)
+        evaluate([SAMPLE], ContextUtilization(), judge=judge, progress=False).to_jsonl(
+            out
+        )
         shown.append(out.read_text())
     except errors.RagMetricsError as error:
         shown.append("".join(traceback.format_exception(error)))
@@ -236,7 +297,8 @@ def test_what_an_address_hides_reaches_no_file(address: str, make: Make, tmp_pat
     assert "word" not in "".join(shown)
 
 
-# Addresses that somebody may read as a host that is not theirs; {port} is of a server that none of them names.
+# Addresses that somebody may read as a host that is not theirs; {port} is of a server
+# that none of them names.
 FOR_ANOTHER_HOST = (
     "http://127.0.0.1:1{port}/@:{port}/v1",
     "http://127.0.0.1/@:{port}/v1",
@@ -260,13 +322,17 @@ FOR_ANOTHER_HOST = (
 
 
 @pytest.mark.parametrize("address", FOR_ANOTHER_HOST)
-@pytest.mark.parametrize("make", [own, *([litellm_of("openai/test")] if LITELLM else [])])
+@pytest.mark.parametrize(
+    "make", [own, *([litellm_of("openai/test")] if LITELLM else [])]
+)
 def test_an_address_that_can_be_read_in_two_ways_is_refused_and_nothing_is_sent(
     address: str, make: Make, loopback_server: Callable[..., LoopbackServer]
 ) -> None:
     server = loopback_server()
     address = address.format(port=urlsplit(server.base_url).port)
-    with pytest.raises(errors.SettingError, match="an endpoint's address is one such as http://127") as caught:
+    with pytest.raises(
+        errors.SettingError, match="an endpoint's address is one such as http://127"
+    ) as caught:
         RUNNER.run(make(address).complete(REQUEST))
     assert str(urlsplit(server.base_url).port) not in str(caught.value)
     assert server.requests == []
@@ -276,19 +342,45 @@ def test_an_address_that_can_be_read_in_two_ways_is_refused_and_nothing_is_sent(
 def addresses(draw: st.DrawFn) -> str:
     """Addresses of all forms, right and wrong, whose secret parts hold "sesame"."""
     signs = st.text("aZ0@:/?#[]%.;\\ \tü", max_size=6)
-    hosts = ["h", "H.Example", "127.0.0.1", "[::1]", "[v1.a]", "a_b", "xn--4ca.de", "ü.de", "h.", "h%2f", "", "a@b"]
+    hosts = [
+        "h",
+        "H.Example",
+        "127.0.0.1",
+        "[::1]",
+        "[v1.a]",
+        "a_b",
+        "xn--4ca.de",
+        "ü.de",
+        "h.",
+        "h%2f",
+        "",
+        "a@b",
+    ]
     ports = ["", ":", ":8000", ":0", ":65535", ":65536", ":x"]
     scheme = draw(st.sampled_from(["http", "https", "HTTP", "ftp", ""]))
-    user = draw(st.sampled_from(["", "sesame@", "u:sesame@", "sesame@sesame@", "u:%40sesame@"]))
-    path = draw(st.sampled_from(["", "/", "/v1", "/a@b/v1", "/%40/v1", "//h2/v1", "/..//v1", "/v1;a=b"]) | signs)
-    query = draw(st.sampled_from(["", "?sesame", "?key=sesame@h2", "?#sesame", "#sesame", "#@h2/?sesame"]))
+    user = draw(
+        st.sampled_from(["", "sesame@", "u:sesame@", "sesame@sesame@", "u:%40sesame@"])
+    )
+    path = draw(
+        st.sampled_from(
+            ["", "/", "/v1", "/a@b/v1", "/%40/v1", "//h2/v1", "/..//v1", "/v1;a=b"]
+        )
+        | signs
+    )
+    query = draw(
+        st.sampled_from(
+            ["", "?sesame", "?key=sesame@h2", "?#sesame", "#sesame", "#@h2/?sesame"]
+        )
+    )
     return f"{scheme}://{user}{draw(st.sampled_from(hosts))}{draw(st.sampled_from(ports))}{path}{query}"
 
 
 @given(addresses())
 @example("http://h/a@b/v1")
 @example("http://user:1/sesame@h2/v1")
-def test_the_host_that_is_asked_and_shown_is_the_one_that_the_address_names(address: str) -> None:
+def test_the_host_that_is_asked_and_shown_is_the_one_that_the_address_names(
+    address: str,
+) -> None:
     try:
         model = OpenAICompatibleModel(address, "test")
     except errors.SettingError as error:
@@ -298,8 +390,15 @@ def test_the_host_that_is_asked_and_shown_is_the_one_that_the_address_names(addr
     named = urlsplit(address)
     asked = yarl.URL(f"{model.base_url}/chat/completions")  # as aiohttp reads it
     shown = urlsplit(model.address)
-    assert (asked.raw_host, asked.port) == (named.hostname, named.port or (443 if named.scheme == "https" else 80))
-    assert (shown.scheme, shown.hostname, shown.port) == (named.scheme, named.hostname, named.port)
+    assert (asked.raw_host, asked.port) == (
+        named.hostname,
+        named.port or (443 if named.scheme == "https" else 80),
+    )
+    assert (shown.scheme, shown.hostname, shown.port) == (
+        named.scheme,
+        named.hostname,
+        named.port,
+    )
     assert shown.path == named.path.rstrip("/")
     assert "@" not in model.address
     assert not shown.query
@@ -322,16 +421,22 @@ ORDINARY = (
 
 @pytest.mark.parametrize("address", ORDINARY)
 def test_an_ordinary_address_is_taken(address: str) -> None:
-    assert public(address) == OpenAICompatibleModel(address.rstrip("/"), "test").address + "/" * address.endswith("/")
+    assert public(address) == OpenAICompatibleModel(
+        address.rstrip("/"), "test"
+    ).address + "/" * address.endswith("/")
 
 
 def test_of_a_request_to_a_path_with_a_sign_of_users_the_server_is_shown() -> None:
     assert public("https://api.example/run/@cf/model?key=word") == "https://api.example"
 
 
-def test_user_and_query_of_an_address_are_sent(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_user_and_query_of_an_address_are_sent(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     server = loopback_server()
-    model = OpenAICompatibleModel(server.base_url.replace("//", "//me:p%40ss@") + "?version=2", "test", api_key="")
+    model = OpenAICompatibleModel(
+        server.base_url.replace("//", "//me:p%40ss@") + "?version=2", "test", api_key=""
+    )
     RUNNER.run(model.complete(REQUEST))
     RUNNER.run(model.aclose())
     assert server.requests[0].path == "/v1/chat/completions?version=2"

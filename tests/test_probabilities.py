@@ -20,7 +20,9 @@ def choice(*tokens: str | tuple[str, Alternatives]) -> Choice:
     for token in tokens:
         text, alternatives = (token, {token: 1.0}) if isinstance(token, str) else token
         logs = tuple((other, math.log(p)) for other, p in alternatives.items())
-        listed.append(TokenAlternatives(text, math.log(alternatives.get(text, 1e-9)), logs))
+        listed.append(
+            TokenAlternatives(text, math.log(alternatives.get(text, 1e-9)), logs)
+        )
     return Choice("".join(token.token for token in listed), tokens=tuple(listed))
 
 
@@ -36,9 +38,16 @@ def probability(*tokens: str | tuple[str, Alternatives]) -> float | None:
         ('{"', "covered", '":', " ", ("1", {"1": 0.6, "0": 0.4}), "}"),
         ('{"', "covered", '":', (" 1", {" 1": 0.6, " 0": 0.4}), "}"),
         ('{"covered', ('":1', {'":1': 0.6, '":0': 0.4}), "}"),
-        ('{"covered', ('": 1}', {'": 1}': 0.5, '": 1': 0.1, '": 0}': 0.3, '": 0,': 0.1})),
+        (
+            '{"covered',
+            ('": 1}', {'": 1}': 0.5, '": 1': 0.1, '": 0}': 0.3, '": 0,': 0.1}),
+        ),
         ('{"covered":', (" 1}", {" 1}": 0.6, " 0}": 0.4})),
-        ('{"covered":', (" 1,", {" 1,": 0.3, "1": 0.2, "\uff11": 0.1, " 0": 0.2, "0": 0.2}), '"x":2}'),
+        (
+            '{"covered":',
+            (" 1,", {" 1,": 0.3, "1": 0.2, "\uff11": 0.1, " 0": 0.2, "0": 0.2}),
+            '"x":2}',
+        ),
         ('{"covered": "', ("1", {"1": 0.6, "0": 0.4}), '"}'),
         ('{"covered":', (' "1', {' "1': 0.6, ' "0': 0.4}), '"}'),
         ('{"covered":', (' "', {' "': 1.0}), ("1", {"1": 0.6, "0": 0.4}), '"}'),
@@ -48,28 +57,40 @@ def probability(*tokens: str | tuple[str, Alternatives]) -> float | None:
         ('{"r": "covered: 0", ', '"covered":', ("1", {"1": 0.6, "0": 0.4}), "}"),
     ],
 )
-def test_the_token_of_the_field_is_found(tokens: tuple[str | tuple[str, Alternatives], ...]) -> None:
+def test_the_token_of_the_field_is_found(
+    tokens: tuple[str | tuple[str, Alternatives], ...],
+) -> None:
     reply = choice(*tokens)
     start = reply.text.find("{")
-    (cell,) = label_weights(reply, COVERED, "logprobs", start, len(reply.text)) or (None,)
+    (cell,) = label_weights(reply, COVERED, "logprobs", start, len(reply.text)) or (
+        None,
+    )
     assert cell is not None
     assert cell.p == pytest.approx(0.6)
     assert cell.mass == pytest.approx(1.0)
 
 
 def test_an_alternative_without_the_merged_beginning_is_no_label() -> None:
-    assert probability('{"', ('covered":1', {'covered":1': 0.95, "1": 0.05}), "}") == 1.0
+    assert (
+        probability('{"', ('covered":1', {'covered":1': 0.95, "1": 0.05}), "}") == 1.0
+    )
 
 
-@pytest.mark.parametrize("other", ["10", "0.5", "1.0", "1e3", "-1", "01", "one", "1,000", "\u00bd", "2"])
+@pytest.mark.parametrize(
+    "other", ["10", "0.5", "1.0", "1e3", "-1", "01", "one", "1,000", "\u00bd", "2"]
+)
 def test_what_looks_like_a_label_is_none(other: str) -> None:
     assert probability('{"covered":', ("1", {"1": 0.95, other: 0.05}), "}") == 1.0
     assert probability('{"covered":', ("1", {"1": 0.6, other: 0.4}), "}") is None
 
 
 def test_low_mass_is_not_usable() -> None:
-    assert probability('{"covered":', ("1", {"1": 0.5, "0": 0.39, "x": 0.11}), "}") is None
-    assert probability('{"covered":', ("1", {"1": 0.5, "0": 0.41, "x": 0.09}), "}") == pytest.approx(50 / 91)
+    assert (
+        probability('{"covered":', ("1", {"1": 0.5, "0": 0.39, "x": 0.11}), "}") is None
+    )
+    assert probability(
+        '{"covered":', ("1", {"1": 0.5, "0": 0.41, "x": 0.09}), "}"
+    ) == pytest.approx(50 / 91)
 
 
 def test_the_chosen_token_counts_where_it_is_not_listed() -> None:
@@ -91,7 +112,11 @@ def test_one_text_listed_twice_counts_once() -> None:
         '{"covered":1}',
         tokens=(
             TokenAlternatives('{"covered":', 0.0, ()),
-            TokenAlternatives("1", math.log(0.8), (("1", math.log(0.8)), ("1", math.log(0.8)), ("0", math.log(0.2)))),
+            TokenAlternatives(
+                "1",
+                math.log(0.8),
+                (("1", math.log(0.8)), ("1", math.log(0.8)), ("0", math.log(0.2))),
+            ),
             TokenAlternatives("}", 0.0, ()),
         ),
     )
@@ -117,10 +142,16 @@ def test_tokens_of_another_text_are_not_used() -> None:
 def test_several_fields_in_order() -> None:
     text = '{"facts": [{"label": "F1", "covered": 1}, {"label": "F2", "covered": 0}]}'
     listed = tuple(
-        TokenAlternatives(it["token"], it["logprob"], tuple((a["token"], a["logprob"]) for a in it["top_logprobs"]))
+        TokenAlternatives(
+            it["token"],
+            it["logprob"],
+            tuple((a["token"], a["logprob"]) for a in it["top_logprobs"]),
+        )
         for it in split(text, 0.7, 0.99)
     )
-    cells = label_weights(Choice(text, tokens=listed), COVERED, "logprobs", 0, len(text))
+    cells = label_weights(
+        Choice(text, tokens=listed), COVERED, "logprobs", 0, len(text)
+    )
     assert [round(cell.p, 6) for cell in cells if cell] == [0.7, 0.7]
 
 
@@ -133,7 +164,11 @@ def test_more_than_everything_is_not_used() -> None:
     assert settle([(1, math.log(0.9)), (0, math.log(0.8))], COVERED) is None
 
 
-weights = st.lists(st.tuples(st.sampled_from([0, 1, None]), st.floats(1e-6, 1.0)), min_size=1, max_size=20)
+weights = st.lists(
+    st.tuples(st.sampled_from([0, 1, None]), st.floats(1e-6, 1.0)),
+    min_size=1,
+    max_size=20,
+)
 
 
 @given(weights)
@@ -142,7 +177,9 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     shares = [(label, weight / total) for label, weight in listed]
     logs = [(label, math.log(share)) for label, share in shares]
     result = settle(logs, COVERED)
-    zero, one = (sum(share for label, share in shares if label == wanted) for wanted in (0, 1))
+    zero, one = (
+        sum(share for label, share in shares if label == wanted) for wanted in (0, 1)
+    )
     if zero + one < 0.9 - 1e-9:
         assert result is None
         return
@@ -152,14 +189,19 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     assert 0 <= result.p <= 1
     assert result.mass == pytest.approx(zero + one)
     assert result.p == pytest.approx(one / (zero + one))
-    swapped = settle([(None if label is None else 1 - label, log) for label, log in logs], COVERED)
+    swapped = settle(
+        [(None if label is None else 1 - label, log) for label, log in logs], COVERED
+    )
     assert swapped is not None
     assert swapped.p == pytest.approx(1 - result.p)
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.5, 1.0))
 def test_a_label_that_is_not_listed_never_decides(seen: float, floor: float) -> None:
-    listed = [(1, math.log(max(seen, 1e-9))), (None, math.log(max((1 - seen) * floor, 1e-9)))]
+    listed = [
+        (1, math.log(max(seen, 1e-9))),
+        (None, math.log(max((1 - seen) * floor, 1e-9))),
+    ]
     result = settle(listed, COVERED)
     if result is not None:
         hidden = min(1 - seen, (1 - seen) * floor, seen)

@@ -21,7 +21,10 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import ProjectSettings, SettingError, project_settings
 from ragmetrics_core.data.trust import digest_of, is_loopback
 
-ROW = '{"q": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "text": "Anna lit the lamp."}\n'
+ROW = (
+    '{"q": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "text": "Anna lit'
+    ' the lamp."}\n'
+)
 FILE = Path("ragmetrics.toml")
 
 
@@ -42,14 +45,22 @@ def test_init_writes_a_commented_file_once(capsys: pytest.CaptureFixture[str]) -
     assert FILE.read_text() == written
 
 
-def test_every_setting_of_the_template_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_setting_of_the_template_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     main(["init"])
     lines = [line.removeprefix("# ") for line in FILE.read_text().splitlines()]
-    kept: dict[str, str] = {line.partition(" = ")[0]: line for line in lines if " = " in line or line.startswith("[")}
+    kept: dict[str, str] = {
+        line.partition(" = ")[0]: line
+        for line in lines
+        if " = " in line or line.startswith("[")
+    }
     found = ProjectSettings.model_validate(tomllib.loads("\n".join(kept.values())))
     assert found.model_fields_set == set(ProjectSettings.model_fields)
     FILE.write_text("\n".join(kept.values()))
-    assert main(["evaluate", "rows.jsonl", "--judge", "lexical", "--metrics", "utilization"]) in (0, 2)
+    assert main(
+        ["evaluate", "rows.jsonl", "--judge", "lexical", "--metrics", "utilization"]
+    ) in (0, 2)
     assert "lack" not in capsys.readouterr().err
 
 
@@ -61,7 +72,10 @@ def evaluated(*options: str) -> Report:
 def test_evaluate_reads_it_and_options_win(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    FILE.write_text('metrics = ["adherence"]\ngates = ["adherence=0.99"]\n[columns]\nquestion = "q"\nanswer = "text"\n')
+    FILE.write_text(
+        'metrics = ["adherence"]\ngates = ["adherence=0.99"]\n[columns]\nquestion ='
+        ' "q"\nanswer = "text"\n'
+    )
     report = evaluated("--gate", "point")
     assert report.metrics == ("context_adherence",)
     assert report.results[0].sample is not None
@@ -69,7 +83,9 @@ def test_evaluate_reads_it_and_options_win(
     shown = capsys.readouterr()
     assert "failed: context_adherence misses 0.99" in shown.out
     assert "settings are taken from ragmetrics.toml" in caplog.text
-    report = evaluated("--metrics", "utilization", "--fail-under", "utilization=0.5", "--gate", "point")
+    report = evaluated(
+        "--metrics", "utilization", "--fail-under", "utilization=0.5", "--gate", "point"
+    )
     assert report.metrics == ("context_utilization",)
     assert "passed: context_utilization" in capsys.readouterr().out
 
@@ -80,14 +96,32 @@ def test_a_gate_of_the_file_is_held_refused_or_named(
     FILE.write_text('metrics = ["utilization"]\ngates = ["adherence=0.99"]\n')
     assert main(["evaluate", "rows.jsonl"]) == 2
     assert "adherence" in capsys.readouterr().err
-    FILE.write_text('gates = ["adherence=0.99", "utilization=0"]\n[columns]\nquestion = "q"\nanswer = "text"\n')
+    FILE.write_text(
+        'gates = ["adherence=0.99", "utilization=0"]\n[columns]\nquestion = "q"\nanswer'
+        ' = "text"\n'
+    )
     assert main(["evaluate", "rows.jsonl", "--gate", "point", "--quiet"]) == 1
     assert "failed: context_adherence" in capsys.readouterr().out
-    assert main(["evaluate", "rows.jsonl", "--gate", "point", "--quiet", "--metrics", "utilization"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                "rows.jsonl",
+                "--gate",
+                "point",
+                "--quiet",
+                "--metrics",
+                "utilization",
+            ]
+        )
+        == 0
+    )
     assert "the gate adherence=0.99 of ragmetrics.toml is not held" in caplog.text
 
 
-def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     own = "from ragmetrics_core.lexical.judge import LexicalJudge\n"
     own += "class Mine(LexicalJudge):\n    name = 'mine'\njudge = Mine()\n"
     Path("mine_of_the_project.py").write_text(own)
@@ -108,10 +142,15 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeyp
         ("metrics = " + "[" * 5000, "nested"),
         ("x" * 70_000, "larger than 64 kB"),
         ("= 3", "cannot be read: "),
-        ("[columns]\nquestions = 'q'", "ragmetrics.toml names the column of questions, which samples lack"),
+        (
+            "[columns]\nquestions = 'q'",
+            "ragmetrics.toml names the column of questions, which samples lack",
+        ),
     ],
 )
-def test_what_is_wrong_in_it_is_told(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_in_it_is_told(
+    text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     FILE.write_text(text)
     assert main(["evaluate", "rows.jsonl"]) == 2
     assert said in capsys.readouterr().err
@@ -128,10 +167,15 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
         project_settings(tmp_path)
 
 
-def test_a_store_of_the_file_is_checked_like_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_of_the_file_is_checked_like_an_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     FILE.write_text('store = "rows.jsonl"\n')
     assert main(["evaluate", "rows.jsonl"]) == 2
-    assert "--store rows.jsonl would overwrite the input rows.jsonl" in capsys.readouterr().err
+    assert (
+        "--store rows.jsonl would overwrite the input rows.jsonl"
+        in capsys.readouterr().err
+    )
     assert Path("rows.jsonl").read_text() == ROW * 3
 
 
@@ -176,7 +220,9 @@ NEEDS_TRUST = {
 HARMLESS = {
     "lexical": 'judge = "lexical"',
     "a model": 'judge = "openrouter/meta-llama/llama-3.1:free"',
-    "a server here": 'judge = "openai-compatible/m"\napi_base = "http://127.0.0.1:8000/v1"',
+    "a server here": (
+        'judge = "openai-compatible/m"\napi_base = "http://127.0.0.1:8000/v1"'
+    ),
     "a store here": 'store = "replies.sqlite"',
     "a store below": 'store = "below/../replies.sqlite"',
 }
@@ -195,7 +241,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.parametrize("chosen", NEEDS_TRUST)
 @pytest.mark.parametrize("options", [[], ["--dry-run"]], ids=["run", "dry run"])
 def test_what_only_a_trusted_file_chooses(
-    chosen: str, options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    chosen: str,
+    options: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     FILE.write_text(NEEDS_TRUST[chosen])
     assert main(["evaluate", "rows.jsonl", *options]) == 2
@@ -204,7 +253,8 @@ def test_what_only_a_trusted_file_chooses(
     assert "which only you may" in told
     assert f"RAGMETRICS_TRUST={digest}" in told
     assert not Path("imported").exists()
-    assert project_settings(Path(), as_it_is=True) != ProjectSettings()  # as pytest takes it
+    # as pytest takes it
+    assert project_settings(Path(), as_it_is=True) != ProjectSettings()
     monkeypatch.setenv("RAGMETRICS_TRUST", f"sha256:{'0' * 64}, {digest}")
     assert project_settings(Path()) != ProjectSettings()
     monkeypatch.delenv("RAGMETRICS_TRUST")
@@ -249,7 +299,10 @@ def test_a_link_to_a_trusted_file_is_another_file(tmp_path: Path) -> None:
 def test_what_options_and_the_environment_decide_needs_no_trust(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    FILE.write_text('judge = "evilmod:judge"\napi_base = "http://evil.example"\nstore = "../x.sqlite"')
+    FILE.write_text(
+        'judge = "evilmod:judge"\napi_base = "http://evil.example"\nstore ='
+        ' "../x.sqlite"'
+    )
     asked = ["evaluate", "rows.jsonl", "--answer-column", "text"]
     assert main([*asked, "--judge", "lexical", "--no-store"]) == 0
     monkeypatch.setenv("RAGMETRICS_JUDGE", "lexical")
@@ -258,7 +311,9 @@ def test_what_options_and_the_environment_decide_needs_no_trust(
 
 
 @pytest.mark.usefixtures("planted")
-def test_a_dry_run_imports_nothing_that_a_trusted_file_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_imports_nothing_that_a_trusted_file_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     FILE.write_text('judge = "evilmod:judge"')
     assert main(["trust", "ragmetrics.toml"]) == 0
     assert main(["evaluate", "rows.jsonl", "--dry-run"]) == 2
@@ -269,20 +324,35 @@ def test_a_dry_run_imports_nothing_that_a_trusted_file_names(capsys: pytest.Capt
 @pytest.mark.parametrize("judge", ["gpt-4o-mini", "openai-compatible/m"])
 @pytest.mark.parametrize("trusted", [False, True])
 def test_no_key_goes_to_an_address_of_the_file(
-    judge: str, trusted: bool, loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch,
+    judge: str,
+    trusted: bool,
+    loopback_server: Callable[..., LoopbackServer],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     for name in ("OPENAI_API_KEY", "RAGMETRICS_API_KEY", "MY_KEY"):
         monkeypatch.setenv(name, f"sk-of-{name}")
     server = loopback_server()
-    FILE.write_text(f'judge = "{judge}"\napi_base = "{server.base_url}"\nmetrics = ["adherence"]')
+    FILE.write_text(
+        f'judge = "{judge}"\napi_base = "{server.base_url}"\nmetrics = ["adherence"]'
+    )
     if trusted:
         main(["trust", "ragmetrics.toml"])
-    asked = ["evaluate", "rows.jsonl", "--question-column", "q", "--answer-column", "text", "--no-store"]
+    asked = [
+        "evaluate",
+        "rows.jsonl",
+        "--question-column",
+        "q",
+        "--answer-column",
+        "text",
+        "--no-store",
+    ]
     assert main([*asked, "--report", "r.html", "--out", "out.jsonl"]) == 0
     assert server.requests
     assert "sk-of" not in str([dict(one.headers) for one in server.requests])
-    assert f"Judge: {judge} at {server.base_url}." in capsys.readouterr().out.replace("\n", " ")
+    assert f"Judge: {judge} at {server.base_url}." in capsys.readouterr().out.replace(
+        "\n", " "
+    )
     assert server.base_url in Path("r.html").read_text()
     assert Report.from_jsonl("out.jsonl").run.addresses == {judge: (server.base_url,)}
     assert main([*asked, "--api-key-env", "MY_KEY"]) == 2
@@ -299,10 +369,30 @@ THIS_MACHINE = (
     ),
 )
 NOT_PLAINLY = (
-    *("http://localhost.evil.example/v1", "http://127.0.0.1@evil.example", "http://127.0.0.1:80@evil.example/v1"),
-    *("http://evil.example#@127.0.0.1", "http://evil.example?127.0.0.1", r"http://evil.example\@127.0.0.1"),
-    *(r"http://127.0.0.1\@evil.example", "http://0.0.0.0/v1", "http://2130706433/v1", "http://0x7f.1", "http://127.1"),
-    *("http://0177.0.0.1", "http://127.0.0.01", "http://[::ffff:127.0.0.1]", "http://[::]", "http://user@127.0.0.1"),
+    *(
+        "http://localhost.evil.example/v1",
+        "http://127.0.0.1@evil.example",
+        "http://127.0.0.1:80@evil.example/v1",
+    ),
+    *(
+        "http://evil.example#@127.0.0.1",
+        "http://evil.example?127.0.0.1",
+        r"http://evil.example\@127.0.0.1",
+    ),
+    *(
+        r"http://127.0.0.1\@evil.example",
+        "http://0.0.0.0/v1",
+        "http://2130706433/v1",
+        "http://0x7f.1",
+        "http://127.1",
+    ),
+    *(
+        "http://0177.0.0.1",
+        "http://127.0.0.01",
+        "http://[::ffff:127.0.0.1]",
+        "http://[::]",
+        "http://user@127.0.0.1",
+    ),
     *(
         "http://127.0.0.1?q=1",
         "http://127.0.0.1.nip.io",
@@ -317,7 +407,12 @@ NOT_PLAINLY = (
         "http://127.0.0.1:80:90",
         "http://localhosts",
     ),
-    *("http://[::1%25eth0]", "http://evil.example/127.0.0.1", "http://local\u2024host", "unix:///var/run/x.sock"),
+    *(
+        "http://[::1%25eth0]",
+        "http://evil.example/127.0.0.1",
+        "http://local\u2024host",
+        "unix:///var/run/x.sock",
+    ),
 )
 
 
@@ -335,20 +430,41 @@ def test_an_address_that_counts_as_this_machine_has_no_other_reading(rest: str) 
         assert not set(address) & set("@\\#?% \t\u3002")
 
 
-SHADOWS = ("litellm", "aiohttp", "yaml", "pyarrow", "jinja2", "random", "tomllib", "evilmod")
+SHADOWS = (
+    "litellm",
+    "aiohttp",
+    "yaml",
+    "pyarrow",
+    "jinja2",
+    "random",
+    "tomllib",
+    "evilmod",
+)
 
 
 def test_a_module_of_the_working_folder_stands_for_no_other(tmp_path: Path) -> None:
     for name in SHADOWS:
         Path(f"{name}.py").write_text(PLANTED)
     script = Path(sys.executable).with_name("ragmetrics")
-    Path("rows.jsonl").write_text('{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}\n')
-    command = [str(script), "evaluate", "rows.jsonl", "--judge", "lexical", "--report", "r.html"]
+    Path("rows.jsonl").write_text(
+        '{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}\n'
+    )
+    command = [
+        str(script),
+        "evaluate",
+        "rows.jsonl",
+        "--judge",
+        "lexical",
+        "--report",
+        "r.html",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, Path("imported").exists()) == (0, False), done.stderr
 
 
-def test_a_hostile_text_of_the_file_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hostile_text_of_the_file_commands_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     FILE.write_text('judge = "a:b\\u001b[2J\\u202e"')
     assert main(["evaluate", "rows.jsonl"]) == 2
     told = capsys.readouterr().err.rstrip("\n")

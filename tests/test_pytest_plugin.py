@@ -52,20 +52,34 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# Those of clients that are installed here, too, would load half of them for seconds in each process.
-PLUGINS_LEFT_OUT = ("-p", "no:cacheprovider", "-p", "no:phoenix", "-p", "no:langsmith_plugin")
+# Those of clients that are installed here, too, would load half of them for seconds in
+# each process.
+PLUGINS_LEFT_OUT = (
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:phoenix",
+    "-p",
+    "no:langsmith_plugin",
+)
 
 
 def run(project: Path, *options: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *PLUGINS_LEFT_OUT, "-W", "error", *options], cwd=project, text=True,
-        capture_output=True, env={**os.environ, "PYTEST_ADDOPTS": ""}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "pytest", *PLUGINS_LEFT_OUT, "-W", "error", *options],
+        cwd=project,
+        text=True,
+        capture_output=True,
+        env={**os.environ, "PYTEST_ADDOPTS": ""},
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_gates_decide_and_the_terminal_says_what_was_measured(project: Path, workers: str) -> None:
+def test_gates_decide_and_the_terminal_says_what_was_measured(
+    project: Path, workers: str
+) -> None:
     code, told = run(project, "-n", workers)
     assert (code, "2 failed, 4 passed" in told) == (1, True), told
     summary = told.partition("= ragmetrics =")[2]
@@ -155,7 +169,9 @@ def test_the_nearest_settings_file_above_a_test_is_read(project: Path) -> None:
     """As in a repository of several projects, where pytest's root folder is above them all."""
     service = project / "service" / "tests"
     service.mkdir(parents=True)
-    (service.parent / "ragmetrics.toml").write_text('judge = "lexical"\ngates = ["adherence=0.99"]\n')
+    (service.parent / "ragmetrics.toml").write_text(
+        'judge = "lexical"\ngates = ["adherence=0.99"]\n'
+    )
     (service / "test_service.py").write_text(GATES_OF_THE_FILE)
     _, told = run(project, "-n", "0", "-rA", "service")
     assert "2 failed, 1 passed" in told
@@ -163,19 +179,26 @@ def test_the_nearest_settings_file_above_a_test_is_read(project: Path) -> None:
 
 
 def test_a_test_that_measures_nothing_passes_no_gate_of_the_file(project: Path) -> None:
-    (project / "ragmetrics.toml").write_text('judge = "lexical"\nmetrics = ["adherence"]\ngates = ["adherence=0.5"]\n')
+    (project / "ragmetrics.toml").write_text(
+        'judge = "lexical"\nmetrics = ["adherence"]\ngates = ["adherence=0.5"]\n'
+    )
     (project / "test_answers.py").write_text(GATES_OF_THE_FILE)
     _, told = run(project, "-n", "0", "-rA")
     assert "2 passed" in told
     assert "1 failed" in told
-    assert "the gates adherence=0.5 were not held: the test never called the fixture ragmetrics" in told
+    assert (
+        "the gates adherence=0.5 were not held: the test never called the fixture"
+        " ragmetrics" in told
+    )
 
 
 def test_no_gate_of_a_marker_is_lost(project: Path) -> None:
     (project / "test_answers.py").write_text(GATES_THAT_MAY_BE_LOST)
     _, told = run(project, "-n", "0", "-rA")
     outcomes = [
-        line.partition(" - ")[0].split("::")[-1] for line in told.splitlines() if line.startswith(("FAILED", "ERROR"))
+        line.partition(" - ")[0].split("::")[-1]
+        for line in told.splitlines()
+        if line.startswith(("FAILED", "ERROR"))
     ]
     assert sorted(outcomes) == [
         "test_fails_as_gates_are_named_twice",
@@ -196,16 +219,22 @@ def test_a_wrong_file_is_told(project: Path) -> None:
     assert "gate: no such setting; there are: metrics, judge" in told
 
 
-def test_the_plugin_loads_nothing_heavy(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plugin_loads_nothing_heavy(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (project / "test_answers.py").write_text(
-        "import sys\ndef test_modules():\n"
-        "    heavy = {'pydantic', 'rich', 'aiohttp', 'scipy', 'ragmetrics_core.data.results'}\n"
-        "    assert 'ragmetrics_core.testing.plugin' in sys.modules and not heavy & set(sys.modules)\n"
+        "import sys\ndef test_modules():\n    heavy = {'pydantic', 'rich', 'aiohttp',"
+        " 'scipy', 'ragmetrics_core.data.results'}\n    assert"
+        " 'ragmetrics_core.testing.plugin' in sys.modules and not heavy &"
+        " set(sys.modules)\n"
     )
     code, told = run(project, "-p", "ragmetrics_core.testing.plugin")
     assert code == 0, told
 
 
 def test_the_marker_is_listed(project: Path) -> None:
-    assert "@pytest.mark.ragmetrics(*gates, **how): " in run(project, "--markers", "-n", "0")[1]
+    assert (
+        "@pytest.mark.ragmetrics(*gates, **how): "
+        in run(project, "--markers", "-n", "0")[1]
+    )

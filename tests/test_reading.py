@@ -30,7 +30,9 @@ def read(path: Path, **columns: Any) -> list[Sample | RowError]:
 
 
 def answers(path: Path) -> list[str | None]:
-    return [item.answer if isinstance(item, Sample) else str(item) for item in read(path)]
+    return [
+        item.answer if isinstance(item, Sample) else str(item) for item in read(path)
+    ]
 
 
 @pytest.fixture
@@ -45,7 +47,9 @@ def written(tmp_path: Path) -> Any:
 
 def test_jsonl(written: Any) -> None:
     path = written(
-        "a.jsonl", '\ufeff{"answer": "a"}\r\n\n   \n{"answer": "b\\u2028"}\n{"answer": \n[1]\n{"answer": "ä\u2028c"}'
+        "a.jsonl",
+        '\ufeff{"answer": "a"}\r\n\n   \n{"answer": "b\\u2028"}\n{"answer":'
+        ' \n[1]\n{"answer": "ä\u2028c"}',
     )
     assert answers(path) == [
         "a",
@@ -67,7 +71,10 @@ def test_jsonl_nested_too_deeply(written: Any) -> None:
         '[{"answer": "a"}, {"answer": "b"}]',
         '\ufeff{"data": [{"answer": "a"}, {"answer": "b"}]}',
         '{"version": 1, "results": [{"answer": "a"}, {"answer": "b"}]}',
-        '{"prompt": "template", "testCases": [{"actualOutput": "a"}, {"actualOutput": "b"}]}',
+        (
+            '{"prompt": "template", "testCases": [{"actualOutput": "a"},'
+            ' {"actualOutput": "b"}]}'
+        ),
     ],
 )
 def test_json(written: Any, content: str) -> None:
@@ -83,13 +90,20 @@ def test_json(written: Any, content: str) -> None:
         ({"data": 3, "samples": [{"answer": "a"}]}, ["a"]),
     ],
 )
-def test_of_several_lists_the_one_that_is_not_empty_has_the_rows(written: Any, data: Any, found: list[str]) -> None:
+def test_of_several_lists_the_one_that_is_not_empty_has_the_rows(
+    written: Any, data: Any, found: list[str]
+) -> None:
     assert answers(written("a.json", json.dumps(data))) == found
 
 
 def test_several_lists_that_may_be_the_rows_are_refused(written: Any) -> None:
-    path = written("a.json", '{"samples": [{"answer": "a"}], "n": 1, "data": [{"answer": "b"}]}')
-    with pytest.raises(InputError, match=r"a\.json holds several lists that may be the rows \(data, samples\)"):
+    path = written(
+        "a.json", '{"samples": [{"answer": "a"}], "n": 1, "data": [{"answer": "b"}]}'
+    )
+    with pytest.raises(
+        InputError,
+        match=r"a\.json holds several lists that may be the rows \(data, samples\)",
+    ):
         read(path)
 
 
@@ -104,28 +118,41 @@ def test_json_of_a_single_object(written: Any) -> None:
 @pytest.mark.parametrize("content", ["3", '"a"', "null", "{", ""])
 def test_json_that_is_no_list(written: Any, content: str) -> None:
     path = written("a.json", content)
-    with pytest.raises(InputError, match=r"a\.json: (needs a list of objects, found|not JSON)"):
+    with pytest.raises(
+        InputError, match=r"a\.json: (needs a list of objects, found|not JSON)"
+    ):
         read(path)
 
 
 def test_json_counts_items(written: Any) -> None:
     path = written("a.json", '[{"answer": "a"}, 3]')
-    assert answers(path)[1] == f"{path}, item 2: a row must be an object with named fields, got int"
+    assert (
+        answers(path)[1]
+        == f"{path}, item 2: a row must be an object with named fields, got int"
+    )
 
 
-@pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t"), ("A.CSV", ",")])
+@pytest.mark.parametrize(
+    ("name", "separator"), [("a.csv", ","), ("a.tsv", "\t"), ("A.CSV", ",")]
+)
 def test_csv(written: Any, name: str, separator: str) -> None:
     cells = ["question", "contexts", "answer", "ground_truth"]
     rows = [
         separator.join(cells),
-        separator.join(['"say ""hi"""', "\"['one', 'two, three']\"", '"two\r\nlines"', ""]),
+        separator.join(
+            ['"say ""hi"""', "\"['one', 'two, three']\"", '"two\r\nlines"', ""]
+        ),
         separator.join(["q", "one context", "a"]),
         separator.join(["q", "c", "a", "r", "more"]),
     ]
     path = written(name, "\ufeff" + "\n".join(rows))
     first, fewer, more = read(path)
     assert isinstance(first, Sample)
-    assert (first.question, first.answer, first.reference) == ('say "hi"', "two\r\nlines", ())
+    assert (first.question, first.answer, first.reference) == (
+        'say "hi"',
+        "two\r\nlines",
+        (),
+    )
     assert [context.text for context in first.contexts] == ["one", "two, three"]
     assert str(fewer) == f"{path}, row 2: fewer cells than the header has columns"
     assert str(more) == f"{path}, row 3: more cells than the header has columns"
@@ -139,15 +166,22 @@ def test_csv_with_a_huge_cell(written: Any) -> None:
 
 
 @pytest.mark.parametrize("marks", ["\ufeff", "\ufeff\ufeff", "\ufeff\ufeff\ufeff"])
-@pytest.mark.parametrize("content", ["id,answer\n7,a\n", '"id","answer"\n"7","a"\n', "sep=,\nid,answer\n7,a\n"])
-def test_marks_at_the_beginning_belong_to_no_column(written: Any, marks: str, content: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    ["id,answer\n7,a\n", '"id","answer"\n"7","a"\n', "sep=,\nid,answer\n7,a\n"],
+)
+def test_marks_at_the_beginning_belong_to_no_column(
+    written: Any, marks: str, content: str
+) -> None:
     (sample,) = read(written("a.csv", marks + content))
     assert isinstance(sample, Sample)
     assert (sample.id, sample.answer) == ("7", "a")
 
 
 def test_csv_with_two_columns_of_one_name(written: Any) -> None:
-    with pytest.raises(InputError, match="several columns are named answer; rename all but one"):
+    with pytest.raises(
+        InputError, match="several columns are named answer; rename all but one"
+    ):
         read(written("a.csv", "answer,answer\na,b\n"))
 
 
@@ -158,13 +192,21 @@ def table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 def test_parquet(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
-        {"query": "q", "documents": [{"text": "a", "id": "1", "meta": {"page": 1}}], "response": "x"},
+        {
+            "query": "q",
+            "documents": [{"text": "a", "id": "1", "meta": {"page": 1}}],
+            "response": "x",
+        },
         {"query": "q", "documents": [], "response": None},
         {"query": None, "documents": None, "response": "z"},
     ]
     first, second, third = read(table(tmp_path / "a.parquet", rows))
     assert isinstance(first, Sample)
-    assert (first.contexts[0].text, first.contexts[0].id, first.contexts[0].metadata) == ("a", "1", {"page": 1})
+    assert (
+        first.contexts[0].text,
+        first.contexts[0].id,
+        first.contexts[0].metadata,
+    ) == ("a", "1", {"page": 1})
     assert isinstance(second, Sample)
     assert (second.contexts, second.answer) == ((), None)
     assert isinstance(third, Sample)
@@ -172,7 +214,10 @@ def test_parquet(tmp_path: Path) -> None:
 
 
 def test_parquet_counts_rows_over_batches(tmp_path: Path) -> None:
-    path = table(tmp_path / "a.parquet", [{"answer": ["a"] if n != 600 else ["a", None]} for n in range(601)])
+    path = table(
+        tmp_path / "a.parquet",
+        [{"answer": ["a"] if n != 600 else ["a", None]} for n in range(601)],
+    )
     *_, last = read(path)
     assert str(last) == f"{path}, row 601: answer: needs a text, found list"
 
@@ -182,7 +227,10 @@ TWO_ANSWERS = pa.table([["a"], ["b"], ["c"]], names=["answer", "question", "answ
 
 def test_parquet_with_two_columns_of_one_name(tmp_path: Path) -> None:
     parquet.write_table(TWO_ANSWERS, tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a\.parquet: several columns are named answer; rename all but one"):
+    with pytest.raises(
+        InputError,
+        match=r"a\.parquet: several columns are named answer; rename all but one",
+    ):
         read(tmp_path / "a.parquet")
 
 
@@ -192,13 +240,21 @@ def test_parquet_with_two_columns_of_one_name(tmp_path: Path) -> None:
         pa.array([b"fine", b"\xff"]).view(pa.string()),
         pa.array([0, 10**14], pa.timestamp("s")),
         pa.array([0, 10**7], pa.date32()),
-        pa.array([[("a", "b")], [("a", "b"), ("a", "c")]], pa.map_(pa.string(), pa.string())),
+        pa.array(
+            [[("a", "b")], [("a", "b"), ("a", "c")]], pa.map_(pa.string(), pa.string())
+        ),
     ],
 )
-def test_values_that_python_cannot_hold_are_bad_rows(tmp_path: Path, second: Any) -> None:
+def test_values_that_python_cannot_hold_are_bad_rows(
+    tmp_path: Path, second: Any
+) -> None:
     rows = pa.table({"answer": ["a", "b"], "when": second})
     parquet.write_table(rows, tmp_path / "a.parquet")
-    for first, bad in (read(tmp_path / "a.parquet"), each_sample(rows, {}), each_sample(rows.to_batches()[0], {})):
+    for first, bad in (
+        read(tmp_path / "a.parquet"),
+        each_sample(rows, {}),
+        each_sample(rows.to_batches()[0], {}),
+    ):
         assert isinstance(first, Sample)
         assert first.answer == "a"
         assert isinstance(bad, RowError)
@@ -217,7 +273,10 @@ def test_not_utf_8(written: Any, name: str) -> None:
     lines = [b"question,answer", *[b'{"answer": "a"}'] * 1000, b"caf\xe9", b"\xff"]
     path = written(name, b"\n".join(lines))
     command = rf"iconv -f WINDOWS-1252 -t UTF-8 .*{name} > .*a\.utf8{path.suffix}"
-    with pytest.raises(InputError, match=rf"{name}, line 1002: not UTF-8; save the file as UTF-8, .*: {command}"):
+    with pytest.raises(
+        InputError,
+        match=rf"{name}, line 1002: not UTF-8; save the file as UTF-8, .*: {command}",
+    ):
         read(path)
 
 
@@ -225,13 +284,23 @@ CSV = 'question;"context";answer\nWho?;Änne lit it.;"She; did."\n'
 JSONL = '{"question": "Who?", "context": "Änne lit it.", "answer": "She; did."}\n'
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize(("name", "content"), [("a.csv", CSV), ("a.jsonl", JSONL), ("a.json", JSONL)])
-def test_encodings_that_their_first_bytes_name(written: Any, name: str, content: str, encoding: str) -> None:
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be"]
+)
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.csv", CSV), ("a.jsonl", JSONL), ("a.json", JSONL)]
+)
+def test_encodings_that_their_first_bytes_name(
+    written: Any, name: str, content: str, encoding: str
+) -> None:
     mark = "\ufeff" if encoding[-3:] in ("-le", "-be") else ""
     (sample,) = read(written(name, (mark + content).encode(encoding)))
     assert isinstance(sample, Sample)
-    assert (sample.question, sample.contexts[0].text, sample.answer) == ("Who?", "Änne lit it.", "She; did.")
+    assert (sample.question, sample.contexts[0].text, sample.answer) == (
+        "Who?",
+        "Änne lit it.",
+        "She; did.",
+    )
 
 
 def test_files_that_are_no_text_are_named(written: Any) -> None:
@@ -249,11 +318,16 @@ def test_files_that_are_no_text_are_named(written: Any) -> None:
     [
         (CSV.encode("utf-16-le"), "not UTF-8; .* if it is UTF-16LE: iconv -f UTF-16LE"),
         (CSV.encode("utf-16-be"), "not UTF-8; .* if it is UTF-16BE: iconv -f UTF-16BE"),
-        (CSV.encode("latin-1"), "line 2: not UTF-8; .* if it is WINDOWS-1252: iconv -f WINDOWS-1252"),
+        (
+            CSV.encode("latin-1"),
+            "line 2: not UTF-8; .* if it is WINDOWS-1252: iconv -f WINDOWS-1252",
+        ),
         (CSV.encode("utf-16")[:-1], "begins like utf-16-.e and does not go on so"),
     ],
 )
-def test_other_encodings_are_refused_with_the_command_that_converts(written: Any, content: bytes, said: str) -> None:
+def test_other_encodings_are_refused_with_the_command_that_converts(
+    written: Any, content: bytes, said: str
+) -> None:
     with pytest.raises(InputError, match=said):
         read(written("a.csv", content))
 
@@ -270,13 +344,17 @@ def test_other_encodings_are_refused_with_the_command_that_converts(written: Any
         ('"question, the first";answer\na;b\n', (None, "b")),
     ],
 )
-def test_the_separator_is_what_makes_known_columns(written: Any, content: str, found: tuple[str | None, ...]) -> None:
+def test_the_separator_is_what_makes_known_columns(
+    written: Any, content: str, found: tuple[str | None, ...]
+) -> None:
     (sample,) = read(written("a.csv", content))
     assert isinstance(sample, Sample)
     assert (sample.question, sample.answer) == found
 
 
-def test_cells_are_as_long_as_every_system_allows(written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_are_as_long_as_every_system_allows(
+    written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def windows(limit: int) -> None:
         if limit > 2**31 - 1:
             raise OverflowError("Python int too large to convert to C long")
@@ -288,20 +366,41 @@ def test_cells_are_as_long_as_every_system_allows(written: Any, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("a.json", {"question": ["a", "b"], "answer": ["c", "d"]}, "holds columns .question, answer. and not rows"),
+        (
+            "a.json",
+            {"question": ["a", "b"], "answer": ["c", "d"]},
+            "holds columns .question, answer. and not rows",
+        ),
         ("a.json", {"question": ["a"], "contexts": [["b"]]}, "orient='records'"),
-        ("a.json", {"Query": {"0": "a", "1": "b"}, "response": {"0": "c", "1": "d"}}, "Query, response"),
-        ("a.jsonl", [{"question": "a"}, {"question": "b"}], r"over several lines.*jq -c \."),
-        ("a.jsonl", {"question": "a", "contexts": ["b"]}, r"over several lines.*name it \.json"),
+        (
+            "a.json",
+            {"Query": {"0": "a", "1": "b"}, "response": {"0": "c", "1": "d"}},
+            "Query, response",
+        ),
+        (
+            "a.jsonl",
+            [{"question": "a"}, {"question": "b"}],
+            r"over several lines.*jq -c \.",
+        ),
+        (
+            "a.jsonl",
+            {"question": "a", "contexts": ["b"]},
+            r"over several lines.*name it \.json",
+        ),
     ],
 )
-def test_json_in_other_shapes_gets_a_hint(written: Any, name: str, data: Any, said: str) -> None:
+def test_json_in_other_shapes_gets_a_hint(
+    written: Any, name: str, data: Any, said: str
+) -> None:
     path = written(name, json.dumps(data, indent=2))
     with pytest.raises(InputError, match=said):
         read(path)
 
 
-@pytest.mark.parametrize("data", [{"answers": ["a"], "contexts": ["b"]}, {"question": "q", "contexts": ["b"]}])
+@pytest.mark.parametrize(
+    "data",
+    [{"answers": ["a"], "contexts": ["b"]}, {"question": "q", "contexts": ["b"]}],
+)
 def test_one_sample_is_no_table_of_columns(written: Any, data: Any) -> None:
     (sample,) = read(written("a.json", json.dumps(data)))
     assert isinstance(sample, Sample)
@@ -339,14 +438,20 @@ def test_limit_counts_rows_of_the_file(written: Any) -> None:
 
 
 def test_results_of_an_earlier_run_can_be_judged_again(tmp_path: Path) -> None:
-    rows: list[Any] = [{"id": "7", "question": "q", "contexts": ["c"], "answer": "a", "lang": "en"}, {"answer": {}}]
+    rows: list[Any] = [
+        {"id": "7", "question": "q", "contexts": ["c"], "answer": "a", "lang": "en"},
+        {"answer": {}},
+    ]
     report = evaluate(rows, metrics="adherence")
     report.to_jsonl(tmp_path / "a.jsonl")
     first, second = read(tmp_path / "a.jsonl")
     assert isinstance(first, Sample)
     assert (first.id, first.question, first.metadata["lang"]) == ("7", "q", "en")
     assert str(second).endswith("line 3: was no sample in the run that wrote this file")
-    assert Report.from_jsonl(tmp_path / "a.jsonl").results[0].sample == report.results[0].sample
+    assert (
+        Report.from_jsonl(tmp_path / "a.jsonl").results[0].sample
+        == report.results[0].sample
+    )
 
 
 ROW = '{"question": "q", "contexts": ["c"], "answer": "b"}'
@@ -363,8 +468,13 @@ NO_LINES_OF_RESULTS = [
     '{"run": 1}',
     '{"run": {}, "x": 1}',
 ]
-OTHER = "line {}: is no line of a results file, which began above; give other rows in a file of their own"
-SECOND_HEADER = "line {}: the header of a results file among other lines; give each file by itself"
+OTHER = (
+    "line {}: is no line of a results file, which began above; give other rows in a"
+    " file of their own"
+)
+SECOND_HEADER = (
+    "line {}: the header of a results file among other lines; give each file by itself"
+)
 
 
 @pytest.mark.parametrize(
@@ -373,7 +483,10 @@ SECOND_HEADER = "line {}: the header of a results file among other lines; give e
         ([HEADER, RESULT, CLOSING], ["a"]),
         ([HEADER, RESULT, CLOSING, HEADER, RESULT, CLOSING], ["a", "a"]),
         ([HEADER, RESULT, CLOSING, ROW, ROW], ["a", OTHER.format(4), OTHER.format(5)]),
-        ([HEADER, RESULT, "broken", CLOSING], ["a", "line 3: not JSON (Expecting value)"]),
+        (
+            [HEADER, RESULT, "broken", CLOSING],
+            ["a", "line 3: not JSON (Expecting value)"],
+        ),
         ([ROW, HEADER, RESULT], ["b", SECOND_HEADER.format(2), "a"]),
         ([HEADER, HEADER, RESULT], [SECOND_HEADER.format(2), "a"]),
         ([HEADER, RESULT, HEADER, RESULT], ["a", SECOND_HEADER.format(3), "a"]),
@@ -392,7 +505,9 @@ SECOND_HEADER = "line {}: the header of a results file among other lines; give e
         ],
     ],
 )
-def test_no_line_of_results_goes_missing(written: Any, lines: list[str], found: list[str]) -> None:
+def test_no_line_of_results_goes_missing(
+    written: Any, lines: list[str], found: list[str]
+) -> None:
     path = written("a.jsonl", "\n".join(lines) + "\n")
     assert [str(answer).removeprefix(f"{path}, ") for answer in answers(path)] == found
 
@@ -410,7 +525,9 @@ DOUBLED = "an object has more than one value for {}; keep one of them"
         ('{"answer": "a", "\\u0061nswer": "b"}', "answer"),
     ],
 )
-def test_an_object_with_a_key_twice_is_a_bad_row(written: Any, line: str, keys: str) -> None:
+def test_an_object_with_a_key_twice_is_a_bad_row(
+    written: Any, line: str, keys: str
+) -> None:
     path = written("a.jsonl", f'{line}\n{{"answer": "c"}}\n{line}')
     bad = DOUBLED.format(keys)
     assert answers(path) == [f"{path}, line 1: {bad}", "c", f"{path}, line 3: {bad}"]
@@ -429,7 +546,9 @@ def test_an_object_with_a_key_twice_is_a_bad_row(written: Any, line: str, keys: 
 def test_an_integer_that_python_does_not_read_is_named_so(written: Any) -> None:
     digits = sys.get_int_max_str_digits() + 1
     (bad,) = answers(written("a.jsonl", f'{{"id": {"1" * digits}}}\n'))
-    assert str(bad).endswith("line 1: an integer of more than 4,300 digits; write it as a text")
+    assert str(bad).endswith(
+        "line 1: an integer of more than 4,300 digits; write it as a text"
+    )
 
 
 class PolarsLike:
@@ -471,8 +590,14 @@ def test_tables(samples: Any) -> None:
             pd.DataFrame([["a", "b"]], columns=["answer", "answer"]),
             "several columns of the data frame .* named answer;",
         ),
-        (TWO_ANSWERS, "several columns of the Arrow table are named answer; rename all but one"),
-        (TWO_ANSWERS.to_batches()[0], "several columns of the Arrow table are named answer; rename all but one"),
+        (
+            TWO_ANSWERS,
+            "several columns of the Arrow table are named answer; rename all but one",
+        ),
+        (
+            TWO_ANSWERS.to_batches()[0],
+            "several columns of the Arrow table are named answer; rename all but one",
+        ),
     ],
 )
 def test_what_is_no_table(samples: Any, message: str) -> None:

@@ -29,34 +29,55 @@ _INDENTED = re.compile(r"^ {4}(\S.*)$", re.MULTILINE)
 
 def commands(path: Path) -> list[str]:
     """The commands of a page's indented blocks, without comments, split at ``&&``."""
-    lines = [line.partition("  #")[0].strip() for line in _INDENTED.findall(path.read_text(encoding="utf-8"))]
+    lines = [
+        line.partition("  #")[0].strip()
+        for line in _INDENTED.findall(path.read_text(encoding="utf-8"))
+    ]
     return [part.strip() for line in lines for part in line.split("&&")]
 
 
-# LlamaIndex's workflows look at every attribute of an agent, those too that pydantic deprecates.
-@pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20")
-@pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211")
-@pytest.mark.parametrize("path", [page for page in PAGES if _PYTHON.search(page.read_text())], ids=lambda p: p.name)
-def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# LlamaIndex's workflows look at every attribute of an agent, those too that pydantic
+# deprecates.
+@pytest.mark.filterwarnings(
+    "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+)
+@pytest.mark.filterwarnings(
+    "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+)
+@pytest.mark.parametrize(
+    "path",
+    [page for page in PAGES if _PYTHON.search(page.read_text())],
+    ids=lambda p: p.name,
+)
+def test_python_examples_run(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     page = path.read_text(encoding="utf-8")
     namespace: dict[str, object] = {"__name__": "readme"}
     for block in _PYTHON.finditer(page):
         before = page[: block.start(1)].count("\n")
-        exec(compile("\n" * before + block[1], str(path), "exec", dont_inherit=True), namespace)
+        exec(
+            compile("\n" * before + block[1], str(path), "exec", dont_inherit=True),
+            namespace,
+        )
     assert len(namespace) > 2, "the examples define nothing"
 
 
 def test_the_readme_has_examples_and_commands() -> None:
     assert len(_PYTHON.findall(README.read_text())) >= 3
-    assert len([text for text in commands(README) if text.startswith("ragmetrics ")]) >= 4
+    assert (
+        len([text for text in commands(README) if text.startswith("ragmetrics ")]) >= 4
+    )
 
 
 RUNS = [text.removeprefix("uv run ") for page in PAGES for text in commands(page)]
 
 
-@pytest.mark.parametrize("text", [text for text in RUNS if text.startswith("ragmetrics ")])
+@pytest.mark.parametrize(
+    "text", [text for text in RUNS if text.startswith("ragmetrics ")]
+)
 def test_commands_parse(text: str) -> None:
     words = shlex.split(text)[1:]
     options = command.command_parser(words[0]).parse_args(words)
@@ -67,12 +88,18 @@ def test_commands_parse(text: str) -> None:
 def test_the_readme_is_short_and_leads_to_every_page(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 320
-    assert [page.name for page in PAGES[1:] if f"(docs/{page.name}" not in text and page.name != "reference.md"] == []
+    assert [
+        page.name
+        for page in PAGES[1:]
+        if f"(docs/{page.name}" not in text and page.name != "reference.md"
+    ] == []
 
 
 @pytest.mark.parametrize("path", ALL_PAGES, ids=lambda p: p.parent.name + "/" + p.name)
 def test_links_lead_somewhere(path: Path) -> None:
-    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+    links = re.findall(
+        r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")
+    )
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
@@ -87,7 +114,11 @@ def test_no_cell_of_a_table_waits_to_be_filled_in(path: Path) -> None:
         if line.startswith("|")
         for cell in line.split("|")
     ]
-    assert [cell for cell in cells if re.fullmatch(r"[A-Z_]{2,}|\?+|\.{3}|…", cell) and cell not in WORDS] == []
+    assert [
+        cell
+        for cell in cells
+        if re.fullmatch(r"[A-Z_]{2,}|\?+|\.{3}|…", cell) and cell not in WORDS
+    ] == []
 
 
 def test_scripts_exist() -> None:
@@ -99,7 +130,11 @@ def test_the_two_commands_and_what_ci_runs() -> None:
     given = commands(README)
     assert given[0].startswith("pip install ")
     first = given.index("pip install uv")
-    assert given[first : first + 3] == ["pip install uv", "uv run ragmetrics demo", "uv run pytest"]
+    assert given[first : first + 3] == [
+        "pip install uv",
+        "uv run ragmetrics demo",
+        "uv run pytest",
+    ]
     workflow = ROOT / ".ci" / "run"
     if not workflow.is_file():
         pytest.skip("a checkout without its CI script")
@@ -107,47 +142,87 @@ def test_the_two_commands_and_what_ci_runs() -> None:
 
 
 LEFT_OUT = (  # files of the reader; the others run in tests of their own
-    "DATA/", " factcg.jsonl", " encoders:", " panels:", " gateway:", " politeness:", "ragmetrics push",
+    "DATA/",
+    " factcg.jsonl",
+    " encoders:",
+    " panels:",
+    " gateway:",
+    " politeness:",
+    "ragmetrics push",
     "ragmetrics dataset review",
-)  # fmt: skip
+)
 GATED = ("--fail-on-regression", "--fail-under", "--against before")
-RUN = {page: [text for text in commands(page) if text.startswith("ragmetrics ")] for page in PAGES}
+RUN = {
+    page: [text for text in commands(page) if text.startswith("ragmetrics ")]
+    for page in PAGES
+}
 
 
 def write_named_files() -> None:
     """Write the files that the commands name into the working folder: answers, runs, labels, traces, documents."""
     rows = [
-        {"id": f"s{n}", "query": f"Who lit lamp {n}?", "contexts": ["Fog.", f"Anna lit lamp {n}."],
-         "response": f"Anna lit lamp {n}." if n % 2 else "Somebody else.", "reference": f"Anna lit lamp {n}.",
-         "topic": "ab"[n % 2], "language": "en", "conversation_id": n // 3, "user": {"id": n // 2}}
+        {
+            "id": f"s{n}",
+            "query": f"Who lit lamp {n}?",
+            "contexts": ["Fog.", f"Anna lit lamp {n}."],
+            "response": f"Anna lit lamp {n}." if n % 2 else "Somebody else.",
+            "reference": f"Anna lit lamp {n}.",
+            "topic": "ab"[n % 2],
+            "language": "en",
+            "conversation_id": n // 3,
+            "user": {"id": n // 2},
+        }
         for n in range(12)
-    ]  # fmt: skip
+    ]
     for name in ("answers", "references"):
         Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    table = pd.DataFrame([{**row, "contexts": json.dumps(row["contexts"])} for row in rows])
+    table = pd.DataFrame(
+        [{**row, "contexts": json.dumps(row["contexts"])} for row in rows]
+    )
     table.drop(columns="user").to_csv("answers.csv", index=False)
     table.drop(columns="user").to_parquet("answers.parquet")
     for name in ("before", "after", "results", "other", "main", "branch"):
-        given = ["evaluate", "answers.jsonl", "--quiet", "--metrics", "adherence,utilization,recall"]
+        given = [
+            "evaluate",
+            "answers.jsonl",
+            "--quiet",
+            "--metrics",
+            "adherence,utilization,recall",
+        ]
         assert command.main([*given, "--out", f"{name}.jsonl"]) == 0
-    labels = [{"id": f"s{n}", "label": n % 2, "labels": {"adherent": n % 2}} for n in range(12)]
+    labels = [
+        {"id": f"s{n}", "label": n % 2, "labels": {"adherent": n % 2}}
+        for n in range(12)
+    ]
     Path("labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
-    [traces, *_] = _PYTHON.findall((ROOT / "docs" / "traces.md").read_text(encoding="utf-8"))
+    [traces, *_] = _PYTHON.findall(
+        (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
+    )
     told: dict[str, Any] = {}
     exec(traces, told)
-    Path("spans.jsonl").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": told["spans"]}]}]}))
+    Path("spans.jsonl").write_text(
+        json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": told["spans"]}]}]})
+    )
     for folder in ("docs", "labelled", "cards"):
         Path(folder).mkdir()
-    said = [{**row, "source": row["topic"], "labels": {"adherent": n % 2}} for n, row in enumerate(rows)]
+    said = [
+        {**row, "source": row["topic"], "labels": {"adherent": n % 2}}
+        for n, row in enumerate(rows)
+    ]
     Path("labelled", "rows.jsonl").write_text("\n".join(map(json.dumps, said)))
     Path("mine.txt").write_text("{contexts}\n{answer}")
     for name in ("how_it_works", "statistics", "own_metric", "traces"):
-        Path("docs", f"{name}.md").write_text((ROOT / "docs" / f"{name}.md").read_text("utf-8"), encoding="utf-8")
+        Path("docs", f"{name}.md").write_text(
+            (ROOT / "docs" / f"{name}.md").read_text("utf-8"), encoding="utf-8"
+        )
 
 
 @pytest.fixture(scope="module")
 def named_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the commands name; each page works on a copy of it."""
+    """A folder with the files that the commands name.
+
+    Each page works on a copy of it.
+    """
     folder: Path = tmp_path_factory.mktemp("named")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -163,7 +238,9 @@ def model() -> Iterator[LoopbackServer]:
         yield server
 
 
-@pytest.mark.parametrize("page", [page for page, found in RUN.items() if found], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page, found in RUN.items() if found], ids=lambda page: page.name
+)
 def test_commands_run(
     page: Path,
     model: LoopbackServer,
@@ -181,9 +258,19 @@ def test_commands_run(
     shutil.copytree(named_files, tmp_path, dirs_exist_ok=True)
     for text in RUN[page]:
         if not any(part in text for part in LEFT_OUT):
-            code = command.main(shlex.split(text.replace("http://127.0.0.1:8000/v1", model.base_url))[1:])
+            code = command.main(
+                shlex.split(text.replace("http://127.0.0.1:8000/v1", model.base_url))[
+                    1:
+                ]
+            )
             told = capsys.readouterr()
-            codes = (0, 1, 3) if any(option in text for option in GATED) else (0, 4) if " --batch" in text else (0,)
+            codes = (
+                (0, 1, 3)
+                if any(option in text for option in GATED)
+                else (0, 4)
+                if " --batch" in text
+                else (0,)
+            )
             assert code in codes, (text, told.err)
             assert told.out, text
     for written in tmp_path.glob("*.html"):

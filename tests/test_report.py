@@ -20,7 +20,14 @@ from lanes import examples
 from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Signature, Undefined
+from ragmetrics_core.data.results import (
+    ErrorInfo,
+    Failed,
+    SampleResult,
+    Scored,
+    Signature,
+    Undefined,
+)
 from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
@@ -38,7 +45,13 @@ RUN = RunFacts(
 
 
 def a_row(index: int, value: float = 0.5, **metadata: Any) -> SampleResult:
-    sample = Sample(id=f"s{index}", question=SECRET, contexts=[SECRET], answer=SECRET, metadata=metadata)
+    sample = Sample(
+        id=f"s{index}",
+        question=SECRET,
+        contexts=[SECRET],
+        answer=SECRET,
+        metadata=metadata,
+    )
     usage = Usage(calls=2, cost=0.25, models=("gpt",))
     scored = Scored(metric="context_recall", reason=SECRET, value=value, usage=usage)
     return SampleResult(index=index, sample=sample, results={"context_recall": scored})
@@ -48,14 +61,25 @@ def full_report() -> Report:
     evidence = UtilizationEvidence(formula="f", chunks=(), useful=1)
     error = ErrorInfo(type="RateLimited", message="slow down")
     others = {
-        "context_utilization": Scored(metric="context_utilization", reason="r", value=1, evidence=evidence),
-        "mine": Failed(metric="mine", reason="r", error=error, evidence=Evidence(kind="own", extra=[1, 2])),
+        "context_utilization": Scored(
+            metric="context_utilization", reason="r", value=1, evidence=evidence
+        ),
+        "mine": Failed(
+            metric="mine",
+            reason="r",
+            error=error,
+            evidence=Evidence(kind="own", extra=[1, 2]),
+        ),
     }
     undefined = Undefined(metric="context_recall", reason="no answer")
     return Report(
         [
             a_row(0),
-            SampleResult(index=1, sample=Sample(), results={"context_recall": undefined, **others}),
+            SampleResult(
+                index=1,
+                sample=Sample(),
+                results={"context_recall": undefined, **others},
+            ),
             SampleResult(index=2, sample=None, problem="row 3 is no object"),
             SampleResult(index=3, sample=Sample(question="q")),
         ],
@@ -77,26 +101,49 @@ def test_metrics_scores_usage() -> None:
     assert report.scores("mine") == [None] * 4
     assert report.usage == Usage(calls=2, cost=0.25, models=("gpt",))
     assert report.summary()["context_utilization"].useful_share == 1
-    with pytest.raises(SettingError, match="there are: context_recall, context_utilization, mine"):
+    with pytest.raises(
+        SettingError, match="there are: context_recall, context_utilization, mine"
+    ):
         report.scores("context_recal")
     assert report.scores("recall") == report.scores("context_recall")
-    own = {name: Scored(metric=name, reason="", value=value) for name, value in (("recall", 0.1), ("my_recall", 0.9))}
-    assert Report([SampleResult(index=0, sample=Sample(), results=own)]).scores("recall") == [0.1]
+    own = {
+        name: Scored(metric=name, reason="", value=value)
+        for name, value in (("recall", 0.1), ("my_recall", 0.9))
+    }
+    assert Report([SampleResult(index=0, sample=Sample(), results=own)]).scores(
+        "recall"
+    ) == [0.1]
 
 
-def test_repr_computes_nothing_and_shows_no_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repr_computes_nothing_and_shows_no_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     report = full_report()
     with monkeypatch.context() as patch:
         patch.delattr(Report, "summary")
-        assert repr(report) == "Report(4 rows, 2 judged: context_recall, context_utilization, mine)"
-    for text in (repr(report), str(report), repr(report.summary()), report.table(), report._repr_html_()):
+        assert (
+            repr(report)
+            == "Report(4 rows, 2 judged: context_recall, context_utilization, mine)"
+        )
+    for text in (
+        repr(report),
+        str(report),
+        repr(report.summary()),
+        report.table(),
+        report._repr_html_(),
+    ):
         assert SECRET not in text
 
 
 def test_table_fits_and_is_plain() -> None:
-    named = {"[red]a metric of the user's own with a very long name": "x", "context_utilization": "y"}
+    named = {
+        "[red]a metric of the user's own with a very long name": "x",
+        "context_utilization": "y",
+    }
     rows = [a_row(index, index / 60) for index in range(60)]
-    text = Report([*rows, *full_report().results], RUN.model_copy(update={"metrics": named})).table()
+    text = Report(
+        [*rows, *full_report().results], RUN.model_copy(update={"metrics": named})
+    ).table()
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in text
@@ -112,15 +159,28 @@ def test_table_fits_and_is_plain() -> None:
 
 def test_table_by_hand() -> None:
     table = Report([a_row(0, 1.0), a_row(1, 0.0)], RUN).table()
-    line = next(line for line in table.splitlines() if line.startswith("context_recall"))
+    line = next(
+        line for line in table.splitlines() if line.startswith("context_recall")
+    )
     # Wilson for one of two: .5 ± .4055 (1.96 / (2 √(2 + 1.96²)))
-    assert line.split() == ["context_recall", "0.500", "0.095–0.905", "0.50", "0.71", "0.00–1.00", "2/0/0"]
+    assert line.split() == [
+        "context_recall",
+        "0.500",
+        "0.095–0.905",
+        "0.50",
+        "0.71",
+        "0.00–1.00",
+        "2/0/0",
+    ]
 
 
 def test_table_tells_of_an_interrupted_run() -> None:
     run = RunFacts(interrupted=True, stopped="the key was refused")
     assert "The run ended early: the key was refused." in Report([], run).table()
-    assert "The run ended early: it was interrupted." in Report([], RunFacts(interrupted=True)).table()
+    assert (
+        "The run ended early: it was interrupted."
+        in Report([], RunFacts(interrupted=True)).table()
+    )
 
 
 def test_html_is_escaped() -> None:
@@ -138,7 +198,11 @@ def test_to_pandas() -> None:
     assert list(frame.columns) == [
         *("index", "id", "question", "answer"),
         *("context_recall", "context_recall_status", "context_recall_reason"),
-        *("context_utilization", "context_utilization_status", "context_utilization_reason"),
+        *(
+            "context_utilization",
+            "context_utilization_status",
+            "context_utilization_reason",
+        ),
         *("mine", "mine_status", "mine_reason"),
         *("calls", "cost", "problem"),
     ]
@@ -158,12 +222,18 @@ def test_to_pandas_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_importing_loads_neither_pandas_nor_rich() -> None:
-    code = "import sys, ragmetrics_core.reporting.gates; print({'pandas', 'rich', 'numpy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys, ragmetrics_core.reporting.gates; print({'pandas', 'rich', 'numpy'}"
+        " & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "set()"
 
 
-# JSON lines ---------------------------------------------------------------------------------------------
+# JSON lines
+# ---------------------------------------------------------------------------------------------
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -175,13 +245,26 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    ),
     max_leaves=5,
 )
-WEIRD = st.sampled_from(["\u2028", "\x85\x0c", "\x00", '"\\n\n\r\n', "👩‍👩‍👧", "\ud800", "א‮b", "{", ""])
+WEIRD = st.sampled_from(
+    ["\u2028", "\x85\x0c", "\x00", '"\\n\n\r\n', "👩‍👩‍👧", "\ud800", "א‮b", "{", ""]
+)
 TEXT = st.text() | WEIRD | st.tuples(st.text(), WEIRD).map("".join)
-CONTEXT = st.builds(Context, text=TEXT, id=st.none() | st.text(), metadata=st.dictionaries(st.text(), JSON, max_size=2))
+CONTEXT = st.builds(
+    Context,
+    text=TEXT,
+    id=st.none() | st.text(),
+    metadata=st.dictionaries(st.text(), JSON, max_size=2),
+)
 SAMPLES = st.builds(
     Sample,
     question=st.none() | TEXT,
@@ -198,7 +281,11 @@ SAMPLES = st.builds(
 @given(st.lists(st.tuples(SAMPLES, st.floats(0, 1), st.text()), max_size=3))
 def test_round_trip_of_any_sample(items: list[tuple[Sample, float, str]]) -> None:
     report = Report(
-        SampleResult(index=index, sample=sample, results={"m": Scored(metric="m", reason=reason, value=value)})
+        SampleResult(
+            index=index,
+            sample=sample,
+            results={"m": Scored(metric="m", reason=reason, value=value)},
+        )
         for index, (sample, value, reason) in enumerate(items)
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -231,14 +318,30 @@ def test_metadata_that_json_cannot_hold(tmp_path: Path) -> None:
         kind=Usage,
     )
     assert row.sample is not None
-    row.sample.metadata.update(count=np.int64(4), flag=np.True_, gap=np.float32("nan"), array=np.arange(2000))
+    row.sample.metadata.update(
+        count=np.int64(4), flag=np.True_, gap=np.float32("nan"), array=np.arange(2000)
+    )
     Report([row]).to_jsonl(tmp_path / "r.jsonl")
     sample = Report.from_jsonl(tmp_path / "r.jsonl").results[0].sample
     assert sample is not None
     found = sample.metadata
-    assert (found["count"], found["flag"], found["gap"], found["array"]) == (4, True, None, [*range(2000)])
-    assert (found["nan"], found["inf"], found["path"], found["raw"]) == (None, [None], "x", "b'\\xff'")
-    assert (found["keys"], found["colour"], found["lone"]) == ({"1": [2, 3], "(4, 5)": [6]}, "red", "\ufffd")
+    assert (found["count"], found["flag"], found["gap"], found["array"]) == (
+        4,
+        True,
+        None,
+        [*range(2000)],
+    )
+    assert (found["nan"], found["inf"], found["path"], found["raw"]) == (
+        None,
+        [None],
+        "x",
+        "b'\\xff'",
+    )
+    assert (found["keys"], found["colour"], found["lone"]) == (
+        {"1": [2, 3], "(4, 5)": [6]},
+        "red",
+        "\ufffd",
+    )
     assert found["model"]["text"] == "t"
     assert found["circular"] == {"a": 1, "self": "<dict>"}
     assert "Usage" in found["kind"]
@@ -278,7 +381,10 @@ def test_a_cut_off_last_line_is_left_out_and_named(tmp_path: Path) -> None:
     path.write_bytes(whole[: whole.rindex(b"\xc3") + 1])  # inside a character
     report = Report.from_jsonl(path)
     assert len(report.results) == 1
-    assert report.run.notes == (*RUN.notes, "line 3 of the report was cut off and is left out")
+    assert report.run.notes == (
+        *RUN.notes,
+        "line 3 of the report was cut off and is left out",
+    )
     path.write_bytes(whole[:-1])  # only the end of the line is missing
     assert len(Report.from_jsonl(path).results) == 2
 
@@ -297,14 +403,20 @@ def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     lines = lines_of(path)
     lines[0]["new"] = lines[0]["run"]["new"] = lines[-1]["run"]["new"] = 1
     row = lines[1]
-    row["new"] = row["sample"]["new"] = row["sample"]["contexts"][0]["new"] = {"scored": 1}
-    row["results"]["context_recall"]["new"] = row["results"]["context_recall"]["usage"]["new"] = 1
+    row["new"] = row["sample"]["new"] = row["sample"]["contexts"][0]["new"] = {
+        "scored": 1
+    }
+    row["results"]["context_recall"]["new"] = row["results"]["context_recall"]["usage"][
+        "new"
+    ] = 1
     lines[2]["results"]["context_utilization"]["evidence"]["new"] = 1
     lines[2]["results"]["mine"]["new"] = 1
     write_lines(path, lines)
     report = Report.from_jsonl(path)
     assert report == full_report()
-    assert report.results[1].results["mine"].evidence == Evidence(kind="own", extra=[1, 2])
+    assert report.results[1].results["mine"].evidence == Evidence(
+        kind="own", extra=[1, 2]
+    )
 
 
 def test_a_header_and_footer_are_optional_in_part(tmp_path: Path) -> None:
@@ -332,7 +444,10 @@ HEADER = '{"ragmetrics_report": 1, "run": {}}'
         (HEADER + "\n[1]\n", "line 2: a JSON object is needed, got list"),
         (HEADER + '\n\n{"index": "Zanzibar", "sample": null}\n', "line 3: index: "),
         (HEADER + '\n{"index": 0}\n', "line 2: sample: "),
-        (HEADER + '\n{"run": {}}\n{"index": 0, "sample": null}\n', "line 3: nothing may follow the closing line 2"),
+        (
+            HEADER + '\n{"run": {}}\n{"index": 0, "sample": null}\n',
+            "line 3: nothing may follow the closing line 2",
+        ),
         (HEADER + "\n" + "[" * 100_000 + "\n", "line 2: not JSON"),
     ],
 )
@@ -353,13 +468,25 @@ def test_broken_files_name_the_line(tmp_path: Path, text: str, words: str) -> No
         ("evidence", {"kind": "own", "chunks": [{"rank": 1, "useful": 1}]}),
         ("evidence", {"kind": "own", "chunks": [{"rank": 1, "probability": "0.9"}]}),
         ("evidence", {"kind": "own", "asked": 3, "repeatability": [False, True]}),
-        ("evidence", {"kind": "own", "facts": [{"text": "f"}], "cells": [[{"probability": "1"}]]}),
+        (
+            "evidence",
+            {
+                "kind": "own",
+                "facts": [{"text": "f"}],
+                "cells": [[{"probability": "1"}]],
+            },
+        ),
     ],
 )
-def test_an_edited_text_or_truth_value_is_no_number(tmp_path: Path, place: str, edited: object) -> None:
+def test_an_edited_text_or_truth_value_is_no_number(
+    tmp_path: Path, place: str, edited: object
+) -> None:
     row = {"metric": "own", "status": "scored", "reason": "", "value": 1, place: edited}
     path = tmp_path / "r.jsonl"
-    path.write_text(f"{HEADER}\n{json.dumps({'index': 0, 'sample': None, 'results': {'own': row}})}\n", "utf-8")
+    path.write_text(
+        f"{HEADER}\n{json.dumps({'index': 0, 'sample': None, 'results': {'own': row}})}\n",
+        "utf-8",
+    )
     with pytest.raises(InputError, match=f"line 2: .*{place}"):
         Report.from_jsonl(path)
 
@@ -371,11 +498,17 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         Report([]).to_jsonl(tmp_path / "none" / "r.jsonl")
 
 
-# Figures, Parquet, methods ------------------------------------------------------------------------------
+# Figures, Parquet, methods
+# ------------------------------------------------------------------------------
 
 
 def test_figures() -> None:
-    report = Report([a_row(index, value) for index, value in enumerate((0.0, 0.05, 0.3, 0.9999, 1.0))])
+    report = Report(
+        [
+            a_row(index, value)
+            for index, value in enumerate((0.0, 0.05, 0.3, 0.9999, 1.0))
+        ]
+    )
     (axes,) = report.plot_histogram("context_recall").axes
     assert [bar.get_height() for bar in axes.patches] == [2, 0, 0, 1, 0, 0, 0, 0, 0, 2]  # type: ignore[attr-defined]
     assert axes.get_xlabel() == "context_recall"
@@ -384,7 +517,15 @@ def test_figures() -> None:
     with pytest.raises(SettingError, match="there are: context_recall"):
         report.plot_histogram("other")
     assert Report([]).plot_box().axes
-    named = Report([SampleResult(index=0, sample=Sample(), results={"$x^": Scored(metric="m", value=1, reason="")})])
+    named = Report(
+        [
+            SampleResult(
+                index=0,
+                sample=Sample(),
+                results={"$x^": Scored(metric="m", value=1, reason="")},
+            )
+        ]
+    )
     assert named.plot_histogram("$x^").axes[0].get_xlabel() == "$x^"
     named.plot_histogram("$x^").canvas.draw()
 
@@ -410,7 +551,10 @@ def test_methods() -> None:
     run = RUN.model_copy(update={"metrics": {"context_adherence": signature}})
     text = Report([a_row(0, 0.25), a_row(1, 0.5), a_row(2, 1.0)], run).methods()
     for words in (
-        "3 samples were evaluated with ragmetrics 0.1.0; the judge was lexical (returned as gpt).",
+        (
+            "3 samples were evaluated with ragmetrics 0.1.0; the judge was lexical"
+            " (returned as gpt)."
+        ),
         "ChainPoll, Friel & Sanyal 2023), 5 polls at most",
         "Context Recall is a rating from 0 to 1",
         "t with 2 added at 0 and 2 at 1",
@@ -424,8 +568,14 @@ def test_methods() -> None:
 
 def test_grades_of_captured_samples_are_counted_and_filtered() -> None:
     grades = ["exact", "inferred", "exact", None]
-    notes = [CaptureNotes() if grade is None else CaptureNotes(grade=grade) for grade in grades]
-    rows = [SampleResult(index=place, sample=Sample(capture=one), results={}) for place, one in enumerate(notes)]
+    notes = [
+        CaptureNotes() if grade is None else CaptureNotes(grade=grade)
+        for grade in grades
+    ]
+    rows = [
+        SampleResult(index=place, sample=Sample(capture=one), results={})
+        for place, one in enumerate(notes)
+    ]
     report = Report([*rows, SampleResult(index=4, sample=Sample(), results={})])
     assert report.summary().grades == {"exact": 2, "inferred": 1}
     assert "Captured: 2 exact, 1 inferred." in report.table()
@@ -433,11 +583,21 @@ def test_grades_of_captured_samples_are_counted_and_filtered() -> None:
     assert "Captured" not in Report([rows[3]]).table()
 
 
-@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "|", "%", " =", "\t", "\r", "\n"])
-def test_a_text_that_a_spreadsheet_may_compute_begins_with_an_apostrophe(begin: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "begin", ["=", "+", "-", "@", "|", "%", " =", "\t", "\r", "\n"]
+)
+def test_a_text_that_a_spreadsheet_may_compute_begins_with_an_apostrophe(
+    begin: str, tmp_path: Path
+) -> None:
     text = f"{begin}1"
-    samples = [Sample(question=text, answer="1 + 1"), Sample(question="plain @ = text", answer=text)]
-    rows = [SampleResult(index=place, sample=sample, results={}) for place, sample in enumerate(samples)]
+    samples = [
+        Sample(question=text, answer="1 + 1"),
+        Sample(question="plain @ = text", answer=text),
+    ]
+    rows = [
+        SampleResult(index=place, sample=sample, results={})
+        for place, sample in enumerate(samples)
+    ]
     Report(rows).to_csv(tmp_path / "report.csv")
     with (tmp_path / "report.csv").open(encoding="utf-8-sig", newline="") as file:
         first, second = csv.DictReader(file)

@@ -1,4 +1,7 @@
-"""Texts of samples and replies of judges stand in no repr, and so in no log; a result tells its reason and verdicts."""
+"""Texts of samples and replies of judges stand in no repr, and so in no log.
+
+A result tells its reason and verdicts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from ragmetrics_core import Context, Failed, Sample, Scored, Undefined, evaluate
 from ragmetrics_core.data.frozen import Frozen, Silent
 from ragmetrics_core.data.results import SampleResult
 
-# Fields with texts that a repr shows: names, ids, settings, digests, versions and sentences of our own.
+# Fields with texts that a repr shows: names, ids, settings, digests, versions and
+# sentences of our own.
 _SHOWN = """
     anything.name anything.model anything.language anything.judge anything.metric anything.id anything.sample_id
     anything.document anything.version anything.generator
@@ -37,7 +41,9 @@ SHOWN = set(_SHOWN.split())
 
 def models(kind: type[Frozen]) -> Iterator[type[Frozen]]:
     for own in kind.__subclasses__():
-        if not issubclass(own, Silent) and own.__module__.startswith("ragmetrics_core."):
+        if not issubclass(own, Silent) and own.__module__.startswith(
+            "ragmetrics_core."
+        ):
             yield own
         yield from models(own)
 
@@ -45,7 +51,9 @@ def models(kind: type[Frozen]) -> Iterator[type[Frozen]]:
 def holds_texts(annotation: Any) -> bool:
     if annotation is Any or annotation is str:
         return True
-    return typing.get_origin(annotation) is not typing.Literal and any(map(holds_texts, typing.get_args(annotation)))
+    return typing.get_origin(annotation) is not typing.Literal and any(
+        map(holds_texts, typing.get_args(annotation))
+    )
 
 
 def test_every_field_with_texts_is_hidden_or_known_to_hold_none() -> None:
@@ -59,23 +67,43 @@ def test_every_field_with_texts_is_hidden_or_known_to_hold_none() -> None:
         if field.repr and holds_texts(field.annotation)
     }
     assert {
-        place for place in found if place not in SHOWN and f"anything.{place.partition('.')[2]}" not in SHOWN
+        place
+        for place in found
+        if place not in SHOWN and f"anything.{place.partition('.')[2]}" not in SHOWN
     } == set()
 
 
 def test_samples_reports_and_evidence_show_no_texts() -> None:
     text = "Nobody may read this of 1856."
     sample = Sample(
-        question=text, contexts=(Context(text=text, id="c", metadata={"a": text}),), answer=text, reference=text,
-        facts=[text], history=[{"role": "user", "content": text}], error=None, id="s", metadata={"b": text},
-    )  # fmt: skip
+        question=text,
+        contexts=(Context(text=text, id="c", metadata={"a": text}),),
+        answer=text,
+        reference=text,
+        facts=[text],
+        history=[{"role": "user", "content": text}],
+        error=None,
+        id="s",
+        metadata={"b": text},
+    )
     report = evaluate([sample], judge="lexical")
     (row,) = report.results
-    assert {type(result) for result in row.results.values()} <= {Scored, Failed, Undefined}
+    assert {type(result) for result in row.results.values()} <= {
+        Scored,
+        Failed,
+        Undefined,
+    }
     for thing in (sample, report, row, *(r.evidence for r in row.results.values())):
         for shown in (repr(thing), str(thing)):
             assert "1856" not in shown
             assert "Nobody" not in shown
-    assert repr(row).startswith("SampleResult(0 (s): context_utilization 1.000, context_adherence 0.9")
-    assert repr(SampleResult(index=0, sample=sample)) == "SampleResult(0 (s): not judged)"
-    assert repr(SampleResult(index=3, sample=None, problem="no mapping")) == "SampleResult(3: no mapping)"
+    assert repr(row).startswith(
+        "SampleResult(0 (s): context_utilization 1.000, context_adherence 0.9"
+    )
+    assert (
+        repr(SampleResult(index=0, sample=sample)) == "SampleResult(0 (s): not judged)"
+    )
+    assert (
+        repr(SampleResult(index=3, sample=None, problem="no mapping"))
+        == "SampleResult(3: no mapping)"
+    )

@@ -1,6 +1,7 @@
 """The results file is a public format: real files fit its schema, and files of every number are read.
 
-Write the schema anew with ``python tests/test_results_format.py``; the files in ``golden`` stay as they are.
+Write the schema anew with ``python tests/test_results_format.py``; the files in
+``golden`` stay as they are.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from ragmetrics_core.reporting.run_facts import RunFacts
 GOLDEN = Path(__file__).with_name("golden")
 SCHEMA = Path(__file__).parents[1] / "docs" / "results_format.schema.json"
 ROWS = [
-    {"id": "a", "question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna.", "reference": "Anna."},
+    {
+        "id": "a",
+        "question": "Who?",
+        "contexts": ["Anna lit it."],
+        "answer": "Anna.",
+        "reference": "Anna.",
+    },
     {"a": 1},
 ]
 
@@ -32,23 +39,43 @@ def schema() -> dict[str, Any]:
     row = SampleResult.model_json_schema(mode="serialization")
     run = RunFacts.model_json_schema(mode="serialization")
     definitions = {**row.pop("$defs"), **run.pop("$defs"), "Row": row, "Run": run}
-    evidence = {"type": "object", "properties": {"kind": {"type": "string"}}, "required": ["kind"]}
+    evidence = {
+        "type": "object",
+        "properties": {"kind": {"type": "string"}},
+        "required": ["kind"],
+    }
     for definition in definitions.values():
-        if "evidence" in definition.get("properties", {}) and "status" in definition["properties"]:
-            definition["properties"]["evidence"] = {"anyOf": [evidence, {"type": "null"}]}
+        if (
+            "evidence" in definition.get("properties", {})
+            and "status" in definition["properties"]
+        ):
+            definition["properties"]["evidence"] = {
+                "anyOf": [evidence, {"type": "null"}]
+            }
     fact = {"$ref": "#/$defs/Run"}
     lines = [
-        {"type": "object", "properties": {"ragmetrics_report": {"const": FORMAT}, "run": fact},
-         "required": ["ragmetrics_report", "run"]},
+        {
+            "type": "object",
+            "properties": {"ragmetrics_report": {"const": FORMAT}, "run": fact},
+            "required": ["ragmetrics_report", "run"],
+        },
         {"$ref": "#/$defs/Row"},
-        {"type": "object", "properties": {"run": fact}, "required": ["run"], "maxProperties": 1},
-    ]  # fmt: skip
+        {
+            "type": "object",
+            "properties": {"run": fact},
+            "required": ["run"],
+            "maxProperties": 1,
+        },
+    ]
     whole = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "anyOf": lines,
         "$defs": _used(definitions, ["Row", "Run"]),
     }
-    return {"title": f"A line of a results file of ragmetrics, number {FORMAT}", **_open(whole)}
+    return {
+        "title": f"A line of a results file of ragmetrics, number {FORMAT}",
+        **_open(whole),
+    }
 
 
 def _used(definitions: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -57,15 +84,29 @@ def _used(definitions: dict[str, Any], names: list[str]) -> dict[str, Any]:
         name = names.pop()
         if name not in found:
             found[name] = definitions[name]
-            names += [other for other in definitions if f'"#/$defs/{other}"' in json.dumps(found[name])]
+            names += [
+                other
+                for other in definitions
+                if f'"#/$defs/{other}"' in json.dumps(found[name])
+            ]
     return dict(sorted(found.items()))
 
 
 def _open(value: Any) -> Any:
     if isinstance(value, dict):
-        said = {key for key, own in value.items() if key in ("title", "description") and isinstance(own, str)}
-        closed = {"additionalProperties"} if value.get("additionalProperties") is False else set()
-        return {key: _open(own) for key, own in value.items() if key not in said | closed}
+        said = {
+            key
+            for key, own in value.items()
+            if key in ("title", "description") and isinstance(own, str)
+        }
+        closed = (
+            {"additionalProperties"}
+            if value.get("additionalProperties") is False
+            else set()
+        )
+        return {
+            key: _open(own) for key, own in value.items() if key not in said | closed
+        }
     return [_open(own) for own in value] if isinstance(value, list) else value
 
 
@@ -74,14 +115,21 @@ def lines_of(path: Path) -> list[Any]:
 
 
 def test_the_schema_is_that_of_the_models() -> None:
-    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == schema(), f"write it anew: python {__file__}"
+    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == schema(), (
+        f"write it anew: python {__file__}"
+    )
 
 
 @pytest.mark.parametrize("rows", [ROWS, [*ROWS, {"answer": {}}]])
 def test_real_results_fit_the_schema(tmp_path: Path, rows: list[Any]) -> None:
     evaluate(rows, judge="lexical").to_jsonl(tmp_path / "r.jsonl")
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
-    for line in [*lines_of(tmp_path / "r.jsonl"), *lines_of(GOLDEN / f"results_{FORMAT}.jsonl")]:
+    validator = jsonschema.Draft202012Validator(
+        json.loads(SCHEMA.read_text(encoding="utf-8"))
+    )
+    for line in [
+        *lines_of(tmp_path / "r.jsonl"),
+        *lines_of(GOLDEN / f"results_{FORMAT}.jsonl"),
+    ]:
         validator.validate(line)
     for line in (
         {"ragmetrics_report": 1, "run": {}},
@@ -92,34 +140,57 @@ def test_real_results_fit_the_schema(tmp_path: Path, rows: list[Any]) -> None:
         assert not validator.is_valid(line)
 
 
-def test_the_header_says_what_was_judged_with_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_header_says_what_was_judged_with_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     text = json.dumps(ROWS[0]) + "\n" + json.dumps(ROWS[1]) + "\n"
     Path("rows.jsonl").write_text(text)
     Path("more.jsonl").write_text(text)
-    assert main(["evaluate", "rows.jsonl", "more.jsonl", "--limit", "1", "--out", "r.jsonl"]) == 0
+    assert (
+        main(
+            ["evaluate", "rows.jsonl", "more.jsonl", "--limit", "1", "--out", "r.jsonl"]
+        )
+        == 0
+    )
     header, *_, last = lines_of(Path("r.jsonl"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     names = ("rows.jsonl", "more.jsonl")
-    assert header["run"]["inputs"] == [{"name": name, "sha256": digest, "rows": None} for name in names]
-    assert last["run"]["inputs"] == [{"name": name, "sha256": digest, "rows": 1} for name in names]
+    assert header["run"]["inputs"] == [
+        {"name": name, "sha256": digest, "rows": None} for name in names
+    ]
+    assert last["run"]["inputs"] == [
+        {"name": name, "sha256": digest, "rows": 1} for name in names
+    ]
     assert set(last["run"]["packages"]) >= {"python"}
-    assert last["run"]["metrics"]["context_adherence"]["settings"] == {"polls": "5", "T": "1.0"}
+    assert last["run"]["metrics"]["context_adherence"]["settings"] == {
+        "polls": "5",
+        "T": "1.0",
+    }
     assert len(last["run"]["metrics"]["context_recall"]["prompt"]) == 6
 
 
 def test_samples_of_a_program_have_a_digest_of_their_texts() -> None:
-    first, second, other = (evaluate(rows).run.inputs[0] for rows in (ROWS, [dict(row) for row in ROWS], ROWS[:1]))
+    first, second, other = (
+        evaluate(rows).run.inputs[0]
+        for rows in (ROWS, [dict(row) for row in ROWS], ROWS[:1])
+    )
     assert (first, first.rows) == (second, 2)
     assert first.sha256 != other.sha256
 
 
 U, R = "context_utilization", "context_recall"
 SCORES: dict[str, dict[str, list[float | None]]] = {
-    "results_1.jsonl": {U: [1.0, 1.0, None, None, None], R: [0.43, 0.25, None, None, None]},
+    "results_1.jsonl": {
+        U: [1.0, 1.0, None, None, None],
+        R: [0.43, 0.25, None, None, None],
+    },
     "results_1_lexical.jsonl": {U: [1.0, 1.0, 0.0, None, None]},
     "results_1_cut.jsonl": {U: [1.0, 1.0]},
-    "results_2.jsonl": {U: [0.5, 0.0, None, None, None], R: [0.28, 0.31, None, None, None]},
+    "results_2.jsonl": {
+        U: [0.5, 0.0, None, None, None],
+        R: [0.28, 0.31, None, None, None],
+    },
 }
 
 
@@ -129,21 +200,33 @@ def test_every_golden_file_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_files_of_every_number_are_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_every_number_are_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report = Report.from_jsonl(GOLDEN / name)
     for metric, scores in SCORES[name].items():
         assert report.scores(metric) == pytest.approx(scores, abs=0.005)
     sample = report.results[0].sample
     assert sample is not None
-    assert (sample.id, sample.contexts[0].id, sample.facts and sample.facts[0].weight) == ("a", "d1", 2.0)
+    assert (
+        sample.id,
+        sample.contexts[0].id,
+        sample.facts and sample.facts[0].weight,
+    ) == ("a", "d1", 2.0)
     assert sample.capture is not None
     assert sample.capture.intermediate[0].text == "step"
     evidence = report.results[0].results["context_utilization"].evidence
     assert evidence is not None
     assert evidence.kind == "context_utilization"
     signature = report.results[0].results["context_adherence"].signature
-    assert str(signature).startswith("context_adherence|v1|polls:5|T:1.0|prompt:5dbc81|judge:")
-    assert (signature.version, signature.settings["polls"], signature.prompt) == ("1", "5", "5dbc81")
+    assert str(signature).startswith(
+        "context_adherence|v1|polls:5|T:1.0|prompt:5dbc81|judge:"
+    )
+    assert (signature.version, signature.settings["polls"], signature.prompt) == (
+        "1",
+        "5",
+        "5dbc81",
+    )
     assert report.run.metrics["context_adherence"] == signature.by("", {})
     assert report.summary().rows == len(report.results)
     assert "context_utilization" in report.table() + report.methods()
@@ -153,14 +236,35 @@ def test_files_of_every_number_are_read(name: str, tmp_path: Path, monkeypatch: 
     assert main(["evaluate", str(GOLDEN / name), "--out", "new.jsonl", "--quiet"]) == 0
 
 
-def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(tmp_path: Path) -> None:
-    call = {"kind": "tool", "turn": 1, "step": 1, "name": "sql", "query": "rows", "items": ["412"], "shown": [0]}
-    ledger = {"conversation": "c", "turn": 2, "calls": [call, {"kind": "retrieval", "turn": 2, "error": "down"}]}
-    evaluate([{**ROWS[0], "ledger": ledger}, ROWS[0]], judge="lexical").to_jsonl(tmp_path / "r.jsonl")
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(
+    tmp_path: Path,
+) -> None:
+    call = {
+        "kind": "tool",
+        "turn": 1,
+        "step": 1,
+        "name": "sql",
+        "query": "rows",
+        "items": ["412"],
+        "shown": [0],
+    }
+    ledger = {
+        "conversation": "c",
+        "turn": 2,
+        "calls": [call, {"kind": "retrieval", "turn": 2, "error": "down"}],
+    }
+    evaluate([{**ROWS[0], "ledger": ledger}, ROWS[0]], judge="lexical").to_jsonl(
+        tmp_path / "r.jsonl"
+    )
+    validator = jsonschema.Draft202012Validator(
+        json.loads(SCHEMA.read_text(encoding="utf-8"))
+    )
     _, first, second, _ = lines_of(tmp_path / "r.jsonl")
     assert validator.is_valid(first)
-    assert (first["sample"]["ledger"]["turn"], "ledger" in second["sample"]) == (2, False)
+    assert (first["sample"]["ledger"]["turn"], "ledger" in second["sample"]) == (
+        2,
+        False,
+    )
     report = Report.from_jsonl(tmp_path / "r.jsonl")
     read = report.results[0].sample
     assert read is not None
@@ -174,7 +278,17 @@ def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(tm
 
 
 def test_files_of_two_numbers_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", str(GOLDEN / "results_1.jsonl"), str(GOLDEN / "results_2.jsonl"), "--anyway"]) == 0
+    assert (
+        main(
+            [
+                "compare",
+                str(GOLDEN / "results_1.jsonl"),
+                str(GOLDEN / "results_2.jsonl"),
+                "--anyway",
+            ]
+        )
+        == 0
+    )
     assert "context_utilization" in capsys.readouterr().out
 
 
@@ -190,8 +304,12 @@ def test_files_of_two_numbers_are_compared(capsys: pytest.CaptureFixture[str]) -
 )
 def test_a_signature_is_read_from_its_line(line: str) -> None:
     assert str(Signature.model_validate(line)) == line
-    assert Signature.model_validate(Signature.model_validate(line).model_dump()) == Signature.model_validate(line)
+    assert Signature.model_validate(
+        Signature.model_validate(line).model_dump()
+    ) == Signature.model_validate(line)
 
 
 if __name__ == "__main__":
-    SCHEMA.write_text(json.dumps(schema(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    SCHEMA.write_text(
+        json.dumps(schema(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )

@@ -12,12 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import asked_facts, covered, facts, of
 
-from ragmetrics_core import Context, Fact, RetrievalAccuracy, Sample, ScriptedJudge, evaluate
+from ragmetrics_core import (
+    Context,
+    Fact,
+    RetrievalAccuracy,
+    Sample,
+    ScriptedJudge,
+    evaluate,
+)
 from ragmetrics_core.data.errors import JudgeError, SettingError
-from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence, ExtractFacts, FactInContext
+from ragmetrics_core.metrics.fact_matrix import (
+    AccuracyEvidence,
+    ExtractFacts,
+    FactInContext,
+)
 
 matrices = st.integers(1, 4).flatmap(
-    lambda columns: st.lists(st.lists(st.floats(0, 1), min_size=columns, max_size=columns), min_size=1, max_size=5)
+    lambda columns: st.lists(
+        st.lists(st.floats(0, 1), min_size=columns, max_size=columns),
+        min_size=1,
+        max_size=5,
+    )
 )
 
 
@@ -27,7 +42,12 @@ def matrix_judge(matrix, mode="logprobs"):
     def cells(question):
         column = int(question["context"].removeprefix("c"))
         return covered(
-            *(matrix[int(it.removeprefix("f"))][column] for it in asked_facts(question)), mode=mode, mass=0.99
+            *(
+                matrix[int(it.removeprefix("f"))][column]
+                for it in asked_facts(question)
+            ),
+            mode=mode,
+            mass=0.99,
         )
 
     stated = facts(*(f"f{row}" for row in range(len(matrix))))
@@ -37,11 +57,19 @@ def matrix_judge(matrix, mode="logprobs"):
 def score(matrix, **settings):
     judge = matrix_judge(matrix)
     contexts = [f"c{column}" for column in range(len(matrix[0]))]
-    return RetrievalAccuracy(**settings).score(reference="r", contexts=contexts, judge=judge), judge
+    return (
+        RetrievalAccuracy(**settings).score(
+            reference="r", contexts=contexts, judge=judge
+        ),
+        judge,
+    )
 
 
 def test_eleven_of_fourteen_facts():
-    matrix = [[0.9 if row < 11 and column == row % 3 else 0.1 for column in range(3)] for row in range(14)]
+    matrix = [
+        [0.9 if row < 11 and column == row % 3 else 0.1 for column in range(3)]
+        for row in range(14)
+    ]
     result, judge = score(matrix)
     assert result.value == pytest.approx(0.7857, abs=5e-5)
     assert result.reason == "11 of 14 facts are covered by at least one context."
@@ -62,7 +90,12 @@ def test_cells_record_mode_and_mass_and_one_half_is_not_covered():
     result, _ = score([[0.5, 0.2]])
     assert result.value == 0.0
     cell = result.evidence.cells[0][0]
-    assert (cell.probability, cell.mode, cell.mass, cell.covered) == (0.5, "logprobs", 0.99, False)
+    assert (cell.probability, cell.mode, cell.mass, cell.covered) == (
+        0.5,
+        "logprobs",
+        0.99,
+        False,
+    )
 
 
 @given(matrices)
@@ -75,7 +108,9 @@ def test_laws_of_subsets(matrix):
     for size in range(1, len(columns) + 1):
         for subset in combinations(columns, size):
             value = evidence.combine(subset)
-            expected = sum(any(row[column] > 0.5 for column in subset) for row in matrix) / len(matrix)
+            expected = sum(
+                any(row[column] > 0.5 for column in subset) for row in matrix
+            ) / len(matrix)
             assert value == pytest.approx(expected)
             for more in columns:
                 assert evidence.combine({*subset, more}) >= value
@@ -87,12 +122,16 @@ def test_laws_of_subsets(matrix):
 
 @given(matrices, st.data())
 def test_laws_of_subsets_hold_for_noisy_or(matrix, data):
-    weights = data.draw(st.lists(st.floats(0.1, 9), min_size=len(matrix), max_size=len(matrix)))
+    weights = data.draw(
+        st.lists(st.floats(0.1, 9), min_size=len(matrix), max_size=len(matrix))
+    )
     facts = [Fact(text=f"f{row}", weight=weight) for row, weight in enumerate(weights)]
 
     def noisy(columns):
         sample = Sample(facts=facts, contexts=[f"c{column}" for column in columns])
-        return RetrievalAccuracy(combination="noisy_or").score(sample, judge=matrix_judge(matrix))
+        return RetrievalAccuracy(combination="noisy_or").score(
+            sample, judge=matrix_judge(matrix)
+        )
 
     columns = range(len(matrix[0]))
     result = noisy(columns)
@@ -102,9 +141,15 @@ def test_laws_of_subsets_hold_for_noisy_or(matrix, data):
     for size in range(1, len(columns) + 1):
         for subset in combinations(columns, size):
             value = evidence.combine(subset)
-            # 1 − Π(1 − p) is the probability that not all of these contexts miss the fact.
-            found = [1 - prod(1 - Fraction(row[column]) for column in subset) for row in matrix]
-            expected = sum(map(mul, map(Fraction, weights), found)) / sum(map(Fraction, weights))
+            # 1 − Π(1 − p) is the probability that not all of these contexts miss the
+            # fact.
+            found = [
+                1 - prod(1 - Fraction(row[column]) for column in subset)
+                for row in matrix
+            ]
+            expected = sum(map(mul, map(Fraction, weights), found)) / sum(
+                map(Fraction, weights)
+            )
             assert value == pytest.approx(float(expected), abs=1e-12)
             assert 0 <= value <= 1
             assert all(evidence.combine({*subset, more}) >= value for more in columns)
@@ -129,7 +174,12 @@ def test_the_methods_paragraph_says_how_contexts_are_combined():
         (RetrievalAccuracy(), "at least one context fully discusses"),
         (RetrievalAccuracy(combination="noisy_or"), "1 − Π(1 − p) over the contexts"),
     ):
-        assert words in evaluate([sample], metric, judge=matrix_judge([[0.5]]), progress=False).methods()
+        assert (
+            words
+            in evaluate(
+                [sample], metric, judge=matrix_judge([[0.5]]), progress=False
+            ).methods()
+        )
 
 
 def test_copies_of_a_context_add_nothing_to_noisy_or():
@@ -142,12 +192,21 @@ def test_copies_of_a_context_add_nothing_to_noisy_or():
 
 
 def test_unanswered_cells_fail_with_noisy_or_too():
-    judge = ScriptedJudge({FactInContext: lambda q: JudgeError("no") if q["context"] == "c1" else covered(0.5)})
+    judge = ScriptedJudge(
+        {
+            FactInContext: lambda q: (
+                JudgeError("no") if q["context"] == "c1" else covered(0.5)
+            )
+        }
+    )
     metric = RetrievalAccuracy(combination="noisy_or")
     result = metric.score(facts=["f"], contexts=["c0", "c1"], judge=judge)
     assert result.status == "failed"
     assert result.evidence.combine([0]) == 0.5
-    assert AccuracyEvidence.model_validate_json(result.evidence.model_dump_json()) == result.evidence
+    assert (
+        AccuracyEvidence.model_validate_json(result.evidence.model_dump_json())
+        == result.evidence
+    )
 
 
 def test_unknown_subset_is_an_error():
@@ -160,7 +219,9 @@ def test_unknown_subset_is_an_error():
 def test_own_facts_skip_extraction_and_weigh():
     judge = matrix_judge([[0.9], [0.1]])
     facts = [Fact(text="f0", weight=3), Fact(text="f1"), Fact(text="F0.", weight=5)]
-    result = RetrievalAccuracy().score(Sample(facts=facts, contexts=["c0"]), judge=judge)
+    result = RetrievalAccuracy().score(
+        Sample(facts=facts, contexts=["c0"]), judge=judge
+    )
     assert result.value == 0.75
     assert result.evidence.facts_from == "sample"
     assert [fact.text for fact in result.evidence.facts] == ["f0", "f1"]
@@ -171,9 +232,19 @@ def test_best_of_several_references_counts():
     def stated(question):
         return facts("f0") if question["reference"] == "good" else facts("f1", "f0")
 
-    judge = ScriptedJudge({ExtractFacts: stated, FactInContext: lambda q: covered(float(q["fact"] == "f0"))})
-    result = RetrievalAccuracy().score(reference=["other", "good"], contexts=["c"], judge=judge)
-    assert (result.value, [fact.text for fact in result.evidence.facts]) == (1.0, ["f0"])
+    judge = ScriptedJudge(
+        {
+            ExtractFacts: stated,
+            FactInContext: lambda q: covered(float(q["fact"] == "f0")),
+        }
+    )
+    result = RetrievalAccuracy().score(
+        reference=["other", "good"], contexts=["c"], judge=judge
+    )
+    assert (result.value, [fact.text for fact in result.evidence.facts]) == (
+        1.0,
+        ["f0"],
+    )
     assert len(judge.asked) == 2 + 2
 
 
@@ -190,36 +261,60 @@ def test_no_facts_is_undefined_and_unanswered_cells_fail():
     judge = ScriptedJudge(
         {
             ExtractFacts: facts("a", "b"),
-            FactInContext: lambda q: JudgeError("no") if q["fact"] == "b" else covered(1.0),
+            FactInContext: lambda q: (
+                JudgeError("no") if q["fact"] == "b" else covered(1.0)
+            ),
         }
     )
     result = RetrievalAccuracy().score(reference="r", contexts=["c"], judge=judge)
     assert result.status == "failed"
     assert [row[0].probability for row in result.evidence.cells] == [1.0, None]
-    assert RetrievalAccuracy().score(reference="r", contexts=["c"], judge=ScriptedJudge({})).status == "failed"
+    assert (
+        RetrievalAccuracy()
+        .score(reference="r", contexts=["c"], judge=ScriptedJudge({}))
+        .status
+        == "failed"
+    )
 
 
 def test_retrieved_is_judged_where_known_and_the_loss_is_given():
     judge = matrix_judge([[0.9, 0.1], [0.1, 0.9]])
     sample = Sample(reference="r", retrieved=["c0", "c1"], contexts=["c0"])
     result = RetrievalAccuracy().score(sample, judge=judge)
-    assert (result.value, result.evidence.evaluated, result.evidence.contexts_value) == (1.0, "retrieved", 0.5)
-    other = RetrievalAccuracy().score(sample.model_copy(update={"contexts": (Context(text="new"),)}), judge=judge)
+    assert (
+        result.value,
+        result.evidence.evaluated,
+        result.evidence.contexts_value,
+    ) == (1.0, "retrieved", 0.5)
+    other = RetrievalAccuracy().score(
+        sample.model_copy(update={"contexts": (Context(text="new"),)}), judge=judge
+    )
     assert other.evidence.contexts_value is None
-    same = RetrievalAccuracy().score(Sample(reference="r", retrieved=["c0"], contexts=["c0"]), judge=judge)
+    same = RetrievalAccuracy().score(
+        Sample(reference="r", retrieved=["c0"], contexts=["c0"]), judge=judge
+    )
     assert same.evidence.contexts_value == same.value == 0.5  # nothing was lost
-    alone = RetrievalAccuracy().score(Sample(reference="r", contexts=["c0"]), judge=judge)
-    assert (alone.evidence.evaluated, alone.evidence.contexts_value) == ("contexts", None)
+    alone = RetrievalAccuracy().score(
+        Sample(reference="r", contexts=["c0"]), judge=judge
+    )
+    assert (alone.evidence.evaluated, alone.evidence.contexts_value) == (
+        "contexts",
+        None,
+    )
 
 
 def test_nothing_retrieved_is_undefined_even_if_something_was_shown():
-    result = RetrievalAccuracy().score(Sample(reference="r", retrieved=(), contexts=["c"]), judge=ScriptedJudge({}))
+    result = RetrievalAccuracy().score(
+        Sample(reference="r", retrieved=(), contexts=["c"]), judge=ScriptedJudge({})
+    )
     assert (result.status, result.reason) == ("undefined", "nothing was retrieved")
 
 
 def test_identical_contexts_are_judged_once_and_blank_ones_never():
     judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
-    result = RetrievalAccuracy().score(reference="r", contexts=["c", "", "c"], judge=judge)
+    result = RetrievalAccuracy().score(
+        reference="r", contexts=["c", "", "c"], judge=judge
+    )
     assert len(judge.asked) == 2
     assert [cell.probability for cell in result.evidence.cells[0]] == [1.0, 0.0, 1.0]
 
@@ -228,11 +323,18 @@ def test_controls_take_a_context_of_another_question():
     judge = ScriptedJudge(
         {
             ExtractFacts: facts("f0", "f1"),
-            FactInContext: lambda q: covered(float(q["context"] == "own" or q["fact"] == "f0")),
+            FactInContext: lambda q: covered(
+                float(q["context"] == "own" or q["fact"] == "f0")
+            ),
         }
     )
-    samples = [Sample(reference="r", contexts=["own"]), Sample(reference="s", contexts=["foreign"])]
-    report = evaluate(samples, RetrievalAccuracy(controls=1), judge=judge, progress=False)
+    samples = [
+        Sample(reference="r", contexts=["own"]),
+        Sample(reference="s", contexts=["foreign"]),
+    ]
+    report = evaluate(
+        samples, RetrievalAccuracy(controls=1), judge=judge, progress=False
+    )
     first = report.results[0].results["retrieval_accuracy"]
     assert first.value == 1.0
     assert first.evidence.control == 0.5
@@ -242,13 +344,19 @@ def test_controls_take_a_context_of_another_question():
 
 def test_where_the_embedded_judge_splits_the_reference_the_soft_mean_is_the_score():
     matrix, contexts = [[0.9, 0.2], [0.4, 0.3], [0.1, 0.6]], ["c0", " ", "c1"]
-    result = RetrievalAccuracy().score(reference="r", contexts=contexts, judge=matrix_judge(matrix, "lexical"))
-    # By hand: the highest of each row, (0.9 + 0.4 + 0.6) / 3; the thresholded share would be 2/3.
+    result = RetrievalAccuracy().score(
+        reference="r", contexts=contexts, judge=matrix_judge(matrix, "lexical")
+    )
+    # By hand: the highest of each row, (0.9 + 0.4 + 0.6) / 3; the thresholded share
+    # would be 2/3.
     assert result.value == pytest.approx(1.9 / 3)
     assert result.evidence.soft == pytest.approx(result.value)
     assert result.evidence.combination == "soft"
     assert "2 of 3 facts are covered" in result.reason
-    assert "mean of each fact's highest probability, because the embedded judge split the reference" in result.reason
+    assert (
+        "mean of each fact's highest probability, because the embedded judge split the"
+        " reference" in result.reason
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,8 +370,13 @@ def test_where_the_embedded_judge_splits_the_reference_the_soft_mean_is_the_scor
 )
 def test_everywhere_else_the_setting_decides(settings, mode, facts, combination, value):
     judge = matrix_judge([[0.9], [0.4]], mode)
-    result = RetrievalAccuracy(**settings).score(reference="r", facts=facts, contexts=["c0"], judge=judge)
-    assert (result.evidence.combination, result.value) == (combination, pytest.approx(value))
+    result = RetrievalAccuracy(**settings).score(
+        reference="r", facts=facts, contexts=["c0"], judge=judge
+    )
+    assert (result.evidence.combination, result.value) == (
+        combination,
+        pytest.approx(value),
+    )
     assert "embedded" not in result.reason
 
 
@@ -271,14 +384,18 @@ def test_everywhere_else_the_setting_decides(settings, mode, facts, combination,
 def test_laws_of_subsets_hold_for_the_soft_mean(matrix):
     columns = range(len(matrix[0]))
     contexts = [f"c{column}" for column in columns]
-    result = RetrievalAccuracy().score(reference="r", contexts=contexts, judge=matrix_judge(matrix, "lexical"))
+    result = RetrievalAccuracy().score(
+        reference="r", contexts=contexts, judge=matrix_judge(matrix, "lexical")
+    )
     evidence = result.evidence
     assert evidence.combine(columns) == result.value
     assert evidence.combine([]) == 0
     for size in range(1, len(columns) + 1):
         for subset in combinations(columns, size):
             value = evidence.combine(subset)
-            assert value == pytest.approx(sum(max(row[c] for c in subset) for row in matrix) / len(matrix))
+            assert value == pytest.approx(
+                sum(max(row[c] for c in subset) for row in matrix) / len(matrix)
+            )
             assert all(evidence.combine({*subset, more}) >= value for more in columns)
 
 
@@ -287,10 +404,14 @@ def test_the_best_reference_is_the_one_with_the_best_soft_mean():
         return facts("f0", "f1") if question["reference"] == "first" else facts("f2")
 
     def cell(question):
-        return covered({"f0": 0.9, "f1": 0.1, "f2": 0.6}[question["fact"]], mode="lexical")
+        return covered(
+            {"f0": 0.9, "f1": 0.1, "f2": 0.6}[question["fact"]], mode="lexical"
+        )
 
     judge = ScriptedJudge({ExtractFacts: stated, FactInContext: cell})
-    result = RetrievalAccuracy().score(reference=["first", "second"], contexts=["c0"], judge=judge)
+    result = RetrievalAccuracy().score(
+        reference=["first", "second"], contexts=["c0"], judge=judge
+    )
     assert (result.value, result.evidence.facts[0].text) == (0.6, "f2")
 
 
@@ -299,9 +420,13 @@ def test_a_control_that_cannot_be_made_is_said():
     sample = Sample(reference="r", contexts=["own"])
     with pytest.raises(SettingError, match="control_contexts="):
         RetrievalAccuracy(controls=1).score(sample, judge=judge)
-    given = RetrievalAccuracy(controls=1, control_contexts=("foreign",)).score(sample, judge=judge)
+    given = RetrievalAccuracy(controls=1, control_contexts=("foreign",)).score(
+        sample, judge=judge
+    )
     assert given.evidence.control == 1.0
-    (alone,) = evaluate([sample], RetrievalAccuracy(controls=1), judge=judge, progress=False).results
+    (alone,) = evaluate(
+        [sample], RetrievalAccuracy(controls=1), judge=judge, progress=False
+    ).results
     assert "no control" in alone.results["retrieval_accuracy"].reason
 
 
@@ -311,8 +436,14 @@ def test_a_control_is_a_foreign_context_with_words_and_the_same_one_each_time():
 
     def control(*contexts):
         before = len(judge.asked)
-        RetrievalAccuracy(controls=1, control_contexts=contexts).score(sample, judge=judge)
-        return [asked["context"] for asked in judge.asked[before:] if isinstance(asked, FactInContext)][1:]
+        RetrievalAccuracy(controls=1, control_contexts=contexts).score(
+            sample, judge=judge
+        )
+        return [
+            asked["context"]
+            for asked in judge.asked[before:]
+            if isinstance(asked, FactInContext)
+        ][1:]
 
     assert control("own", " ", "foreign") == ["foreign"]
     assert control("own", " ") == []
@@ -320,7 +451,12 @@ def test_a_control_is_a_foreign_context_with_words_and_the_same_one_each_time():
 
 
 def test_controls_come_from_the_first_context_of_other_samples():
-    samples = [Sample(contexts=["c0", "d0"]), Sample(answer="a"), Sample(contexts=["c2"]), Sample(contexts=["c0"])]
+    samples = [
+        Sample(contexts=["c0", "d0"]),
+        Sample(answer="a"),
+        Sample(contexts=["c2"]),
+        Sample(contexts=["c0"]),
+    ]
     prepared = RetrievalAccuracy(controls=1).prepare(samples)
     assert prepared.control_contexts == ("c0", "c2")
     assert not prepared.needs_others
@@ -335,11 +471,15 @@ def test_facts_are_equal_whatever_their_case_spacing_and_full_stop():
     judge = ScriptedJudge({FactInContext: covered(1.0)})
     stated = ["It  is Blue.", "it is blue", "It is green", "IT IS GREEN.."]
     result = RetrievalAccuracy().score(facts=stated, contexts=["c"], judge=judge)
-    assert [fact.text for fact in result.evidence.facts] == ["It  is Blue.", "It is green"]
+    assert [fact.text for fact in result.evidence.facts] == [
+        "It  is Blue.",
+        "It is green",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("reference", "short"), [("No full stop", 1), ("One. Two.", 2), ("One! Two? Three.", 3), ("一。二。", 2)]
+    ("reference", "short"),
+    [("No full stop", 1), ("One. Two.", 2), ("One! Two? Three.", 3), ("一。二。", 2)],
 )
 def test_a_usual_extraction_has_one_fact_or_three_for_each_sentence(reference, short):
     question = of(RetrievalAccuracy(), reference=reference, contexts=["c"])
@@ -348,12 +488,16 @@ def test_a_usual_extraction_has_one_fact_or_three_for_each_sentence(reference, s
 
 def test_a_judge_that_gives_too_few_verdicts_fails_and_says_how_many():
     judge = ScriptedJudge({FactInContext: covered(1.0)})
-    result = RetrievalAccuracy(calls="per_context").score(facts=["a", "b"], contexts=["c"], judge=judge)
+    result = RetrievalAccuracy(calls="per_context").score(
+        facts=["a", "b"], contexts=["c"], judge=judge
+    )
     assert result.status == "failed"
     assert "gave 1 verdicts for 2 facts" in result.reason
 
 
 def test_polls_of_a_cell_become_their_share():
     said = [{"covered": 1}, {"covered": 0}, {"covered": 1}]
-    result = RetrievalAccuracy().score(facts=["a"], contexts=["c"], judge=ScriptedJudge({FactInContext: said}))
+    result = RetrievalAccuracy().score(
+        facts=["a"], contexts=["c"], judge=ScriptedJudge({FactInContext: said})
+    )
     assert result.evidence.cells[0][0].probability == pytest.approx(2 / 3)

@@ -24,21 +24,50 @@ from ragmetrics_core.data.sample import CaptureNotes
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
 C = ("Anna lit the lamp.", "It was built in 1856.")
 
-# What the tools of the field write; every row must give the same question, contexts, answer and reference.
+# What the tools of the field write; every row must give the same question, contexts,
+# answer and reference.
 EXPORTS: dict[str, dict[str, Any]] = {
     "canonical": {"question": Q, "contexts": list(C), "answer": A, "reference": R},
     "ragas 0.1": {"question": Q, "contexts": list(C), "answer": A, "ground_truth": R},
-    "ragas ground_truths": {"question": Q, "contexts": list(C), "answer": A, "ground_truths": [R]},
-    "ragas 0.2": {"user_input": Q, "retrieved_contexts": list(C), "response": A, "reference": R}
+    "ragas ground_truths": {
+        "question": Q,
+        "contexts": list(C),
+        "answer": A,
+        "ground_truths": [R],
+    },
+    "ragas 0.2": {
+        "user_input": Q,
+        "retrieved_contexts": list(C),
+        "response": A,
+        "reference": R,
+    }
     | {"reference_contexts": ["golden"]},
-    "DeepEval": {"input": Q, "actual_output": A, "expected_output": R, "retrieval_context": list(C)}
+    "DeepEval": {
+        "input": Q,
+        "actual_output": A,
+        "expected_output": R,
+        "retrieval_context": list(C),
+    }
     | {"context": ["the ideal context"]},
-    "DeepEval camelCase": {"input": Q, "actualOutput": A, "expectedOutput": R, "retrievalContext": list(C)},
-    "TruLens records": {"record_id": "r1", "input": Q, "output": A, "contexts": list(C), "ground_truth": R},
+    "DeepEval camelCase": {
+        "input": Q,
+        "actualOutput": A,
+        "expectedOutput": R,
+        "retrievalContext": list(C),
+    },
+    "TruLens records": {
+        "record_id": "r1",
+        "input": Q,
+        "output": A,
+        "contexts": list(C),
+        "ground_truth": R,
+    },
     "Phoenix spans": {
         "attributes.input.value": Q,
         "attributes.output.value": A,
-        "attributes.retrieval.documents": [{"document.content": text, "document.score": 0.5} for text in C],
+        "attributes.retrieval.documents": [
+            {"document.content": text, "document.score": 0.5} for text in C
+        ],
         "expected": R,
     },
     "LangSmith": {
@@ -56,15 +85,32 @@ EXPORTS: dict[str, dict[str, Any]] = {
         "outputs": json.dumps({"answer": A, "context": list(C)}),
         "reference_outputs": json.dumps({"answer": R}),
     },
-    "LangSmith test results": {"input.question": Q, "outputs.answer": A, "outputs.contexts": list(C)}
+    "LangSmith test results": {
+        "input.question": Q,
+        "outputs.answer": A,
+        "outputs.contexts": list(C),
+    }
     | {"reference.answer": R, "error": None},
-    "LangSmith, downloaded": {"inputs.question": Q, "outputs.answer": A, "outputs.contexts": json.dumps(C)}
+    "LangSmith, downloaded": {
+        "inputs.question": Q,
+        "outputs.answer": A,
+        "outputs.contexts": json.dumps(C),
+    }
     | {"reference_outputs.answer": R},
-    "MLflow": {"inputs": {"question": Q}, "outputs": {"response": A, "context": list(C)}}
+    "MLflow": {
+        "inputs": {"question": Q},
+        "outputs": {"response": A, "context": list(C)},
+    }
     | {"expectations": {"expected_response": R}},
-    "MLflow, flat": {"inputs.question": Q, "outputs": A, "outputs.contexts": list(C)}
-    | {"expectations.expected_response": R},
-    "Langfuse": {"input": {"query": Q}, "output": {"answer": A, "contexts": list(C)}, "expectedOutput": R},
+    "MLflow, flat": (
+        {"inputs.question": Q, "outputs": A, "outputs.contexts": list(C)}
+        | {"expectations.expected_response": R}
+    ),
+    "Langfuse": {
+        "input": {"query": Q},
+        "output": {"answer": A, "contexts": list(C)},
+        "expectedOutput": R,
+    },
     "LangChain": {
         "query": Q,
         "result": A,
@@ -73,40 +119,79 @@ EXPORTS: dict[str, dict[str, Any]] = {
     },
     "LangChain serialised": {
         "input": Q,
-        "context": [{"lc": 1, "id": ["langchain", "Document"], "kwargs": {"page_content": text}} for text in C],
+        "context": [
+            {"lc": 1, "id": ["langchain", "Document"], "kwargs": {"page_content": text}}
+            for text in C
+        ],
         "answer": A,
         "expected_answer": R,
     },
-    "Haystack pipeline": {"query": Q, "documents": [{"id": "1", "content": t, "meta": {}} for t in C]}
+    "Haystack pipeline": {
+        "query": Q,
+        "documents": [{"id": "1", "content": t, "meta": {}} for t in C],
+    }
     | {"replies": [A], "ground_truth_answer": R},
     "Haystack GeneratedAnswer": {
         "type": "haystack.dataclasses.answer.GeneratedAnswer",
-        "init_parameters": {"data": A, "query": Q, "documents": [{"content": text} for text in C], "reference": R},
+        "init_parameters": {
+            "data": A,
+            "query": Q,
+            "documents": [{"content": text} for text in C],
+            "reference": R,
+        },
     },
-    "Haystack evaluation": {"questions": Q, "contexts": list(C), "predicted_answers": A, "ground_truth_answers": R},
+    "Haystack evaluation": {
+        "questions": Q,
+        "contexts": list(C),
+        "predicted_answers": A,
+        "ground_truth_answers": R,
+    },
     "LlamaIndex response": {
         "query": Q,
         "response": A,
-        "source_nodes": [{"node": {"id_": "n", "text": text}, "score": 0.5} for text in C],
+        "source_nodes": [
+            {"node": {"id_": "n", "text": text}, "score": 0.5} for text in C
+        ],
         "reference_answer": R,
     },
     "LlamaIndex node with a resource": {
         "query": Q,
         "response": A,
-        "source_nodes": [{"node": {"text_resource": {"text": text}}, "score": None} for text in C],
+        "source_nodes": [
+            {"node": {"text_resource": {"text": text}}, "score": None} for text in C
+        ],
         "reference_answer": R,
     },
-    "RAGChecker": {"query_id": "7", "query": Q, "gt_answer": R, "response": A}
-    | {"retrieved_context": [{"doc_id": "d", "text": text} for text in C]},
-    "Hugging Face list of objects": {"query": Q, "passages": {"passage_text": list(C), "is_selected": [1, 0]}}
+    "RAGChecker": (
+        {"query_id": "7", "query": Q, "gt_answer": R, "response": A}
+        | {"retrieved_context": [{"doc_id": "d", "text": text} for text in C]}
+    ),
+    "Hugging Face list of objects": {
+        "query": Q,
+        "passages": {"passage_text": list(C), "is_selected": [1, 0]},
+    }
     | {"response": A, "target": R},
-    "SQuAD with answers": {"question": Q, "context": list(C), "answers": {"text": [R], "answer_start": [0]}}
+    "SQuAD with answers": {
+        "question": Q,
+        "context": list(C),
+        "answers": {"text": [R], "answer_start": [0]},
+    }
     | {"prediction": A},
-    "JSON reply in output": {"input": Q, "output": json.dumps({"answer": A, "context": list(C)}), "reference": R},
-    "JSON reply in response": {"query": Q, "response": json.dumps({"answer": A, "chunks": list(C)}), "reference": R},
+    "JSON reply in output": {
+        "input": Q,
+        "output": json.dumps({"answer": A, "context": list(C)}),
+        "reference": R,
+    },
+    "JSON reply in response": {
+        "query": Q,
+        "response": json.dumps({"answer": A, "chunks": list(C)}),
+        "reference": R,
+    },
     "JSON request and response": {
         "request": json.dumps({"question": Q}),
-        "response": json.dumps({"result": A, "source_documents": [{"page_content": text} for text in C]}),
+        "response": json.dumps(
+            {"result": A, "source_documents": [{"page_content": text} for text in C]}
+        ),
         "expected": json.dumps({"answer": R}),
     },
     "JSON in JSON": {
@@ -131,7 +216,9 @@ EXPORTS: dict[str, dict[str, Any]] = {
                 ],
             }
         ),
-        "response": json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": A}}]}),
+        "response": json.dumps(
+            {"choices": [{"index": 0, "message": {"role": "assistant", "content": A}}]}
+        ),
         "contexts": list(C),
         "reference": R,
     },
@@ -139,7 +226,13 @@ EXPORTS: dict[str, dict[str, Any]] = {
         "input": {"messages": [{"role": "user", "content": Q}]},
         "response": {
             "choices": [
-                {"message": {"role": "assistant", "content": A, "context": {"citations": [{"content": t} for t in C]}}}
+                {
+                    "message": {
+                        "role": "assistant",
+                        "content": A,
+                        "context": {"citations": [{"content": t} for t in C]},
+                    }
+                }
             ]
         },
         "reference": R,
@@ -150,7 +243,11 @@ EXPORTS: dict[str, dict[str, Any]] = {
             {
                 "output": [
                     {"type": "file_search_call", "queries": ["?"]},
-                    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": A}]},
+                    {
+                        "type": "message",
+                        "role": "assistant",
+                        "content": [{"type": "output_text", "text": A}],
+                    },
                 ]
             }
         ),
@@ -165,13 +262,19 @@ EXPORTS: dict[str, dict[str, Any]] = {
     },
     "Anthropic": {
         "input": [{"role": "user", "content": Q}],
-        "output": {"type": "message", "role": "assistant", "content": [{"type": "text", "text": A}]},
+        "output": {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "text", "text": A}],
+        },
         "contexts": list(C),
         "target": json.dumps([{"role": "assistant", "content": R}]),
     },
     "Gemini": {
         "request": {"contents": [{"role": "user", "parts": [{"text": Q}]}]},
-        "response": {"candidates": [{"content": {"role": "model", "parts": [{"text": A}]}}]},
+        "response": {
+            "candidates": [{"content": {"role": "model", "parts": [{"text": A}]}}]
+        },
         "contexts": list(C),
         "reference": R,
     },
@@ -188,19 +291,74 @@ EXPORTS: dict[str, dict[str, Any]] = {
         "reference": R,
     },
     "LangChain messages": {
-        "inputs": str([{"lc": 1, "id": ["langchain", "HumanMessage"], "kwargs": {"content": Q}}]),
-        "outputs": {"answer": A, "messages": [{"role": "assistant", "content": "no"}], "context": list(C)},
+        "inputs": str(
+            [{"lc": 1, "id": ["langchain", "HumanMessage"], "kwargs": {"content": Q}}]
+        ),
+        "outputs": {
+            "answer": A,
+            "messages": [{"role": "assistant", "content": "no"}],
+            "context": list(C),
+        },
         "reference": R,
     },
-    "spaces and capitals": {"Question": Q, "Retrieved Contexts": list(C), "Response": A, "Ground-Truth": R},
-    "JSON in CSV": {"question": Q, "contexts": json.dumps(C), "answer": A, "ground_truths": json.dumps([R])},
-    "Python in CSV": {"question": Q, "contexts": str(list(C)), "answer": A, "ground_truths": str([R])},
-    "numpy in CSV": {"question": Q, "contexts": str(np.array(C)), "answer": A, "reference": R},
-    "dicts in CSV": {"question": Q, "contexts": str([{"text": t, "n": None} for t in C]), "answer": A, "reference": R},
-    "numpy arrays": {"question": Q, "contexts": np.array(C), "answer": A, "references": np.array([R])},
-    "only retrieved documents": {"query": Q, "retrieved_documents": list(C), "response": A, "gold_answer": R},
-    "nothing but NaN": {"question": Q, "contexts": list(C), "answer": A, "reference": R, "facts": math.nan}
-    | {"history": pd.NA, "error": pd.NaT, "id": None, "metadata": np.float32("nan"), "generator": " "},
+    "spaces and capitals": {
+        "Question": Q,
+        "Retrieved Contexts": list(C),
+        "Response": A,
+        "Ground-Truth": R,
+    },
+    "JSON in CSV": {
+        "question": Q,
+        "contexts": json.dumps(C),
+        "answer": A,
+        "ground_truths": json.dumps([R]),
+    },
+    "Python in CSV": {
+        "question": Q,
+        "contexts": str(list(C)),
+        "answer": A,
+        "ground_truths": str([R]),
+    },
+    "numpy in CSV": {
+        "question": Q,
+        "contexts": str(np.array(C)),
+        "answer": A,
+        "reference": R,
+    },
+    "dicts in CSV": {
+        "question": Q,
+        "contexts": str([{"text": t, "n": None} for t in C]),
+        "answer": A,
+        "reference": R,
+    },
+    "numpy arrays": {
+        "question": Q,
+        "contexts": np.array(C),
+        "answer": A,
+        "references": np.array([R]),
+    },
+    "only retrieved documents": {
+        "query": Q,
+        "retrieved_documents": list(C),
+        "response": A,
+        "gold_answer": R,
+    },
+    "nothing but NaN": (
+        {
+            "question": Q,
+            "contexts": list(C),
+            "answer": A,
+            "reference": R,
+            "facts": math.nan,
+        }
+        | {
+            "history": pd.NA,
+            "error": pd.NaT,
+            "id": None,
+            "metadata": np.float32("nan"),
+            "generator": " ",
+        }
+    ),
 }
 
 
@@ -216,12 +374,16 @@ def test_export(name: str) -> None:
     assert repr(row) == before
 
 
-@pytest.mark.parametrize(("field", "name"), [(f, n) for f in ("question", "answer") for n in USUAL_NAMES[f]])
+@pytest.mark.parametrize(
+    ("field", "name"), [(f, n) for f in ("question", "answer") for n in USUAL_NAMES[f]]
+)
 def test_every_usual_name_of_a_text_is_found(field: str, name: str) -> None:
     assert getattr(Sample.from_row({name: "text"}), field) == "text"
 
 
-@pytest.mark.parametrize("name", [n for n in USUAL_NAMES["reference"] if n != "answers.text"])
+@pytest.mark.parametrize(
+    "name", [n for n in USUAL_NAMES["reference"] if n != "answers.text"]
+)
 def test_every_usual_name_of_the_reference_is_found(name: str) -> None:
     assert Sample.from_row({name: "text"}).reference == ("text",)
 
@@ -232,12 +394,30 @@ def test_every_usual_name_of_contexts_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "holder", ["input", "inputs", "output", "outputs", "request", "response", "result", "prediction"]
+    "holder",
+    [
+        "input",
+        "inputs",
+        "output",
+        "outputs",
+        "request",
+        "response",
+        "result",
+        "prediction",
+    ],
 )
-@pytest.mark.parametrize("name", [name for name in USUAL_NAMES["contexts"] if "." not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in USUAL_NAMES["contexts"] if "." not in name]
+)
 @pytest.mark.parametrize("write", [json.dumps, str, dict])
-def test_contexts_in_any_usual_column_leave_no_json_in_the_answer(holder: str, name: str, write: Any) -> None:
-    held = {"answer": A, name: list(C)} if holder[0] in "or" and holder != "request" else {"question": Q, name: list(C)}
+def test_contexts_in_any_usual_column_leave_no_json_in_the_answer(
+    holder: str, name: str, write: Any
+) -> None:
+    held = (
+        {"answer": A, name: list(C)}
+        if holder[0] in "or" and holder != "request"
+        else {"question": Q, name: list(C)}
+    )
     sample = Sample.from_row(
         {"answer": A, "question": Q} | {holder: write({**held})}
         if "question" in held
@@ -248,7 +428,10 @@ def test_contexts_in_any_usual_column_leave_no_json_in_the_answer(holder: str, n
 
 
 def test_a_named_column_that_holds_json_gives_its_text_too() -> None:
-    row = {"mine": json.dumps({"question": Q}), "output": json.dumps({"answer": A, "context": list(C)})}
+    row = {
+        "mine": json.dumps({"question": Q}),
+        "output": json.dumps({"answer": A, "context": list(C)}),
+    }
     sample = Sample.from_row(row, question="mine", answer="output")
     assert (sample.question, sample.answer, len(sample.contexts)) == (Q, A, 2)
     row = {"answer": json.dumps({"answer": A})}
@@ -256,14 +439,29 @@ def test_a_named_column_that_holds_json_gives_its_text_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"lamp": "Anna"}', '{"a": {"b": [1]}}', "{'lamp'}", "{", "[1, 2]", '["a", "b"]', '"a"']
+    "text",
+    [
+        '{"lamp": "Anna"}',
+        '{"a": {"b": [1]}}',
+        "{'lamp'}",
+        "{",
+        "[1, 2]",
+        '["a", "b"]',
+        '"a"',
+    ],
 )
 def test_json_that_holds_no_known_text_is_the_answer_itself(text: str) -> None:
     assert Sample.from_row({"output": text}).answer == text
 
 
 def test_an_exact_name_wins() -> None:
-    row = {"Question": "no", "query": "no", "question": Q, "a.b": "yes", "a": {"b": "no"}}
+    row = {
+        "Question": "no",
+        "query": "no",
+        "question": Q,
+        "a.b": "yes",
+        "a": {"b": "no"},
+    }
     sample = Sample.from_row(row, answer="a.b")
     assert (sample.question, sample.answer) == (Q, "yes")
 
@@ -275,13 +473,25 @@ def test_a_named_column_serves_no_other_field() -> None:
 
 
 def test_paths_go_through_objects_json_and_lists() -> None:
-    row = {"prediction": json.dumps({"contexts": list(C), "texts": [A]}), "q": {"text": Q}}
-    sample = Sample.from_row(row, question="q.text", contexts="prediction.contexts", answer="prediction.texts.0")
+    row = {
+        "prediction": json.dumps({"contexts": list(C), "texts": [A]}),
+        "q": {"text": Q},
+    }
+    sample = Sample.from_row(
+        row,
+        question="q.text",
+        contexts="prediction.contexts",
+        answer="prediction.texts.0",
+    )
     assert (sample.question, sample.answer, len(sample.contexts)) == (Q, A, 2)
 
 
 def test_callables_get_the_row() -> None:
-    sample = Sample.from_row({"a": Q, "b": "x|y"}, question=lambda row: row["a"], contexts=lambda r: r["b"].split("|"))
+    sample = Sample.from_row(
+        {"a": Q, "b": "x|y"},
+        question=lambda row: row["a"],
+        contexts=lambda r: r["b"].split("|"),
+    )
     assert sample.question == Q
     assert [context.text for context in sample.contexts] == ["x", "y"]
 
@@ -308,9 +518,19 @@ def test_documents_keep_id_score_and_metadata() -> None:
 
 
 def test_our_own_objects_are_taken_as_they_are() -> None:
-    context, fact, turn = Context(text="a", id="1"), Fact(text="f"), Turn(role="user", content="hi")
-    sample = Sample.from_row({"contexts": [context], "facts": [fact], "history": [turn]})
-    assert (sample.contexts, sample.facts, sample.history) == ((context,), (fact,), (turn,))
+    context, fact, turn = (
+        Context(text="a", id="1"),
+        Fact(text="f"),
+        Turn(role="user", content="hi"),
+    )
+    sample = Sample.from_row(
+        {"contexts": [context], "facts": [fact], "history": [turn]}
+    )
+    assert (sample.contexts, sample.facts, sample.history) == (
+        (context,),
+        (fact,),
+        (turn,),
+    )
 
 
 def test_a_sample_survives_the_way_through_a_row() -> None:
@@ -326,15 +546,25 @@ def test_a_sample_survives_the_way_through_a_row() -> None:
         generator="g",
         error="e",
         metadata={"lang": "en"},
-        capture=CaptureNotes(grade="located", evidence_from="prompt", warnings=("context 1 was cut to 60%",)),
+        capture=CaptureNotes(
+            grade="located",
+            evidence_from="prompt",
+            warnings=("context 1 was cut to 60%",),
+        ),
     )
     assert Sample.from_row(json.loads(sample.model_dump_json())) == sample
-    table = {name: json.dumps(value) for name, value in sample.model_dump(mode="json").items() if name == "capture"}
+    table = {
+        name: json.dumps(value)
+        for name, value in sample.model_dump(mode="json").items()
+        if name == "capture"
+    }
     assert Sample.from_row(table).capture == sample.capture
 
 
 def test_a_column_named_capture_may_hold_anything_else() -> None:
-    assert Sample.from_row({"question": Q, "capture": {"grade": "A+"}}).metadata == {"capture": {"grade": "A+"}}
+    assert Sample.from_row({"question": Q, "capture": {"grade": "A+"}}).metadata == {
+        "capture": {"grade": "A+"}
+    }
 
 
 @pytest.mark.parametrize(
@@ -342,38 +572,73 @@ def test_a_column_named_capture_may_hold_anything_else() -> None:
     [
         (["Hello"], ["user"]),
         (["Hello", "Hi"], ["user", "assistant"]),
-        ([("Hello", "Hi"), ("And?", "So.")], ["user", "assistant", "user", "assistant"]),
-        ([{"type": "human", "content": "Hello"}, {"type": "ai", "content": "Hi"}], ["user", "assistant"]),
+        (
+            [("Hello", "Hi"), ("And?", "So.")],
+            ["user", "assistant", "user", "assistant"],
+        ),
+        (
+            [{"type": "human", "content": "Hello"}, {"type": "ai", "content": "Hi"}],
+            ["user", "assistant"],
+        ),
         ('[{"role": "user", "content": "Hello"}]', ["user"]),
     ],
 )
 def test_history(history: object, roles: list[str]) -> None:
-    assert [turn.role for turn in Sample.from_row({"chat_history": history}).history] == roles
+    assert [
+        turn.role for turn in Sample.from_row({"chat_history": history}).history
+    ] == roles
 
 
 @pytest.mark.parametrize("name", ["history", "chat_history", "conversation"])
-@pytest.mark.parametrize("value", ["c7", 7, UUID(int=7), "User: Who lit it?\nAssistant: Anna."])
-def test_a_single_text_or_number_is_no_history_and_stays_in_the_metadata(name: str, value: object) -> None:
+@pytest.mark.parametrize(
+    "value", ["c7", 7, UUID(int=7), "User: Who lit it?\nAssistant: Anna."]
+)
+def test_a_single_text_or_number_is_no_history_and_stays_in_the_metadata(
+    name: str, value: object
+) -> None:
     sample = Sample.from_row({"question": Q, name: value})
     assert (sample.history, sample.metadata) == ((), {name: value})
 
 
 def test_a_named_history_that_is_a_text_is_a_bad_row() -> None:
-    with pytest.raises(RowError, match="history: needs a list of texts or of messages with a content, found a single"):
+    with pytest.raises(
+        RowError,
+        match=(
+            "history: needs a list of texts or of messages with a content, found a"
+            " single"
+        ),
+    ):
         Sample.from_row({"past": "SECRET"}, history="past")
     with pytest.raises(SettingError, match="history= takes a list"):
-        ContextUtilization().score(question=Q, contexts=list(C), history="SECRET", judge="lexical")
+        ContextUtilization().score(
+            question=Q, contexts=list(C), history="SECRET", judge="lexical"
+        )
 
 
 def test_an_id_of_the_conversation_does_not_hide_its_history() -> None:
-    sample = Sample.from_row({"conversation": "c7", "inputs": {"history": ["Hello"], "question": Q}})
-    assert ([turn.content for turn in sample.history], sample.metadata) == (["Hello"], {"conversation": "c7"})
+    sample = Sample.from_row(
+        {"conversation": "c7", "inputs": {"history": ["Hello"], "question": Q}}
+    )
+    assert ([turn.content for turn in sample.history], sample.metadata) == (
+        ["Hello"],
+        {"conversation": "c7"},
+    )
 
 
 def test_several_answers_make_several_samples() -> None:
-    first, second = samples_from_row({"id": "7", "question": Q, "answers": ["a", "b"]}, {})
-    assert (first.id, first.answer, second.id, second.answer) == ("7#0", "a", "7#1", "b")
-    assert [one.id for one in samples_from_row({"answers": '["a", "b"]'}, {})] == [None, None]
+    first, second = samples_from_row(
+        {"id": "7", "question": Q, "answers": ["a", "b"]}, {}
+    )
+    assert (first.id, first.answer, second.id, second.answer) == (
+        "7#0",
+        "a",
+        "7#1",
+        "b",
+    )
+    assert [one.id for one in samples_from_row({"answers": '["a", "b"]'}, {})] == [
+        None,
+        None,
+    ]
     with pytest.raises(RowError, match="2 answers"):
         Sample.from_row({"answers": ["a", "b"]})
     assert Sample.from_row({"answers": []}).answer is None
@@ -382,7 +647,9 @@ def test_several_answers_make_several_samples() -> None:
 def test_an_answer_that_is_json_stays_one() -> None:
     assert Sample.from_row({"answer": '["a", "b"]'}).answer == '["a", "b"]'
     assert Sample.from_row({"reference": "[1]"}).reference == ("[1]",)
-    assert [c.text for c in Sample.from_row({"contexts": ['{"name": "x"}']}).contexts] == ['{"name": "x"}']
+    assert [
+        c.text for c in Sample.from_row({"contexts": ['{"name": "x"}']}).contexts
+    ] == ['{"name": "x"}']
 
 
 @pytest.mark.parametrize("value", [1856, 1856.0, np.int64(1856), "1856"])
@@ -393,7 +660,12 @@ def test_a_number_is_an_answer(value: object) -> None:
 
 def test_what_is_missing_is_no_error() -> None:
     assert Sample.from_row({}) == Sample()
-    assert Sample.from_row({"question": math.nan, "contexts": None, "answer": pd.NA, "reference": "  "}) == Sample()
+    assert (
+        Sample.from_row(
+            {"question": math.nan, "contexts": None, "answer": pd.NA, "reference": "  "}
+        )
+        == Sample()
+    )
     assert Sample.from_row({"contexts": [], "retrieved": []}).retrieved == ()
 
 
@@ -402,14 +674,27 @@ def test_error_of_the_application() -> None:
     assert Sample.from_row({"error": {"code": 500}}).error == '{"code": 500}'
 
 
-@pytest.mark.parametrize("written", ["False", "false", "None", "null", "nan", "0", " FALSE "])
+@pytest.mark.parametrize(
+    "written", ["False", "false", "None", "null", "nan", "0", " FALSE "]
+)
 def test_no_error_as_tables_write_it(written: str) -> None:
     assert Sample.from_row({"error": written}).error is None
-    assert Sample.from_row({"error": f"{written}: no such index"}).error == f"{written}: no such index"
+    assert (
+        Sample.from_row({"error": f"{written}: no such index"}).error
+        == f"{written}: no such index"
+    )
 
 
 @pytest.mark.parametrize(
-    ("given", "text"), [(7, "7"), (7.0, "7"), (np.int64(7), "7"), (np.float64(7), "7"), (7.5, "7.5"), ("7.0", "7.0")]
+    ("given", "text"),
+    [
+        (7, "7"),
+        (7.0, "7"),
+        (np.int64(7), "7"),
+        (np.float64(7), "7"),
+        (7.5, "7.5"),
+        ("7.0", "7.0"),
+    ],
 )
 def test_ids_that_are_numbers(given: Any, text: str) -> None:
     sample = Sample.from_row({"id": given, "contexts": [{"text": "t", "id": given}]})
@@ -420,12 +705,27 @@ def test_ids_of_contexts_that_are_no_texts() -> None:
     name = UUID(int=5)
     ids = [name, float("nan"), pd.NA, ["a"], {"a": 1}]
     sample = Sample.from_row({"contexts": [{"text": "t", "id": one} for one in ids]})
-    assert [context.id for context in sample.contexts] == [str(name), None, None, None, None]
+    assert [context.id for context in sample.contexts] == [
+        str(name),
+        None,
+        None,
+        None,
+        None,
+    ]
 
 
-@pytest.mark.parametrize("text", ["\ufeff", "\u200b", "\u2060 \n", "\x00", "\xa0\u200e", "\xad"])
+@pytest.mark.parametrize(
+    "text", ["\ufeff", "\u200b", "\u2060 \n", "\x00", "\xa0\u200e", "\xad"]
+)
 def test_a_text_that_shows_nothing_is_missing(text: str) -> None:
-    sample = Sample.from_row({"question": text, "answer": text, "reference": text, "contexts": [text, "seen"]})
+    sample = Sample.from_row(
+        {
+            "question": text,
+            "answer": text,
+            "reference": text,
+            "contexts": [text, "seen"],
+        }
+    )
     assert (sample.question, sample.answer, sample.reference) == (None, None, ())
     assert [context.blank for context in sample.contexts] == [True, False]
     assert Sample(answer=text) == Sample()
@@ -433,7 +733,13 @@ def test_a_text_that_shows_nothing_is_missing(text: str) -> None:
 
 
 def test_what_no_field_uses_goes_to_metadata() -> None:
-    row: dict[Any, Any] = {"question": Q, "lang": "en", 7: "x", "none": None, "metadata": '{"page": 1}'}
+    row: dict[Any, Any] = {
+        "question": Q,
+        "lang": "en",
+        7: "x",
+        "none": None,
+        "metadata": '{"page": 1}',
+    }
     assert Sample.from_row(row).metadata == {"lang": "en", "7": "x", "page": 1}
 
 
@@ -441,15 +747,30 @@ BAD: list[tuple[Any, str]] = [
     ({"answer": True}, r"^answer: needs a text, found bool$"),
     ({"response": [3]}, r"^answer \(column 'response'\): needs a text, found list$"),
     ({"question": {"foo": "SECRET"}}, r"^question: needs a text, found dict$"),
-    ({"user_input": [{"content": "SECRET"}]}, r"^question \(column 'user_input'\): needs a text, found list$"),
-    ({"reference": ["SECRET", {}]}, r"^reference number 2: needs a text or a list of texts, found dict$"),
+    (
+        {"user_input": [{"content": "SECRET"}]},
+        r"^question \(column 'user_input'\): needs a text, found list$",
+    ),
+    (
+        {"reference": ["SECRET", {}]},
+        r"^reference number 2: needs a text or a list of texts, found dict$",
+    ),
     ({"question": 4}, r"^question: needs a text, found int$"),
-    ({"contexts": ["SECRET", 4]}, r"^contexts: number 2 must be a text or an object with a text, found int$"),
+    (
+        {"contexts": ["SECRET", 4]},
+        r"^contexts: number 2 must be a text or an object with a text, found int$",
+    ),
     ({"contexts": ["a", None]}, r"^contexts: number 2 .* found NoneType$"),
     ({"contexts": [["SECRET"]]}, r"^contexts: number 1 .* found list$"),
-    ({"contexts": [{"foo": "SECRET", "bar": 1}]}, r"^contexts: number 1 is an object without a text .*: foo, bar$"),
+    (
+        {"contexts": [{"foo": "SECRET", "bar": 1}]},
+        r"^contexts: number 1 is an object without a text .*: foo, bar$",
+    ),
     ({"facts": [3]}, r"^facts number 1: needs a list of texts, found int$"),
-    ({"facts": [{"text": "SECRET", "weight": 0}]}, r"^facts number 1: input should be greater than 0$"),
+    (
+        {"facts": [{"text": "SECRET", "weight": 0}]},
+        r"^facts number 1: input should be greater than 0$",
+    ),
     ({"history": [{"content": 3}]}, r"^history number 1: needs .* found int$"),
     ("SECRET", r"^a row must be an object with named fields, got str$"),
     (["SECRET"], r"^a row must be an object with named fields, got list$"),
@@ -464,20 +785,39 @@ def test_wrong_types(row: Any, message: str) -> None:
 
 
 def test_an_unknown_column_lists_those_there_are() -> None:
-    with pytest.raises(RowError, match=r"^no column 'reply' for answer; the row has: q, a$"):
+    with pytest.raises(
+        RowError, match=r"^no column 'reply' for answer; the row has: q, a$"
+    ):
         Sample.from_row({"q": "SECRET", "a": "SECRET"}, answer="reply")
     with pytest.raises(RowError, match=r"no column 'a.b' for answer; the row has: a$"):
         Sample.from_row({"a": None}, answer="a.b")
 
 
 def test_an_unknown_field_is_a_setting_error() -> None:
-    with pytest.raises(SettingError, match="no such field of a sample: reply; known: question, contexts"):
+    with pytest.raises(
+        SettingError,
+        match="no such field of a sample: reply; known: question, contexts",
+    ):
         Sample.from_row({"a": "b"}, reply="a")
 
 
-names = st.sampled_from([name for usual in USUAL_NAMES.values() for name in usual]) | st.text(max_size=5)
-leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["[", "{}", "['a' 'b']"])
-json_like = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3))
+names = st.sampled_from(
+    [name for usual in USUAL_NAMES.values() for name in usual]
+) | st.text(max_size=5)
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["[", "{}", "['a' 'b']"])
+)
+json_like = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3)
+    ),
+)
 
 
 @given(st.dictionaries(names, json_like, max_size=6))
@@ -493,18 +833,27 @@ def test_any_row_is_samples_or_a_row_error(row: dict[str, Any]) -> None:
     assert repr(row) == before
 
 
-texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: not blank(text))
+texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(
+    lambda text: not blank(text)
+)
 fields = st.sampled_from(["question", "answer", "reference", "contexts"])
 
 
-@given(st.dictionaries(fields, texts, min_size=1), st.dictionaries(st.text(max_size=5), json_like, max_size=2))
-def test_no_text_under_a_canonical_name_is_lost(given_texts: dict[str, str], others: dict[str, Any]) -> None:
+@given(
+    st.dictionaries(fields, texts, min_size=1),
+    st.dictionaries(st.text(max_size=5), json_like, max_size=2),
+)
+def test_no_text_under_a_canonical_name_is_lost(
+    given_texts: dict[str, str], others: dict[str, Any]
+) -> None:
     try:
         (sample,) = samples_from_row({**others, **given_texts}, {})
     except RowError:  # something else in the row is wrong
         return
     for field in ("question", "answer"):
-        assert getattr(sample, field) == given_texts.get(field) or field not in given_texts
+        assert (
+            getattr(sample, field) == given_texts.get(field) or field not in given_texts
+        )
     for field in ("reference", "contexts"):
         text = given_texts.get(field, "[")
         if text.strip()[0] not in "[{(\"'" and len(text.strip()) > 3:
@@ -515,7 +864,10 @@ def test_no_text_under_a_canonical_name_is_lost(given_texts: dict[str, str], oth
 @pytest.mark.parametrize(
     "text",
     [
-        "[Document(metadata={'a': 1}, page_content='one'), Document(metadata={}, page_content='two')]",
+        (
+            "[Document(metadata={'a': 1}, page_content='one'), Document(metadata={},"
+            " page_content='two')]"
+        ),
         "[Document(id=1, content: 'one'), Document(id=2, content: 'two')]",
         "[NodeWithScore(node=TextNode(id_='1', text='one'), score=0.5)]",
         "[<docs.Document object at 0x7f00>, <docs.Document object at 0x7f01>]",
@@ -525,15 +877,26 @@ def test_no_text_under_a_canonical_name_is_lost(given_texts: dict[str, str], oth
     ],
 )
 def test_objects_that_were_written_as_one_text_are_no_context(text: str) -> None:
-    with pytest.raises(RowError, match=r"contexts: Python objects that str\(\) wrote as one text"):
+    with pytest.raises(
+        RowError, match=r"contexts: Python objects that str\(\) wrote as one text"
+    ):
         Sample.from_row({"contexts": text})
 
 
 @pytest.mark.parametrize(
-    "text", ["[1] Paris (France) is big.", "[Fe(CN)6]", "[Note] f(x=1)", "[Paris](a=b) is big", "array([1]) is code."]
+    "text",
+    [
+        "[1] Paris (France) is big.",
+        "[Fe(CN)6]",
+        "[Note] f(x=1)",
+        "[Paris](a=b) is big",
+        "array([1]) is code.",
+    ],
 )
 def test_a_context_in_brackets_stays_one(text: str) -> None:
-    assert [context.text for context in Sample.from_row({"contexts": text}).contexts] == [text]
+    assert [
+        context.text for context in Sample.from_row({"contexts": text}).contexts
+    ] == [text]
 
 
 @pytest.mark.parametrize("field", ["contexts", "retrieved", "facts", "history"])
@@ -558,7 +921,9 @@ def test_a_context_in_brackets_stays_one(text: str) -> None:
     ],
 )
 def test_a_list_that_was_cut_off_makes_a_bad_row(field: str, text: str) -> None:
-    with pytest.raises(RowError, match=f"{field}: begins as a list and cannot be read as one"):
+    with pytest.raises(
+        RowError, match=f"{field}: begins as a list and cannot be read as one"
+    ):
         Sample.from_row({field: text})
 
 
@@ -588,15 +953,24 @@ BRACKETS = [
     ],
 )
 def test_a_list_without_its_quotes_makes_a_bad_row(field: str, text: str) -> None:
-    with pytest.raises(RowError, match=f"^{field}: begins as a list .* or written without its quotes"):
+    with pytest.raises(
+        RowError, match=f"^{field}: begins as a list .* or written without its quotes"
+    ):
         Sample.from_row({field: text})
 
 
 containers = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["a", "Anna lit it.", "[1]", "None", "", "it's"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.sampled_from(["a", "Anna lit it.", "[1]", "None", "", "it's"]),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["text", "content", "role", "id", "documents", "x"]), inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["text", "content", "role", "id", "documents", "x"]),
+            inner,
+            max_size=3,
+        )
     ),
     max_leaves=6,
 ).filter(lambda value: isinstance(value, (list, dict)))
@@ -610,15 +984,33 @@ def outcome(row: dict[str, Any]) -> object:
 
 
 @given(st.sampled_from(["contexts", "retrieved", "facts", "history"]), containers)
-def test_a_list_or_object_in_a_text_is_what_it_is_as_data(field: str, value: Any) -> None:
+def test_a_list_or_object_in_a_text_is_what_it_is_as_data(
+    field: str, value: Any
+) -> None:
     as_data = outcome({"question": Q, field: value})
-    texts = [json.dumps(value), repr(value), json.dumps(json.dumps(value)), repr(json.dumps(value))]
+    texts = [
+        json.dumps(value),
+        repr(value),
+        json.dumps(json.dumps(value)),
+        repr(json.dumps(value)),
+    ]
     texts += [repr(tuple(value))] if isinstance(value, list) else []
     for text in texts:
         assert outcome({"question": Q, field: text}) == as_data
 
 
-WRITTEN_NOTHING = ["None", "NaN", "nan", "null", "NULL", "NA", "#N/A", r"\N", "<NA>", " None "]
+WRITTEN_NOTHING = [
+    "None",
+    "NaN",
+    "nan",
+    "null",
+    "NULL",
+    "NA",
+    "#N/A",
+    r"\N",
+    "<NA>",
+    " None ",
+]
 
 
 @pytest.mark.parametrize("field", ["contexts", "retrieved", "facts", "history"])
@@ -630,15 +1022,27 @@ def test_what_tables_write_for_nothing_is_missing(field: str, nothing: Any) -> N
     expected = {"contexts": (), "retrieved": None, "facts": None, "history": ()}[field]
     for cell in cells:
         sample = Sample.from_row({"answer": "None", field: cell})
-        assert (getattr(sample, field), sample.answer, sample.metadata) == (expected, "None", {})
+        assert (getattr(sample, field), sample.answer, sample.metadata) == (
+            expected,
+            "None",
+            {},
+        )
 
 
-@pytest.mark.parametrize("text", ["[sic] a text", "{", "[1] Paris", "[", '"a', "[['x']", "The list: ['a", *BRACKETS])
+@pytest.mark.parametrize(
+    "text",
+    ["[sic] a text", "{", "[1] Paris", "[", '"a', "[['x']", "The list: ['a", *BRACKETS],
+)
 def test_a_text_that_begins_as_no_list_is_a_context(text: str) -> None:
-    assert [context.text for context in Sample.from_row({"contexts": text}).contexts] == [text]
+    assert [
+        context.text for context in Sample.from_row({"contexts": text}).contexts
+    ] == [text]
 
 
-@pytest.mark.parametrize("text", ["['" + "\\'" * 300_000, '["' + '\\"' * 300_000, "['" + "\\'" * 300_000 + "\\"])
+@pytest.mark.parametrize(
+    "text",
+    ["['" + "\\'" * 300_000, '["' + '\\"' * 300_000, "['" + "\\'" * 300_000 + "\\"],
+)
 def test_a_string_without_an_end_takes_linear_time(text: str) -> None:
     assert structured(text) == text
 

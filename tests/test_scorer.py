@@ -31,8 +31,23 @@ from ragmetrics_core import (
     evaluate,
     metric,
 )
-from ragmetrics_core.data import Evidence, InputError, JudgedChunk, JudgedChunks, Polled, Scored, SettingError, Usage
-from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Signature, Undefined
+from ragmetrics_core.data import (
+    Evidence,
+    InputError,
+    JudgedChunk,
+    JudgedChunks,
+    Polled,
+    Scored,
+    SettingError,
+    Usage,
+)
+from ragmetrics_core.data.results import (
+    ErrorInfo,
+    Failed,
+    SampleResult,
+    Signature,
+    Undefined,
+)
 from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.distributed import on_ray, on_spark
 from ragmetrics_core.distributed.scorer import Scorer
@@ -43,14 +58,44 @@ from ragmetrics_core.statistics import means
 
 ALL = ["utilization", "adherence", "recall", "accuracy"]
 ROWS: list[dict[str, Any]] = [
-    {"n": 0, "question": "Capital of France?", "contexts": ["Paris is the capital.", "Rome."], "answer": "Paris.",
-     "ground_truth": "Paris is the capital of France.", "conversation_id": "a"},
-    {"n": 1, "question": "Capital of Italy?", "contexts": ["Berlin."], "answer": "Rome is it.", "conversation_id": "a"},
-    {"n": 2, "question": "Nothing found?", "contexts": [], "answer": "I think so.", "ground_truth": "Yes, it was."},
+    {
+        "n": 0,
+        "question": "Capital of France?",
+        "contexts": ["Paris is the capital.", "Rome."],
+        "answer": "Paris.",
+        "ground_truth": "Paris is the capital of France.",
+        "conversation_id": "a",
+    },
+    {
+        "n": 1,
+        "question": "Capital of Italy?",
+        "contexts": ["Berlin."],
+        "answer": "Rome is it.",
+        "conversation_id": "a",
+    },
+    {
+        "n": 2,
+        "question": "Nothing found?",
+        "contexts": [],
+        "answer": "I think so.",
+        "ground_truth": "Yes, it was.",
+    },
     {"n": 3, "question": None, "contexts": None, "answer": None, "ground_truth": None},
-    {"n": 4, "question": "Bad?", "contexts": ["x"], "answer": "x", "facts": [{"text": "a fact", "weight": -1.0}]},
-    {"n": 5, "question": "Broken?", "contexts": ["x"], "answer": "x", "error": "timeout"},
-]  # fmt: skip
+    {
+        "n": 4,
+        "question": "Bad?",
+        "contexts": ["x"],
+        "answer": "x",
+        "facts": [{"text": "a fact", "weight": -1.0}],
+    },
+    {
+        "n": 5,
+        "question": "Broken?",
+        "contexts": ["x"],
+        "answer": "x",
+        "error": "timeout",
+    },
+]
 
 
 class Own(Evidence):
@@ -64,12 +109,19 @@ class OwnChunks(JudgedChunks):
 
 @metric(requires=["answer"])
 def noted(sample: Sample) -> Scored:
-    return Scored(metric="", value=0.5, reason="uncertain: half", evidence=Own(notes={"a": [0.1, 1e-9]}))
+    return Scored(
+        metric="",
+        value=0.5,
+        reason="uncertain: half",
+        evidence=Own(notes={"a": [0.1, 1e-9]}),
+    )
 
 
 @metric(requires=["contexts"])
 def counted(sample: Sample) -> Scored:
-    chunks = tuple(JudgedChunk(rank=n + 1, useful=n == 1) for n in range(len(sample.contexts)))
+    chunks = tuple(
+        JudgedChunk(rank=n + 1, useful=n == 1) for n in range(len(sample.contexts))
+    )
     return Scored(metric="", value=0.25, reason="", evidence=OwnChunks(chunks=chunks))
 
 
@@ -80,7 +132,9 @@ def broken(sample: Sample) -> float:
 
 def table() -> pa.Table:
     names = sorted({name for row in ROWS for name in row})
-    return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in ROWS])
+    return pa.Table.from_pylist(
+        [{name: row.get(name) for name in names} for row in ROWS]
+    )
 
 
 @pytest.fixture
@@ -101,29 +155,44 @@ def test_columns_pass_through_and_the_schema_is_that_of_no_rows_at_all() -> None
     scorer = Scorer(ALL)
     scored = scorer(given)
     assert scored.select(given.column_names).equals(given)
-    assert scorer(given.slice(0, 0)).schema == scored.schema == scorer(given.to_batches()[0]).schema
+    assert (
+        scorer(given.slice(0, 0)).schema
+        == scored.schema
+        == scorer(given.to_batches()[0]).schema
+    )
     assert scored.column_names[-5:] == ["sample", *(row.name for row in scorer.metrics)]
-    assert [row["problem"] is not None for row in scored["sample"].to_pylist()] == [False] * 4 + [True, False]
+    assert [row["problem"] is not None for row in scored["sample"].to_pylist()] == [
+        False
+    ] * 4 + [True, False]
 
 
 def test_it_gives_what_evaluate_gives(stored: Callable[..., Report]) -> None:
     own = [*ALL, noted, counted, broken]
     report, alone = stored(Scorer(own), table()), evaluate(table(), own, progress=False)
     for row, other in zip(report.results, alone.results, strict=True):
-        assert (row.index, row.sample, row.problem) == (other.index, other.sample, other.problem)
+        assert (row.index, row.sample, row.problem) == (
+            other.index,
+            other.sample,
+            other.problem,
+        )
         assert {**row.results, "counted": None} == {**other.results, "counted": None}
-    assert report.results[0].results["counted"].evidence.useful == 1  # counted where a metric leaves it to the reader
+    # counted where a metric leaves it to the reader
+    assert report.results[0].results["counted"].evidence.useful == 1
     assert report.summary() == alone.summary()
     assert report.summary(cluster="n") == alone.summary(cluster="n")
     assert report.usage == alone.usage
     assert report.scores("context_recall") == alone.scores("context_recall")
-    for row, other in zip(report.worst("adherence", 3), alone.worst("context_adherence", 3), strict=True):
+    for row, other in zip(
+        report.worst("adherence", 3), alone.worst("context_adherence", 3), strict=True
+    ):
         assert (row.index, row.sample) == (other.index, other.sample)
     assert report.table() == alone.table()
     assert type(report.results[0].results["noted"].evidence) is Own
 
 
-def test_figures_are_those_of_the_same_rows_as_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_those_of_the_same_rows_as_json_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     draw = Random(1)
 
     def result(name: str) -> Any:
@@ -134,47 +203,105 @@ def test_figures_are_those_of_the_same_rows_as_json_lines(tmp_path: Path, monkey
             "usage": Usage(calls=1, cost=draw.choice([0.25, 0.5])),
         }
         verdicts = JudgedChunks(chunks=(), useful=draw.choice([0, 2, None]))
-        return draw.choice([
-            Scored(**given, value=draw.random(), reason=draw.choice(["", "uncertain: half"]), evidence=verdicts),
-            Scored(**given, value=float(draw.random() < 0.5), reason=""),
-            Undefined(**given, reason="", code=draw.choice(["missing", "abstained"])),
-            Failed(**given, reason=draw.choice(["cut", "ended"]), error=ErrorInfo(type="JudgeError", message="")),
-            None,
-        ])  # fmt: skip
+        return draw.choice(
+            [
+                Scored(
+                    **given,
+                    value=draw.random(),
+                    reason=draw.choice(["", "uncertain: half"]),
+                    evidence=verdicts,
+                ),
+                Scored(**given, value=float(draw.random() < 0.5), reason=""),
+                Undefined(
+                    **given, reason="", code=draw.choice(["missing", "abstained"])
+                ),
+                Failed(
+                    **given,
+                    reason=draw.choice(["cut", "ended"]),
+                    error=ErrorInfo(type="JudgeError", message=""),
+                ),
+                None,
+            ]
+        )
 
     def row(index: int) -> SampleResult:
         if index % 11 == 3:
             return SampleResult(index=index, sample=None, problem="no sample")
-        about = {"conversation": f"c{draw.randrange(300)}"} if draw.random() < 0.8 else {}
+        about = (
+            {"conversation": f"c{draw.randrange(300)}"} if draw.random() < 0.8 else {}
+        )
         capture = CaptureNotes(grade=draw.choice(["exact", "located", None]))
         contexts, error = draw.choice([(), ("x",)]), draw.choice([None, "timeout"])
         about |= {"reranker": "gpt-4o"} if draw.random() < 0.5 else {}
-        sample = Sample(question="q", contexts=contexts, answer="a", error=error, metadata=about, capture=capture)
-        found = {name: own for name in ("one", "two") if (own := result(name)) is not None}
-        return SampleResult(index=index, sample=sample, results=found, unfinished=Usage(calls=2))
+        sample = Sample(
+            question="q",
+            contexts=contexts,
+            answer="a",
+            error=error,
+            metadata=about,
+            capture=capture,
+        )
+        found = {
+            name: own for name in ("one", "two") if (own := result(name)) is not None
+        }
+        return SampleResult(
+            index=index, sample=sample, results=found, unfinished=Usage(calls=2)
+        )
 
     monkeypatch.setattr(means, "_AT_ONCE", 100)  # so that scores are grouped in parts
     rows = [row(index) for index in range(1500)]
-    lines = Report(rows, RunFacts(metrics={name: Signature(metric=name) for name in ("one", "two")}))
+    lines = Report(
+        rows,
+        RunFacts(metrics={name: Signature(metric=name) for name in ("one", "two")}),
+    )
     lines.to_jsonl(tmp_path / "a.jsonl")
     samples = [own.sample or Sample() for own in rows]
     inputs: dict[str, Any] = {"question": ["q"] * 1500, "answer": ["a"] * 1500}
     inputs["contexts"] = [[text.text for text in own.contexts or ()] for own in samples]
-    inputs |= {"error": [own.error for own in samples], "metadata": [own.metadata or None for own in samples]}
-    parquet.write_table(pa.table(inputs | columns_of(rows, ["one", "two"])), tmp_path / "a.parquet", row_group_size=400)
-    one, other = Report.from_jsonl(tmp_path / "a.jsonl"), Report.from_parquet(tmp_path / "a.parquet")
+    inputs |= {
+        "error": [own.error for own in samples],
+        "metadata": [own.metadata or None for own in samples],
+    }
+    parquet.write_table(
+        pa.table(inputs | columns_of(rows, ["one", "two"])),
+        tmp_path / "a.parquet",
+        row_group_size=400,
+    )
+    one, other = (
+        Report.from_jsonl(tmp_path / "a.jsonl"),
+        Report.from_parquet(tmp_path / "a.parquet"),
+    )
     assert other.summary() == one.summary()
     assert other.summary(cluster=None) == one.summary(cluster=None)
     assert other.table() == one.table()
     assert other.scores("two") == one.scores("two")
-    assert [own.index for own in other.worst("one", 20)] == [own.index for own in one.worst("one", 20)]
+    assert [own.index for own in other.worst("one", 20)] == [
+        own.index for own in one.worst("one", 20)
+    ]
 
 
-def test_a_summary_of_captured_samples_reads_their_ledgers(stored: Callable[..., Report]) -> None:
-    call = {"kind": "retrieval", "turn": 1, "items": [{"text": "Paris is the capital."}], "shown": [0]}
+def test_a_summary_of_captured_samples_reads_their_ledgers(
+    stored: Callable[..., Report],
+) -> None:
+    call = {
+        "kind": "retrieval",
+        "turn": 1,
+        "items": [{"text": "Paris is the capital."}],
+        "shown": [0],
+    }
     ledger = {"conversation": "c", "turn": 2, "calls": [call]}
-    rows = [{"question": "Where?", "contexts": ["Paris is it."], "answer": "In Paris.", "ledger": ledger}]
-    report, alone = stored(Scorer(ALL), pa.Table.from_pylist(rows)), evaluate(rows, ALL, progress=False)
+    rows = [
+        {
+            "question": "Where?",
+            "contexts": ["Paris is it."],
+            "answer": "In Paris.",
+            "ledger": ledger,
+        }
+    ]
+    report, alone = (
+        stored(Scorer(ALL), pa.Table.from_pylist(rows)),
+        evaluate(rows, ALL, progress=False),
+    )
     assert report.summary() == alone.summary()
     assert report.summary()["context_adherence"].conversations is not None
 
@@ -182,9 +309,16 @@ def test_a_summary_of_captured_samples_reads_their_ledgers(stored: Callable[...,
 def test_replies_of_a_model_come_through(
     loopback_server: Callable[..., LoopbackServer], stored: Callable[..., Report]
 ) -> None:
-    judge = LLMJudge(OpenAICompatibleModel(loopback_server().base_url, "m", prices=(1e-6, 1e-6)))
-    report, alone = stored(Scorer(ALL, judge), table()), evaluate(table(), ALL, judge=judge, progress=False)
-    assert [row.results for row in report.results] == [row.results for row in alone.results]
+    judge = LLMJudge(
+        OpenAICompatibleModel(loopback_server().base_url, "m", prices=(1e-6, 1e-6))
+    )
+    report, alone = (
+        stored(Scorer(ALL, judge), table()),
+        evaluate(table(), ALL, judge=judge, progress=False),
+    )
+    assert [row.results for row in report.results] == [
+        row.results for row in alone.results
+    ]
     assert report.summary().metrics == alone.summary().metrics
     spent, total = report.summary().usage, alone.usage
     assert spent.calls == total.calls > 0
@@ -195,27 +329,57 @@ def test_replies_of_a_model_come_through(
 def test_only_the_embedded_judge_is_uncertain(stored: Callable[..., Report]) -> None:
     said = "uncertain: no doubt at all"
     judge = ScriptedJudge({Adherent: {"verdict": "yes", "reason": said}})
-    assert stored(Scorer("adherence", judge), table()).summary().metrics[0].uncertain == 0
+    assert (
+        stored(Scorer("adherence", judge), table()).summary().metrics[0].uncertain == 0
+    )
     near = [
-        {"contexts": ["Anna lit it."], "answer": f"Anna lit it and {text}"} for text in ("went.", "it rained on us.")
+        {"contexts": ["Anna lit it."], "answer": f"Anna lit it and {text}"}
+        for text in ("went.", "it rained on us.")
     ]
-    report, alone = stored(Scorer("adherence"), pa.Table.from_pylist(near)), evaluate(near, "adherence", progress=False)
+    report, alone = (
+        stored(Scorer("adherence"), pa.Table.from_pylist(near)),
+        evaluate(near, "adherence", progress=False),
+    )
     found = [row.results["context_adherence"].uncertain for row in alone.results]
-    assert report.summary().metrics[0].uncertain == alone.summary().metrics[0].uncertain == sum(found)
+    assert (
+        report.summary().metrics[0].uncertain
+        == alone.summary().metrics[0].uncertain
+        == sum(found)
+    )
     assert any(found)
     assert report.run.details == {"lexical": LexicalJudge().details}
 
 
-def test_a_scorer_pickles_in_use_and_columns_are_named(stored: Callable[..., Report]) -> None:
-    scorer = Scorer("utilization", "lexical", question_column="asked", ground_truth_column="gold.text")
+def test_a_scorer_pickles_in_use_and_columns_are_named(
+    stored: Callable[..., Report],
+) -> None:
+    scorer = Scorer(
+        "utilization",
+        "lexical",
+        question_column="asked",
+        ground_truth_column="gold.text",
+    )
     given = pa.table(
-        {"asked": ["Where?"], "gold": [{"text": "There."}], "contexts": [["There."]], "answer": ["There."]}
+        {
+            "asked": ["Where?"],
+            "gold": [{"text": "There."}],
+            "contexts": [["There."]],
+            "answer": ["There."],
+        }
     )
     first = scorer(given)
     again: Scorer = pickle.loads(pickle.dumps(scorer))
     assert again(given).equals(first)
-    report = stored(again, given, question_column="asked", ground_truth_column="gold.text")
-    alone = evaluate(given, "utilization", question_column="asked", ground_truth_column="gold.text", progress=False)
+    report = stored(
+        again, given, question_column="asked", ground_truth_column="gold.text"
+    )
+    alone = evaluate(
+        given,
+        "utilization",
+        question_column="asked",
+        ground_truth_column="gold.text",
+        progress=False,
+    )
     assert report.results[0].sample == alone.results[0].sample
 
 
@@ -226,7 +390,9 @@ def test_threads_of_an_engine_take_turns() -> None:
     assert all(one.equals(scored[0]) for one in scored)
 
 
-def test_a_task_that_its_engine_ends_gives_no_table_of_rows_that_nobody_judged() -> None:
+def test_a_task_that_its_engine_ends_gives_no_table_of_rows_that_nobody_judged() -> (
+    None
+):
     code = """
 import os, signal, threading
 import pyarrow
@@ -247,27 +413,42 @@ with LoopbackServer(latency=60) as server:
         print("ended", flush=True)
     os._exit(0)
 """
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100).stdout == "ended\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=100
+        ).stdout
+        == "ended\n"
+    )
 
 
 def test_a_row_that_python_cannot_hold_is_a_bad_row() -> None:
     broken_text = pa.array([b"Where?", b"\xff\xfe"]).view(pa.binary()).cast(pa.binary())
-    texts = pa.StringArray.from_buffers(2, broken_text.buffers()[1], broken_text.buffers()[2])
-    scored = Scorer("utilization")(pa.table({"question": texts, "contexts": [["x"]] * 2, "answer": ["x"] * 2}))
+    texts = pa.StringArray.from_buffers(
+        2, broken_text.buffers()[1], broken_text.buffers()[2]
+    )
+    scored = Scorer("utilization")(
+        pa.table({"question": texts, "contexts": [["x"]] * 2, "answer": ["x"] * 2})
+    )
     problems = [row["problem"] for row in scored["sample"].to_pylist()]
     assert problems[0] is None
     assert "UnicodeDecodeError" in problems[1]
 
 
 def test_a_row_with_several_answers_is_told_apart() -> None:
-    scored = Scorer("utilization")(pa.table({"question": ["q?"], "contexts": [["x"]], "answers": [["a", "b"]]}))
+    scored = Scorer("utilization")(
+        pa.table({"question": ["q?"], "contexts": [["x"]], "answers": [["a", "b"]]})
+    )
     assert "2 answers" in scored["sample"][0]["problem"].as_py()
 
 
 def test_maps_are_metadata() -> None:
     kind = pa.map_(pa.string(), pa.string())
-    given = pa.table({"answer": ["x"], "metadata": pa.array([[("conversation", "c")]], kind)})
-    assert Scorer("utilization")(given)["sample"][0]["group"].as_py() == "conversation=c"
+    given = pa.table(
+        {"answer": ["x"], "metadata": pa.array([[("conversation", "c")]], kind)}
+    )
+    assert (
+        Scorer("utilization")(given)["sample"][0]["group"].as_py() == "conversation=c"
+    )
 
 
 def test_what_would_depend_on_how_rows_are_divided_is_refused() -> None:
@@ -277,7 +458,9 @@ def test_what_would_depend_on_how_rows_are_divided_is_refused() -> None:
 
 def test_names_that_are_taken_are_refused() -> None:
     with pytest.raises(SettingError, match="retrieval_accuracy, sample"):
-        Scorer([RetrievalAccuracy()])(pa.table({"answer": ["x"], "sample": [1], "retrieval_accuracy": [1.0]}))
+        Scorer([RetrievalAccuracy()])(
+            pa.table({"answer": ["x"], "sample": [1], "retrieval_accuracy": [1.0]})
+        )
 
 
 def test_rows_behind_a_limit_are_not_judged_and_the_job_goes_on(
@@ -300,33 +483,67 @@ def test_what_holds_no_results_is_refused(written: Any, tmp_path: Path) -> None:
         path.write_bytes(written)
     elif written:
         parquet.write_table(pa.table(written), path)
-    with pytest.raises(InputError, match=r"a\.parquet .* keep reports by to_jsonl and read them by Report\.from_jsonl"):
+    with pytest.raises(
+        InputError,
+        match=(
+            r"a\.parquet .* keep reports by to_jsonl and read them by"
+            r" Report\.from_jsonl"
+        ),
+    ):
         Report.from_parquet(path)
 
 
-def test_files_may_hold_other_metrics_and_columns_without_a_value(tmp_path: Path) -> None:
+def test_files_may_hold_other_metrics_and_columns_without_a_value(
+    tmp_path: Path,
+) -> None:
     rows = [{"question": "Who?", "contexts": ["Ada did."], "answer": "Ada did."}] * 2
     first = pa.Table.from_pylist([{**row, "reference": None} for row in rows])
     second = pa.Table.from_pylist([{**row, "reference": "Ada."} for row in rows])
     for order in (("a", "b"), ("b", "a")):
-        parquet.write_table(Scorer("adherence")(first), tmp_path / f"{order[0]}.parquet")
-        parquet.write_table(Scorer(["adherence", "utilization"])(second), tmp_path / f"{order[1]}.parquet")
+        parquet.write_table(
+            Scorer("adherence")(first), tmp_path / f"{order[0]}.parquet"
+        )
+        parquet.write_table(
+            Scorer(["adherence", "utilization"])(second),
+            tmp_path / f"{order[1]}.parquet",
+        )
         report = Report.from_parquet(tmp_path)
         found = report.summary()
-        assert (found["context_adherence"].count, found["context_utilization"].count) == (4, 2)
+        assert (
+            found["context_adherence"].count,
+            found["context_utilization"].count,
+        ) == (4, 2)
         assert found["context_utilization"].not_judged == 2
-        assert {row.sample.reference for row in report.worst("adherence", 4)} == {(), ("Ada.",)}
+        assert {row.sample.reference for row in report.worst("adherence", 4)} == {
+            (),
+            ("Ada.",),
+        }
 
 
-@pytest.mark.parametrize(("other", "said"), [
-    (b"PAR1 and no more", r"b\.parquet"),
-    (b"", r"b\.parquet"),
-    (pa.table({"x": [1]}), r"b\.parquet holds no results"),
-    (Scorer("adherence")(pa.table({"question": [3], "contexts": [["x"]], "answer": ["x"]})), "question"),
-    (Scorer("adherence")(pa.table({"answer": ["x"]})).drop_columns(["sample"]), "sample"),
-])  # fmt: skip
-def test_a_folder_with_another_file_is_refused_by_its_name(other: Any, said: str, tmp_path: Path) -> None:
-    given = pa.table({"question": ["Who?"], "contexts": [["Ada did."]], "answer": ["Ada."]})
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (b"PAR1 and no more", r"b\.parquet"),
+        (b"", r"b\.parquet"),
+        (pa.table({"x": [1]}), r"b\.parquet holds no results"),
+        (
+            Scorer("adherence")(
+                pa.table({"question": [3], "contexts": [["x"]], "answer": ["x"]})
+            ),
+            "question",
+        ),
+        (
+            Scorer("adherence")(pa.table({"answer": ["x"]})).drop_columns(["sample"]),
+            "sample",
+        ),
+    ],
+)
+def test_a_folder_with_another_file_is_refused_by_its_name(
+    other: Any, said: str, tmp_path: Path
+) -> None:
+    given = pa.table(
+        {"question": ["Who?"], "contexts": [["Ada did."]], "answer": ["Ada."]}
+    )
     if "sample" not in said:
         parquet.write_table(Scorer("adherence")(given), tmp_path / "a.parquet")
     if isinstance(other, bytes):
@@ -342,19 +559,32 @@ def test_polls_are_known_also_where_their_metric_is_not_imported(
 ) -> None:
     report = stored(Scorer("adherence"), table())
     monkeypatch.delitem(Evidence.known, "context_adherence")
-    evidence = [row.results["context_adherence"].evidence for row in report.results if row.results]
-    assert [type(own) for own in evidence if own is not None] == [Polled] * sum(own is not None for own in evidence)
+    evidence = [
+        row.results["context_adherence"].evidence
+        for row in report.results
+        if row.results
+    ]
+    assert [type(own) for own in evidence if own is not None] == [Polled] * sum(
+        own is not None for own in evidence
+    )
     assert any(own is not None for own in evidence)
 
 
-def test_the_card_of_the_judge_is_quoted_as_in_every_report(stored: Callable[..., Report]) -> None:
-    report, alone = stored(Scorer("adherence"), table()), evaluate(table(), "adherence", progress=False)
+def test_the_card_of_the_judge_is_quoted_as_in_every_report(
+    stored: Callable[..., Report],
+) -> None:
+    report, alone = (
+        stored(Scorer("adherence"), table()),
+        evaluate(table(), "adherence", progress=False),
+    )
     assert report.run.metrics == alone.run.metrics
     assert report.methods().count("AUROC") == alone.methods().count("AUROC") == 1
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    twice = pa.Table.from_arrays([pa.array(["x"])] * 3, names=["question", "answer", "answer"])
+    twice = pa.Table.from_arrays(
+        [pa.array(["x"])] * 3, names=["question", "answer", "answer"]
+    )
     with pytest.raises(SettingError, match="answer twice"):
         Scorer("adherence")(twice)
 
@@ -366,10 +596,18 @@ def test_rows_of_several_judges_are_told(stored: Callable[..., Report]) -> None:
     assert "context_utilization: rows of 2 signatures" in report.table()
 
 
-def test_a_page_of_many_rows_shows_some_and_says_so(stored: Callable[..., Report], tmp_path: Path) -> None:
-    rows = [{"id": f"row {n}", "question": f"{n}?", "contexts": ["x"], "answer": "x"} for n in range(1200)]
+def test_a_page_of_many_rows_shows_some_and_says_so(
+    stored: Callable[..., Report], tmp_path: Path
+) -> None:
+    rows = [
+        {"id": f"row {n}", "question": f"{n}?", "contexts": ["x"], "answer": "x"}
+        for n in range(1200)
+    ]
     report = stored(Scorer("utilization"), pa.Table.from_pylist(rows))
-    assert repr(report) == "Report(1,200 rows of a Parquet file or folder: context_utilization)"
+    assert (
+        repr(report)
+        == "Report(1,200 rows of a Parquet file or folder: context_utilization)"
+    )
     report.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "The page shows 1,000 of 1,200 rows" in page
@@ -400,7 +638,9 @@ def test_limits_of_a_job_hold_for_all_who_ask_and_a_call_that_nobody_ends_is_tak
 
 def test_a_share_of_limits_is_never_more_than_the_whole() -> None:
     whole = Limits(max_calls=10, max_cost=1.0, requests_per_minute=60, deadline=9)
-    assert on_spark.share_of(whole, 4) == Limits(max_calls=2, max_cost=0.25, requests_per_minute=15, deadline=9)
+    assert on_spark.share_of(whole, 4) == Limits(
+        max_calls=2, max_cost=0.25, requests_per_minute=15, deadline=9
+    )
     with pytest.raises(SettingError, match="11 partitions"):
         on_spark.share_of(whole, 11)
 
@@ -409,4 +649,7 @@ def test_a_metric_named_as_the_column_of_samples_is_refused() -> None:
     named = noted.model_copy(update={"name": "sample"})
     with pytest.raises(SettingError, match=r"named 'sample'.*another name="):
         Scorer(named)
-    assert Scorer(noted.model_copy(update={"name": "sampled"})).metrics[0].name == "sampled"
+    assert (
+        Scorer(noted.model_copy(update={"name": "sampled"})).metrics[0].name
+        == "sampled"
+    )

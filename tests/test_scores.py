@@ -38,23 +38,41 @@ class Fixed(Metric):
         yield
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 5.0, -0.1, 1.0001, -1e-6, 1e300])
+@pytest.mark.parametrize(
+    "number", [math.nan, math.inf, -math.inf, 5.0, -0.1, 1.0001, -1e-6, 1e300]
+)
 def test_what_is_no_score_is_failed_and_names_the_metric(number):
     result = Fixed(number=number).score(SAMPLE, judge=ScriptedJudge({}))
-    assert (result.status, result.value, result.error.type) == ("failed", None, "ScoreOutOfRange")
+    assert (result.status, result.value, result.error.type) == (
+        "failed",
+        None,
+        "ScoreOutOfRange",
+    )
     assert result.reason.startswith(f"fixed came to {number}, ")
     assert result.evidence.kind == "fixed"
 
 
 @pytest.mark.parametrize(
-    ("number", "value"), [(1.0000000000000002, 1.0), (1 + 1e-9, 1.0), (-1e-17, 0.0), (0.0, 0.0), (1, 1.0), (0.3, 0.3)]
+    ("number", "value"),
+    [
+        (1.0000000000000002, 1.0),
+        (1 + 1e-9, 1.0),
+        (-1e-17, 0.0),
+        (0.0, 0.0),
+        (1, 1.0),
+        (0.3, 0.3),
+    ],
 )
 def test_only_the_dust_of_floating_point_is_rounded(number, value):
     assert Fixed(number=number).score(SAMPLE, judge=ScriptedJudge({})).value == value
 
 
 def test_a_run_counts_it_as_failed_beside_the_others():
-    report = evaluate([SAMPLE], [Fixed(number=math.nan), Fixed(name="fine", number=0.5)], judge="lexical")
+    report = evaluate(
+        [SAMPLE],
+        [Fixed(number=math.nan), Fixed(name="fine", number=0.5)],
+        judge="lexical",
+    )
     (row,) = report.results
     broken, fine = row.results["fixed"], row.results["fine"]
     assert (broken.status, fine.value) == ("failed", 0.5)
@@ -68,10 +86,15 @@ class Altered(Fixed):
         return outcome.model_copy(update={"value": self.number})
 
 
-@pytest.mark.parametrize(("number", "value"), [(math.nan, None), (100.0, None), (-0.5, None), (0.25, 0.25)])
+@pytest.mark.parametrize(
+    ("number", "value"), [(math.nan, None), (100.0, None), (-0.5, None), (0.25, 0.25)]
+)
 def test_an_altered_result_is_held_to_the_same(number, value):
     result = Altered(number=number).score(SAMPLE, judge=ScriptedJudge({}))
-    assert (result.status, result.value) == ("failed" if value is None else "scored", value)
+    assert (result.status, result.value) == (
+        "failed" if value is None else "scored",
+        value,
+    )
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, 5.0, -0.5])
@@ -79,17 +102,31 @@ def test_an_altered_result_is_held_to_the_same(number, value):
     ("metric", "replies"),
     [
         (ContextUtilization(), lambda p: {Useful: useful(True, p)}),
-        (ContextUtilization(relevance="probability"), lambda p: {Useful: useful(True, p)}),
+        (
+            ContextUtilization(relevance="probability"),
+            lambda p: {Useful: useful(True, p)},
+        ),
         (ContextUtilization(relevance="graded"), lambda p: {Useful: {"grade": p}}),
         (ContextAdherence(), lambda p: {Adherent: polls([poll("yes")], p=p)}),
         (ContextRecall(), lambda p: {RateRecall: {"score": p}}),
-        (RetrievalAccuracy(), lambda p: {ExtractFacts: facts("f"), FactInContext: covered(p)}),
+        (
+            RetrievalAccuracy(),
+            lambda p: {ExtractFacts: facts("f"), FactInContext: covered(p)},
+        ),
         (
             RetrievalAccuracy(combination="noisy_or"),
             lambda p: {ExtractFacts: facts("f"), FactInContext: covered(p)},
         ),
     ],
-    ids=["binary", "probability", "graded", "adherence", "recall", "accuracy", "noisy_or"],
+    ids=[
+        "binary",
+        "probability",
+        "graded",
+        "adherence",
+        "recall",
+        "accuracy",
+        "noisy_or",
+    ],
 )
 def test_a_judge_that_gives_no_probability_fails_the_metric(metric, replies, wrong):
     class Careless(Judge):

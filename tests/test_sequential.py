@@ -32,7 +32,8 @@ from ragmetrics_core.statistics.sequential import (
 Unit = tuple[Score, ...]
 
 JUST_ABOVE = 0.5 + 2e-9
-"""A threshold that is still above one half after it has been lowered against rounding."""
+"""A threshold that is still above one half after it has been lowered against rounding.
+"""
 
 
 def fed(gate: SequentialGate, units: Iterable[Unit]) -> SequentialGate:
@@ -45,9 +46,10 @@ def ones(count: int) -> list[Unit]:
     return [(1.0,)] * count
 
 
-# Stakes against *mean ≤ .5*: δ / .5, at most .95: .032, .08, .2, .5 and .95. A 1 pays 2 for 1, so that the wealth is
-# 1.032, 1.08, 1.2, 1.5 and 1.95. Mean ≤ .5 of four units, one of them 1: the other three have a mean of at most 1/3,
-# the stakes are δ · (4/3) / (2/3), .032, .08, .2, .5 and .95 again, and a 1 pays 3 for 1.
+# Stakes against *mean ≤ .5*: δ / .5, at most .95: .032, .08, .2, .5 and .95. A 1 pays 2
+# for 1, so that the wealth is 1.032, 1.08, 1.2, 1.5 and 1.95. Mean ≤ .5 of four units,
+# one of them 1: the other three have a mean of at most 1/3, the stakes are δ · (4/3) /
+# (2/3), .032, .08, .2, .5 and .95 again, and a 1 pays 3 for 1.
 @pytest.mark.parametrize(
     ("options", "units", "e_value"),
     [
@@ -59,7 +61,11 @@ def ones(count: int) -> list[Unit]:
         ({}, [(1.0,), ()], 6.762 / 5),
         ({}, [(None,)], 1.0),
         ({"population": 4}, [(1.0,)], 6.762 / 5),
-        ({"population": 4}, [(1.0,), (1.0,)], (1.032 * 1.064 + 1.08 * 1.16 + 1.2 * 1.4 + 1.5 * 2 + 1.95 * 2.9) / 5),
+        (
+            {"population": 4},
+            [(1.0,), (1.0,)],
+            (1.032 * 1.064 + 1.08 * 1.16 + 1.2 * 1.4 + 1.5 * 2 + 1.95 * 2.9) / 5,
+        ),
         ({"population": 4}, [(1.0,), (1.0,), (1.0,)], inf),
         ({"population": 4}, [(1.0,), (0.0,), (0.0,), (0.0,)], inf),
         ({"largest_cluster": 2}, [(1.0, 1.0)], 6.762 / 5),
@@ -67,20 +73,30 @@ def ones(count: int) -> list[Unit]:
         ({"largest_cluster": 2}, [(1.0, 0.0)], 1.0),
     ],
 )
-def test_evidence_worked_by_hand(options: dict[str, int], units: list[Unit], e_value: float) -> None:
-    assert fed(SequentialGate(JUST_ABOVE, **options), units).e_value == pytest.approx(e_value, rel=1e-7)
+def test_evidence_worked_by_hand(
+    options: dict[str, int], units: list[Unit], e_value: float
+) -> None:
+    assert fed(SequentialGate(JUST_ABOVE, **options), units).e_value == pytest.approx(
+        e_value, rel=1e-7
+    )
 
 
 def test_an_undefined_unit_of_a_population_enters_as_the_mean() -> None:
-    # Mean ≤ .5 of four, one of them 1: the rest have 1/3 at most, and .5 pays 1.5 for 1.
+    # Mean ≤ .5 of four, one of them 1: the rest have 1/3 at most, and .5 pays 1.5 for
+    # 1.
     gate = fed(SequentialGate(JUST_ABOVE, population=4), [(1.0,), ()])
-    assert gate.e_value == pytest.approx((1.032 * 1.016 + 1.08 * 1.04 + 1.2 * 1.1 + 1.5 * 1.25 + 1.95 * 1.475) / 5)
+    assert gate.e_value == pytest.approx(
+        (1.032 * 1.016 + 1.08 * 1.04 + 1.2 * 1.1 + 1.5 * 1.25 + 1.95 * 1.475) / 5
+    )
 
 
 def test_a_decision() -> None:
     gate = SequentialGate(0.5)
     assert [gate.update(1.0) for _ in range(7)] == ["undecided"] * 6 + ["passed"]
-    assert gate.e_value == pytest.approx((1.032**7 + 1.08**7 + 1.2**7 + 1.5**7 + 1.95**7) / 5)  # 26.2; after six 14.2
+    # 26.2; after six 14.2
+    assert gate.e_value == pytest.approx(
+        (1.032**7 + 1.08**7 + 1.2**7 + 1.5**7 + 1.95**7) / 5
+    )
     assert gate.decided_at == 7
     assert fed(gate, [(0.0,)] * 500).decision == "passed"
     assert gate.decided_at == 7
@@ -96,16 +112,31 @@ def test_a_decision() -> None:
         (0.5, {"gates": 2}, [(0.0,)] * 8, "failed", 8),
         (0.5, {"gates": 100}, ones(7), "passed", 7),
         (0.6, {"margin": 0.1}, ones(7), "passed", 7),
-        (0.6, {"margin": 0.1}, [(0.0,)] * 5, "failed", 5),  # against *mean ≥ .6*: no margin
+        # against *mean ≥ .6*: no margin
+        (0.6, {"margin": 0.1}, [(0.0,)] * 5, "failed", 5),
         (0.5, {"min_samples": 10}, ones(10), "passed", 10),
-        (0.5, {"min_samples": 10, "population": 5}, ones(5), "passed", 5),  # there are no more
+        # there are no more
+        (0.5, {"min_samples": 10, "population": 5}, ones(5), "passed", 5),
         (0.0, {}, [(0.0,)], "passed", 1),
         (1.0, {}, [*ones(50), (0.99,)], "failed", 51),
         (1.0, {}, ones(500), "undecided", None),
         (1.0, {"population": 3}, ones(3), "passed", 3),
-        (0.8, {"population": 3}, [(0.6,), (1.0,), (0.8,)], "passed", 3),  # the sum is 2.4, and 2.4 / 3 just below .8
-        (0.5, {"population": 3, "min_scored": 0.5}, [(1.0,), (None,), (0.0,)], "undecided", None),
-        (0.5, {"population": 3, "min_scored": 0.5}, [(1.0,), (None,), (1.0,)], "passed", 3),
+        # the sum is 2.4, and 2.4 / 3 just below .8
+        (0.8, {"population": 3}, [(0.6,), (1.0,), (0.8,)], "passed", 3),
+        (
+            0.5,
+            {"population": 3, "min_scored": 0.5},
+            [(1.0,), (None,), (0.0,)],
+            "undecided",
+            None,
+        ),
+        (
+            0.5,
+            {"population": 3, "min_scored": 0.5},
+            [(1.0,), (None,), (1.0,)],
+            "passed",
+            3,
+        ),
         (0.5, {"population": 3, "min_scored": 0.0}, [(), (), ()], "undecided", None),
         (0.3, {"population": 9, "min_scored": 0.0}, [()] * 9, "undecided", None),
         (0.5, {"min_scored": 0.0}, [(None,)] * 300, "undecided", None),
@@ -113,14 +144,19 @@ def test_a_decision() -> None:
         (0.5, {}, [*[()] * 2, *ones(38)], "passed", 40),
         (0.5, {}, [*[(None,)] * 2, *ones(38)], "passed", 40),
         (0.5, {}, [*[(None,)] * 2, *ones(37)], "undecided", None),
-        (0.0, {}, [()] * 200, "undecided", None),  # a retriever that finds nothing has nothing to score
+        # a retriever that finds nothing has nothing to score
+        (0.0, {}, [()] * 200, "undecided", None),
         (0.5, {"largest_cluster": 3}, [(1.0, 1.0, 1.0)] * 7, "passed", 7),
         (0.5, {"largest_cluster": 3}, [(1.0, 0.0)] * 99, "undecided", None),
     ],
 )
 def test_outcomes(
-    threshold: float, options: dict[str, float], units: list[Unit], outcome: Outcome, at: int | None
-) -> None:  # fmt: skip
+    threshold: float,
+    options: dict[str, float],
+    units: list[Unit],
+    outcome: Outcome,
+    at: int | None,
+) -> None:
     gate = fed(SequentialGate(threshold, **options), units)  # type: ignore[arg-type]
     assert (gate.decision, gate.decided_at) == (outcome, at)
 
@@ -135,9 +171,13 @@ def test_undefined_rows_of_a_cluster_are_rows() -> None:
 
 
 def test_bounds_of_a_population_meet_at_its_mean() -> None:
-    bounds = fed(SequentialGate(0.5, population=4), [(1.0,), (0.2,), (0.6,), ()]).interval
+    bounds = fed(
+        SequentialGate(0.5, population=4), [(1.0,), (0.2,), (0.6,), ()]
+    ).interval
     assert (bounds.low, bounds.high) == pytest.approx((0.6, 0.6), abs=2e-6)
-    bounds = fed(SequentialGate(0.5, population=4), [(1.0,), (0.2,), (0.6,), (None,)]).interval
+    bounds = fed(
+        SequentialGate(0.5, population=4), [(1.0,), (0.2,), (0.6,), (None,)]
+    ).interval
     assert (bounds.low, bounds.high) == pytest.approx((0.45, 0.7), abs=2e-6)
     assert bounds.method == "betting, valid whenever one stops"
 
@@ -150,7 +190,11 @@ def test_bounds_before_any_score() -> None:
 def test_long_runs_stay_numbers() -> None:
     gate = fed(SequentialGate(0.5, min_samples=3000), [*ones(3000), *[(0.0,)] * 3000])
     assert (gate.decision, gate.e_value) == ("passed", inf)
-    assert fed(SequentialGate(0.5), ones(20)).e_value == fed(SequentialGate(0.5), ones(7)).e_value  # as decided
+    # as decided
+    assert (
+        fed(SequentialGate(0.5), ones(20)).e_value
+        == fed(SequentialGate(0.5), ones(7)).e_value
+    )
 
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("nan"), (0.5, 0.4), (0.0, 1.5)])
@@ -163,7 +207,9 @@ def test_what_is_no_score_is_refused(score: Score) -> None:
 
 def test_more_than_was_announced_is_refused() -> None:
     gate = fed(SequentialGate(0.5, population=2), [(1.0,), (1.0,)])
-    with pytest.raises(InputError, match="more units than the population has, which is 2"):
+    with pytest.raises(
+        InputError, match="more units than the population has, which is 2"
+    ):
         gate.update(1.0)
     with pytest.raises(InputError, match="a unit of 3 rows; largest_cluster is 2"):
         SequentialGate(0.5, largest_cluster=2).update(1.0, 1.0, undefined=1)
@@ -181,7 +227,10 @@ def test_more_than_was_announced_is_refused() -> None:
         ({"population": 0}, "population is a number of at least 1; got 0"),
         ({"largest_cluster": 0}, "largest_cluster"),
         ({"gates": 0}, "gates"),
-        ({"population": 10, "largest_cluster": 2}, "in a population each sample is a unit"),
+        (
+            {"population": 10, "largest_cluster": 2},
+            "in a population each sample is a unit",
+        ),
     ],
 )
 def test_bad_settings(options: dict[str, float], words: str) -> None:
@@ -216,7 +265,8 @@ def test_differences(after: Score, before: Score, score: tuple[float, float]) ->
 
 
 @pytest.mark.parametrize(
-    ("worse_by", "outcome"), [(0.0, "passed"), (0.02, "passed"), (0.2, "failed"), (0.06, "undecided")]
+    ("worse_by", "outcome"),
+    [(0.0, "passed"), (0.02, "passed"), (0.2, "failed"), (0.06, "undecided")],
 )
 def test_a_run_against_an_earlier_one(worse_by: float, outcome: Outcome) -> None:
     gate = UntilDecided(margin=0.06).gate(None)
@@ -245,28 +295,42 @@ def test_gates_together(outcomes: list[Outcome], outcome: Outcome) -> None:
 
 SCORES = st.sampled_from([0.0, 0.2, 1 / 3, 0.5, 0.8, 0.95, 1.0])
 UNITS = st.lists(
-    st.one_of(st.tuples(SCORES), st.just(()), st.just((None,)), st.tuples(SCORES, st.one_of(SCORES, st.none()))),
+    st.one_of(
+        st.tuples(SCORES),
+        st.just(()),
+        st.just((None,)),
+        st.tuples(SCORES, st.one_of(SCORES, st.none())),
+    ),
     min_size=1,
     max_size=60,
 )
-SINGLE = st.lists(st.one_of(st.tuples(SCORES), st.just(()), st.just((None,))), min_size=1, max_size=60)
+SINGLE = st.lists(
+    st.one_of(st.tuples(SCORES), st.just(()), st.just((None,))), min_size=1, max_size=60
+)
 THRESHOLDS = st.sampled_from([0.0, 0.1, 0.5, 0.8, 0.95, 1.0])
 
 
-def open_gate(threshold: float, units: Sequence[Unit], more: int | None) -> SequentialGate:
+def open_gate(
+    threshold: float, units: Sequence[Unit], more: int | None
+) -> SequentialGate:
     """A gate with nothing but its evidence; ``more``: units that the population has besides, None for a stream."""
     population = None if more is None else len(units) + more
     largest = 1 if more is not None else 2
-    return SequentialGate(threshold, population=population, largest_cluster=largest, min_scored=0)
+    return SequentialGate(
+        threshold, population=population, largest_cluster=largest, min_scored=0
+    )
 
 
 STREAMS_AND_POPULATIONS = st.one_of(
-    st.tuples(UNITS, st.none()), st.tuples(SINGLE, st.integers(min_value=0, max_value=40))
+    st.tuples(UNITS, st.none()),
+    st.tuples(SINGLE, st.integers(min_value=0, max_value=40)),
 )
 
 
 @given(STREAMS_AND_POPULATIONS, THRESHOLDS)
-def test_a_decision_is_never_undone(case: tuple[list[Unit], int | None], threshold: float) -> None:
+def test_a_decision_is_never_undone(
+    case: tuple[list[Unit], int | None], threshold: float
+) -> None:
     units, more = case
     gate = open_gate(threshold, units, more)
     said = [gate.update(*unit) for unit in units]
@@ -292,58 +356,105 @@ def test_bounds_are_nested(case: tuple[list[Unit], int | None]) -> None:
 
 @settings(max_examples=examples(60))
 @given(STREAMS_AND_POPULATIONS, THRESHOLDS)
-def test_a_gate_outside_the_bounds_is_decided(case: tuple[list[Unit], int | None], threshold: float) -> None:
+def test_a_gate_outside_the_bounds_is_decided(
+    case: tuple[list[Unit], int | None], threshold: float
+) -> None:
     units, more = case
     gate = fed(open_gate(threshold, units, more), units)
     bounds = gate.interval
-    assume(bounds.low <= bounds.high)  # two wrong bounds, as a deliberately bad order can give
-    outcome = "passed" if threshold < bounds.low else "failed" if threshold > bounds.high else "undecided"
+    # two wrong bounds, as a deliberately bad order can give
+    assume(bounds.low <= bounds.high)
+    outcome = (
+        "passed"
+        if threshold < bounds.low
+        else "failed"
+        if threshold > bounds.high
+        else "undecided"
+    )
     if outcome != "undecided" or bounds.low + 1e-5 < threshold < bounds.high - 1e-5:
         assert gate.decision == outcome
 
 
 @settings(max_examples=examples(60))
 @given(STREAMS_AND_POPULATIONS, st.data())
-def test_bounds_are_monotone_in_the_scores(case: tuple[list[Unit], int | None], data: st.DataObject) -> None:
+def test_bounds_are_monotone_in_the_scores(
+    case: tuple[list[Unit], int | None], data: st.DataObject
+) -> None:
     units, more = case
     raised = [
-        tuple(score if score is None else max(score, data.draw(SCORES)) for score in unit) if place % 3 == 0 else unit
+        (
+            tuple(
+                score if score is None else max(score, data.draw(SCORES))
+                for score in unit
+            )
+            if place % 3 == 0
+            else unit
+        )
         for place, unit in enumerate(units)
     ]
-    lower, higher = (fed(open_gate(0.5, units, more), own).interval for own in (units, raised))
+    lower, higher = (
+        fed(open_gate(0.5, units, more), own).interval for own in (units, raised)
+    )
     assert lower.low <= higher.low
     assert lower.high <= higher.high
 
 
 @settings(max_examples=examples(60))
 @given(STREAMS_AND_POPULATIONS, st.data())
-def test_a_failure_only_widens_the_bounds(case: tuple[list[Unit], int | None], data: st.DataObject) -> None:
+def test_a_failure_only_widens_the_bounds(
+    case: tuple[list[Unit], int | None], data: st.DataObject
+) -> None:
     units, more = case
-    broken = [tuple(data.draw(st.sampled_from([score, None])) for score in unit) for unit in units]
-    known, unknown = (fed(open_gate(0.5, units, more), own).interval for own in (units, broken))
+    broken = [
+        tuple(data.draw(st.sampled_from([score, None])) for score in unit)
+        for unit in units
+    ]
+    known, unknown = (
+        fed(open_gate(0.5, units, more), own).interval for own in (units, broken)
+    )
     assert unknown.low <= known.low
     assert known.high <= unknown.high
 
 
 @given(UNITS)
 def test_the_order_within_a_cluster_says_nothing(units: list[Unit]) -> None:
-    gates = [fed(open_gate(0.5, units, None), own) for own in (units, [unit[::-1] for unit in units])]
+    gates = [
+        fed(open_gate(0.5, units, None), own)
+        for own in (units, [unit[::-1] for unit in units])
+    ]
     assert gates[0].e_value == pytest.approx(gates[1].e_value)
 
 
 @given(SINGLE, st.integers(0, 9))
 def test_undefined_units_say_nothing_of_a_stream(units: list[Unit], place: int) -> None:
-    gates = [fed(open_gate(0.5, units, None), own) for own in (units, [*units[:place], (), *units[place:]])]
+    gates = [
+        fed(open_gate(0.5, units, None), own)
+        for own in (units, [*units[:place], (), *units[place:]])
+    ]
     assert gates[0].e_value == pytest.approx(gates[1].e_value)
 
 
-@given(st.lists(st.one_of(st.tuples(SCORES), st.just(())), min_size=1, max_size=12), THRESHOLDS)
-def test_a_population_ends_with_the_mean_of_its_scores(units: list[Unit], threshold: float) -> None:
+@given(
+    st.lists(st.one_of(st.tuples(SCORES), st.just(())), min_size=1, max_size=12),
+    THRESHOLDS,
+)
+def test_a_population_ends_with_the_mean_of_its_scores(
+    units: list[Unit], threshold: float
+) -> None:
     scores = [score for unit in units for score in unit if isinstance(score, float)]
-    gate = SequentialGate(threshold, alpha=1e-300, population=len(units), min_scored=0)  # nothing but certainty
+    # nothing but certainty
+    gate = SequentialGate(threshold, alpha=1e-300, population=len(units), min_scored=0)
     fed(gate, units)
-    assert gate.decision == (("passed" if fmean(scores) >= threshold - 1e-9 else "failed") if scores else gate.decision)
-    assert scores or 0 < threshold < 1 or gate.decision == ("passed" if threshold == 0 else "undecided")
+    assert gate.decision == (
+        ("passed" if fmean(scores) >= threshold - 1e-9 else "failed")
+        if scores
+        else gate.decision
+    )
+    assert (
+        scores
+        or 0 < threshold < 1
+        or gate.decision == ("passed" if threshold == 0 else "undecided")
+    )
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -352,15 +463,25 @@ def test_a_population_ends_with_the_mean_of_its_scores(units: list[Unit], thresh
     st.lists(st.sampled_from(["scored", "undefined"]), min_size=6, max_size=6),
     st.sampled_from([0.05, 0.2, 0.499]),
 )
-def test_the_risk_in_a_population_over_all_orders(values: list[float], kinds: list[str], alpha: float) -> None:
-    units: list[Unit] = [(value,) if kind == "scored" else () for value, kind in zip(values, kinds, strict=False)]
+def test_the_risk_in_a_population_over_all_orders(
+    values: list[float], kinds: list[str], alpha: float
+) -> None:
+    units: list[Unit] = [
+        (value,) if kind == "scored" else ()
+        for value, kind in zip(values, kinds, strict=False)
+    ]
     scored = [unit[0] for unit in units if unit]
     assume(scored)
     mean = fmean(score for score in scored if score is not None)
     for outcome, threshold in (("passed", mean + 1e-6), ("failed", mean)):
         if threshold <= 1:
             wrong = [
-                fed(SequentialGate(threshold, alpha=alpha, population=len(units), min_scored=0), order).decision
+                fed(
+                    SequentialGate(
+                        threshold, alpha=alpha, population=len(units), min_scored=0
+                    ),
+                    order,
+                ).decision
                 == outcome
                 for order in permutations(units)
             ]
@@ -369,16 +490,23 @@ def test_the_risk_in_a_population_over_all_orders(values: list[float], kinds: li
 
 @settings(max_examples=examples(30), deadline=None)
 @given(
-    st.lists(st.lists(SCORES, min_size=1, max_size=3).map(tuple), min_size=2, max_size=3),
+    st.lists(
+        st.lists(SCORES, min_size=1, max_size=3).map(tuple), min_size=2, max_size=3
+    ),
     st.sampled_from([0.05, 0.2, 0.499]),
 )
-def test_the_risk_in_a_stream_of_clusters_over_all_sequences(kinds: list[Unit], alpha: float) -> None:
+def test_the_risk_in_a_stream_of_clusters_over_all_sequences(
+    kinds: list[Unit], alpha: float
+) -> None:
     scores = [score for unit in kinds for score in unit if isinstance(score, float)]
     mean = fmean(scores)
     for outcome, threshold in (("passed", mean + 1e-6), ("failed", mean)):
         if threshold <= 1:
             wrong = [
-                fed(SequentialGate(threshold, alpha=alpha, largest_cluster=3), order).decision == outcome
+                fed(
+                    SequentialGate(threshold, alpha=alpha, largest_cluster=3), order
+                ).decision
+                == outcome
                 for order in product(kinds, repeat=6)
             ]
             assert fmean(wrong) <= alpha
@@ -391,24 +519,37 @@ def test_the_risk_over_seeds() -> None:
     wrong = {"passed": 0, "failed": 0}
     for seed in range(400):
         order = drawn_order(contents, seed=seed)
-        for outcome, threshold in (("passed", fmean(scores) + 1e-6), ("failed", fmean(scores))):
+        for outcome, threshold in (
+            ("passed", fmean(scores) + 1e-6),
+            ("failed", fmean(scores)),
+        ):
             gate = SequentialGate(threshold, population=120)
-            wrong[outcome] += fed(gate, [(scores[place],) for (place,) in order[:-1]]).decision == outcome
+            wrong[outcome] += (
+                fed(gate, [(scores[place],) for (place,) in order[:-1]]).decision
+                == outcome
+            )
     assert max(wrong.values()) / 400 <= 0.05 + 2 * sqrt(0.05 * 0.95 / 400)
 
 
 # The order.
 
-ROWS = st.lists(st.tuples(st.sampled_from("abcdé\udcff"), st.sampled_from([None, "k", "l"])), max_size=12)
+ROWS = st.lists(
+    st.tuples(st.sampled_from("abcdé\udcff"), st.sampled_from([None, "k", "l"])),
+    max_size=12,
+)
 
 
 @given(ROWS, st.randoms(use_true_random=False), st.integers(0, 3))
 def test_the_order_of_the_file_makes_no_difference(
     rows: list[tuple[str, str | None]], draw: Random, seed: int
-) -> None:  # fmt: skip
+) -> None:
     def said(own: list[tuple[str, str | None]]) -> list[list[tuple[str, str | None]]]:
-        order = drawn_order([content for content, _ in own], seed=seed, clusters=[key for _, key in own])
-        assert sorted(place for unit in order for place in unit) == list(range(len(own)))
+        order = drawn_order(
+            [content for content, _ in own], seed=seed, clusters=[key for _, key in own]
+        )
+        assert sorted(place for unit in order for place in unit) == list(
+            range(len(own))
+        )
         return [sorted((own[place] for place in unit), key=repr) for unit in order]
 
     shuffled = list(rows)
@@ -445,14 +586,18 @@ def test_samples_needed() -> None:
         until = UntilDecided(**options)  # type: ignore[arg-type]
         return samples_needed(lambda: until.gate(0.8, rows=rows), mean, rows)
 
-    # sequential.md's floors for scores of four kinds are 70 and 87 in a stream; 0 or 1 is the slowest of them.
+    # sequential.md's floors for scores of four kinds are 70 and 87 in a stream; 0 or 1
+    # is the slowest of them.
     assert 80 < needed(0.9, 2000) < 150
     assert 100 < needed(0.7, 2000) < 190
-    assert needed(0.81, 200) > 180  # fixed sizes would be 12,000 and more (gap .01): such a run ends undecided
+    # fixed sizes would be 12,000 and more (gap .01): such a run ends undecided
+    assert needed(0.81, 200) > 180
     assert 85 < needed(0.82, 100, on="point") < 100
     assert needed(0.9, 300) == needed(0.9, 300)
     until = UntilDecided()
-    assert needed(0.9, 300) == samples_needed(lambda: until.gate(0.8, rows=300), 0.9, 300, runs=30)
+    assert needed(0.9, 300) == samples_needed(
+        lambda: until.gate(0.8, rows=300), 0.9, 300, runs=30
+    )
 
 
 # The simulation.

@@ -17,7 +17,15 @@ from loopback import Fault, LoopbackServer
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints import attempts, compatible_model
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Message,
+    Origin,
+)
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.session import Answers, Session
@@ -45,7 +53,9 @@ def read(choice: Choice) -> int:
 
 
 def session_of(server: LoopbackServer, **settings: Any) -> Session:
-    return Session(OpenAICompatibleModel(server.base_url, "test", api_key="k"), **settings)
+    return Session(
+        OpenAICompatibleModel(server.base_url, "test", api_key="k"), **settings
+    )
 
 
 def run_of(session: Session, **settings: Any) -> Session:
@@ -53,7 +63,10 @@ def run_of(session: Session, **settings: Any) -> Session:
 
 
 def outcomes(answers: Answers[int]) -> list[Any]:
-    return [type(it).__name__ if isinstance(it, errors.JudgeError) else it for it in answers.outcomes]
+    return [
+        type(it).__name__ if isinstance(it, errors.JudgeError) else it
+        for it in answers.outcomes
+    ]
 
 
 def in_loop(work: Callable[[], Any], session: Session) -> Any:
@@ -71,7 +84,9 @@ def ask_all(session: Session, *requests: ChatRequest, **settings: Any) -> list[A
 
     async def work() -> list[Any]:
         run = run_of(session, **settings)
-        return await asyncio.gather(*(run.ask(request, read) for request in requests), return_exceptions=True)
+        return await asyncio.gather(
+            *(run.ask(request, read) for request in requests), return_exceptions=True
+        )
 
     return in_loop(work, session)
 
@@ -79,7 +94,9 @@ def ask_all(session: Session, *requests: ChatRequest, **settings: Any) -> list[A
 # Stored replies and single flight.
 
 
-def test_equal_requests_share_one_call_in_a_run_and_between_runs(loopback_server: Serve) -> None:
+def test_equal_requests_share_one_call_in_a_run_and_between_runs(
+    loopback_server: Serve,
+) -> None:
     server = loopback_server(lambda _: GOOD, latency=0.05)
     session, stores = session_of(server), [MemoryStore(), MemoryStore()]
 
@@ -90,7 +107,11 @@ def test_equal_requests_share_one_call_in_a_run_and_between_runs(loopback_server
     answers = in_loop(work, session)
     assert len(server.requests) == 1
     assert [outcomes(answer) for answer in answers] == [[1]] * 3
-    assert sorted((answer.usage.calls, answer.usage.stored) for answer in answers) == [(0, 1), (0, 1), (1, 0)]
+    assert sorted((answer.usage.calls, answer.usage.stored) for answer in answers) == [
+        (0, 1),
+        (0, 1),
+        (1, 0),
+    ]
     assert [len(store) for store in stores] == [1, 1]
 
 
@@ -118,15 +139,22 @@ def test_only_the_polls_that_are_missing_are_asked(loopback_server: Serve) -> No
     assert [recorded.body.get("n", 1) for recorded in server.requests] == [2, 3, 1]
 
 
-def test_who_waits_for_a_run_that_leaves_or_is_stopped_asks_itself(loopback_server: Serve) -> None:
+def test_who_waits_for_a_run_that_leaves_or_is_stopped_asks_itself(
+    loopback_server: Serve,
+) -> None:
     server = loopback_server(lambda _: GOOD, latency=0.1)
     session = session_of(server)
 
     async def work() -> None:
         leaving = asyncio.ensure_future(run_of(session).ask(asked(), read))
-        stopped = asyncio.ensure_future(run_of(session, budget=Budget(Limits(deadline=0.05))).ask(asked("r"), read))
+        stopped = asyncio.ensure_future(
+            run_of(session, budget=Budget(Limits(deadline=0.05))).ask(asked("r"), read)
+        )
         await asyncio.sleep(0.02)
-        others = [asyncio.ensure_future(run_of(session).ask(asked(text), read)) for text in "qr"]
+        others = [
+            asyncio.ensure_future(run_of(session).ask(asked(text), read))
+            for text in "qr"
+        ]
         await asyncio.sleep(0.01)
         leaving.cancel()
         assert outcomes(await others[0]) == [1]
@@ -147,7 +175,10 @@ def test_who_waits_for_a_run_that_leaves_or_is_stopped_asks_itself(loopback_serv
         ({"message": {"content": '{"goo'}, "finish_reason": "length"}, 1, True),
         ({"message": {"content": ""}}, 1, True),
         (
-            {"message": {"content": "no", "refusal": "I cannot"}, "finish_reason": "content_filter"},
+            {
+                "message": {"content": "no", "refusal": "I cannot"},
+                "finish_reason": "content_filter",
+            },
             "ContentRefused",
             False,
         ),
@@ -156,10 +187,14 @@ def test_who_waits_for_a_run_that_leaves_or_is_stopped_asks_itself(loopback_serv
 def test_an_unusable_reply_is_repaired_twice_and_kept_repaired(
     first: Any, outcome: Any, repaired: bool, unusable: int, loopback_server: Serve
 ) -> None:
-    server = loopback_server(lambda _: first if len(server.requests) <= unusable else GOOD)
+    server = loopback_server(
+        lambda _: first if len(server.requests) <= unusable else GOOD
+    )
     calls = unusable + 1 if repaired else 1
     store = MemoryStore()
-    answers = ask_all(session_of(server), asked(max_tokens=10), asked(max_tokens=10), store=store)
+    answers = ask_all(
+        session_of(server), asked(max_tokens=10), asked(max_tokens=10), store=store
+    )
     assert [outcomes(answer) for answer in answers] == [[outcome]] * 2
     assert len(server.requests) == calls
     assert sum(answer.usage.repairs for answer in answers) == calls - 1
@@ -177,12 +212,19 @@ def test_what_stays_unusable_is_no_score(loopback_server: Serve) -> None:
     assert len(store) == 0
 
 
-REFUSAL = {"message": {"content": "no", "refusal": "I cannot"}, "finish_reason": "content_filter"}
+REFUSAL = {
+    "message": {"content": "no", "refusal": "I cannot"},
+    "finish_reason": "content_filter",
+}
 
 
 @pytest.mark.parametrize(
     ("replies", "outcome"),
-    [(("no JSON", "{", "x"), "MalformedReply"), (("no JSON", REFUSAL), "ContentRefused"), (("a", "b", GOOD), 1)],
+    [
+        (("no JSON", "{", "x"), "MalformedReply"),
+        (("no JSON", REFUSAL), "ContentRefused"),
+        (("a", "b", GOOD), 1),
+    ],
 )
 def test_a_repair_names_the_last_problem_and_a_refusal_ends_it(
     replies: tuple[Any, ...], outcome: Any, loopback_server: Serve
@@ -191,7 +233,9 @@ def test_a_repair_names_the_last_problem_and_a_refusal_ends_it(
     (answer,) = ask_all(session_of(server), asked(schema={"type": "object"}))
     sent = [request.body["messages"] for request in server.requests]
     assert [len(messages) for messages in sent] == [1, 3, 3][: len(replies)]
-    assert [messages[1]["content"] for messages in sent[1:]] == [*replies[: len(replies) - 1]]
+    assert [messages[1]["content"] for messages in sent[1:]] == [
+        *replies[: len(replies) - 1]
+    ]
     assert outcomes(answer) == [outcome]
 
 
@@ -208,13 +252,17 @@ def test_a_repair_that_another_process_kept_first_is_not_asked_again() -> None:
             return ChatReply((Choice("no JSON"),))
 
     toy = Unusable()
-    answer = asyncio.run(Session(toy).during(store=Shared(), concurrency=1).ask(asked(), read))
+    answer = asyncio.run(
+        Session(toy).during(store=Shared(), concurrency=1).ask(asked(), read)
+    )
     assert outcomes(answer) == [1]
     assert (len(toy.asked), answer.usage.calls, answer.usage.repairs) == (1, 1, 0)
 
 
 def test_a_poll_is_repaired_on_its_own(loopback_server: Serve) -> None:
-    server = loopback_server(lambda body: [GOOD, "no", GOOD] if body.get("n") == 3 else GOOD)
+    server = loopback_server(
+        lambda body: [GOOD, "no", GOOD] if body.get("n") == 3 else GOOD
+    )
     session = session_of(server)
     answers = in_loop(lambda: run_of(session).ask(asked(), read, polls=3), session)
     assert outcomes(answers) == [1, 1, 1]
@@ -226,7 +274,9 @@ def test_a_poll_is_repaired_on_its_own(loopback_server: Serve) -> None:
 FULL = {"schema": {"type": "object"}, "temperature": 1.0, "max_tokens": 9}
 
 
-def test_a_rejection_that_no_feature_explains_costs_few_requests_and_is_remembered(loopback_server: Serve) -> None:
+def test_a_rejection_that_no_feature_explains_costs_few_requests_and_is_remembered(
+    loopback_server: Serve,
+) -> None:
     server = loopback_server(faults=lambda _: Fault(400, code="invalid_request"))
     session = session_of(server)
     counts = []
@@ -238,17 +288,23 @@ def test_a_rejection_that_no_feature_explains_costs_few_requests_and_is_remember
             counts.append(len(server.requests))
 
     in_loop(work, session)
-    spent = [after - before for before, after in zip([0, *counts], counts, strict=False)]
+    spent = [
+        after - before for before, after in zip([0, *counts], counts, strict=False)
+    ]
     assert spent == [5, 0, 5, 0, 1, 1]
 
 
-def test_many_requests_at_once_find_out_one_after_the_other(loopback_server: Serve) -> None:
+def test_many_requests_at_once_find_out_one_after_the_other(
+    loopback_server: Serve,
+) -> None:
     server = loopback_server(faults=lambda _: Fault(400, code="invalid_request"))
     ask_all(session_of(server), *(asked(str(number), **FULL) for number in range(40)))
     assert len(server.requests) <= 40 + 2 * 4
 
 
-def test_what_a_rejection_names_is_removed_however_often_guesses_failed(loopback_server: Serve) -> None:
+def test_what_a_rejection_names_is_removed_however_often_guesses_failed(
+    loopback_server: Serve,
+) -> None:
     def fault(number: int) -> Fault | None:
         return Fault(400, code="invalid_request") if number < 8 else None
 
@@ -266,7 +322,10 @@ def test_what_a_rejection_names_is_removed_however_often_guesses_failed(loopback
 
 
 def test_a_rate_limited_request_waits_by_itself(loopback_server: Serve) -> None:
-    server = loopback_server(lambda _: GOOD, faults=lambda n: Fault(429, {"Retry-After": "1"}) if n == 3 else None)
+    server = loopback_server(
+        lambda _: GOOD,
+        faults=lambda n: Fault(429, {"Retry-After": "1"}) if n == 3 else None,
+    )
     session, done = session_of(server), []
 
     async def one(run: Session, number: int) -> None:
@@ -284,7 +343,8 @@ def test_a_rate_limited_request_waits_by_itself(loopback_server: Serve) -> None:
     assert sorted(done) == list(range(30))
     refused = int(server.requests[3].body["messages"][0]["content"])
     answered_before = done[: done.index(refused)]
-    assert len([number for number in answered_before if number > refused]) >= 3  # they were asked while it waited
+    # they were asked while it waited
+    assert len([number for number in answered_before if number > refused]) >= 3
 
 
 def test_refusals_among_answers_are_no_attempts(loopback_server: Serve) -> None:
@@ -334,9 +394,17 @@ def test_an_address_without_a_server_is_given_up_after_ten_seconds(
             for one in sockets[1:]:
                 one.setblocking(False)
                 one.connect_ex(address)
-        session = Session(OpenAICompatibleModel(f"http://127.0.0.1:{address[1]}/v1", "test", api_key="k"))
+        session = Session(
+            OpenAICompatibleModel(
+                f"http://127.0.0.1:{address[1]}/v1", "test", api_key="k"
+            )
+        )
         started = time.monotonic()
-        kinds = {kind for answer in ask_all(session, *(asked(str(n)) for n in range(20))) for kind in outcomes(answer)}
+        kinds = {
+            kind
+            for answer in ask_all(session, *(asked(str(n)) for n in range(20)))
+            for kind in outcomes(answer)
+        }
         assert time.monotonic() - started < 3
     assert kinds == {"JudgeUnavailable"}
 
@@ -368,8 +436,12 @@ class Toy(ChatModel):
         self.waits.append(seconds)
 
 
-def of_toy(toy: Toy, request: ChatRequest | None = None, polls: int = 1, **settings: Any) -> Answers[int]:
-    run = Session(toy, **settings).during(store=None, concurrency=8, budget=Budget(sleep=toy.sleep))
+def of_toy(
+    toy: Toy, request: ChatRequest | None = None, polls: int = 1, **settings: Any
+) -> Answers[int]:
+    run = Session(toy, **settings).during(
+        store=None, concurrency=8, budget=Budget(sleep=toy.sleep)
+    )
     return asyncio.run(run.ask(request or asked(), read, polls=polls))
 
 
@@ -379,13 +451,18 @@ def test_passing_faults_are_retried_with_growing_waits() -> None:
     assert outcomes(answers) == [1]
     assert (answers.usage.calls, answers.usage.faults) == (5, 4)
     assert all(0 <= wait <= 0.5 * 2**attempt for attempt, wait in enumerate(toy.waits))
-    assert len(set(toy.waits)) == 4, "without jitter, calls that failed together come back together"
+    assert len(set(toy.waits)) == 4, (
+        "without jitter, calls that failed together come back together"
+    )
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "low", "high"), [(7.0, 7.0, 7.5), (61.0, 61.0, 61.5), (0.0, 0.0, 0.5), (3600.0, None, None)]
+    ("retry_after", "low", "high"),
+    [(7.0, 7.0, 7.5), (61.0, 61.0, 61.5), (0.0, 0.0, 0.5), (3600.0, None, None)],
 )
-def test_retry_after_is_honoured(retry_after: float, low: float | None, high: float | None) -> None:
+def test_retry_after_is_honoured(
+    retry_after: float, low: float | None, high: float | None
+) -> None:
     toy = Toy(errors.RateLimited("x", retry_after=retry_after))
     answers = of_toy(toy)
     if low is None or high is None:
@@ -429,19 +506,29 @@ def test_lasting_errors_are_not_retried() -> None:
 
 def test_a_call_times_out_but_queueing_does_not_count() -> None:
     assert outcomes(of_toy(Toy(wait=60), timeout=0.01, attempts=1)) == ["JudgeTimeout"]
-    assert outcomes(of_toy(Toy(TimeoutError()), timeout=None, attempts=1)) == ["JudgeTimeout"]
-    quick = Toy(wait=0.03)  # all together longer than the timeout, each on its own far shorter
+    assert outcomes(of_toy(Toy(TimeoutError()), timeout=None, attempts=1)) == [
+        "JudgeTimeout"
+    ]
+    # all together longer than the timeout, each on its own far shorter
+    quick = Toy(wait=0.03)
     run = Session(quick, timeout=1.0, attempts=1).during(store=None, concurrency=1)
 
     async def work() -> list[Answers[int]]:
-        return await asyncio.gather(*(run.ask(asked(str(number)), read) for number in range(40)))
+        return await asyncio.gather(
+            *(run.ask(asked(str(number)), read) for number in range(40))
+        )
 
     assert [outcomes(answers) for answers in asyncio.run(work())] == [[1]] * 40
 
 
 @pytest.mark.parametrize(("refusals", "calls"), [(31, 40), (99, 33)])
-def test_a_judge_that_answers_may_refuse_single_calls(refusals: int, calls: int) -> None:
-    """A firewall may take offence at one text; a key that is revoked refuses all that follow."""
+def test_a_judge_that_answers_may_refuse_single_calls(
+    refusals: int, calls: int
+) -> None:
+    """A firewall may take offence at one text.
+
+    A key that is revoked refuses all that follow.
+    """
     toy = Toy(None, *(errors.AuthenticationFailed("blocked"),) * refusals)
     run = Session(toy).during(store=None, concurrency=1)
 
@@ -450,7 +537,9 @@ def test_a_judge_that_answers_may_refuse_single_calls(refusals: int, calls: int)
 
     answers = asyncio.run(work())
     assert len(toy.asked) == calls == sum(answer.usage.calls for answer in answers)
-    assert [outcomes(answer) for answer in answers].count(["AuthenticationFailed"]) == min(refusals, 39)
+    assert [outcomes(answer) for answer in answers].count(
+        ["AuthenticationFailed"]
+    ) == min(refusals, 39)
 
 
 VARIANTS: tuple[dict[str, Any], ...] = (
@@ -470,7 +559,9 @@ def test_what_changes_a_reply_is_in_the_key() -> None:
     class Placed(Toy):
         cache_key = ""
 
-    def calls(request: ChatRequest, name: str = "toy", cache_key: str = "", replicate: int = 0) -> int:
+    def calls(
+        request: ChatRequest, name: str = "toy", cache_key: str = "", replicate: int = 0
+    ) -> int:
         toy = Placed()
         toy.name, toy.cache_key = name, cache_key
         run = Session(toy, replicate=replicate).during(store=store, concurrency=1)
@@ -525,14 +616,20 @@ def test_replies_known_as_unusable_are_not_asked_again() -> None:
 # Slots, and the first call.
 
 
-def test_at_most_concurrency_are_in_flight_over_all_callers(loopback_server: Serve) -> None:
+def test_at_most_concurrency_are_in_flight_over_all_callers(
+    loopback_server: Serve,
+) -> None:
     server = loopback_server(lambda _: GOOD, latency=0.02)
     session = session_of(server)
 
     async def work() -> None:
         runs = [run_of(session, concurrency=6) for _ in range(8)]
         await asyncio.gather(
-            *(run.ask(asked(f"{i} {j}"), read) for i, run in enumerate(runs) for j in range(8)),
+            *(
+                run.ask(asked(f"{i} {j}"), read)
+                for i, run in enumerate(runs)
+                for j in range(8)
+            ),
         )
 
     in_loop(work, session)
@@ -540,7 +637,9 @@ def test_at_most_concurrency_are_in_flight_over_all_callers(loopback_server: Ser
     assert 4 <= server.most_in_flight <= 6
 
 
-def test_a_run_keeps_to_its_own_concurrency_beside_a_larger_one(loopback_server: Serve) -> None:
+def test_a_run_keeps_to_its_own_concurrency_beside_a_larger_one(
+    loopback_server: Serve,
+) -> None:
     server = loopback_server(lambda _: GOOD, latency=0.02)
     session = session_of(server)
     small_in_flight = most = 0
@@ -564,7 +663,8 @@ def test_a_run_keeps_to_its_own_concurrency_beside_a_larger_one(loopback_server:
         session.model.complete = complete  # type: ignore[method-assign]
         few, many = run_of(session, concurrency=2), run_of(session, concurrency=16)
         await asyncio.gather(
-            *(small(few, number) for number in range(20)), *(many.ask(asked(str(n)), read) for n in range(60))
+            *(small(few, number) for number in range(20)),
+            *(many.ask(asked(str(n)), read) for n in range(60)),
         )
 
     in_loop(work, session)
@@ -578,15 +678,24 @@ def test_a_wrong_key_costs_one_request_over_all_runs(loopback_server: Serve) -> 
 
     async def work() -> list[Answers[int]]:
         runs = [run_of(session) for _ in range(200)]
-        first = await asyncio.gather(*(run.ask(asked(str(n)), read) for n, run in enumerate(runs)))
+        first = await asyncio.gather(
+            *(run.ask(asked(str(n)), read) for n, run in enumerate(runs))
+        )
         return [*first, await run_of(session).ask(asked(), read)]
 
-    assert [outcomes(answer) for answer in in_loop(work, session)] == [["AuthenticationFailed"]] * 201
+    assert [outcomes(answer) for answer in in_loop(work, session)] == [
+        ["AuthenticationFailed"]
+    ] * 201
     assert len(server.requests) == 1
 
 
-def test_a_first_reply_that_takes_long_holds_nobody_up(loopback_server: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes once others have been asked; who waited for it first would wait for ever."""
+def test_a_first_reply_that_takes_long_holds_nobody_up(
+    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes once others have been asked.
+
+    Who waited for it first would wait for ever.
+    """
     monkeypatch.setattr(attempts, "_ALONE", 0.1)
     others = threading.Event()
 
@@ -596,28 +705,48 @@ def test_a_first_reply_that_takes_long_holds_nobody_up(loopback_server: Serve, m
         return GOOD if others.wait(20) else "nobody else was asked"
 
     server = loopback_server(reply)
-    answers = ask_all(session_of(server), *(asked(str(number)) for number in range(40)), concurrency=6)
+    answers = ask_all(
+        session_of(server), *(asked(str(number)) for number in range(40)), concurrency=6
+    )
     assert [outcomes(answer) for answer in answers] == [[1]] * 40
     assert len(server.requests) == 40
     assert server.most_in_flight <= 6
 
 
 @pytest.mark.parametrize("fault", [Fault(401), Fault(reset=True)])
-def test_as_long_as_no_call_got_through_one_is_sent_at_a_time(loopback_server: Serve, fault: Fault) -> None:
-    server = loopback_server(lambda _: GOOD, latency=0.02, faults=lambda number: fault if number < 3 else None)
-    ask_all(session_of(server, attempts=1), *(asked(str(number)) for number in range(3)))
+def test_as_long_as_no_call_got_through_one_is_sent_at_a_time(
+    loopback_server: Serve, fault: Fault
+) -> None:
+    server = loopback_server(
+        lambda _: GOOD,
+        latency=0.02,
+        faults=lambda number: fault if number < 3 else None,
+    )
+    ask_all(
+        session_of(server, attempts=1), *(asked(str(number)) for number in range(3))
+    )
     assert server.most_in_flight == 1
 
 
-def test_after_an_outage_one_call_is_sent_alone(loopback_server: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = loopback_server(lambda _: GOOD, latency=0.01, faults=lambda n: Fault(401) if n in (0, 1) else None)
+def test_after_an_outage_one_call_is_sent_alone(
+    loopback_server: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = loopback_server(
+        lambda _: GOOD,
+        latency=0.01,
+        faults=lambda n: Fault(401) if n in (0, 1) else None,
+    )
     session, offset = session_of(server), 0.0
     clock = time.monotonic
-    monkeypatch.setattr("ragmetrics_core.endpoints.attempts.time.monotonic", lambda: clock() + offset)
+    monkeypatch.setattr(
+        "ragmetrics_core.endpoints.attempts.time.monotonic", lambda: clock() + offset
+    )
 
     async def round_of(count: int) -> set[Any]:
         run = run_of(session)
-        answers = await asyncio.gather(*(run.ask(asked(f"{offset} {n}"), read) for n in range(count)))
+        answers = await asyncio.gather(
+            *(run.ask(asked(f"{offset} {n}"), read) for n in range(count))
+        )
         return {outcome for answer in answers for outcome in outcomes(answer)}
 
     async def work() -> None:
@@ -639,30 +768,48 @@ def test_after_an_outage_one_call_is_sent_alone(loopback_server: Serve, monkeypa
 # The form of replies.
 
 
-def test_a_schema_is_sent_with_repairs_and_to_a_model_that_often_needs_them(loopback_server: Serve) -> None:
-    server = loopback_server(lambda body: GOOD if "response_format" in body else "good: 1")
+def test_a_schema_is_sent_with_repairs_and_to_a_model_that_often_needs_them(
+    loopback_server: Serve,
+) -> None:
+    server = loopback_server(
+        lambda body: GOOD if "response_format" in body else "good: 1"
+    )
     session = session_of(server)
-    schema = {"type": "object", "properties": {"good": {"type": "integer"}}, "required": ["good"]}
+    schema = {
+        "type": "object",
+        "properties": {"good": {"type": "integer"}},
+        "required": ["good"],
+    }
 
     async def work() -> None:
         run = run_of(session, concurrency=1)
         for place in range(8):
-            assert outcomes(await run.ask(asked(str(place)), read, schema=schema)) == [1]
+            assert outcomes(await run.ask(asked(str(place)), read, schema=schema)) == [
+                1
+            ]
 
     in_loop(work, session)
     bound = ["response_format" in request.body for request in server.requests]
     assert bound == [*([False, True] * 3), *([True] * 5)]
 
 
-def test_a_model_that_strays_in_one_reply_of_twenty_is_sent_no_schema(loopback_server: Serve) -> None:
-    server = loopback_server(lambda body: "no" if "rare" in str(body) and "response_format" not in body else GOOD)
+def test_a_model_that_strays_in_one_reply_of_twenty_is_sent_no_schema(
+    loopback_server: Serve,
+) -> None:
+    server = loopback_server(
+        lambda body: (
+            "no" if "rare" in str(body) and "response_format" not in body else GOOD
+        )
+    )
     session = session_of(server)
 
     async def work() -> None:
         run = run_of(session, concurrency=1)
         names = ["rare" if place % 20 == 19 else str(place) for place in range(100)]
         for place, name in enumerate(names):
-            assert outcomes(await run.ask(asked(f"{name} {place}"), read, schema={"type": "object"})) == [1]
+            assert outcomes(
+                await run.ask(asked(f"{name} {place}"), read, schema={"type": "object"})
+            ) == [1]
 
     in_loop(work, session)
     assert sum("response_format" in request.body for request in server.requests) == 5
@@ -677,7 +824,10 @@ def test_who_leaves_leaves_no_call_running(loopback_server: Serve) -> None:
 
     async def work() -> int:
         run = run_of(session, concurrency=4)
-        asking = [asyncio.ensure_future(run.ask(asked(str(n)), read, polls=3)) for n in range(40)]
+        asking = [
+            asyncio.ensure_future(run.ask(asked(str(n)), read, polls=3))
+            for n in range(40)
+        ]
         await asyncio.sleep(0.2)
         for task in asking:
             task.cancel()
@@ -685,7 +835,9 @@ def test_who_leaves_leaves_no_call_running(loopback_server: Serve) -> None:
         sent = len(server.requests)
         await asyncio.sleep(0.2)
         assert len(server.requests) <= sent + 4  # what had left may arrive late
-        answers = await asyncio.gather(*(run.ask(asked(f"more {n}"), read) for n in range(8)))
+        answers = await asyncio.gather(
+            *(run.ask(asked(f"more {n}"), read) for n in range(8))
+        )
         return len(answers)
 
     assert in_loop(work, session) == 8

@@ -16,7 +16,13 @@ from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import ForeignFile, LimitReached, SettingError
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+)
 from ragmetrics_core.endpoints.limits import Budget, RateLimiter
 from ragmetrics_core.endpoints.store import SqliteStore
 
@@ -43,8 +49,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "rates.sqlite"
 
 
-def rate(path: Path | str, clock: Clock, model: str = "toy", **per_minute: float) -> RateLimiter:
-    limits = Limits(**{f"{unit}_per_minute": limit for unit, limit in per_minute.items()}, rate_file=path)  # type: ignore[arg-type]
+def rate(
+    path: Path | str, clock: Clock, model: str = "toy", **per_minute: float
+) -> RateLimiter:
+    limits = Limits(
+        **{f"{unit}_per_minute": limit for unit, limit in per_minute.items()},
+        rate_file=path,
+    )  # type: ignore[arg-type]
     return RateLimiter(Budget(limits, sleep=clock.sleep), (model, ""), clock)
 
 
@@ -62,12 +73,17 @@ async def times(limiter: RateLimiter, clock: Clock, calls: int) -> list[float]:
     [
         (60, [0.0, 1.0, 2.0, 3.0]),  # one a second
         (20, [0.0, 3.0, 6.0, 9.0]),
-        (120, [0.0, 0.0, 0.0, 0.508]),  # a second's worth at once, the rest spread: (120 - 2) / 60 a second
+        # a second's worth at once, the rest spread: (120 - 2) / 60 a second
+        (120, [0.0, 0.0, 0.0, 0.508]),
     ],
 )
-def test_calls_are_spread_over_the_minute(per_minute: float, expected: list[float], path: Path) -> None:
+def test_calls_are_spread_over_the_minute(
+    per_minute: float, expected: list[float], path: Path
+) -> None:
     clock = Clock()
-    assert asyncio.run(times(rate(path, clock, requests=per_minute), clock, 4)) == expected
+    assert (
+        asyncio.run(times(rate(path, clock, requests=per_minute), clock, 4)) == expected
+    )
 
 
 def test_two_that_name_one_file_keep_one_rate_for_each_model(path: Path) -> None:
@@ -76,7 +92,11 @@ def test_two_that_name_one_file_keep_one_rate_for_each_model(path: Path) -> None
     other = rate(path, clock, "another model", requests=60)
 
     async def run() -> list[float]:
-        return [*await times(one, clock, 2), *await times(two, clock, 2), *await times(other, clock, 1)]
+        return [
+            *await times(one, clock, 2),
+            *await times(two, clock, 2),
+            *await times(other, clock, 1),
+        ]
 
     assert asyncio.run(run()) == [0.0, 1.0, 2.0, 3.0, 3.0]
 
@@ -88,7 +108,9 @@ def test_tokens_are_counted_as_the_reply_tells_them(path: Path) -> None:
 
     async def run() -> None:
         ticket = await limiter.acquire(0.0)
-        limiter.observe(ticket, ChatReply((), Usage(prompt_tokens=4000, completion_tokens=1000)))
+        limiter.observe(
+            ticket, ChatReply((), Usage(prompt_tokens=4000, completion_tokens=1000))
+        )
         assert clock.waited == 0.0
         await limiter.acquire(0.0)
 
@@ -107,16 +129,26 @@ def test_a_clock_that_is_set_back_holds_nobody_up(path: Path) -> None:
 
 def test_a_run_that_may_not_call_any_more_waits_no_longer(path: Path) -> None:
     clock = Clock()
-    budget = Budget(Limits(requests_per_minute=1, deadline=10, rate_file=path), clock, clock.sleep)
+    budget = Budget(
+        Limits(requests_per_minute=1, deadline=10, rate_file=path), clock, clock.sleep
+    )
     limiter = RateLimiter(budget, ("toy", ""), clock)
 
     async def run() -> list[object]:
-        return await asyncio.gather(*(limiter.acquire(0.0) for _ in range(3)), return_exceptions=True)
+        return await asyncio.gather(
+            *(limiter.acquire(0.0) for _ in range(3)), return_exceptions=True
+        )
 
-    assert [type(found) for found in asyncio.run(run())] == [float, LimitReached, LimitReached]
+    assert [type(found) for found in asyncio.run(run())] == [
+        float,
+        LimitReached,
+        LimitReached,
+    ]
 
 
-def test_the_event_loop_goes_on_while_another_process_holds_the_file(path: Path) -> None:
+def test_the_event_loop_goes_on_while_another_process_holds_the_file(
+    path: Path,
+) -> None:
     limiter = rate(path, Clock(), requests=60)
     asyncio.run(limiter.acquire(0.0))
     holder = sqlite3.connect(path, isolation_level=None)
@@ -135,7 +167,9 @@ def test_the_event_loop_goes_on_while_another_process_holds_the_file(path: Path)
     holder.close()
 
 
-def test_a_file_that_cannot_be_written_costs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_cannot_be_written_costs_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = Clock()
     limiter = rate("/proc/ragmetrics/rates.sqlite", clock, requests=60)
     assert asyncio.run(times(limiter, clock, 3)) == [0.0, 1.0, 2.0]
@@ -170,7 +204,9 @@ async def calls(number):
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CALLS + code, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_four_processes_do_not_multiply_a_quota(path: Path) -> None:
@@ -186,18 +222,22 @@ def test_four_processes_do_not_multiply_a_quota(path: Path) -> None:
 
 
 DEATHS = {
-    "while calls wait": """
+    "while calls wait": (
+        """
 try:
     asyncio.run(asyncio.wait_for(calls(50), 0.2))
 except TimeoutError:
     os.kill(os.getpid(), 9)
-""",
-    "while it counts a call": """
+"""
+    ),
+    "while it counts a call": (
+        """
 def clock():
     os.kill(os.getpid(), 9)
 limiter = RateLimiter(budget, ("toy", ""), clock)
 asyncio.run(calls(1))
-""",
+"""
+    ),
 }
 
 
@@ -239,12 +279,18 @@ class Toy(ChatModel):
         return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        return ChatReply((Choice('{"useful": 1, "reason": "r"}'),), Usage(calls=1, prompt_tokens=10))
+        return ChatReply(
+            (Choice('{"useful": 1, "reason": "r"}'),), Usage(calls=1, prompt_tokens=10)
+        )
 
 
 def test_a_run_keeps_its_rate_in_the_file(path: Path) -> None:
-    limits = Limits(requests_per_minute=60_000, tokens_per_minute=10_000_000, rate_file=path)
-    report = evaluate([ROW] * 3, [ContextUtilization()], judge=LLMJudge(Toy()), limits=limits)
+    limits = Limits(
+        requests_per_minute=60_000, tokens_per_minute=10_000_000, rate_file=path
+    )
+    report = evaluate(
+        [ROW] * 3, [ContextUtilization()], judge=LLMJudge(Toy()), limits=limits
+    )
     assert report.summary().judged == 3
     with sqlite3.connect(path) as connection:
         units = connection.execute("SELECT unit FROM rates").fetchall()
@@ -252,13 +298,19 @@ def test_a_run_keeps_its_rate_in_the_file(path: Path) -> None:
     assert units == [("requests",), ("tokens",)]
 
 
-def test_a_file_of_rates_without_a_rate_is_explained(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SettingError, match="rate_file needs requests_per_minute or tokens_per_minute"):
+def test_a_file_of_rates_without_a_rate_is_explained(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(
+        SettingError, match="rate_file needs requests_per_minute or tokens_per_minute"
+    ):
         Limits(max_calls=3, rate_file=path)
 
 
 @pytest.mark.parametrize("kind", ["a table of samples", "a store of replies"])
-def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(kind: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(
+    kind: str, tmp_path: Path
+) -> None:
     samples, path = tmp_path / "samples.jsonl", tmp_path / "samples.jsonl"
     samples.write_text('{"question": "q", "contexts": ["c"], "answer": "c"}\n')
     if kind == "a store of replies":
@@ -269,6 +321,19 @@ def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(kind: str, tmp_pa
     before = path.read_bytes()
     with pytest.raises(ForeignFile, match="is no file of ragmetrics' rates"):
         Limits(requests_per_minute=10, rate_file=path)
-    options: Mapping[str, str] = {"--judge": "lexical", "--rate-file": str(path), "--requests-per-minute": "10"}
-    assert main(["evaluate", str(samples), *(part for option in options.items() for part in option)]) == 2
+    options: Mapping[str, str] = {
+        "--judge": "lexical",
+        "--rate-file": str(path),
+        "--requests-per-minute": "10",
+    }
+    assert (
+        main(
+            [
+                "evaluate",
+                str(samples),
+                *(part for option in options.items() for part in option),
+            ]
+        )
+        == 2
+    )
     assert path.read_bytes() == before

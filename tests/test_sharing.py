@@ -15,7 +15,10 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import AuthenticationFailed
 from ragmetrics_core.endpoints.store import SqliteStore
 
-ROWS = [{"question": f"q {number}", "contexts": ["a", "b"], "answer": "a"} for number in range(30)]
+ROWS = [
+    {"question": f"q {number}", "contexts": ["a", "b"], "answer": "a"}
+    for number in range(30)
+]
 FIELDS = {"question": "q", "contexts": ["c"], "answer": "a"}
 Serve = Callable[..., LoopbackServer]
 
@@ -39,7 +42,10 @@ def test_two_hundred_scores_with_a_wrong_key_cost_one_request(serve: Serve) -> N
 
     async def run() -> list[object]:
         metric = ContextUtilization()
-        asked = (metric.ascore(**{**FIELDS, "question": f"q {n}"}, judge="openai/wrong-key") for n in range(200))
+        asked = (
+            metric.ascore(**{**FIELDS, "question": f"q {n}"}, judge="openai/wrong-key")
+            for n in range(200)
+        )
         return await asyncio.gather(*asked, return_exceptions=True)
 
     assert {type(outcome) for outcome in asyncio.run(run())} == {AuthenticationFailed}
@@ -53,7 +59,10 @@ def test_three_equal_scores_with_a_store_cost_one_request(
 ) -> None:
     server = serve()
     monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "replies.sqlite"))
-    values = {ContextUtilization().score(**FIELDS, judge="openai/stored").value for _ in range(3)}
+    values = {
+        ContextUtilization().score(**FIELDS, judge="openai/stored").value
+        for _ in range(3)
+    }
     assert len(values) == len(server.requests) == 1
 
 
@@ -61,7 +70,13 @@ def test_runs_at_the_same_time_share_slots_and_calls(serve: Serve) -> None:
     server = serve(latency=0.02)
 
     def run() -> None:
-        evaluate(ROWS, [ContextUtilization()], judge="openai/shared", concurrency=5, progress=False)
+        evaluate(
+            ROWS,
+            [ContextUtilization()],
+            judge="openai/shared",
+            concurrency=5,
+            progress=False,
+        )
 
     threads = [Thread(target=run) for _ in range(4)]
     for thread in threads:
@@ -72,22 +87,48 @@ def test_runs_at_the_same_time_share_slots_and_calls(serve: Serve) -> None:
     assert len(server.requests) < 4 * 60
 
 
-def test_what_two_runs_could_not_use_is_known_until_fresh(serve: Serve, tmp_path: Path) -> None:
+def test_what_two_runs_could_not_use_is_known_until_fresh(
+    serve: Serve, tmp_path: Path
+) -> None:
     server = serve(reply=lambda _: "what?")
     path, counts = tmp_path / "replies.sqlite", []
-    for store in (SqliteStore(path), SqliteStore(path), SqliteStore(path), SqliteStore(path, fresh=True)):
+    for store in (
+        SqliteStore(path),
+        SqliteStore(path),
+        SqliteStore(path),
+        SqliteStore(path, fresh=True),
+    ):
         before = len(server.requests)
-        report = evaluate(ROWS[:1], [ContextUtilization()], judge="openai/odd", store=store, progress=False)
-        assert report.results[0].results["context_utilization"].error.type == "MalformedReply"  # type: ignore[union-attr]
+        report = evaluate(
+            ROWS[:1],
+            [ContextUtilization()],
+            judge="openai/odd",
+            store=store,
+            progress=False,
+        )
+        assert (
+            report.results[0].results["context_utilization"].error.type
+            == "MalformedReply"
+        )  # type: ignore[union-attr]
         counts.append(len(server.requests) - before)
     assert counts == [6, 6, 0, 6]  # two chunks, each asked and repaired twice
 
 
-def test_a_cap_on_money_needs_a_price(serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cap_on_money_needs_a_price(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     server = serve()
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"question": "q", "contexts": ["c"], "answer": "a"}\n')
-    command = ["evaluate", str(rows), "--metrics", "utilization", "--max-cost", "1", "--no-store"]
+    command = [
+        "evaluate",
+        str(rows),
+        "--metrics",
+        "utilization",
+        "--max-cost",
+        "1",
+        "--no-store",
+    ]
     assert main([*command, "--judge", "openai/in-no-list"]) == 2
     assert "the price of openai/in-no-list is not known" in capsys.readouterr().err
     assert server.requests == []

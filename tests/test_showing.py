@@ -49,21 +49,34 @@ def test_a_result_tells_value_reason_verdicts_and_judge() -> None:
     adherent = repr(ContextAdherence().score(SAMPLE, judge="lexical"))
     assert "supported, probability 0.9" in adherent
     assert "words alone never reach 1" in adherent
-    accuracy = repr(RetrievalAccuracy().score(facts=["Paris is big.", "Rome burnt."], contexts=["Paris is big."]))
+    accuracy = repr(
+        RetrievalAccuracy().score(
+            facts=["Paris is big.", "Rome burnt."], contexts=["Paris is big."]
+        )
+    )
     assert "fact 1: in context 1, 0." in accuracy
     assert "fact 2: in no context, 0." in accuracy
 
 
 def test_undefined_and_failed_results_say_why() -> None:
-    assert repr(ContextRecall().score(answer="a")) == "context_recall undefined: no reference"
-    failing = ScriptedJudge({RateRecall: MalformedReply("no JSON in the reply", raw="secret")})
+    assert (
+        repr(ContextRecall().score(answer="a"))
+        == "context_recall undefined: no reference"
+    )
+    failing = ScriptedJudge(
+        {RateRecall: MalformedReply("no JSON in the reply", raw="secret")}
+    )
     shown = repr(ContextRecall().score(SAMPLE, judge=failing))
-    assert shown.startswith("context_recall failed (MalformedReply): no JSON in the reply")
+    assert shown.startswith(
+        "context_recall failed (MalformedReply): no JSON in the reply"
+    )
     assert "secret" not in shown
 
 
 def test_polls_are_counted() -> None:
-    judge = ScriptedJudge({Adherent: [{"verdict": verdict} for verdict in ("yes", "no", "yes")]})
+    judge = ScriptedJudge(
+        {Adherent: [{"verdict": verdict} for verdict in ("yes", "no", "yes")]}
+    )
     shown = repr(ContextAdherence(polls=3).score(SAMPLE, judge=judge))
     assert "2 of 3 polls: yes" in shown
     assert "1 of 3 polls: no" in shown
@@ -71,9 +84,17 @@ def test_polls_are_counted() -> None:
 
 
 def test_html_of_results_samples_and_comparisons_is_escaped() -> None:
-    sample = SAMPLE.model_copy(update={"question": EVIL, "answer": f"{EVIL} Paris.", "reference": (EVIL,)})
+    sample = SAMPLE.model_copy(
+        update={"question": EVIL, "answer": f"{EVIL} Paris.", "reference": (EVIL,)}
+    )
     report = evaluate([sample], judge="lexical")
-    shown = [sample, *report.results, *report.results[0].results.values(), report, report.compare(report)]
+    shown = [
+        sample,
+        *report.results,
+        *report.results[0].results.values(),
+        report,
+        report.compare(report),
+    ]
     for thing in shown:
         html = thing._repr_html_()
         assert "<script" not in html
@@ -110,8 +131,23 @@ def test_figures_are_images_in_notebooks() -> None:
 
 
 def test_csv_holds_no_formula(tmp_path: Path) -> None:
-    texts = ["=1+1", "+1", "-2", "@SUM(A1)", "\t=1", " =1", "|calc", "fine = fine", 'a "quoted", one\nand two']
-    report = evaluate([Sample(id=str(at), answer=text, contexts=["x"]) for at, text in enumerate(texts)])
+    texts = [
+        "=1+1",
+        "+1",
+        "-2",
+        "@SUM(A1)",
+        "\t=1",
+        " =1",
+        "|calc",
+        "fine = fine",
+        'a "quoted", one\nand two',
+    ]
+    report = evaluate(
+        [
+            Sample(id=str(at), answer=text, contexts=["x"])
+            for at, text in enumerate(texts)
+        ]
+    )
     report.to_csv(tmp_path / "table.csv")
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -157,7 +193,9 @@ def test_a_notebook_shows_a_line_that_renews_itself(
         shown.append(data["text/plain"])
         return Cell()
 
-    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setitem(
+        sys.modules, "IPython.display", SimpleNamespace(display=display)
+    )
     with caplog.at_level(logging.INFO, "ragmetrics_core"):
         evaluate([SAMPLE], ["adherence"], judge="lexical")
     first, last = shown

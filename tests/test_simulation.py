@@ -45,7 +45,9 @@ def test_a_planted_difference_is_found(bench: ModuleType) -> None:
 
 
 def test_calibrated_means_keep_their_bound(bench: ModuleType) -> None:
-    assert [str(one) for one in bench.calibrated(10, counts=(30, 100)) if not one.kept] == []
+    assert [
+        str(one) for one in bench.calibrated(10, counts=(30, 100)) if not one.kept
+    ] == []
 
 
 def test_corrected_means_keep_their_bound(bench: ModuleType) -> None:

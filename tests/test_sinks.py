@@ -43,11 +43,18 @@ class Hanging(Sink):
 
 
 def watched(*sinks, **settings):
-    return BackgroundEvaluator(lambda sample: [sample], ["adherence"], YES, sinks=sinks, **settings)
+    return BackgroundEvaluator(
+        lambda sample: [sample], ["adherence"], YES, sinks=sinks, **settings
+    )
 
 
 def sample(number=0):
-    return Sample(question="Who?", contexts=["Anna kept it."], answer=f"Anna {number}.", id=str(number))
+    return Sample(
+        question="Who?",
+        contexts=["Anna kept it."],
+        answer=f"Anna {number}.",
+        id=str(number),
+    )
 
 
 def test_every_sink_gets_every_result_and_is_flushed():
@@ -56,7 +63,9 @@ def test_every_sink_gets_every_result_and_is_flushed():
     for number in range(20):
         background.record(sample(number))
     assert background.stop(timeout=30)
-    assert [{one.sample.id for one in sink.results} for sink in (first, second)] == [set(map(str, range(20)))] * 2
+    assert [{one.sample.id for one in sink.results} for sink in (first, second)] == [
+        set(map(str, range(20)))
+    ] * 2
     assert all(one.results["context_adherence"].value == 1 for one in first.results)
     assert first.flushed == second.flushed == 1
     assert not background.problems
@@ -99,9 +108,13 @@ def test_the_jsonl_sink_rotates_and_each_line_is_a_row_of_a_report(tmp_path):
     JsonlSink(tmp_path / "one").write(kept.results[0])
     line = (tmp_path / "one").stat().st_size
     sink = JsonlSink(path, max_mb=2.5 * line / 1e6, keep=2)
-    for _ in range(9):  # two lines to a file: 2, 2, 2, 2, 1; the path and two earlier ones stay
+    # two lines to a file: 2, 2, 2, 2, 1; the path and two earlier ones stay
+    for _ in range(9):
         sink.write(kept.results[0])
-    rows = {file.name: len(file.read_text().splitlines()) for file in tmp_path.glob("scores.jsonl*")}
+    rows = {
+        file.name: len(file.read_text().splitlines())
+        for file in tmp_path.glob("scores.jsonl*")
+    }
     assert rows == {"scores.jsonl": 1, "scores.jsonl.1": 2, "scores.jsonl.2": 2}
     Report(kept.results).write_to(sink)
     assert len(path.read_text().splitlines()) == 2

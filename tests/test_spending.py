@@ -1,4 +1,7 @@
-"""The options of the command line for stored replies and limits; token budgets of the prompts."""
+"""The options of the command line for stored replies and limits.
+
+Token budgets of the prompts.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +41,27 @@ def server(loopback_server: Callable[..., LoopbackServer]) -> LoopbackServer:
 
 @pytest.fixture
 def command(server: LoopbackServer, tmp_path: Path) -> Evaluate:
-    """Runs ``ragmetrics evaluate`` on three rows; returns the number of calls that it made."""
+    """Runs ``ragmetrics evaluate`` on three rows.
+
+    Returns the number of calls that it made.
+    """
     path = tmp_path / "rows.jsonl"
-    rows = [{"question": f"q {number}", "contexts": ["a", "b"], "answer": "a"} for number in range(3)]
+    rows = [
+        {"question": f"q {number}", "contexts": ["a", "b"], "answer": "a"}
+        for number in range(3)
+    ]
     path.write_text("\n".join(map(json.dumps, rows)))
 
     def run(*options: str, code: int = 0) -> int:
         before = len(server.requests)
-        judge = ["--judge", "openai-compatible/test", "--api-base", server.base_url, "--metrics", "utilization"]
+        judge = [
+            "--judge",
+            "openai-compatible/test",
+            "--api-base",
+            server.base_url,
+            "--metrics",
+            "utilization",
+        ]
         assert main(["evaluate", str(path), *judge, *options]) == code
         return len(server.requests) - before
 
@@ -53,7 +69,9 @@ def command(server: LoopbackServer, tmp_path: Path) -> Evaluate:
 
 
 def test_a_second_run_pays_nothing_and_the_first_names_the_file(
-    command: Evaluate, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    command: Evaluate,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert command() == 6
     assert str(default_path()) in caplog.text
@@ -63,7 +81,9 @@ def test_a_second_run_pays_nothing_and_the_first_names_the_file(
     assert str(default_path()) not in caplog.text
 
 
-def test_fresh_asks_anew_and_no_store_keeps_nothing(command: Evaluate, tmp_path: Path) -> None:
+def test_fresh_asks_anew_and_no_store_keeps_nothing(
+    command: Evaluate, tmp_path: Path
+) -> None:
     assert command("--no-store") == 6
     assert not default_path().exists()
     assert command("--no-store") == 6
@@ -77,11 +97,18 @@ def test_fresh_asks_anew_and_no_store_keeps_nothing(command: Evaluate, tmp_path:
 def test_after_an_interrupted_fresh_run_the_new_replies_are_used(
     server: LoopbackServer, command: Evaluate, tmp_path: Path
 ) -> None:
-    store, out = ["--store", str(tmp_path / "s.sqlite"), "--concurrency", "1"], tmp_path / "out.jsonl"
+    store, out = (
+        ["--store", str(tmp_path / "s.sqlite"), "--concurrency", "1"],
+        tmp_path / "out.jsonl",
+    )
 
     def reasons(*options: str) -> list[str]:
         assert command(*store, "--out", str(out), *options) == 0
-        return [word for word in ("old", "new", "newest") for _ in range(out.read_text().count(f'"{word}"'))]
+        return [
+            word
+            for word in ("old", "new", "newest")
+            for _ in range(out.read_text().count(f'"{word}"'))
+        ]
 
     server.reply = lambda body: '{"useful": 1, "reason": "old"}'
     assert command(*store) == 6
@@ -93,7 +120,9 @@ def test_after_an_interrupted_fresh_run_the_new_replies_are_used(
     assert reasons() == ["newest"] * 6
 
 
-def test_the_variable_names_the_file(command: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_names_the_file(
+    command: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "variable.sqlite"))
     assert command() == 6
     assert (tmp_path / "variable.sqlite").exists()
@@ -124,23 +153,35 @@ def test_the_library_keeps_nothing_unless_told(
     assert len(server.requests) == 10
 
 
-def test_a_cap_ends_the_run_and_says_so(command: Evaluate, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cap_ends_the_run_and_says_so(
+    command: Evaluate, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command("--max-calls", "4", "--concurrency", "1") == 4
     said = " ".join(capsys.readouterr().out.split())
     assert "The run ended early: max_calls=4 was reached, after 4 calls" in said
     assert command() == 2  # what was answered is kept
 
 
-def test_a_cap_that_makes_no_sense_is_explained(command: Evaluate, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cap_that_makes_no_sense_is_explained(
+    command: Evaluate, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command("--max-cost", "0", code=2) == 0
     assert "max_cost: Input should be greater than 0, got 0" in capsys.readouterr().err
 
 
 def test_no_key_enters_the_store(
-    server: LoopbackServer, command: Evaluate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: LoopbackServer,
+    command: Evaluate,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("RAGMETRICS_API_KEY", "sk-very-secret")
-    assert command("--store", str(tmp_path / "s.sqlite"), "--api-key-env", "RAGMETRICS_API_KEY") == 6
+    assert (
+        command(
+            "--store", str(tmp_path / "s.sqlite"), "--api-key-env", "RAGMETRICS_API_KEY"
+        )
+        == 6
+    )
     assert server.requests[0].headers["authorization"] == "Bearer sk-very-secret"
     content = b"".join(file.read_bytes() for file in tmp_path.glob("s.sqlite*"))
     assert b"By digest." in content
@@ -152,7 +193,9 @@ SECRET = "sk-very-secret"
 SECRETS: dict[str, Callable[[str], ChatModel]] = {
     "api_key": lambda url: OpenAICompatibleModel(url, "test", api_key=SECRET),
     "extra": lambda url: OpenAICompatibleModel(url, "test", extra={"user": SECRET}),
-    "userinfo": lambda url: OpenAICompatibleModel(url.replace("//", f"//user:{SECRET}@"), "test"),
+    "userinfo": lambda url: OpenAICompatibleModel(
+        url.replace("//", f"//user:{SECRET}@"), "test"
+    ),
     "query": lambda url: OpenAICompatibleModel(f"{url}?key={SECRET}", "test"),
     "litellm": lambda url: LiteLLMModel("openai/test", api_base=url, api_key=SECRET),
 }
@@ -161,10 +204,17 @@ if find_spec("litellm") is None:
 
 
 @pytest.mark.parametrize("kind", SECRETS)
-def test_no_secret_enters_the_store_however_it_is_given(kind: str, server: LoopbackServer, tmp_path: Path) -> None:
+def test_no_secret_enters_the_store_however_it_is_given(
+    kind: str, server: LoopbackServer, tmp_path: Path
+) -> None:
     """Neither with usable replies, nor with those kept for inspection."""
-    server.reply = lambda body: "what?" if "odd" in str(body) else '{"useful": 1, "reason": "kept"}'
-    rows = [{"question": question, "contexts": ["c"], "answer": "a"} for question in ("odd", "even")]
+    server.reply = lambda body: (
+        "what?" if "odd" in str(body) else '{"useful": 1, "reason": "kept"}'
+    )
+    rows = [
+        {"question": question, "contexts": ["c"], "answer": "a"}
+        for question in ("odd", "even")
+    ]
     path = tmp_path / "s.sqlite"
     judge = LLMJudge(SECRETS[kind](server.base_url))
     evaluate(rows, [ContextUtilization()], judge=judge, store=path, progress=False)
@@ -213,9 +263,13 @@ def test_prompts_of_a_sample_begin_alike(cost: ModuleType) -> None:
     assert cost.common(cost.recorded(RetrievalAccuracy())[1]) >= 0.8
 
 
-def test_a_goal_that_is_missed_is_said_and_ends_with_1(cost: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_goal_that_is_missed_is_said_and_ends_with_1(
+    cost: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown = cost.Rows()
-    shown.add("a: 1.0 × the ideal", cost.at_most(1.0, 1.05), cost.at_least(80, 80, " %"))
+    shown.add(
+        "a: 1.0 × the ideal", cost.at_most(1.0, 1.05), cost.at_least(80, 80, " %")
+    )
     assert shown.code == 0
     shown.add("b: 1.1 × the ideal", cost.at_most(1.1, 1.05))
     shown.add("c: no goal")
@@ -227,7 +281,9 @@ def test_a_goal_that_is_missed_is_said_and_ends_with_1(cost: ModuleType, capsys:
     ]
 
 
-def test_the_benchmark_of_costs_meets_its_goals(cost: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_benchmark_of_costs_meets_its_goals(
+    cost: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cost.main() == 0
     assert capsys.readouterr().out.count(": met") >= 4
 

@@ -9,9 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core.data.errors import InputError, MissingDependency
-from ragmetrics_core.statistics.means import Interval, mean, mean_interval, median, padded_t, sd, t_quantile
+from ragmetrics_core.statistics.means import (
+    Interval,
+    mean,
+    mean_interval,
+    median,
+    padded_t,
+    sd,
+    t_quantile,
+)
 
-SCORES = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=40)
+SCORES = st.lists(
+    st.floats(0, 1) | st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=40
+)
 
 
 def interval_of(values: list[float], **settings: float | bool) -> Interval:
@@ -52,15 +62,20 @@ def test_t_quantile(share: float, freedom: int, quantile: float) -> None:
 
 def test_t_interval_with_two_scores_added_at_each_end() -> None:
     interval = interval_of([0.8, 0.6, 1, 0.4, 0.8])
-    # scipy.stats.t.interval(.95, 8, mean(x), sem(x)) of the scores and 0, 0, 1, 1, scipy 1.17.1
-    assert (interval.low, interval.high) == pytest.approx((0.31051387670371894, 0.9339305677407255), rel=1e-10)
+    # scipy.stats.t.interval(.95, 8, mean(x), sem(x)) of the scores and 0, 0, 1, 1,
+    # scipy 1.17.1
+    assert (interval.low, interval.high) == pytest.approx(
+        (0.31051387670371894, 0.9339305677407255), rel=1e-10
+    )
     assert interval.method == "t with 2 added at 0 and 2 at 1"
 
 
 def test_two_valued_scores_get_wilson() -> None:
     interval = interval_of([1, 1, 0, 1])
     # scipy.stats.binomtest(3, 4).proportion_ci(method="wilson"), scipy 1.17.1
-    assert (interval.low, interval.high) == pytest.approx((0.30064184258240184, 0.9544127391902995))
+    assert (interval.low, interval.high) == pytest.approx(
+        (0.30064184258240184, 0.9544127391902995)
+    )
     assert interval.method == "Wilson"
 
 
@@ -71,16 +86,21 @@ def test_bca_on_request() -> None:
     assert (interval.low, interval.high) == pytest.approx((0.78172, 0.81830), abs=0.001)
     assert interval.method == "BCa bootstrap, 9,999 resamples"
     assert interval_of(values[::-1], bootstrap=True) == interval
-    assert interval_of(values[1:], bootstrap=True).method.startswith("t with")  # one too few
+    # one too few
+    assert interval_of(values[1:], bootstrap=True).method.startswith("t with")
 
 
-def test_without_scipy_only_the_bootstrap_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scipy_only_the_bootstrap_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     values = [index / 300 for index in range(300)]
     expected = mean_interval(values)
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     assert mean_interval(values) == expected
-    with pytest.raises(MissingDependency, match=r'needs scipy: pip install "ragmetrics-core\[stats\]"'):
+    with pytest.raises(
+        MissingDependency, match=r'needs scipy: pip install "ragmetrics-core\[stats\]"'
+    ):
         mean_interval([*values, 0.5], bootstrap=True)
 
 
@@ -98,7 +118,8 @@ def test_choice_of_method(values: list[float], keys: list[int], method: str) -> 
     interval = mean_interval(values, keys)
     assert interval is not None
     assert interval.method.startswith(method)
-    few = mean_interval(values[:40], keys[:40], bootstrap=True)  # too few for the bootstrap
+    # too few for the bootstrap
+    few = mean_interval(values[:40], keys[:40], bootstrap=True)
     assert few == mean_interval(values[:40], keys[:40])
 
 
@@ -111,10 +132,16 @@ def test_equal_scores_never_give_zero_width(value: float, count: int) -> None:
 
 
 def test_extreme_skewness_stays_in_range() -> None:
-    for values in ([0.0] * 300 + [1e-6 * index for index in range(1, 11)] + [1.0], [1.0] * 2000 + [0.0, *[0.999] * 10]):
+    for values in (
+        [0.0] * 300 + [1e-6 * index for index in range(1, 11)] + [1.0],
+        [1.0] * 2000 + [0.0, *[0.999] * 10],
+    ):
         interval = interval_of(values)
         assert 0 <= interval.low < interval.high <= 1
-        assert padded_t(values, (), ends=(0.0, 1.0), added=2, level=0.9999).high >= interval.high
+        assert (
+            padded_t(values, (), ends=(0.0, 1.0), added=2, level=0.9999).high
+            >= interval.high
+        )
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), float("inf")])
@@ -135,13 +162,29 @@ def test_interval_holds_the_mean_and_stays_in_range(values: list[float]) -> None
 def test_order_does_not_matter(values: list[float], order: object) -> None:
     shuffled = list(values)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert (mean(shuffled), sd(shuffled), mean_interval(shuffled)) == (mean(values), sd(values), mean_interval(values))
+    assert (mean(shuffled), sd(shuffled), mean_interval(shuffled)) == (
+        mean(values),
+        sd(values),
+        mean_interval(values),
+    )
 
 
 @given(SCORES)
 def test_a_higher_level_is_wider(values: list[float]) -> None:
-    narrow, middle, wide = (padded_t(values, (), ends=(0.0, 1.0), added=2, level=own) for own in (0.8, 0.95, 0.9999))
-    assert 0 <= wide.low <= middle.low <= narrow.low <= narrow.high <= middle.high <= wide.high <= 1
+    narrow, middle, wide = (
+        padded_t(values, (), ends=(0.0, 1.0), added=2, level=own)
+        for own in (0.8, 0.95, 0.9999)
+    )
+    assert (
+        0
+        <= wide.low
+        <= middle.low
+        <= narrow.low
+        <= narrow.high
+        <= middle.high
+        <= wide.high
+        <= 1
+    )
 
 
 @given(st.floats(0, 1), st.integers(1, 50))

@@ -31,7 +31,13 @@ from ragmetrics_core.endpoints.chat import (
     TokenAlternatives,
 )
 from ragmetrics_core.endpoints.session import Session
-from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path, resolve_store
+from ragmetrics_core.endpoints.store import (
+    MemoryStore,
+    ReplyStore,
+    SqliteStore,
+    default_path,
+    resolve_store,
+)
 from ragmetrics_core.judging.llm import LLMJudge
 
 KEY, OTHER = "ab" * 32, "cd" * 32
@@ -77,7 +83,11 @@ def opened(path: Path) -> Iterator[Callable[[], SqliteStore]]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno == logging.WARNING
+    ]
 
 
 def rows(path: Path) -> int:
@@ -120,15 +130,23 @@ def test_a_new_folder_and_file_are_for_the_owner_alone_and_named(
         opened().get(KEY)
     assert [str(path) in record.getMessage() for record in caplog.records] == [True]
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {
+        0o600
+    }
 
 
 def test_nothing_is_made_before_it_is_used(path: Path) -> None:
-    evaluate([{"question": "q", "contexts": ["c"], "answer": "c"}], judge="lexical", store=path)
+    evaluate(
+        [{"question": "q", "contexts": ["c"], "answer": "c"}],
+        judge="lexical",
+        store=path,
+    )
     assert not path.parent.exists()
 
 
-def test_settled_waits_for_the_commit(opened: Callable[[], SqliteStore], path: Path) -> None:
+def test_settled_waits_for_the_commit(
+    opened: Callable[[], SqliteStore], path: Path
+) -> None:
     async def run() -> list[int]:
         store = opened()
         counts = []
@@ -169,7 +187,8 @@ def test_what_waits_while_a_commit_goes_on_is_committed_together(
     store.flush()
     assert rows(path) == 501
     assert len(begun) == 2
-    assert len({*begun, threading.get_ident()}) == 2  # one thread, which is not this one
+    # one thread, which is not this one
+    assert len({*begun, threading.get_ident()}) == 2
 
 
 class Slow(MemoryStore):
@@ -215,11 +234,22 @@ def test_a_call_leaves_only_when_earlier_replies_are_kept() -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_call_of_a_run_leaves_only_when_earlier_replies_are_kept(concurrency: int) -> None:
-    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(20)]
+def test_a_call_of_a_run_leaves_only_when_earlier_replies_are_kept(
+    concurrency: int,
+) -> None:
+    rows = [
+        {"question": f"q {number}", "contexts": ["c"], "answer": "a"}
+        for number in range(20)
+    ]
     store = Slow()
     model = Watching(store)
-    evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=store, concurrency=concurrency)
+    evaluate(
+        rows,
+        [ContextUtilization()],
+        judge=LLMJudge(model),
+        store=store,
+        concurrency=concurrency,
+    )
     assert model.seen == [0] * 20
 
 
@@ -235,7 +265,10 @@ def test_a_fresh_run_asks_everything_anew_and_keeps_the_new_replies(
     fresh.put({KEY: Choice("repaired")})
     assert (fresh.get(KEY), fresh.get(OTHER)) == (Choice("repaired"), None)
     fresh.close()
-    assert (opened().get(KEY), opened().get(OTHER)) == (Choice("repaired"), Choice("old"))
+    assert (opened().get(KEY), opened().get(OTHER)) == (
+        Choice("repaired"),
+        Choice("old"),
+    )
 
 
 # Replies that could not be used
@@ -246,7 +279,8 @@ def run_with(path: Path, reply: str, *, fresh: bool = False) -> str:
     store = SqliteStore(path, fresh=fresh)
     found = store.get(KEY)
     if found is None:
-        for _ in range(2):  # an empty reply is asked again under its key in the same run
+        # an empty reply is asked again under its key in the same run
+        for _ in range(2):
             store.put({KEY: Choice(reply)})
             store.reject(KEY)
             store.reject(KEY)
@@ -255,7 +289,9 @@ def run_with(path: Path, reply: str, *, fresh: bool = False) -> str:
     return "asked" if found is None else f"{found.text}, {found.origin.unusable}"
 
 
-def test_a_reply_that_two_runs_could_not_use_is_known_until_a_fresh_run(path: Path) -> None:
+def test_a_reply_that_two_runs_could_not_use_is_known_until_a_fresh_run(
+    path: Path,
+) -> None:
     found = [run_with(path, reply) for reply in ("one", "two", "three", "four")]
     assert found == ["asked", "asked", "two, True", "two, True"]
     assert run_with(path, "five", fresh=True) == "asked"
@@ -266,7 +302,9 @@ def test_a_reply_that_two_runs_could_not_use_is_known_until_a_fresh_run(path: Pa
     assert run_with(path, "seven") == "good, False"
 
 
-def test_a_new_run_of_the_same_store_begins_with_flush(opened: Callable[[], SqliteStore]) -> None:
+def test_a_new_run_of_the_same_store_begins_with_flush(
+    opened: Callable[[], SqliteStore],
+) -> None:
     store, found = opened(), []
     for _ in range(3):
         found.append(store.get(KEY))
@@ -297,12 +335,19 @@ def test_the_third_run_tells_a_failure_without_a_call(path: Path) -> None:
 
     def run(*, fresh: bool = False) -> tuple[int, str]:
         before = model.calls
-        report = evaluate(samples, [ContextUtilization()], judge=LLMJudge(model), store=SqliteStore(path, fresh=fresh))
+        report = evaluate(
+            samples,
+            [ContextUtilization()],
+            judge=LLMJudge(model),
+            store=SqliteStore(path, fresh=fresh),
+        )
         result = report.results[0].results["context_utilization"]
         assert result.status == "failed"
         return model.calls - before, result.error.type
 
-    assert [run() for _ in range(4)] == [(3, "MalformedReply")] * 2 + [(0, "MalformedReply")] * 2
+    assert [run() for _ in range(4)] == [(3, "MalformedReply")] * 2 + [
+        (0, "MalformedReply")
+    ] * 2
     assert run(fresh=True) == (3, "MalformedReply")
 
 
@@ -315,7 +360,8 @@ def test_a_damaged_file_is_moved_aside(
     first = opened()
     first.put({OTHER: FULL})
     first.close()
-    content = path.read_bytes()[:100] + b"no database" * 999  # the header says whose it is
+    # the header says whose it is
+    content = path.read_bytes()[:100] + b"no database" * 999
     path.write_bytes(content)
     store = opened()
     store.put({KEY: FULL})
@@ -333,7 +379,8 @@ def test_damage_found_later_does_not_end_the_run(
     first.put({f"{number:064x}": Choice("x" * 3000) for number in range(200)})
     first.close()
     content = bytearray(path.read_bytes())
-    content[4096 * 5 :] = os.urandom(len(content) - 4096 * 5)  # the first pages, the schema among them, are whole
+    # the first pages, the schema among them, are whole
+    content[4096 * 5 :] = os.urandom(len(content) - 4096 * 5)
     path.write_bytes(content)
     store = opened()
     assert [store.get(f"{number:064x}") for number in range(200)].count(None) > 0
@@ -346,13 +393,16 @@ def test_damage_found_later_does_not_end_the_run(
 
 
 def test_a_full_disk_costs_a_warning(
-    opened: Callable[[], SqliteStore], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    opened: Callable[[], SqliteStore],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     connect = own_file.connect
 
     def small(path: Path, kind: own_file.Kind) -> sqlite3.Connection:
         connection = connect(path, kind)
-        connection.execute("PRAGMA max_page_count=12")  # SQLITE_FULL, as from a full disk
+        # SQLITE_FULL, as from a full disk
+        connection.execute("PRAGMA max_page_count=12")
         return connection
 
     monkeypatch.setattr(own_file, "connect", small)
@@ -367,7 +417,9 @@ def test_a_full_disk_costs_a_warning(
     assert "SQLITE_FULL" in warning
 
 
-def test_a_folder_that_cannot_be_written_costs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_written_costs_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     store = SqliteStore("/proc/ragmetrics/replies.sqlite")
     store.put({KEY: FULL})
     store.flush()
@@ -375,7 +427,14 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(caplog: pytest.LogCaptu
     assert len(warnings(caplog)) == 1
 
 
-@pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), ValueError("unforeseen"), SystemExit()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        sqlite3.OperationalError("disk I/O error"),
+        ValueError("unforeseen"),
+        SystemExit(),
+    ],
+)
 def test_whatever_ends_the_writer_nobody_waits_for_it(
     error: BaseException,
     opened: Callable[[], SqliteStore],
@@ -413,7 +472,8 @@ def test_a_file_that_others_hold_is_waited_for(
     store.put({KEY: FULL})
     store.close()
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    other.execute("PRAGMA journal_mode=DELETE")  # as another process leaves it that has just made it
+    # as another process leaves it that has just made it
+    other.execute("PRAGMA journal_mode=DELETE")
     other.execute("BEGIN IMMEDIATE")
     leaving = threading.Timer(0.1, other.close)
     leaving.start()
@@ -422,7 +482,9 @@ def test_a_file_that_others_hold_is_waited_for(
     assert warnings(caplog) == []
 
 
-def test_a_commit_that_fails_gives_the_file_back(opened: Callable[[], SqliteStore], path: Path) -> None:
+def test_a_commit_that_fails_gives_the_file_back(
+    opened: Callable[[], SqliteStore], path: Path
+) -> None:
     def failing(connection: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("no such thing")
 
@@ -452,14 +514,18 @@ BAD_ROWS: dict[str, tuple[str | bytes, str | bytes]] = {
 
 @pytest.mark.parametrize("row", BAD_ROWS.values(), ids=BAD_ROWS)
 def test_a_row_that_does_not_parse_is_a_miss(
-    row: tuple[object, ...], opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
+    row: tuple[object, ...],
+    opened: Callable[[], SqliteStore],
+    path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = opened()
     store.put({OTHER: FULL})
     store.close()
     with sqlite3.connect(path) as connection:
         connection.execute(
-            "INSERT INTO replies (key, created, choice, model) VALUES (?, 1, CAST(? AS TEXT), ?)",
+            "INSERT INTO replies (key, created, choice, model) VALUES (?, 1, CAST(? AS"
+            " TEXT), ?)",
             (bytes.fromhex(KEY), *row),
         )
     connection.close()
@@ -477,7 +543,9 @@ def test_a_reply_that_no_file_can_hold_is_made_harmless(
     store = opened()
     store.put({KEY: Choice("\ud800", origin=Origin("\ud800"))})
     store.flush()
-    assert opened().get(KEY) == Choice("\ud800", origin=Origin("\N{REPLACEMENT CHARACTER}"))
+    assert opened().get(KEY) == Choice(
+        "\ud800", origin=Origin("\N{REPLACEMENT CHARACTER}")
+    )
     assert warnings(caplog) == []
 
 
@@ -487,9 +555,15 @@ def test_a_run_with_an_endpoint_that_sends_no_text_comes_to_its_end(
     class Odd(Counting):
         async def complete(self, request: ChatRequest) -> ChatReply:
             await super().complete(request)
-            return ChatReply((Choice('{"useful": 1, "reason": "\ud800\0"}'),), Usage(models=("\ud800",)))
+            return ChatReply(
+                (Choice('{"useful": 1, "reason": "\ud800\0"}'),),
+                Usage(models=("\ud800",)),
+            )
 
-    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(3)]
+    rows = [
+        {"question": f"q {number}", "contexts": ["c"], "answer": "a"}
+        for number in range(3)
+    ]
     model = Odd()
     first = evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=path)
     again = evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=path)
@@ -558,10 +632,17 @@ class Priced(Counting):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         await super().complete(request)
-        malformed = len(request.messages) == 2 and "malformed" in request.messages[-1].content
+        malformed = (
+            len(request.messages) == 2 and "malformed" in request.messages[-1].content
+        )
         text = "what?" if malformed else '{"useful": 1, "reason": "r"}'
         tokens = 1000 * len(request.messages)
-        usage = Usage(prompt_tokens=tokens - 100, completion_tokens=100, cost=tokens / 1000, models=("gpt",))
+        usage = Usage(
+            prompt_tokens=tokens - 100,
+            completion_tokens=100,
+            cost=tokens / 1000,
+            models=("gpt",),
+        )
         return ChatReply((Choice(text),), usage)
 
 
@@ -576,7 +657,11 @@ def test_the_command_shows_the_size_of_the_file_with_its_journal(
     store.close()
     assert path.stat().st_size > 1_500_000
     assert main(["store", "--store", str(path)]) == 0
-    sizes = [line for line in capsys.readouterr().out.splitlines() if line.startswith(str(path))]
+    sizes = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith(str(path))
+    ]
     assert sizes == [f"{path}: 1.5 MB"] * 2
 
 
@@ -597,11 +682,16 @@ def test_a_store_of_ones_own_keeps_repaired_replies() -> None:
     rows = [{"question": "malformed", "contexts": ["c"], "answer": "a"}]
     store, model = Own(), Priced()
     for _ in range(2):
-        assert evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=store).usage.models == ("gpt",)
+        assert evaluate(
+            rows, [ContextUtilization()], judge=LLMJudge(model), store=store
+        ).usage.models == ("gpt",)
     assert model.calls == 2
 
 
-@pytest.mark.parametrize("arguments", [["prune"], ["prune", "--older-than", "soon"], ["clear", "--older-than", "1d"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["prune"], ["prune", "--older-than", "soon"], ["clear", "--older-than", "1d"]],
+)
 def test_a_command_that_is_not_understood_removes_nothing(
     arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -613,6 +703,8 @@ def test_independent_repetitions_have_replies_of_their_own() -> None:
     question = of(RetrievalAccuracy(), "{reference}", reference="r", contexts=["c"])
     model, store = Counting(), MemoryStore()
     for replicate in (0, 1, 0, 1):
-        session = LLMJudge(model, replicate=replicate).session(concurrency=1, store=store)
+        session = LLMJudge(model, replicate=replicate).session(
+            concurrency=1, store=store
+        )
         asyncio.run(session.answer(question))
     assert model.calls == 2

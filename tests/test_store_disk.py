@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits and users of POSIX")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="limits and users of POSIX"
+)
 
 NOBODY = 77
 RUN = (
@@ -49,11 +51,16 @@ class Ended:
 
 def ended(code: str, *arguments: str) -> Ended:
     command = [sys.executable, "-c", RUN + code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=100
+    )
     if done.returncode == NOBODY:
         pytest.skip("root cannot become another user here")
     assert done.returncode == 0, done.stderr
-    return Ended([tuple(map(int, line.split())) for line in done.stdout.splitlines()], done.stderr.splitlines())
+    return Ended(
+        [tuple(map(int, line.split())) for line in done.stdout.splitlines()],
+        done.stderr.splitlines(),
+    )
 
 
 PLAIN = "run(sys.argv[1])"

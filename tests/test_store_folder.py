@@ -37,25 +37,39 @@ def ended(code: str, *arguments: object) -> list[tuple[int, str]]:
     """How processes ended that ran at the same time, one per number, and what they complained of."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     started = [
-        subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(number)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for number in range(3)
     ]
     said = [process.communicate(timeout=100)[1] for process in started]
-    return [(process.returncode, text) for process, text in zip(started, said, strict=True)]
+    return [
+        (process.returncode, text) for process, text in zip(started, said, strict=True)
+    ]
 
 
-def test_a_path_that_ends_with_a_slash_is_a_folder(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_ends_with_a_slash_is_a_folder(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert repr(resolve_store(folder)) == f"FolderStore({folder[:-1]!r})"
     assert isinstance(resolve_store(folder + "file"), SqliteStore)
     monkeypatch.setenv("RAGMETRICS_STORE", folder)
     assert isinstance(resolve_store(None), FolderStore)
 
 
-def test_processes_write_files_of_their_own_and_find_what_others_wrote(folder: str) -> None:
+def test_processes_write_files_of_their_own_and_find_what_others_wrote(
+    folder: str,
+) -> None:
     assert ended(PUT, folder) == [(0, "")] * 3
     assert len(list(Path(folder).glob("*.sqlite"))) == 3
     store = FolderStore(folder)
-    assert all(store.get(f"{number:064x}") == Choice(str(number // 300)) for number in range(900))
+    assert all(
+        store.get(f"{number:064x}") == Choice(str(number // 300))
+        for number in range(900)
+    )
     assert store.get(KEY) is None
 
 
@@ -64,10 +78,13 @@ def test_what_a_killed_process_kept_is_found(folder: str) -> None:
     assert killed == [(-9, "")] * 3
     store = FolderStore(folder)
     assert all(store.get(f"{number:064x}") for number in range(900))
-    assert {path.suffix for path in Path(folder).iterdir()} == {".sqlite"}  # no journal that other machines cannot read
+    # no journal that other machines cannot read
+    assert {path.suffix for path in Path(folder).iterdir()} == {".sqlite"}
 
 
-def test_files_that_come_later_are_looked_for_again(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_come_later_are_looked_for_again(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     store, other = FolderStore(folder), FolderStore(folder)
@@ -95,7 +112,9 @@ assert os.waitpid(child, 0)[1] == 0
     assert len(list(Path(folder).glob("*.sqlite"))) == 6
 
 
-def test_a_reply_of_another_process_that_cannot_be_used_is_asked_for_again(folder: str) -> None:
+def test_a_reply_of_another_process_that_cannot_be_used_is_asked_for_again(
+    folder: str,
+) -> None:
     writer = FolderStore(folder)
     writer.put({KEY: Choice("useless"), OTHER: Choice("useful")})
     writer.flush()
@@ -115,11 +134,16 @@ def test_a_run_that_another_process_made_costs_nothing_again(
     folder: str, loopback_server: Callable[..., LoopbackServer]
 ) -> None:
     server = loopback_server()
-    rows = [{"question": f"q{n}?", "contexts": [f"c{n}", "other"], "answer": f"a{n}"} for n in range(5)]
+    rows = [
+        {"question": f"q{n}?", "contexts": [f"c{n}", "other"], "answer": f"a{n}"}
+        for n in range(5)
+    ]
 
     def run() -> list[float | None]:
         judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-        return evaluate(rows, ["utilization"], judge=judge, store=folder).scores("context_utilization")
+        return evaluate(rows, ["utilization"], judge=judge, store=folder).scores(
+            "context_utilization"
+        )
 
     first, calls = run(), len(server.requests)
     assert run() == first
@@ -147,4 +171,8 @@ def test_a_foreign_file_in_the_folder_is_passed_over_and_said(
     store.flush()
     assert store.get(KEY) is not None
     assert store.get(OTHER) is None
-    assert [record.message for record in caplog.records if "other.sqlite is passed over" in record.message]
+    assert [
+        record.message
+        for record in caplog.records
+        if "other.sqlite is passed over" in record.message
+    ]

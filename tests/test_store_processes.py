@@ -37,7 +37,9 @@ for number in range(300):
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", BEGIN + code, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def run(code: str, *arguments: object) -> str:
@@ -69,7 +71,8 @@ def test_several_processes_use_one_file(path: Path) -> None:
 def test_a_process_that_ends_without_closing_keeps_its_replies(path: Path) -> None:
     run(SEVERAL, path, 0)
     assert rows(path) == 301
-    assert [place.name for place in path.parent.iterdir()] == [path.name]  # all of it is in the file itself
+    # all of it is in the file itself
+    assert [place.name for place in path.parent.iterdir()] == [path.name]
 
 
 def test_to_look_whose_a_file_is_gives_up_no_lock_on_it(path: Path) -> None:
@@ -191,7 +194,9 @@ print(store.get(KEY).text)
 """
         assert run(code, path) == "0\nparent\n"
 
-    def test_a_process_that_is_killed_while_it_makes_the_file_leaves_one_that_can_be_used(self, path: Path) -> None:
+    def test_a_process_that_is_killed_while_it_makes_the_file_leaves_one_that_can_be_used(
+        self, path: Path
+    ) -> None:
         """Killed before each of the statements that make a file, in turn."""
         code = """
 class Killed(sqlite3.Connection):

@@ -14,7 +14,14 @@ from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import JudgedChunk
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.data.results import (
+    ErrorInfo,
+    Failed,
+    MetricResult,
+    SampleResult,
+    Scored,
+    Undefined,
+)
 from ragmetrics_core.data.sample import CaptureNotes, EvidenceCall, Ledger, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.page.diagnosis import diagnose
@@ -28,14 +35,19 @@ SAMPLE = Sample(question="q", contexts=["c"], answer="a")
 
 
 def summarise(
-    results: Iterable[SampleResult], metrics: list[str], thresholds: RiskThresholds | None = None, cluster: Any = "auto"
+    results: Iterable[SampleResult],
+    metrics: list[str],
+    thresholds: RiskThresholds | None = None,
+    cluster: Any = "auto",
 ) -> Summary:
     run = RunFacts(metrics=dict.fromkeys(metrics, ""))
     return Report(results, run).summary(thresholds, cluster=cluster)
 
 
 def scored(value: float, **fields: object) -> Scored:
-    return Scored.model_validate({"metric": "m", "reason": "r", "value": value, **fields})
+    return Scored.model_validate(
+        {"metric": "m", "reason": "r", "value": value, **fields}
+    )
 
 
 def failed(kind: str = "RateLimited") -> Failed:
@@ -47,19 +59,34 @@ def undefined(code: str = "missing") -> Undefined:
 
 
 def rows(*results: MetricResult, sample: Sample = SAMPLE) -> list[SampleResult]:
-    return [SampleResult(index=index, sample=sample, results={"m": result}) for index, result in enumerate(results)]
+    return [
+        SampleResult(index=index, sample=sample, results={"m": result})
+        for index, result in enumerate(results)
+    ]
 
 
 def test_numbers_by_hand() -> None:
     numbers = summarise(rows(scored(0.2), scored(0.4), scored(0.9)), ["m"])["m"]
-    assert (numbers.count, numbers.median, numbers.min, numbers.max) == (3, 0.4, 0.2, 0.9)
+    assert (numbers.count, numbers.median, numbers.min, numbers.max) == (
+        3,
+        0.4,
+        0.2,
+        0.9,
+    )
     assert numbers.mean == pytest.approx(0.5)
     assert numbers.sd == pytest.approx(0.13**0.5)
     assert numbers.interval == mean_interval([0.2, 0.4, 0.9])
 
 
 def test_outcomes_are_counted_by_kind() -> None:
-    results = rows(scored(1), undefined(), undefined("abstained"), undefined(), failed(), failed("EmptyReply"))
+    results = rows(
+        scored(1),
+        undefined(),
+        undefined("abstained"),
+        undefined(),
+        failed(),
+        failed("EmptyReply"),
+    )
     numbers = summarise(results, ["m"])["m"]
     assert numbers.count == 1
     assert numbers.undefined == {"missing": 2, "abstained": 1}
@@ -74,10 +101,18 @@ def test_bad_rows_and_rows_not_judged_are_counted_apart() -> None:
         SampleResult(index=4, sample=SAMPLE, results={"other": scored(0.5)}),
     ]
     summary = summarise(results, ["m", "other"])
-    assert (summary.rows, summary.judged, summary.not_judged, summary.bad_rows) == (5, 3, 1, 1)
+    assert (summary.rows, summary.judged, summary.not_judged, summary.bad_rows) == (
+        5,
+        3,
+        1,
+        1,
+    )
     assert summary["m"].not_judged == 2
     assert summary["other"].not_judged == 3
-    assert summary.signs == ("bad rows, not evaluated: 1 of 5.", "samples not judged: 1 of 4.")
+    assert summary.signs == (
+        "bad rows, not evaluated: 1 of 5.",
+        "samples not judged: 1 of 4.",
+    )
 
 
 def test_a_metric_undefined_on_every_row_stays() -> None:
@@ -85,8 +120,17 @@ def test_a_metric_undefined_on_every_row_stays() -> None:
     for name in ("m", "never"):
         found = numbers[name]
         assert found.count == 0
-        assert (found.mean, found.median, found.sd, found.min, found.max, found.interval) == (None,) * 6
-    assert numbers["m"].signs == ("m: nothing scored: 2 undefined, 0 failed, 0 not judged.",)
+        assert (
+            found.mean,
+            found.median,
+            found.sd,
+            found.min,
+            found.max,
+            found.interval,
+        ) == (None,) * 6
+    assert numbers["m"].signs == (
+        "m: nothing scored: 2 undefined, 0 failed, 0 not judged.",
+    )
     assert "NaN" not in numbers.model_dump_json()
 
 
@@ -96,10 +140,18 @@ def test_no_rows() -> None:
 
 
 def test_usage_is_summed_and_unknown_cost_stays_unknown() -> None:
-    one, two = Usage(calls=2, cost=0.5, models=("x",)), Usage(calls=1, stored=3, cost=0.25, models=("y",))
+    one, two = (
+        Usage(calls=2, cost=0.5, models=("x",)),
+        Usage(calls=1, stored=3, cost=0.25, models=("y",)),
+    )
     summary = summarise(rows(scored(1, usage=one), scored(1, usage=two)), ["m"])
     assert summary.usage == Usage(calls=3, stored=3, cost=0.75, models=("x", "y"))
-    assert summarise(rows(scored(1, usage=Usage(cost=None)), scored(1, usage=two)), ["m"]).usage.cost is None
+    assert (
+        summarise(
+            rows(scored(1, usage=Usage(cost=None)), scored(1, usage=two)), ["m"]
+        ).usage.cost
+        is None
+    )
 
 
 def signs_of(*results: MetricResult, **thresholds: float) -> str:
@@ -111,8 +163,14 @@ def signs_of(*results: MetricResult, **thresholds: float) -> str:
     ("values", "sign"),
     [
         ([0.6, 0.6, 0.9], "low median: 0.600, under 0.7."),
-        ([0.1, 0.9, 0.9], "the mean may be low: 0.633, under 0.7, which lies within its interval."),
-        ([0.0, 1.0, 1.0], "high standard deviation: 0.577, over 0.3; quality varies widely."),
+        (
+            [0.1, 0.9, 0.9],
+            "the mean may be low: 0.633, under 0.7, which lies within its interval.",
+        ),
+        (
+            [0.0, 1.0, 1.0],
+            "high standard deviation: 0.577, over 0.3; quality varies widely.",
+        ),
         ([0.7, 0.75, 0.72], "low maximum: no sample scored over 0.750."),
     ],
 )
@@ -132,36 +190,56 @@ def test_too_few_samples_to_say() -> None:
 
 
 def test_abstentions_are_a_sign() -> None:
-    assert "abstaining answers: 1 of 3 results; they stand outside the mean" in signs_of(
-        scored(1), scored(1), undefined("abstained")
+    assert (
+        "abstaining answers: 1 of 3 results; they stand outside the mean"
+        in signs_of(scored(1), scored(1), undefined("abstained"))
     )
 
 
 def test_failures_over_one_in_twenty_are_a_sign() -> None:
     assert "failed" not in signs_of(*[scored(1)] * 19, failed())
-    assert "10% failed (1 EmptyReply, 1 RateLimited)" in signs_of(*[scored(1)] * 18, failed(), failed("EmptyReply"))
+    assert "10% failed (1 EmptyReply, 1 RateLimited)" in signs_of(
+        *[scored(1)] * 18, failed(), failed("EmptyReply")
+    )
 
 
 def test_answers_without_context_are_a_sign() -> None:
     blind = Sample(question="q", contexts=["  "], answer="a")
     silent = Sample(question="q")
-    summary = summarise([*rows(undefined(), sample=blind), *rows(undefined(), sample=silent), *rows(scored(1))], ["m"])
+    summary = summarise(
+        [
+            *rows(undefined(), sample=blind),
+            *rows(undefined(), sample=silent),
+            *rows(scored(1)),
+        ],
+        ["m"],
+    )
     assert summary.without_context == 1
     assert summary.all_signs[0] == "answered without any context: 1 of 3 samples."
 
 
 def test_failed_runs_of_the_application_are_a_sign() -> None:
-    summary = summarise(rows(scored(1), sample=Sample(question="q", contexts=["c"], error="boom")), ["m"])
+    summary = summarise(
+        rows(scored(1), sample=Sample(question="q", contexts=["c"], error="boom")),
+        ["m"],
+    )
     assert summary.application_errors == 1
     assert summary.signs == ("the application itself failed: 1 of 1 samples.",)
 
 
 def test_usefulness_of_context_utilization() -> None:
-    def used(value: float, useful: int | None, chunks: tuple[JudgedChunk, ...] = ()) -> Scored:
-        return scored(value, evidence=UtilizationEvidence(formula="f", chunks=chunks, useful=useful))
+    def used(
+        value: float, useful: int | None, chunks: tuple[JudgedChunk, ...] = ()
+    ) -> Scored:
+        return scored(
+            value,
+            evidence=UtilizationEvidence(formula="f", chunks=chunks, useful=useful),
+        )
 
     by_chunk = (JudgedChunk(rank=1, useful=False), JudgedChunk(rank=2, useful=True))
-    results = rows(used(1, 2), used(0, 0), used(0.5, None, by_chunk), used(0, 0), used(0.3, None))
+    results = rows(
+        used(1, 2), used(0, 0), used(0.5, None, by_chunk), used(0, 0), used(0.3, None)
+    )
     numbers = summarise(results, ["m"])["m"]
     assert numbers.useful_share == 0.5  # two of the four that tell
     assert numbers.mean_if_useful == 0.75
@@ -169,7 +247,14 @@ def test_usefulness_of_context_utilization() -> None:
 
 
 def test_order_does_not_matter() -> None:
-    results = rows(scored(0.1), undefined(), scored(0.7), failed(), failed("EmptyReply"), scored(0.3))
+    results = rows(
+        scored(0.1),
+        undefined(),
+        scored(0.7),
+        failed(),
+        failed("EmptyReply"),
+        scored(0.3),
+    )
     assert summarise(results, ["m"]) == summarise(results[::-1], ["m"])
 
 
@@ -183,7 +268,8 @@ def test_caption_and_frozen() -> None:
     assert (
         summary.caption
         == CAPTION
-        == ("mean score of this judge on samples like these; poll noise included, judge bias not")
+        == "mean score of this judge on samples like these; poll noise included, judge"
+        " bias not"
     )
     with pytest.raises(ValidationError):
         RiskThresholds.model_validate({"mean": 2})
@@ -193,34 +279,59 @@ def test_clusters_of_a_conversation() -> None:
     rows = [
         SampleResult(
             index=index,
-            sample=Sample(question="q", contexts=["c"], answer="a", metadata={"conversation_id": index // 4}),
-            results={"m": Scored(metric="m", reason="", value=0.2 + 0.6 * (index // 4 % 2))},
+            sample=Sample(
+                question="q",
+                contexts=["c"],
+                answer="a",
+                metadata={"conversation_id": index // 4},
+            ),
+            results={
+                "m": Scored(metric="m", reason="", value=0.2 + 0.6 * (index // 4 % 2))
+            },
         )
         for index in range(48)
     ]
     numbers = summarise(rows, ["m"])["m"]
     assert numbers.interval is not None
     assert numbers.interval.clusters == 12
-    # Scores are equal within each conversation of four: 12 clusters of size 4 give the variance of 12 scores,
-    # .09 · 12/11 / 12, against .09 · 48/47 / 48.
+    # Scores are equal within each conversation of four: 12 clusters of size 4 give the
+    # variance of 12 scores, .09 · 12/11 / 12, against .09 · 48/47 / 48.
     assert numbers.interval.design_effect == pytest.approx((0.09 / 11) / (0.09 / 47))
-    assert numbers.signs[-1] == "m: few clusters: 12, under 20; the interval is a rough guide."
+    assert (
+        numbers.signs[-1]
+        == "m: few clusters: 12, under 20; the interval is a rough guide."
+    )
     alone = summarise(rows, ["m"], cluster=None)["m"]
     assert alone.interval is not None
     assert alone.interval.clusters is None
-    assert numbers.interval.high - numbers.interval.low > alone.interval.high - alone.interval.low
-    apart = summarise(rows, ["m"], cluster=lambda sample: id(sample))["m"].interval  # nothing belongs together
+    assert (
+        numbers.interval.high - numbers.interval.low
+        > alone.interval.high - alone.interval.low
+    )
+    # nothing belongs together
+    apart = summarise(rows, ["m"], cluster=lambda sample: id(sample))["m"].interval
     assert apart is not None
     assert apart.clusters is None
 
 
-def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_callers_own_name() -> None:
+def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_callers_own_name() -> (
+    None
+):
     def sample(metadata: dict[str, Any], **ledger: Any) -> Sample:
         return Sample(metadata={"document_id": 1, **metadata}, ledger=Ledger(**ledger))
 
-    one, two, none = sample({}, conversation="a"), sample({}, conversation="b"), sample({})
+    one, two, none = (
+        sample({}, conversation="a"),
+        sample({}, conversation="b"),
+        sample({}),
+    )
     named = sample({"session_id": "s"}, conversation="new")
-    keys = ["ledger.conversation=a", "ledger.conversation=b", "document_id=1", "session_id=s"]
+    keys = [
+        "ledger.conversation=a",
+        "ledger.conversation=b",
+        "document_id=1",
+        "session_id=s",
+    ]
     assert [group_of(it, "auto") for it in (one, two, none, named)] == keys
     assert [group_of(it, "conversation") for it in (one, two, none)] == ["a", "b", None]
     assert group_of(one, "document_id") == "1"
@@ -229,7 +340,14 @@ def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_call
 
 
 SPELLINGS = {
-    "session_id": ["session_id", "sessionId", "Session ID", "session-id", "SESSION_ID", "sessionid"],
+    "session_id": [
+        "session_id",
+        "sessionId",
+        "Session ID",
+        "session-id",
+        "SESSION_ID",
+        "sessionid",
+    ],
     "conversation_id": ["conversationId", "Conversation ID"],
     "thread_id": ["threadId", "ThreadID"],
     "chat_id": ["chatId"],
@@ -240,35 +358,66 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize(
-    ("usual", "written"), [(usual, written) for usual, names in SPELLINGS.items() for written in names]
+    ("usual", "written"),
+    [(usual, written) for usual, names in SPELLINGS.items() for written in names],
 )
-def test_usual_names_of_clusters_are_compared_as_those_of_columns(usual: str, written: str) -> None:
-    """A row's cell and the same in the metadata; rows of one conversation are one cluster in intervals."""
+def test_usual_names_of_clusters_are_compared_as_those_of_columns(
+    usual: str, written: str
+) -> None:
+    """A row's cell and the same in the metadata.
+
+    Rows of one conversation are one cluster in intervals.
+    """
     rows = [
-        {"contexts": ["Anna lit it."], "answer": "Anna lit it." if n // 4 % 2 else "Rome.", written: f"s{n // 4}"}
+        {
+            "contexts": ["Anna lit it."],
+            "answer": "Anna lit it." if n // 4 % 2 else "Rome.",
+            written: f"s{n // 4}",
+        }
         for n in range(24)
     ]
-    assert [group_of(Sample.from_row(row), "auto") for row in rows[:8:4]] == [f"{usual}=s0", f"{usual}=s1"]
-    interval = evaluate(rows, ["adherence"], judge="lexical", progress=False).summary()["adherence"].interval
+    assert [group_of(Sample.from_row(row), "auto") for row in rows[:8:4]] == [
+        f"{usual}=s0",
+        f"{usual}=s1",
+    ]
+    interval = (
+        evaluate(rows, ["adherence"], judge="lexical", progress=False)
+        .summary()["adherence"]
+        .interval
+    )
     assert interval is not None
     assert interval.clusters == 6
 
 
 def test_of_two_spellings_of_a_cluster_the_one_that_is_filled_counts() -> None:
-    assert group_of(Sample(metadata={"sessionId": None, "session_id": "s"}), "auto") == "session_id=s"
-    assert group_of(Sample(metadata={"document_id": 1, "threadId": "t"}), "auto") == "thread_id=t"
+    assert (
+        group_of(Sample(metadata={"sessionId": None, "session_id": "s"}), "auto")
+        == "session_id=s"
+    )
+    assert (
+        group_of(Sample(metadata={"document_id": 1, "threadId": "t"}), "auto")
+        == "thread_id=t"
+    )
     assert group_of(Sample(metadata={"ledger.conversation": "no"}), "auto") is None
 
 
 def test_rows_of_a_tool_are_no_answer_without_context() -> None:
-    ledger = Ledger(calls=(EvidenceCall.model_validate({"kind": "tool", "items": ["412"]}),))
+    ledger = Ledger(
+        calls=(EvidenceCall.model_validate({"kind": "tool", "items": ["412"]}),)
+    )
     samples = [Sample(answer="a", contexts=(), ledger=own) for own in (None, ledger)]
     rows = [SampleResult(index=n, sample=sample) for n, sample in enumerate(samples)]
     assert Report(rows).summary().without_context == 1
-    assert [found and found.code for found in map(diagnose, rows)] == ["no_context", None]
+    assert [found and found.code for found in map(diagnose, rows)] == [
+        "no_context",
+        None,
+    ]
 
 
-LONG = "Anna Brandt lit the lamp of the old tower in the winter of 1856, after the keeper had fallen ill."
+LONG = (
+    "Anna Brandt lit the lamp of the old tower in the winter of 1856, after the keeper"
+    " had fallen ill."
+)
 CONTEXTS = [LONG, f'Second "text",\nof {LONG}']
 
 
@@ -279,16 +428,37 @@ def noted(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("row", "holds"),
     [
-        ({"answer": json.dumps({"answer": "Anna.", "context": CONTEXTS}), "contexts": CONTEXTS}, True),
-        ({"answer": str({"answer": "Anna.", "context": CONTEXTS}), "contexts": CONTEXTS}, True),
-        ({"answer": f"Anna.\n\nSources:\n{CONTEXTS[1]}  {CONTEXTS[0]}", "contexts": CONTEXTS}, True),
+        (
+            {
+                "answer": json.dumps({"answer": "Anna.", "context": CONTEXTS}),
+                "contexts": CONTEXTS,
+            },
+            True,
+        ),
+        (
+            {
+                "answer": str({"answer": "Anna.", "context": CONTEXTS}),
+                "contexts": CONTEXTS,
+            },
+            True,
+        ),
+        (
+            {
+                "answer": f"Anna.\n\nSources:\n{CONTEXTS[1]}  {CONTEXTS[0]}",
+                "contexts": CONTEXTS,
+            },
+            True,
+        ),
         ({"answer": f"Anna, since {LONG}", "contexts": CONTEXTS}, False),  # one of two
-        ({"answer": "Anna lit it.", "contexts": ["Anna lit it."]}, False),  # as honest answers quote
+        # as honest answers quote
+        ({"answer": "Anna lit it.", "contexts": ["Anna lit it."]}, False),
         ({"answer": "Anna.", "contexts": [" "]}, False),
         ({"contexts": CONTEXTS}, False),
     ],
 )
-def test_an_answer_that_holds_its_contexts_is_a_sign_through_every_door(row: dict[str, Any], holds: bool) -> None:
+def test_an_answer_that_holds_its_contexts_is_a_sign_through_every_door(
+    row: dict[str, Any], holds: bool
+) -> None:
     recorded = Sample(**row, **noted(grade="exact", evidence_from="prompt"))
     for sample in (Sample.from_row(row), Sample(**row), recorded):
         summary = Report(rows(scored(1), sample=sample)).summary()
@@ -300,22 +470,47 @@ def test_an_answer_that_holds_its_contexts_is_a_sign_through_every_door(row: dic
 @pytest.mark.parametrize(
     ("sample", "known"),
     [
-        (Sample.from_row({"question": "q", "answer": "a"}), False),  # a table without contexts
+        # a table without contexts
+        (Sample.from_row({"question": "q", "answer": "a"}), False),
         (Sample.from_row({"question": "q", "answer": "a", "contexts": []}), True),
-        (Sample.from_row({"question": "q", "answer": "a", "Retrieved Contexts": None}), True),
+        (
+            Sample.from_row(
+                {"question": "q", "answer": "a", "Retrieved Contexts": None}
+            ),
+            True,
+        ),
         (Sample.from_row({"question": "q", "answer": "a", "retrieved": []}), True),
         (Sample.from_row({"question": "q", "contexts": []}), False),  # no answer
         (Sample(answer="a"), False),
         (Sample(answer="a", contexts=["c"]), False),
-        (Sample(answer="a", contexts=(), **noted(grade="inferred", evidence_from="none_found")), True),
-        (Sample(answer="a", contexts=(), **noted(grade="incomplete", evidence_from="ids_only")), False),
+        (
+            Sample(
+                answer="a",
+                contexts=(),
+                **noted(grade="inferred", evidence_from="none_found"),
+            ),
+            True,
+        ),
+        (
+            Sample(
+                answer="a",
+                contexts=(),
+                **noted(grade="incomplete", evidence_from="ids_only"),
+            ),
+            False,
+        ),
         (Sample(answer="a", contexts=(), **noted(grade="incomplete")), False),
     ],
 )
-def test_only_contexts_that_were_recorded_can_be_none(sample: Sample, known: bool, tmp_path: Path) -> None:
+def test_only_contexts_that_were_recorded_can_be_none(
+    sample: Sample, known: bool, tmp_path: Path
+) -> None:
     report = Report(rows(undefined(), sample=sample))
     report.to_jsonl(tmp_path / "a.jsonl")
     for own in (report, Report.from_jsonl(tmp_path / "a.jsonl")):
         assert own.summary().without_context == known
-        assert any("answered without any context" in sign for sign in own.summary().signs) is known
+        assert (
+            any("answered without any context" in sign for sign in own.summary().signs)
+            is known
+        )
         assert (diagnose(own.results[0]) is not None) is known

@@ -18,7 +18,12 @@ from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Undefi
 from ragmetrics_core.reporting.parquet import columns_of
 
 LONE, SHOWN = "a\ud800b", "a\N{REPLACEMENT CHARACTER}b"
-ROW: dict[str, Any] = {"id": "s1", "question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna lit it."}
+ROW: dict[str, Any] = {
+    "id": "s1",
+    "question": "Who?",
+    "contexts": ["Anna lit it."],
+    "answer": "Anna lit it.",
+}
 PLACES: dict[str, dict[str, Any]] = {
     "id": {"id": LONE},
     "question": {"question": LONE},
@@ -44,12 +49,29 @@ def judged(row: dict[str, Any]) -> Report:
         del sample
         return Scored(metric="own", reason=LONE, value=0.5)
 
-    report = evaluate([{**ROW, "id": "s0"}, {**ROW, **row}], ["adherence", own], judge="lexical", progress=False)
-    failed = Failed(metric="m", reason=LONE, error=ErrorInfo(type="RateLimited", message=LONE, raw=LONE))
+    report = evaluate(
+        [{**ROW, "id": "s0"}, {**ROW, **row}],
+        ["adherence", own],
+        judge="lexical",
+        progress=False,
+    )
+    failed = Failed(
+        metric="m",
+        reason=LONE,
+        error=ErrorInfo(type="RateLimited", message=LONE, raw=LONE),
+    )
     more = [
         # What a hook of the user's changed with model_copy was not validated.
-        SampleResult(index=2, sample=Sample().model_copy(update={"id": LONE, "answer": LONE}), results={"m": failed}),
-        SampleResult(index=3, sample=Sample(), results={"m": Undefined(metric="m", reason=LONE, sample_id=LONE)}),
+        SampleResult(
+            index=2,
+            sample=Sample().model_copy(update={"id": LONE, "answer": LONE}),
+            results={"m": failed},
+        ),
+        SampleResult(
+            index=3,
+            sample=Sample(),
+            results={"m": Undefined(metric="m", reason=LONE, sample_id=LONE)},
+        ),
         SampleResult(index=4, sample=None, problem=LONE),
     ]
     return Report([*report.results, *more], report.run)
@@ -66,12 +88,16 @@ WRITERS: dict[str, Callable[[Report, Path], object]] = {
     "columns": as_columns,
     "HTML": lambda report, path: report.to_html(path),
     "sink": lambda report, path: report.write_to(JsonlSink(path)),
-    "table": lambda report, path: path.write_text(report.table(), "utf-8", errors="replace"),
+    "table": lambda report, path: path.write_text(
+        report.table(), "utf-8", errors="replace"
+    ),
     "notebook": lambda report, path: path.write_text(
         "".join(shown._repr_html_() for shown in (report, *report.results)), "utf-8"
     ),
     "comparison": lambda report, path: (
-        Report(report.results[:2], report.run).compare(Report(report.results[:2], report.run)).to_html(path)
+        Report(report.results[:2], report.run)
+        .compare(Report(report.results[:2], report.run))
+        .to_html(path)
     ),
 }
 
@@ -84,7 +110,9 @@ def test_every_file_is_written_whole(place: str, tmp_path: Path) -> None:
         write(report, path)
         assert path.stat().st_size > 0, name
     again = Report.from_jsonl(tmp_path / "JSONL")
-    assert [row.results.keys() for row in again.results][2:] == [row.results.keys() for row in report.results][2:]
+    assert [row.results.keys() for row in again.results][2:] == [
+        row.results.keys() for row in report.results
+    ][2:]
     assert len(parquet.read_table(tmp_path / "Parquet")) == 5
     rows = (tmp_path / "CSV").read_text("utf-8")
     assert SHOWN in rows
@@ -94,14 +122,35 @@ def test_every_file_is_written_whole(place: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("job", [True, False])
 def test_the_command_writes_everything(
-    place: str, job: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: str,
+    job: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     row = {**ROW, **PLACES[place]}
-    Path("rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps({**ROW, "id": "s2", "answer": 5.5}) + "\n{\n")
+    Path("rows.jsonl").write_text(
+        json.dumps(row)
+        + "\n"
+        + json.dumps({**ROW, "id": "s2", "answer": 5.5})
+        + "\n{\n"
+    )
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "job.md")
-    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--out", "out.jsonl", "--report", "page.html"]
-    command += ["--fail-under", f"adherence=0@{LONE if place == 'metadata' else 'conversation_id'}"]
+    command = [
+        "evaluate",
+        "rows.jsonl",
+        "--judge",
+        "lexical",
+        "--out",
+        "out.jsonl",
+        "--report",
+        "page.html",
+    ]
+    command += [
+        "--fail-under",
+        f"adherence=0@{LONE if place == 'metadata' else 'conversation_id'}",
+    ]
     if place not in ("metadata", "conversation"):
         command = command[:-2]
     assert main(command if job else [*command, "--summary", "own.md"]) in (0, 1, 3)
@@ -111,8 +160,27 @@ def test_the_command_writes_everything(
     assert Path("page.html").stat().st_size > 0
 
 
-def test_labels_are_drawn_from_such_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_are_drawn_from_such_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    evaluate([{**ROW, "id": LONE}], "adherence", judge="lexical", progress=False).to_jsonl("run.jsonl")
-    assert main(["label", "draw", "run.jsonl", "--n", "1", "--seed", "0", "--out", "labels.jsonl"]) == 0
+    evaluate(
+        [{**ROW, "id": LONE}], "adherence", judge="lexical", progress=False
+    ).to_jsonl("run.jsonl")
+    assert (
+        main(
+            [
+                "label",
+                "draw",
+                "run.jsonl",
+                "--n",
+                "1",
+                "--seed",
+                "0",
+                "--out",
+                "labels.jsonl",
+            ]
+        )
+        == 0
+    )
     assert json.loads(Path("labels.jsonl").read_text("utf-8"))["id"] == SHOWN

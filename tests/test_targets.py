@@ -29,22 +29,39 @@ from ragmetrics_core.data.results import ErrorInfo, SampleResult
 
 TRACE, SPAN = "0123456789abcdef" * 2, "fedcba9876543210"
 OUTCOMES = [
-    Scored(metric="context_adherence", reason="2 of 2 agree", value=0.0, judge="gpt-4o-mini"),
+    Scored(
+        metric="context_adherence",
+        reason="2 of 2 agree",
+        value=0.0,
+        judge="gpt-4o-mini",
+    ),
     Undefined(metric="context_recall", reason="there is no reference", code="missing"),
     Failed(
-        metric="mine", reason="too slow", error=ErrorInfo(type="JudgeTimeout", message="no reply in 60 s"), judge="m"
+        metric="mine",
+        reason="too slow",
+        error=ErrorInfo(type="JudgeTimeout", message="no reply in 60 s"),
+        judge="m",
     ),
 ]
 
 
 def report(trace=TRACE, **metadata):
-    sample = Sample(question="q", answer="a", id=trace, metadata={"span_id": SPAN, **metadata})
-    rows = [SampleResult(index=0, sample=sample, results={one.metric: one for one in OUTCOMES})]
+    sample = Sample(
+        question="q", answer="a", id=trace, metadata={"span_id": SPAN, **metadata}
+    )
+    rows = [
+        SampleResult(
+            index=0, sample=sample, results={one.metric: one for one in OUTCOMES}
+        )
+    ]
     return Report([*rows, SampleResult(index=1, sample=None, problem="no object")])
 
 
 class Receiver:
-    """Takes what clients send and answers as MLflow's REST API does; it keeps assessments."""
+    """Takes what clients send and answers as MLflow's REST API does.
+
+    It keeps assessments.
+    """
 
     def __init__(self):
         self.bodies, self.status, self.assessments, self.answer = [], 200, [], {}
@@ -57,10 +74,21 @@ class Receiver:
             return {"assessment": self.assessments[-1]}
         if "/mlflow/traces/" in handler.path:
             trace = handler.path.rpartition("/")[2].partition("?")[0]
-            info = {"trace_id": trace, "request_time": "2026-11-20T00:00:00Z", "state": "OK"}
-            place = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "0"}}
+            info = {
+                "trace_id": trace,
+                "request_time": "2026-11-20T00:00:00Z",
+                "state": "OK",
+            }
+            place = {
+                "type": "MLFLOW_EXPERIMENT",
+                "mlflow_experiment": {"experiment_id": "0"},
+            }
             kept = [one for one in self.assessments if one["trace_id"] == trace]
-            return {"trace": {"trace_info": {**info, "trace_location": place, "assessments": kept}}}
+            return {
+                "trace": {
+                    "trace_info": {**info, "trace_location": place, "assessments": kept}
+                }
+            }
         self.bodies.append((handler.path, body))
         self.authorization = handler.headers.get("Authorization")
         return self.answer
@@ -97,10 +125,14 @@ def receiver():
 
 
 def plain(attributes):
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
+    return {
+        one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes
+    }
 
 
-def test_an_event_for_each_outcome_in_the_context_of_the_judged_span(receiver, monkeypatch):
+def test_an_event_for_each_outcome_in_the_context_of_the_judged_span(
+    receiver, monkeypatch
+):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     report().write_to("otel")
     ((path, body),) = receiver.bodies
@@ -108,37 +140,75 @@ def test_an_event_for_each_outcome_in_the_context_of_the_judged_span(receiver, m
     (resource,) = ExportLogsServiceRequest.FromString(body).resource_logs
     records = resource.scope_logs[0].log_records
     assert {one.event_name for one in records} == {"gen_ai.evaluation.result"}
-    assert {(one.trace_id.hex(), one.span_id.hex()) for one in records} == {(TRACE, SPAN)}
+    assert {(one.trace_id.hex(), one.span_id.hex()) for one in records} == {
+        (TRACE, SPAN)
+    }
     own = [plain(one.attributes) for one in records]
     assert len({one.pop("ragmetrics.id") for one in own}) == 3
-    name, why, score = (f"gen_ai.evaluation.{one}" for one in ("name", "explanation", "score"))
-    assert [{key: value for key, value in one.items() if key != "signature"} for one in own] == [
-        {name: "context_adherence", why: "2 of 2 agree", f"{score}.value": 0.0, "outcome": "scored"},
-        {name: "context_recall", why: "there is no reference", f"{score}.label": "undefined", "outcome": "undefined"}
+    name, why, score = (
+        f"gen_ai.evaluation.{one}" for one in ("name", "explanation", "score")
+    )
+    assert [
+        {key: value for key, value in one.items() if key != "signature"} for one in own
+    ] == [
+        {
+            name: "context_adherence",
+            why: "2 of 2 agree",
+            f"{score}.value": 0.0,
+            "outcome": "scored",
+        },
+        {
+            name: "context_recall",
+            why: "there is no reference",
+            f"{score}.label": "undefined",
+            "outcome": "undefined",
+        }
         | {"code": "missing"},
-        {name: "mine", why: "too slow", "error.type": "JudgeTimeout", "outcome": "failed"},
+        {
+            name: "mine",
+            why: "too slow",
+            "error.type": "JudgeTimeout",
+            "outcome": "failed",
+        },
     ]
 
 
-def test_a_span_of_an_evaluator_for_each_outcome_with_one_link_and_the_same_ids_each_time(receiver, monkeypatch):
+def test_a_span_of_an_evaluator_for_each_outcome_with_one_link_and_the_same_ids_each_time(
+    receiver, monkeypatch
+):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     for _ in range(2):
         report().write_to("openinference")
     assert [path for path, _ in receiver.bodies] == ["/v1/traces"] * 2
-    groups = [ExportTraceServiceRequest.FromString(body).resource_spans[0] for _, body in receiver.bodies]
+    groups = [
+        ExportTraceServiceRequest.FromString(body).resource_spans[0]
+        for _, body in receiver.bodies
+    ]
     first, second = (group.scope_spans[0].spans for group in groups)
-    assert [(one.trace_id, one.span_id) for one in first] == [(one.trace_id, one.span_id) for one in second]
+    assert [(one.trace_id, one.span_id) for one in first] == [
+        (one.trace_id, one.span_id) for one in second
+    ]
     assert len({one.span_id for one in first}) == 3
-    assert [[(link.trace_id.hex(), link.span_id.hex()) for link in one.links] for one in first] == [[(TRACE, SPAN)]] * 3
+    assert [
+        [(link.trace_id.hex(), link.span_id.hex()) for link in one.links]
+        for one in first
+    ] == [[(TRACE, SPAN)]] * 3
     told = [plain(one.attributes) for one in first]
     assert {one["openinference.span.kind"] for one in told} == {"EVALUATOR"}
     names = ("name", "score", "label", "explanation", "annotator_kind")
-    assert [tuple(one.get(f"evaluations.0.evaluation.{name}") for name in names) for one in told] == [
+    assert [
+        tuple(one.get(f"evaluations.0.evaluation.{name}") for name in names)
+        for one in told
+    ] == [
         ("context_adherence", 0.0, None, "2 of 2 agree", "LLM"),
         ("context_recall", None, "undefined", "there is no reference", "CODE"),
         ("mine", None, "failed", "too slow", "LLM"),
     ]
-    assert [(one.status.code, one.status.message) for one in first] == [(1, ""), (1, ""), (2, "JudgeTimeout")]
+    assert [(one.status.code, one.status.message) for one in first] == [
+        (1, ""),
+        (1, ""),
+        (2, "JudgeTimeout"),
+    ]
 
 
 def test_what_a_receiver_refuses_is_an_error(receiver, monkeypatch):
@@ -149,16 +219,25 @@ def test_what_a_receiver_refuses_is_an_error(receiver, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "says"), [(report("run-7"), "hex digits"), (report(span_id=""), "hex digits"), (report(None), "no trace")]
+    ("given", "says"),
+    [
+        (report("run-7"), "hex digits"),
+        (report(span_id=""), "hex digits"),
+        (report(None), "no trace"),
+    ],
 )
-def test_a_row_without_a_trace_is_an_error_that_says_so(given, says, receiver, monkeypatch):
+def test_a_row_without_a_trace_is_an_error_that_says_so(
+    given, says, receiver, monkeypatch
+):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     with pytest.raises(InputError, match=says):
         given.write_to("otel")
     assert not receiver.bodies
 
 
-def test_assessments_of_mlflow_and_a_second_push_changes_nothing(receiver, monkeypatch, tmp_path, capsys):
+def test_assessments_of_mlflow_and_a_second_push_changes_nothing(
+    receiver, monkeypatch, tmp_path, capsys
+):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", receiver.url)
     path = tmp_path / "report.jsonl"
     report("tr-" + TRACE).to_jsonl(path)
@@ -166,23 +245,41 @@ def test_assessments_of_mlflow_and_a_second_push_changes_nothing(receiver, monke
         assert main(["push", str(path), "--to", "mlflow"]) == 0
         assert (
             capsys.readouterr().out
-            == "3 results of 1 rows: mlflow; not sent, because they hold no sample or no results: 1\n"
+            == "3 results of 1 rows: mlflow; not sent, because they hold no sample or"
+            " no results: 1\n"
         )
     kept = receiver.assessments
     assert [one["trace_id"] for one in kept] == ["tr-" + TRACE] * 3
     error = {"error_code": "JudgeTimeout", "error_message": "no reply in 60 s"}
-    told = [(one["assessment_name"], one["rationale"], one["feedback"], one["source"]) for one in kept]
+    told = [
+        (one["assessment_name"], one["rationale"], one["feedback"], one["source"])
+        for one in kept
+    ]
     assert told == [
-        ("context_adherence", "2 of 2 agree", {"value": 0.0}, {"source_type": "LLM_JUDGE", "source_id": "gpt-4o-mini"}),
+        (
+            "context_adherence",
+            "2 of 2 agree",
+            {"value": 0.0},
+            {"source_type": "LLM_JUDGE", "source_id": "gpt-4o-mini"},
+        ),
         (
             "context_recall",
             "there is no reference",
             {"value": None},
             {"source_type": "CODE", "source_id": "ragmetrics"},
         ),
-        ("mine", "too slow", {"value": None, "error": error}, {"source_type": "LLM_JUDGE", "source_id": "m"}),
+        (
+            "mine",
+            "too slow",
+            {"value": None, "error": error},
+            {"source_type": "LLM_JUDGE", "source_id": "m"},
+        ),
     ]
-    assert [one["metadata"]["outcome"] for one in kept] == ["scored", "undefined", "failed"]
+    assert [one["metadata"]["outcome"] for one in kept] == [
+        "scored",
+        "undefined",
+        "failed",
+    ]
 
 
 def test_mlflow_refusing_is_an_error(receiver, monkeypatch):
@@ -194,7 +291,11 @@ def test_mlflow_refusing_is_an_error(receiver, monkeypatch):
 
 @pytest.fixture
 def langfuse(receiver, monkeypatch):
-    for name, value in {"BASE_URL": receiver.url, "PUBLIC_KEY": "pk", "SECRET_KEY": "sk"}.items():
+    for name, value in {
+        "BASE_URL": receiver.url,
+        "PUBLIC_KEY": "pk",
+        "SECRET_KEY": "sk",
+    }.items():
         monkeypatch.setenv(f"LANGFUSE_{name}", value)
     receiver.status, receiver.answer = 202, {"message": "Accepted"}
     return receiver
@@ -210,7 +311,9 @@ def test_scores_of_langfuse_have_the_same_ids_each_time(langfuse):
     found = json.loads(first)
     assert len({one["id"] for one in found}) == 3
     assert {(one["traceId"], one["observationId"]) for one in found} == {(TRACE, SPAN)}
-    assert [(one["name"], one["value"], one["dataType"], one["comment"]) for one in found] == [
+    assert [
+        (one["name"], one["value"], one["dataType"], one["comment"]) for one in found
+    ] == [
         ("context_adherence", 0.0, "NUMERIC", "2 of 2 agree"),
         ("context_recall.outcome", "undefined", "CATEGORICAL", "there is no reference"),
         ("mine.outcome", "failed", "CATEGORICAL", "too slow"),
@@ -218,7 +321,12 @@ def test_scores_of_langfuse_have_the_same_ids_each_time(langfuse):
 
 
 @pytest.mark.parametrize(
-    ("status", "answer"), [(401, {}), (400, {}), (207, {"accepted": 2, "rejected": 1, "errors": [{"message": "no"}]})]
+    ("status", "answer"),
+    [
+        (401, {}),
+        (400, {}),
+        (207, {"accepted": 2, "rejected": 1, "errors": [{"message": "no"}]}),
+    ],
 )
 def test_langfuse_refusing_all_or_some_is_an_error(langfuse, status, answer):
     langfuse.status, langfuse.answer = status, answer
@@ -240,7 +348,11 @@ TARGETS = ("otel", "openinference", "mlflow", "langfuse")
 @pytest.fixture
 def pushed(receiver, monkeypatch, tmp_path, capsys):
     """Push a report of one row to the receiver; the exit code and what is said."""
-    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "MLFLOW_TRACKING_URI", "LANGFUSE_BASE_URL"):
+    for name in (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "MLFLOW_TRACKING_URI",
+        "LANGFUSE_BASE_URL",
+    ):
         monkeypatch.setenv(name, receiver.url)
     for name in ("PUBLIC", "SECRET"):
         monkeypatch.setenv(f"LANGFUSE_{name}_KEY", f"sk-{name}")
@@ -259,7 +371,9 @@ def pushed(receiver, monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("there", ["/elsewhere", "another server"])
-def test_a_redirect_is_no_success_and_is_not_followed(pushed, receiver, target, status, there):
+def test_a_redirect_is_no_success_and_is_not_followed(
+    pushed, receiver, target, status, there
+):
     asked = []
 
     class Elsewhere(BaseHTTPRequestHandler):
@@ -279,7 +393,11 @@ def test_a_redirect_is_no_success_and_is_not_followed(pushed, receiver, target, 
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         receiver.status = status
-        receiver.location = there if there.startswith("/") else f"http://127.0.0.1:{server.server_port}/"
+        receiver.location = (
+            there
+            if there.startswith("/")
+            else f"http://127.0.0.1:{server.server_port}/"
+        )
         code, told = pushed(target)
         server.shutdown()
         thread.join()
@@ -290,22 +408,39 @@ def test_a_redirect_is_no_success_and_is_not_followed(pushed, receiver, target, 
 
 
 PARTIAL = {
-    "otel": (ExportLogsServiceResponse, {"rejected_log_records": 2}, "rejectedLogRecords"),
-    "openinference": (ExportTraceServiceResponse, {"rejected_spans": 2}, "rejectedSpans"),
+    "otel": (
+        ExportLogsServiceResponse,
+        {"rejected_log_records": 2},
+        "rejectedLogRecords",
+    ),
+    "openinference": (
+        ExportTraceServiceResponse,
+        {"rejected_spans": 2},
+        "rejectedSpans",
+    ),
 }
 
 
 @pytest.mark.parametrize("target", PARTIAL)
 @pytest.mark.parametrize("form", ["protobuf", "json"])
-def test_a_partial_success_of_otlp_is_an_error_with_its_count(pushed, receiver, target, form):
+def test_a_partial_success_of_otlp_is_an_error_with_its_count(
+    pushed, receiver, target, form
+):
     kind, rejected, name = PARTIAL[target]
-    receiver.raw = kind(partial_success={**rejected, "error_message": "too old"}).SerializeToString()
+    receiver.raw = kind(
+        partial_success={**rejected, "error_message": "too old"}
+    ).SerializeToString()
     receiver.kind = "application/x-protobuf"
     if form == "json":
-        receiver.raw, receiver.kind = json.dumps({"partialSuccess": {name: "2"}}).encode(), "application/json"
+        receiver.raw, receiver.kind = (
+            json.dumps({"partialSuccess": {name: "2"}}).encode(),
+            "application/json",
+        )
     code, told = pushed(target)
     assert (code, "2 of its outcomes were rejected" in told) == (2, True), told
-    receiver.raw = kind(partial_success={"error_message": "a warning"}).SerializeToString()
+    receiver.raw = kind(
+        partial_success={"error_message": "a warning"}
+    ).SerializeToString()
     receiver.kind = "application/x-protobuf"
     assert pushed(target)[0] == 0
 
@@ -319,8 +454,14 @@ def test_a_page_that_is_no_answer_of_the_target_is_an_error(pushed, receiver, ta
 
 def recipe(name):
     """A function that docs/traces.md shows."""
-    page = (Path(__file__).parents[1] / "docs" / "traces.md").read_text(encoding="utf-8")
-    (block,) = [one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if f"def {name}(" in one]
+    page = (Path(__file__).parents[1] / "docs" / "traces.md").read_text(
+        encoding="utf-8"
+    )
+    (block,) = [
+        one
+        for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        if f"def {name}(" in one
+    ]
     namespace = {}
     exec(block, namespace)
     return namespace[name]
@@ -338,7 +479,11 @@ def test_the_recipe_for_phoenix(receiver):
     assert all(one["identifier"] for one in found)
     assert [(one["name"], one["annotator_kind"], one["result"]) for one in found] == [
         ("context_adherence", "LLM", {"score": 0.0, "explanation": "2 of 2 agree"}),
-        ("context_recall", "CODE", {"label": "undefined", "explanation": "there is no reference"}),
+        (
+            "context_recall",
+            "CODE",
+            {"label": "undefined", "explanation": "there is no reference"},
+        ),
         ("mine", "LLM", {"label": "failed", "explanation": "too slow"}),
     ]
     receiver.status = 500
@@ -347,8 +492,13 @@ def test_the_recipe_for_phoenix(receiver):
 
 
 def test_the_recipe_for_langsmith(receiver):
-    client = langsmith.Client(api_url=receiver.url, api_key="sk", auto_batch_tracing=False, info={})
-    run, project = "0190a5b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b", "5a6b7c8d-1234-4abc-9def-0123456789ab"
+    client = langsmith.Client(
+        api_url=receiver.url, api_key="sk", auto_batch_tracing=False, info={}
+    )
+    run, project = (
+        "0190a5b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
+        "5a6b7c8d-1234-4abc-9def-0123456789ab",
+    )
     for _ in range(2):
         recipe("feedback")(client)(report(run_id=run, project_id=project).results[0])
     bodies = [json.loads(body) for path, body in receiver.bodies if path == "/feedback"]
@@ -365,7 +515,10 @@ def test_the_recipe_for_langsmith(receiver):
 
 def test_no_such_target():
     with pytest.raises(
-        SettingError, match=re.escape("no target 'excel'; there are: otel, openinference, mlflow, langfuse")
+        SettingError,
+        match=re.escape(
+            "no target 'excel'; there are: otel, openinference, mlflow, langfuse"
+        ),
     ):
         report().write_to("excel")
 
@@ -385,7 +538,13 @@ def test_samples_of_one_trace_have_scores_of_their_own(case, langfuse):
     for index, (name, span, answer) in enumerate(SEVERAL[case]):
         metadata = {"trace_id": TRACE, "span_id": span}
         sample = Sample(question="q", answer=answer, id=name or None, metadata=metadata)
-        rows.append(SampleResult(index=index, sample=sample, results={one.metric: one for one in OUTCOMES}))
+        rows.append(
+            SampleResult(
+                index=index,
+                sample=sample,
+                results={one.metric: one for one in OUTCOMES},
+            )
+        )
     for _ in range(2):
         Report(rows).write_to("langfuse")
     ids = [[one["id"] for one in json.loads(body)] for _, body in langfuse.bodies]
@@ -417,7 +576,9 @@ def test_an_answer_that_is_none_of_otlp_is_no_success(case, target, pushed, rece
 
 
 @pytest.mark.parametrize("target", PARTIAL)
-def test_a_warning_of_an_endpoint_is_told_without_its_words(target, pushed, receiver, caplog):
+def test_a_warning_of_an_endpoint_is_told_without_its_words(
+    target, pushed, receiver, caplog
+):
     receiver.raw = b'{"partialSuccess": {"errorMessage": "a secret text"}}'
     code, told = pushed(target)
     assert code == 0
@@ -425,9 +586,17 @@ def test_a_warning_of_an_endpoint_is_told_without_its_words(target, pushed, rece
     assert "a secret text" not in told + caplog.text
 
 
-@pytest.mark.parametrize("rows", [[], [SampleResult(index=0, sample=None, problem="no object")],
-                                  [SampleResult(index=0, sample=Sample(id=TRACE), results={})]])  # fmt: skip
-def test_a_file_without_results_is_not_pushed(rows, receiver, monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [SampleResult(index=0, sample=None, problem="no object")],
+        [SampleResult(index=0, sample=Sample(id=TRACE), results={})],
+    ],
+)
+def test_a_file_without_results_is_not_pushed(
+    rows, receiver, monkeypatch, tmp_path, capsys
+):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     Report(rows).to_jsonl(tmp_path / "report.jsonl")
     assert main(["push", str(tmp_path / "report.jsonl"), "--to", "otel"]) == 2

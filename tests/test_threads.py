@@ -16,9 +16,11 @@ PLACE = ContextVar("PLACE", default="nowhere")
 def test_the_call_is_made_in_a_daemon_thread_and_in_the_given_context():
     context = Context()
     context.run(PLACE.set, "inside")
-    thread, place = in_thread(lambda: (threading.current_thread(), PLACE.get()), context=context, name="a-name").result(
-        10
-    )
+    thread, place = in_thread(
+        lambda: (threading.current_thread(), PLACE.get()),
+        context=context,
+        name="a-name",
+    ).result(10)
     assert (thread.name, thread.daemon, place) == ("a-name", True, "inside")
     assert PLACE.get() == "nowhere"
 
@@ -46,7 +48,9 @@ def test_what_a_loop_cannot_be_handed_reaches_who_waits_as_another_error(error, 
         raise error
 
     async def wait():
-        await asyncio.wait_for(asyncio.wrap_future(in_thread(broken, context=Context(), name="a-name")), 10)
+        await asyncio.wait_for(
+            asyncio.wrap_future(in_thread(broken, context=Context(), name="a-name")), 10
+        )
 
     with pytest.raises(RuntimeError, match=type(error).__name__):
         asyncio.run(wait())

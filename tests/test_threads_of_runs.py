@@ -12,7 +12,10 @@ from loopback import LoopbackServer
 
 from ragmetrics_core import ContextAdherence, OpenAICompatibleModel, Sample, evaluate
 
-SAMPLES = [Sample(contexts=["Paris is the capital."], answer=f"Paris, {number}.") for number in range(200)]
+SAMPLES = [
+    Sample(contexts=["Paris is the capital."], answer=f"Paris, {number}.")
+    for number in range(200)
+]
 REPLY = '{"reason": "r", "verdict": "yes"}'
 CONCURRENCY = 4
 
@@ -35,7 +38,14 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 def run(judge: Any, samples: list[Sample] = SAMPLES) -> None:
     metrics = [ContextAdherence(polls=1)]
-    report = evaluate(samples, metrics, judge=judge, concurrency=CONCURRENCY, progress=False, store=None)
+    report = evaluate(
+        samples,
+        metrics,
+        judge=judge,
+        concurrency=CONCURRENCY,
+        progress=False,
+        store=None,
+    )
     assert len(report.scores("context_adherence")) == len(samples)
 
 

@@ -32,7 +32,14 @@ DOCUMENTS = [
 Told = dict[str, Any]
 
 
-def span(name: str, parent: str = "", start: int = 1, end: int = 100, trace: str = "a", **attributes: Any) -> Told:
+def span(
+    name: str,
+    parent: str = "",
+    start: int = 1,
+    end: int = 100,
+    trace: str = "a",
+    **attributes: Any,
+) -> Told:
     """A span of OTLP; a name of an attribute has two underscores for a dot."""
     return {
         "traceId": trace * 32,
@@ -41,7 +48,10 @@ def span(name: str, parent: str = "", start: int = 1, end: int = 100, trace: str
         "name": name,
         "startTimeUnixNano": str(start),
         "endTimeUnixNano": str(end),
-        "attributes": [{"key": key.replace("__", "."), "value": value(one)} for key, one in attributes.items()],
+        "attributes": [
+            {"key": key.replace("__", "."), "value": value(one)}
+            for key, one in attributes.items()
+        ],
     }
 
 
@@ -51,14 +61,30 @@ def value(one: Any) -> Told:
 
 
 def otlp(*spans: Told, scope: str = "") -> Told:
-    return {"resourceSpans": [{"scopeSpans": [{"scope": {"name": scope}, "spans": list(spans)}]}]}
+    return {
+        "resourceSpans": [
+            {"scopeSpans": [{"scope": {"name": scope}, "spans": list(spans)}]}
+        ]
+    }
 
 
-def openinference(trace: str = "a", start: int = 1, question: str = QUESTION) -> list[Told]:
+def openinference(
+    trace: str = "a", start: int = 1, question: str = QUESTION
+) -> list[Told]:
     """A chain with a retriever and a model."""
 
-    def one(name: str, parent: str, begin: int, end: int, kind: str, **attributes: Any) -> Told:
-        return span(name, parent, start + begin, start + end, trace, openinference__span__kind=kind, **attributes)
+    def one(
+        name: str, parent: str, begin: int, end: int, kind: str, **attributes: Any
+    ) -> Told:
+        return span(
+            name,
+            parent,
+            start + begin,
+            start + end,
+            trace,
+            openinference__span__kind=kind,
+            **attributes,
+        )
 
     prompt = PROMPT.replace(QUESTION, question)
     return [
@@ -76,21 +102,37 @@ def openinference(trace: str = "a", start: int = 1, question: str = QUESTION) ->
         ),
         one(
             *("model", "chain", 30, 80, "LLM"),
-            **{"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": prompt},
-            **{"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": ANSWER},
+            **{
+                "llm.input_messages.0.message.role": "user",
+                "llm.input_messages.0.message.content": prompt,
+            },
+            **{
+                "llm.output_messages.0.message.role": "assistant",
+                "llm.output_messages.0.message.content": ANSWER,
+            },
             llm__model_name="small",
         ),
     ]
 
 
-def told(kind: str, inputs: str, outputs: str, kinds: tuple[str, str, str]) -> list[Told]:
+def told(
+    kind: str, inputs: str, outputs: str, kinds: tuple[str, str, str]
+) -> list[Told]:
     """The same run where inputs and outputs are JSON in one attribute each."""
     chain, retriever, model = kinds
     messages = {"messages": [{"role": "user", "content": PROMPT}]}
     replies = {"choices": [{"message": {"role": "assistant", "content": ANSWER}}]}
 
-    def one(name: str, parent: str, start: int, end: int, is_a: str, given: Any, made: Any) -> Told:
-        return span(name, parent, start, end, **{kind: is_a, inputs: json.dumps(given), outputs: json.dumps(made)})
+    def one(
+        name: str, parent: str, start: int, end: int, is_a: str, given: Any, made: Any
+    ) -> Told:
+        return span(
+            name,
+            parent,
+            start,
+            end,
+            **{kind: is_a, inputs: json.dumps(given), outputs: json.dumps(made)},
+        )
 
     return [
         one("chain", "", 1, 100, chain, {"question": QUESTION}, {"answer": ANSWER}),
@@ -100,20 +142,35 @@ def told(kind: str, inputs: str, outputs: str, kinds: tuple[str, str, str]) -> l
 
 
 def conventions(*, traceloop: bool) -> list[Told]:
-    """The same run by the conventions for generative AI; alone they name documents by their ids."""
+    """The same run by the conventions for generative AI.
+
+    Alone they name documents by their ids.
+    """
     said = [{"role": "user", "parts": [{"type": "text", "content": PROMPT}]}]
     replied = [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
-    model = {"gen_ai.input.messages": json.dumps(said), "gen_ai.output.messages": json.dumps(replied)}
+    model = {
+        "gen_ai.input.messages": json.dumps(said),
+        "gen_ai.output.messages": json.dumps(replied),
+    }
     if traceloop:
-        given = {"traceloop.entity.input": json.dumps({"inputs": {"question": QUESTION}, "tags": []})}
-        given |= {"traceloop.entity.output": json.dumps({"outputs": ANSWER, "kwargs": {}})}
+        given = {
+            "traceloop.entity.input": json.dumps(
+                {"inputs": {"question": QUESTION}, "tags": []}
+            )
+        }
+        given |= {
+            "traceloop.entity.output": json.dumps({"outputs": ANSWER, "kwargs": {}})
+        }
         found = {"traceloop.entity.input": json.dumps({"query": QUESTION})}
         found |= {"traceloop.entity.output": json.dumps({"documents": DOCUMENTS})}
         names = ("execute_task", "vector_db_retrieve")
     else:
         ids = [{"id": "gate", "score": 0.9}, {"id": "mill", "score": None}]
         given, names = {}, ("invoke_workflow", "retrieval")
-        found = {"gen_ai.retrieval.query.text": QUESTION, "gen_ai.retrieval.documents": json.dumps(ids)}
+        found = {
+            "gen_ai.retrieval.query.text": QUESTION,
+            "gen_ai.retrieval.documents": json.dumps(ids),
+        }
     return [
         span("chain", "", 1, 100, **{"gen_ai.operation.name": names[0]}, **given),
         span("search", "chain", 10, 20, **{"gen_ai.operation.name": names[1]}, **found),
@@ -123,19 +180,38 @@ def conventions(*, traceloop: bool) -> list[Told]:
 
 DIALECTS = {
     "openinference": openinference(),
-    "mlflow": told("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs", ("CHAIN", "RETRIEVER", "CHAT_MODEL")),
+    "mlflow": told(
+        "mlflow.spanType",
+        "mlflow.spanInputs",
+        "mlflow.spanOutputs",
+        ("CHAIN", "RETRIEVER", "CHAT_MODEL"),
+    ),
     "langfuse": told(
-        *("langfuse.observation.type", "langfuse.observation.input", "langfuse.observation.output"),
+        *(
+            "langfuse.observation.type",
+            "langfuse.observation.input",
+            "langfuse.observation.output",
+        ),
         ("span", "retriever", "generation"),
     ),
-    "langsmith": told("langsmith.span.kind", "gen_ai.prompt", "gen_ai.completion", ("chain", "retriever", "llm")),
+    "langsmith": told(
+        "langsmith.span.kind",
+        "gen_ai.prompt",
+        "gen_ai.completion",
+        ("chain", "retriever", "llm"),
+    ),
     "traceloop": conventions(traceloop=True),
 }
 
 
 def seen(sample: Sample) -> Any:
     contexts = [(one.id, one.text) for one in sample.contexts]
-    return sample.question, contexts, sample.answer, sample.capture and sample.capture.grade
+    return (
+        sample.question,
+        contexts,
+        sample.answer,
+        sample.capture and sample.capture.grade,
+    )
 
 
 WANTED = (QUESTION, [("gate", GATE), ("mill", MILL)], ANSWER, "exact")
@@ -151,27 +227,49 @@ def test_each_dialect_tells_the_same_run(name: str) -> None:
         assert [one.id for one in read] == ["a" * 32]
 
 
-def test_traceloop_names_documents_where_they_are_handed_on_and_says_what_the_application_said() -> None:
-    """Two documents of one text, and a question in the metadata; instructions have an attribute of their own."""
+def test_traceloop_names_documents_where_they_are_handed_on_and_says_what_the_application_said() -> (
+    None
+):
+    """Two documents of one text, and a question in the metadata.
+
+    Instructions have an attribute of their own.
+    """
     spans = conventions(traceloop=True)
     documents = [{"page_content": GATE}, {"page_content": GATE}, {"page_content": MILL}]
-    found = [{**one, "id": name} for one, name in zip(documents, ("gate", "copy", "mill"), strict=True)]
+    found = [
+        {**one, "id": name}
+        for one, name in zip(documents, ("gate", "copy", "mill"), strict=True)
+    ]
     told = {item["key"]: item["value"] for one in spans for item in one["attributes"]}
-    told["traceloop.entity.output"]["stringValue"] = json.dumps({"documents": documents})
+    told["traceloop.entity.output"]["stringValue"] = json.dumps(
+        {"documents": documents}
+    )
     said = [{"type": "text", "content": f"{GATE}\n\n{GATE}\n\n{MILL}"}]
     asked = {
-        "gen_ai.input.messages": value(json.dumps([{"role": "user", "parts": [{"type": "text", "content": "it"}]}]))
+        "gen_ai.input.messages": value(
+            json.dumps([{"role": "user", "parts": [{"type": "text", "content": "it"}]}])
+        )
     }
-    spans[2]["attributes"] = [item for item in spans[2]["attributes"] if item["key"] not in asked]
-    spans[2]["attributes"] += [{"key": key, "value": item} for key, item in asked.items()]
-    spans[2]["attributes"].append({"key": "gen_ai.system_instructions", "value": value(json.dumps(said))})
+    spans[2]["attributes"] = [
+        item for item in spans[2]["attributes"] if item["key"] not in asked
+    ]
+    spans[2]["attributes"] += [
+        {"key": key, "value": item} for key, item in asked.items()
+    ]
+    spans[2]["attributes"].append(
+        {"key": "gen_ai.system_instructions", "value": value(json.dumps(said))}
+    )
     key = "traceloop.association.properties.ragmetrics"
-    spans[0]["attributes"].append({"key": key, "value": value(json.dumps({"question": "As the user said it"}))})
+    spans[0]["attributes"].append(
+        {"key": key, "value": value(json.dumps({"question": "As the user said it"}))}
+    )
     given = {
         "gen_ai.operation.name": "execute_task",
         "traceloop.entity.input": json.dumps({"inputs": found, "tags": []}),
     }
-    (sample,) = samples_from_spans([otlp(*spans, span("join", "chain", 21, 25, **given))])
+    (sample,) = samples_from_spans(
+        [otlp(*spans, span("join", "chain", 21, 25, **given))]
+    )
     contexts = [("gate", GATE), ("copy", GATE), ("mill", MILL)]
     assert seen(sample) == ("As the user said it", contexts, ANSWER, "exact")
 
@@ -179,7 +277,10 @@ def test_traceloop_names_documents_where_they_are_handed_on_and_says_what_the_ap
 def test_scores_ranks_and_the_model_are_read() -> None:
     (sample,) = samples_from_spans([otlp(*openinference())])
     assert sample.retrieved is not None
-    assert [(one.id, one.score) for one in sample.retrieved] == [("gate", 0.9), ("mill", None)]
+    assert [(one.id, one.score) for one in sample.retrieved] == [
+        ("gate", 0.9),
+        ("mill", None),
+    ]
     assert sample.generator == "small"
     assert sample.capture is not None
     assert sample.capture.evidence_from == "prompt"
@@ -190,7 +291,12 @@ def test_documents_of_which_only_ids_were_recorded_are_no_contexts() -> None:
     (sample,) = samples_from_spans([otlp(*conventions(traceloop=False))])
     notes = sample.capture
     assert notes is not None
-    assert (sample.question, sample.contexts, sample.retrieved, sample.answer) == (QUESTION, (), None, ANSWER)
+    assert (sample.question, sample.contexts, sample.retrieved, sample.answer) == (
+        QUESTION,
+        (),
+        None,
+        ANSWER,
+    )
     assert (notes.grade, notes.evidence_from) == ("incomplete", "ids_only")
     assert [one.id for one in notes.other] == ["gate", "mill"]
     assert notes.warnings[-1] == "the text of 2 retrieved documents was not recorded"
@@ -198,23 +304,32 @@ def test_documents_of_which_only_ids_were_recorded_are_no_contexts() -> None:
 
 def test_any_order_and_interleaved_traces_give_the_same_samples() -> None:
     """Spans of three traces, each a value of its own, one of them twice."""
-    runs = [openinference(trace, 1000 * number, f"{number}: {QUESTION}") for number, trace in enumerate("abc")]
+    runs = [
+        openinference(trace, 1000 * number, f"{number}: {QUESTION}")
+        for number, trace in enumerate("abc")
+    ]
     wanted = [seen(one) for one in samples_from_spans([otlp(*run) for run in runs])]
-    assert [one[0] for one in wanted] == [f"{number}: {QUESTION}" for number in range(3)]
+    assert [one[0] for one in wanted] == [
+        f"{number}: {QUESTION}" for number in range(3)
+    ]
     spans = [one for run in runs for one in run]
     values = [otlp(one) for one in [*spans, spans[2]]]
     random.Random(3).shuffle(values)
     assert [seen(one) for one in samples_from_spans(values)] == wanted
 
 
-@pytest.mark.parametrize("form", ["one value", "pretty", "spread", "one after the other", "lines", "gzip"])
+@pytest.mark.parametrize(
+    "form", ["one value", "pretty", "spread", "one after the other", "lines", "gzip"]
+)
 def test_files_are_told_by_content(form: str, tmp_path: Path) -> None:
     path = tmp_path / "spans"
     texts = {
         "one value": json.dumps(otlp(*openinference())),
         "pretty": json.dumps(otlp(*openinference()), indent=2),
         "spread": json.dumps(otlp(*openinference()), indent=0),
-        "one after the other": "\n".join(json.dumps(one, indent=4) for one in rows("console")),
+        "one after the other": "\n".join(
+            json.dumps(one, indent=4) for one in rows("console")
+        ),
         "lines": "".join(f"{json.dumps(otlp(one))}\n" for one in openinference()),
     }
     text = texts.get(form, texts["lines"]).encode()
@@ -228,22 +343,34 @@ def test_ids_in_base64_and_mlflows_own_json() -> None:
     spans = []
     for one in DIALECTS["mlflow"]:
         own = {item["key"]: item["value"]["stringValue"] for item in one["attributes"]}
-        names = {"name": one["name"], "span_id": one["spanId"], "parent_span_id": one["parentSpanId"] or None}
+        names = {
+            "name": one["name"],
+            "span_id": one["spanId"],
+            "parent_span_id": one["parentSpanId"] or None,
+        }
         times = {
             "start_time_unix_nano": int(one["startTimeUnixNano"]),
             "end_time_unix_nano": int(one["endTimeUnixNano"]),
         }
-        spans.append({**names, **times, "attributes": own, "status": {"code": "STATUS_CODE_OK"}})
-    (sample,) = samples_from_spans([{"info": {"trace_id": "tr-1"}, "data": {"spans": spans}}])
+        spans.append(
+            {**names, **times, "attributes": own, "status": {"code": "STATUS_CODE_OK"}}
+        )
+    (sample,) = samples_from_spans(
+        [{"info": {"trace_id": "tr-1"}, "data": {"spans": spans}}]
+    )
     assert (seen(sample), sample.id) == (WANTED, "tr-1")
     plain, coded = otlp(*openinference()), otlp(*openinference())
     for one in coded["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         one["traceId"] = "qqqqqqqqqqqqqqqqqqqqqg=="  # sixteen bytes 0xaa
-    assert [seen(one) for one in samples_from_spans([coded])] == [seen(one) for one in samples_from_spans([plain])]
+    assert [seen(one) for one in samples_from_spans([coded])] == [
+        seen(one) for one in samples_from_spans([plain])
+    ]
 
 
 def flat(one: Told) -> Told:
-    return {item["key"]: next(iter(item["value"].values())) for item in one["attributes"]}
+    return {
+        item["key"]: next(iter(item["value"].values())) for item in one["attributes"]
+    }
 
 
 def nested(attributes: Told) -> Told:
@@ -269,35 +396,77 @@ def rows(form: str) -> list[Told]:
     made = []
     for one, own in zip(openinference(), map(flat, openinference()), strict=True):
         context = {"trace_id": f"0x{one['traceId']}", "span_id": f"0x{one['spanId']}"}
-        parent, times = one["parentSpanId"] or None, [stamp(one[f"{name}TimeUnixNano"]) for name in ("start", "end")]
-        row: Told = {"name": one["name"], "parent_id": parent, "start_time": times[0], "end_time": times[1]}
+        parent, times = (
+            one["parentSpanId"] or None,
+            [stamp(one[f"{name}TimeUnixNano"]) for name in ("start", "end")],
+        )
+        row: Told = {
+            "name": one["name"],
+            "parent_id": parent,
+            "start_time": times[0],
+            "end_time": times[1],
+        }
         if form == "console":
-            row |= {"context": context, "attributes": own, "status": {"status_code": "UNSET"}}
+            row |= {
+                "context": context,
+                "attributes": own,
+                "status": {"status_code": "UNSET"},
+            }
         elif form == "phoenix rest":
             kind = own.pop("openinference.span.kind")
-            row |= {"context": context, "span_kind": kind, "attributes": nested(own), "status_code": "OK"}
+            row |= {
+                "context": context,
+                "span_kind": kind,
+                "attributes": nested(own),
+                "status_code": "OK",
+            }
         else:  # a row of a frame
             kind = own.pop("openinference.span.kind")
-            row |= {f"context.{key}": item for key, item in context.items()} | {"span_kind": kind}
+            row |= {f"context.{key}": item for key, item in context.items()} | {
+                "span_kind": kind
+            }
             row |= {f"attributes.{key}": item for key, item in own.items()}
         made.append(row)
     return made
 
 
 def observations(*, camel: bool) -> list[Told]:
-    names = {"trace": "traceId", "parent": "parentObservationId", "start": "startTime", "end": "endTime"}
+    names = {
+        "trace": "traceId",
+        "parent": "parentObservationId",
+        "start": "startTime",
+        "end": "endTime",
+    }
     names = (
         names
         if camel
-        else {"trace": "trace_id", "parent": "parent_observation_id", "start": "start_time", "end": "end_time"}
+        else {
+            "trace": "trace_id",
+            "parent": "parent_observation_id",
+            "start": "start_time",
+            "end": "end_time",
+        }
     )
     made = []
-    for one, own in zip(DIALECTS["langfuse"], map(flat, DIALECTS["langfuse"]), strict=True):
-        fields = {name: own[f"langfuse.observation.{name}"] for name in ("type", "input", "output")}
+    for one, own in zip(
+        DIALECTS["langfuse"], map(flat, DIALECTS["langfuse"]), strict=True
+    ):
+        fields = {
+            name: own[f"langfuse.observation.{name}"]
+            for name in ("type", "input", "output")
+        }
         told = {"trace": one["traceId"], "parent": one["parentSpanId"] or None}
-        told |= {"start": stamp(one["startTimeUnixNano"]), "end": stamp(one["endTimeUnixNano"])}
+        told |= {
+            "start": stamp(one["startTimeUnixNano"]),
+            "end": stamp(one["endTimeUnixNano"]),
+        }
         made.append(
-            {"id": one["spanId"], "name": one["name"], **fields, **{names[key]: item for key, item in told.items()}}
+            {
+                "id": one["spanId"],
+                "name": one["name"],
+                **fields,
+                **{names[key]: item for key, item in told.items()},
+            }
         )
     return made
 
@@ -305,13 +474,29 @@ def observations(*, camel: bool) -> list[Told]:
 def runs() -> list[Told]:
     """LangSmith's, as its client writes them; ``session_id`` is the project."""
     made = []
-    for one, own in zip(DIALECTS["langsmith"], map(flat, DIALECTS["langsmith"]), strict=True):
-        given, found = json.loads(own["gen_ai.prompt"]), json.loads(own["gen_ai.completion"])
-        told: Told = {"id": one["spanId"], "parent_run_id": one["parentSpanId"] or None, "session_id": "project"}
-        told |= {"trace_id": one["traceId"], "name": one["name"], "run_type": own["langsmith.span.kind"]}
+    for one, own in zip(
+        DIALECTS["langsmith"], map(flat, DIALECTS["langsmith"]), strict=True
+    ):
+        given, found = (
+            json.loads(own["gen_ai.prompt"]),
+            json.loads(own["gen_ai.completion"]),
+        )
+        told: Told = {
+            "id": one["spanId"],
+            "parent_run_id": one["parentSpanId"] or None,
+            "session_id": "project",
+        }
+        told |= {
+            "trace_id": one["traceId"],
+            "name": one["name"],
+            "run_type": own["langsmith.span.kind"],
+        }
         told |= {"inputs": given if isinstance(given, dict) else {"query": given}}
         told |= {"outputs": found if isinstance(found, dict) else {"documents": found}}
-        told |= {"start_time": stamp(one["startTimeUnixNano"]), "end_time": stamp(one["endTimeUnixNano"])}
+        told |= {
+            "start_time": stamp(one["startTimeUnixNano"]),
+            "end_time": stamp(one["endTimeUnixNano"]),
+        }
         made.append({**told, "extra": {"metadata": {"thread_id": "t"}}})
     return made
 
@@ -329,16 +514,27 @@ FORMS: dict[str, list[Told]] = {
 @pytest.mark.parametrize("name", FORMS)
 def test_each_form_of_a_file_is_told_by_its_content(name: str, tmp_path: Path) -> None:
     path = tmp_path / "export.jsonl"
-    path.write_text("".join(f"{json.dumps(one)}\n" for one in FORMS[name]), encoding="utf-8")
+    path.write_text(
+        "".join(f"{json.dumps(one)}\n" for one in FORMS[name]), encoding="utf-8"
+    )
     assert [seen(one) for one in samples_from_spans(path)] == [WANTED]
 
 
-def test_parquet_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+def test_parquet_and_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyarrow, parquet = (
+        pytest.importorskip("pyarrow"),
+        pytest.importorskip("pyarrow.parquet"),
+    )
     columns = sorted({key for row in FORMS["phoenix frame"] for key in row})
-    table = pyarrow.table({key: [row.get(key) for row in FORMS["phoenix frame"]] for key in columns})
+    table = pyarrow.table(
+        {key: [row.get(key) for row in FORMS["phoenix frame"]] for key in columns}
+    )
     parquet.write_table(table, tmp_path / "frame.parquet")
-    assert [seen(one) for one in samples_from_spans(tmp_path / "frame.parquet")] == [WANTED]
+    assert [seen(one) for one in samples_from_spans(tmp_path / "frame.parquet")] == [
+        WANTED
+    ]
     text = json.dumps(otlp(*openinference())).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
     read = samples_from_spans("-")
@@ -347,10 +543,15 @@ def test_parquet_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_a_log_event_tells_belongs_to_its_span() -> None:
-    """OpenTelemetry can write the messages of a call as an event; then the span holds none."""
+    """OpenTelemetry can write the messages of a call as an event.
+
+    Then the span holds none.
+    """
     spans = conventions(traceloop=True)
     moved = [item for item in spans[2]["attributes"] if "messages" in item["key"]]
-    spans[2]["attributes"] = [item for item in spans[2]["attributes"] if item not in moved]
+    spans[2]["attributes"] = [
+        item for item in spans[2]["attributes"] if item not in moved
+    ]
     record = {"traceId": "a" * 32, "spanId": spans[2]["spanId"], "attributes": moved}
     logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
     for values in ([logs, otlp(*spans)], [otlp(*spans), logs]):
@@ -368,20 +569,31 @@ def test_texts_are_resolved_by_their_ids(by: str) -> None:
 
     values = [otlp(*conventions(traceloop=False))]
     (sample,) = samples_from_spans(values, resolve=texts if by == "mapping" else found)
-    assert seen(sample) == (*WANTED[:3], "inferred")  # the retriever's query stands for the question
+    # the retriever's query stands for the question
+    assert seen(sample) == (*WANTED[:3], "inferred")
     assert asked == ([] if by == "mapping" else [["gate", "mill"]])
 
     def broken(ids: Any) -> dict[str, str]:
         raise LookupError("the store is gone")
 
-    with pytest.raises(InputError, match=rf"resolve= failed on trace {'a' * 32}: LookupError"):
+    with pytest.raises(
+        InputError, match=rf"resolve= failed on trace {'a' * 32}: LookupError"
+    ):
         list(samples_from_spans(values, resolve=broken))
 
 
 def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
-    large = span("big", trace="b", input__value="x" * 2_000_000, openinference__span__kind="CHAIN")
-    path.write_text(f"{json.dumps(otlp(*openinference()))}\n{json.dumps(otlp(large))}\n", encoding="utf-8")
+    large = span(
+        "big",
+        trace="b",
+        input__value="x" * 2_000_000,
+        openinference__span__kind="CHAIN",
+    )
+    path.write_text(
+        f"{json.dumps(otlp(*openinference()))}\n{json.dumps(otlp(large))}\n",
+        encoding="utf-8",
+    )
     read = samples_from_spans(path, max_trace_mb=1)
     assert [seen(one) for one in read] == [WANTED]
     assert read.notes.without == [("b" * 32, "too_large")]
@@ -389,18 +601,27 @@ def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
 
 LONG_FORMS = {
     "a list": lambda values: b"[" + b", ".join(values) + b"]",
-    "a field of an object": lambda values: b'{"data": [' + b",\n".join(values) + b'], "meta": {"page": 1}}',
+    "a field of an object": lambda values: (
+        b'{"data": [' + b",\n".join(values) + b'], "meta": {"page": 1}}'
+    ),
     "OTLP": lambda values: b'{"resourceSpans":[' + b",".join(values) + b"]}",
 }
 
 
 @pytest.mark.parametrize("form", LONG_FORMS)
 @pytest.mark.parametrize("packed", [False, True])
-def test_one_giant_line_is_read_element_by_element(form: str, packed: bool, tmp_path: Path) -> None:
+def test_one_giant_line_is_read_element_by_element(
+    form: str, packed: bool, tmp_path: Path
+) -> None:
     """What is in it stays the same: texts with brackets, quotation marks and backslashes included."""
     hostile = '],"}{\\' * 9_000 + "x" * 700_000
-    large = span("big", trace="b", input__value=hostile, openinference__span__kind="CHAIN")
-    values = [otlp(*openinference()), *(otlp(large | {"span_id": f"{n:016x}"}) for n in range(8))]
+    large = span(
+        "big", trace="b", input__value=hostile, openinference__span__kind="CHAIN"
+    )
+    values = [
+        otlp(*openinference()),
+        *(otlp(large | {"span_id": f"{n:016x}"}) for n in range(8)),
+    ]
     if form == "OTLP":
         values = [value["resourceSpans"][0] for value in values]
     text = LONG_FORMS[form]([json.dumps(value).encode() for value in values])
@@ -413,8 +634,12 @@ def test_one_giant_line_is_read_element_by_element(form: str, packed: bool, tmp_
 
 
 TOO_LARGE = {
-    "one line of one value": b'{"trace_id": "' + b"c" * 32 + b'", "name": "' + b"x" * 4_500_000 + b'"}',
-    "many small values": b'{"trace_id": "c", "attributes": [' + b"{}," * 1_500_000 + b"{}]}",
+    "one line of one value": (
+        b'{"trace_id": "' + b"c" * 32 + b'", "name": "' + b"x" * 4_500_000 + b'"}'
+    ),
+    "many small values": (
+        b'{"trace_id": "c", "attributes": [' + b"{}," * 1_500_000 + b"{}]}"
+    ),
     "a list that is not closed": b"[" + (b'{"a": "' + b"x" * 1_000 + b'"},') * 4_500,
     "a list of too many": b"[" + (b'{"a": "' + b"x" * 120 + b'"},') * 33_000 + b"{}]",
     "a line of nothing": b"\0" * 4_500_000,
@@ -422,9 +647,15 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize("value", TOO_LARGE.values(), ids=TOO_LARGE)
-def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(value: bytes, tmp_path: Path) -> None:
+def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(
+    value: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / "spans.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(otlp(*openinference())).encode() + b"\n" + value + b"\n"))
+    path.write_bytes(
+        gzip.compress(
+            json.dumps(otlp(*openinference())).encode() + b"\n" + value + b"\n"
+        )
+    )
     tracemalloc.start()
     try:
         read = samples_from_spans(path, max_trace_mb=4)
@@ -436,14 +667,18 @@ def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(valu
     assert str(bad).startswith("line 2 would take ")
     assert "max_trace_mb=4 allows no more" in str(bad)
     path.write_bytes(gzip.compress(value))
-    with pytest.raises(InputError, match="give samples_from_spans a larger max_trace_mb="):
+    with pytest.raises(
+        InputError, match="give samples_from_spans a larger max_trace_mb="
+    ):
         list(samples_from_spans(path, max_trace_mb=4))
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"resourceSpans":['])
 def test_deep_nesting_is_a_bad_line(opening: bytes, tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
-    path.write_bytes(json.dumps(otlp(*openinference())).encode() + b"\n" + opening * 100_000 + b"\n")
+    path.write_bytes(
+        json.dumps(otlp(*openinference())).encode() + b"\n" + opening * 100_000 + b"\n"
+    )
     read = samples_from_spans(path)
     assert [seen(one) for one in read] == [WANTED]
     assert len(read.notes.bad) == 1
@@ -455,7 +690,9 @@ def test_a_packed_file_that_holds_more_than_any_traces_is_refused(
     monkeypatch.setattr("ragmetrics_core.traces.grouping.MOST_UNPACKED", 2**20)
     path = tmp_path / "bomb.jsonl.gz"
     path.write_bytes(gzip.compress(b"\n" * 9_000_000))
-    with pytest.raises(InputError, match="200 times its size, as no traces do: unpack it yourself"):
+    with pytest.raises(
+        InputError, match="200 times its size, as no traces do: unpack it yourself"
+    ):
         list(samples_from_spans(path))
 
 
@@ -479,11 +716,17 @@ def test_a_trace_without_a_sample_is_noted_with_the_reason() -> None:
 
 
 def cycle() -> list[Told]:
-    return [span("one", "two", trace="b", **{"openinference.span.kind": "CHAIN"}), span("two", "one", trace="b")]
+    return [
+        span("one", "two", trace="b", **{"openinference.span.kind": "CHAIN"}),
+        span("two", "one", trace="b"),
+    ]
 
 
 def chain_without_end() -> list[Told]:
-    return [span(f"{n:04}", f"{n - 1:04}" if n else "", n + 1, trace="b") for n in range(3000)]
+    return [
+        span(f"{n:04}", f"{n - 1:04}" if n else "", n + 1, trace="b")
+        for n in range(3000)
+    ]
 
 
 HOSTILE: dict[str, list[Any]] = {
@@ -491,31 +734,58 @@ HOSTILE: dict[str, list[Any]] = {
     "a parent of itself": [otlp(span("self", "self", trace="b"))],
     "a chain without end": [otlp(*chain_without_end())],
     "10 MB in one attribute": [
-        otlp(span("big", trace="b", input__value="x" * 10_000_000, openinference__span__kind="CHAIN"))
+        otlp(
+            span(
+                "big",
+                trace="b",
+                input__value="x" * 10_000_000,
+                openinference__span__kind="CHAIN",
+            )
+        )
     ],
     "2 MB of brackets": [
-        otlp(span("deep", trace="b", input__value="[" * 2_000_000, openinference__span__kind="CHAIN"))
+        otlp(
+            span(
+                "deep",
+                trace="b",
+                input__value="[" * 2_000_000,
+                openinference__span__kind="CHAIN",
+            )
+        )
     ],
-    "a kind that is a number": [otlp(span("odd", trace="b", openinference__span__kind=7))],
+    "a kind that is a number": [
+        otlp(span("odd", trace="b", openinference__span__kind=7))
+    ],
     "values of wrong types": [
         {"resourceSpans": 7},
         {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": []}]}]}]},
     ],
     "no objects": [3, None, [[]], {"a": 1}],
-    "times that are words": [otlp({**span("late", trace="b"), "startTimeUnixNano": "soon"})],
+    "times that are words": [
+        otlp({**span("late", trace="b"), "startTimeUnixNano": "soon"})
+    ],
     "documents of wrong types": [
         otlp(
             span(
                 *("odd", "", 1, 2, "b"),
-                **{"openinference.span.kind": "RETRIEVER", "retrieval.documents.x.document.content": 7},
-                **{"retrieval.documents.0": 3, "retrieval.documents.0.document.content": 5, "output.value": "[[1, 2]]"},
+                **{
+                    "openinference.span.kind": "RETRIEVER",
+                    "retrieval.documents.x.document.content": 7,
+                },
+                **{
+                    "retrieval.documents.0": 3,
+                    "retrieval.documents.0.document.content": 5,
+                    "output.value": "[[1, 2]]",
+                },
             )
         )
     ],
 }
 
 
-@pytest.mark.parametrize(("at", "name"), [(1, "retrieval.documents."), (2, "llm.input_messages.")])
+@pytest.mark.parametrize(
+    ("at", "name"), [(1, "retrieval.documents."), (2, "llm.input_messages.")]
+)
 def test_a_name_that_ends_before_its_leaf_tells_nothing(at: int, name: str) -> None:
     spans = openinference()
     spans[at]["attributes"].append({"key": name, "value": value(7)})
@@ -524,11 +794,16 @@ def test_a_name_that_ends_before_its_leaf_tells_nothing(at: int, name: str) -> N
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_spans_end_in_notes(name: str) -> None:
-    """The trace beside them is read as ever; nothing is raised, and no sample is made of nonsense."""
+    """The trace beside them is read as ever.
+
+    Nothing is raised, and no sample is made of nonsense.
+    """
     read = samples_from_spans([*HOSTILE[name], otlp(*openinference())])
     assert [seen(one) for one in read if one.id == "a" * 32] == [WANTED]
     others = [one for one in read if one.id != "a" * 32]
-    assert all(one.capture is not None and one.capture.grade != "exact" for one in others)
+    assert all(
+        one.capture is not None and one.capture.grade != "exact" for one in others
+    )
 
 
 @pytest.mark.parametrize(
@@ -543,37 +818,66 @@ def test_hostile_spans_end_in_notes(name: str) -> None:
         {"events": [None]},
     ],
 )
-def test_a_span_that_cannot_be_read_takes_no_other_with_it(odd: Told, tmp_path: Path) -> None:
+def test_a_span_that_cannot_be_read_takes_no_other_with_it(
+    odd: Told, tmp_path: Path
+) -> None:
     """A collector writes many traces into one line."""
     path = tmp_path / "spans.jsonl"
-    values = otlp(*openinference(), {**span("odd", trace="b"), **odd}, *openinference("c", 1000))
-    values["resourceSpans"] += [3, {"scopeSpans": 4}, {"scopeSpans": [{"spans": [None]}]}]
-    path.write_text(f"{json.dumps(otlp(*openinference('d', 2000)))}\n{json.dumps(values)}\n", encoding="utf-8")
+    values = otlp(
+        *openinference(), {**span("odd", trace="b"), **odd}, *openinference("c", 1000)
+    )
+    values["resourceSpans"] += [
+        3,
+        {"scopeSpans": 4},
+        {"scopeSpans": [{"spans": [None]}]},
+    ]
+    path.write_text(
+        f"{json.dumps(otlp(*openinference('d', 2000)))}\n{json.dumps(values)}\n",
+        encoding="utf-8",
+    )
     read = samples_from_spans(path)
     assert [one.id[0] for one in read] == ["a", "c", "d"]
     assert read.notes.without == [("b" * 32, "unreadable")]
-    assert [str(one) for one in read.notes.bad] == ["line 2 holds a span that cannot be read"] * 4
+    assert [str(one) for one in read.notes.bad] == [
+        "line 2 holds a span that cannot be read"
+    ] * 4
 
 
-def test_an_object_with_a_key_twice_is_a_bad_line_and_in_a_text_no_object(tmp_path: Path) -> None:
+def test_an_object_with_a_key_twice_is_a_bad_line_and_in_a_text_no_object(
+    tmp_path: Path,
+) -> None:
     """Nobody can say which value is meant, as in a row."""
     path = tmp_path / "spans.jsonl"
-    good, odd = json.dumps(otlp(*openinference())), json.dumps(otlp(*openinference("c", 1000)))
+    good, odd = (
+        json.dumps(otlp(*openinference())),
+        json.dumps(otlp(*openinference("c", 1000))),
+    )
     odd = odd.replace("{", '{"x": 1, "x": 2, ', 1)
     path.write_text(f"{good}\n{odd}\n", encoding="utf-8")
     read = samples_from_spans(path)
     assert [one.id and one.id[0] for one in read] == ["a"]
     assert [str(one) for one in read.notes.bad] == [
-        "line 2 holds no span: an object has more than one value for x; keep one of them"
+        "line 2 holds no span: an object has more than one value for x; keep one of"
+        " them"
     ]
     assert plain('{"a": 1, "a": 2}') == '{"a": 1, "a": 2}'
     assert plain('{"a": 1, "b": 2}') == {"a": 1, "b": 2}
 
 
 def test_a_trace_whose_name_is_no_text_takes_no_other_with_it() -> None:
-    read = samples_from_spans([otlp(*openinference(), span("odd", trace="\ud800b"), *openinference("c", 1000))])
+    read = samples_from_spans(
+        [
+            otlp(
+                *openinference(),
+                span("odd", trace="\ud800b"),
+                *openinference("c", 1000),
+            )
+        ]
+    )
     assert [one.id and one.id[0] for one in read] == ["a", "c"]
-    assert [str(one) for one in read.notes.bad] == ["line 1 holds a span that cannot be read"]
+    assert [str(one) for one in read.notes.bad] == [
+        "line 1 holds a span that cannot be read"
+    ]
 
 
 def deep(depth: int, form: str) -> Any:
@@ -619,13 +923,18 @@ def search_of(spans: list[Told]) -> Told:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["chain", "search", "model"])
-def test_a_span_whose_attributes_were_dropped_makes_the_sample_incomplete(place: int) -> None:
+def test_a_span_whose_attributes_were_dropped_makes_the_sample_incomplete(
+    place: int,
+) -> None:
     spans = openinference()
     spans[place]["droppedAttributesCount"] = 3
     (sample,) = samples_from_spans([otlp(*spans)])
     assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
-    assert any("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in warning for warning in sample.capture.warnings)
+    assert any(
+        "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in warning
+        for warning in sample.capture.warnings
+    )
 
 
 def test_documents_of_a_retriever_that_ended_with_an_error_were_handed_on() -> None:
@@ -637,7 +946,10 @@ def test_documents_of_a_retriever_that_ended_with_an_error_were_handed_on() -> N
 
 def test_a_negative_place_loses_no_other_document() -> None:
     spans = openinference()
-    stray = {"key": "retrieval.documents.-1.document.content", "value": {"stringValue": "stray"}}
+    stray = {
+        "key": "retrieval.documents.-1.document.content",
+        "value": {"stringValue": "stray"},
+    }
     search_of(spans)["attributes"].append(stray)
     (sample,) = samples_from_spans([otlp(*spans)])
     assert seen(sample) == WANTED
@@ -647,23 +959,38 @@ def test_brackets_inside_texts_nest_nothing() -> None:
     spans = openinference()
     for item in (item for one in spans for item in one["attributes"]):
         if item["key"] == "input.value":
-            item["value"] = value(json.dumps({"question": QUESTION, "more": "[" * 500, "list": [[1]] * 500}))
+            item["value"] = value(
+                json.dumps(
+                    {"question": QUESTION, "more": "[" * 500, "list": [[1]] * 500}
+                )
+            )
     assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [WANTED]
 
 
 def test_equal_ids_of_unlike_spans_are_noted() -> None:
-    """Two services whose ids are drawn alike; the same span with more attributes is one span."""
+    """Two services whose ids are drawn alike.
+
+    The same span with more attributes is one span.
+    """
     more = openinference("b")
-    more[0]["attributes"] = [*more[0]["attributes"][:1], {"key": "host.name", "value": value("one")}]
+    more[0]["attributes"] = [
+        *more[0]["attributes"][:1],
+        {"key": "host.name", "value": value("one")},
+    ]
     like = otlp(*openinference(), *openinference("b"), *more)
-    read = samples_from_spans([like, otlp(*openinference(question="Who was the mason?"))])
+    read = samples_from_spans(
+        [like, otlp(*openinference(question="Who was the mason?"))]
+    )
     assert [(one.id[0], *seen(one)) for one in read] == [("b", *WANTED)]
     assert read.notes.without == [("a" * 32, "unreadable")]
 
 
 def test_what_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl.gz"
-    lines = [json.dumps(otlp(*openinference(trace, 1000 * number))) for number, trace in enumerate("abc")]
+    lines = [
+        json.dumps(otlp(*openinference(trace, 1000 * number)))
+        for number, trace in enumerate("abc")
+    ]
     rest = (str(one) for one in random.Random(1).randbytes(9999))
     packed = gzip.compress("".join(f"{line}\n" for line in [*lines, *rest]).encode())
     path.write_bytes(packed[:-4000])
@@ -672,33 +999,50 @@ def test_what_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     assert read.notes.bad
     path.write_bytes(gzip.compress(f"{lines[0]}\n".encode())[:-8])  # its sum is missing
     assert [one.id[0] for one in read] == ["a"]
-    assert [str(one) for one in read.notes.bad] == ["line 2 holds no span: not JSON (Expecting value)"]
+    assert [str(one) for one in read.notes.bad] == [
+        "line 2 holds no span: not JSON (Expecting value)"
+    ]
 
 
 def test_spans_of_another_tenant_stay_apart() -> None:
     """The same span ids in another trace: neither gets the other's documents."""
-    other = [one for one in openinference("b", 500, "Who was the mason?") if one["name"] != "search"]
+    other = [
+        one
+        for one in openinference("b", 500, "Who was the mason?")
+        if one["name"] != "search"
+    ]
     read = samples_from_spans([otlp(*openinference(), *other)])
     assert [seen(one) for one in read] == [WANTED]
     assert read.notes.without == [("b" * 32, "no_retrieval")]
 
 
-@pytest.mark.parametrize("start", [12, 500, 86_400], ids=["meanwhile", "afterwards", "a day later"])
+@pytest.mark.parametrize(
+    "start", [12, 500, 86_400], ids=["meanwhile", "afterwards", "a day later"]
+)
 def test_separate_traces_are_not_joined(start: int) -> None:
     """A run whose prompt shows what another trace found: whose documents these are is not known, whenever it was."""
     found = {"openinference.span.kind": "RETRIEVER", "input.value": QUESTION}
-    found |= {"retrieval.documents.0.document.id": "gate", "retrieval.documents.0.document.content": GATE}
+    found |= {
+        "retrieval.documents.0.document.id": "gate",
+        "retrieval.documents.0.document.content": GATE,
+    }
     lost = span("search", "", start, start + 5, "b", **found)
     run = [one for one in openinference() if one["name"] != "search"]
     read = samples_from_spans([otlp(lost, *run)])
-    assert [(one.id, seen(one)) for one in read] == [("b" * 32, (QUESTION, [("gate", GATE)], None, "incomplete"))]
+    assert [(one.id, seen(one)) for one in read] == [
+        ("b" * 32, (QUESTION, [("gate", GATE)], None, "incomplete"))
+    ]
     assert read.notes.without == [("a" * 32, "no_retrieval")]
 
 
 @pytest.mark.parametrize("flags", [0, 0x300], ids=["lost", "of another process"])
-def test_a_span_without_its_parent_beside_a_root_says_that_spans_are_missing(flags: int) -> None:
+def test_a_span_without_its_parent_beside_a_root_says_that_spans_are_missing(
+    flags: int,
+) -> None:
     root, search, model = openinference()
-    (sample,) = samples_from_spans([otlp(root, search, {**model, "parentSpanId": "9" * 16, "flags": flags})])
+    (sample,) = samples_from_spans(
+        [otlp(root, search, {**model, "parentSpanId": "9" * 16, "flags": flags})]
+    )
     assert sample.capture is not None
     assert any("missing" in one for one in sample.capture.warnings) == (not flags)
     assert flags or sample.capture.grade == "incomplete"
@@ -707,7 +1051,10 @@ def test_a_span_without_its_parent_beside_a_root_says_that_spans_are_missing(fla
 def test_spans_without_their_parents_are_roots() -> None:
     (sample,) = samples_from_spans([otlp(*openinference()[1:])])
     assert seen(sample)[:3] == (QUESTION, [("gate", GATE), ("mill", MILL)], ANSWER)
-    distributed = [{**openinference()[0], "parentSpanId": "9" * 16}, *openinference()[1:]]
+    distributed = [
+        {**openinference()[0], "parentSpanId": "9" * 16},
+        *openinference()[1:],
+    ]
     assert [seen(one) for one in samples_from_spans([otlp(*distributed)])] == [WANTED]
 
 
@@ -717,7 +1064,11 @@ def test_a_batch_that_traceloop_puts_one_inside_the_other_is_several_runs() -> N
     first[0]["name"] = "RunnableSequence.workflow"
     ids = {one["spanId"]: one["spanId"][::-1] for one in first}
     second = [
-        {**one, "spanId": ids[one["spanId"]], "parentSpanId": ids.get(one["parentSpanId"], first[0]["spanId"])}
+        {
+            **one,
+            "spanId": ids[one["spanId"]],
+            "parentSpanId": ids.get(one["parentSpanId"], first[0]["spanId"]),
+        }
         for one in first
     ]
     second[0] |= {"startTimeUnixNano": "2", "endTimeUnixNano": "120"}
@@ -734,42 +1085,99 @@ def test_what_is_no_trace_is_refused_in_words(tmp_path: Path) -> None:
         samples_from_spans([], dialect="morse")
 
 
-def test_the_command_evaluates_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_evaluates_traces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "spans.jsonl"
     chat = [one for one in openinference("b") if one["name"] == "model"]
-    path.write_text(f"{json.dumps(otlp(*openinference(), *chat))}\nno span\n", encoding="utf-8")
-    assert command.main(["evaluate", "--traces", str(path), "--judge", "lexical", "--quiet"]) == 0
+    path.write_text(
+        f"{json.dumps(otlp(*openinference(), *chat))}\nno span\n", encoding="utf-8"
+    )
+    assert (
+        command.main(
+            ["evaluate", "--traces", str(path), "--judge", "lexical", "--quiet"]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert "traces that gave no sample: 1 no_retrieval" in said
     assert "1 unreadable lines or spans" in said
 
 
-def test_the_command_reads_traces_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reads_traces_from_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, out = json.dumps(otlp(*openinference())).encode(), tmp_path / "results.jsonl"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert command.main(["evaluate", "--traces", "-", "--judge", "lexical", "--quiet", "--out", str(out)]) == 0
+    assert (
+        command.main(
+            [
+                "evaluate",
+                "--traces",
+                "-",
+                "--judge",
+                "lexical",
+                "--quiet",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     report = Report.from_jsonl(out)
-    assert [seen(one.sample) for one in report.results if one.sample is not None] == [WANTED]
-    assert [(one.name, one.sha256) for one in report.run.inputs] == [("-", hashlib.sha256(text).hexdigest())]
+    assert [seen(one.sample) for one in report.results if one.sample is not None] == [
+        WANTED
+    ]
+    assert [(one.name, one.sha256) for one in report.run.inputs] == [
+        ("-", hashlib.sha256(text).hexdigest())
+    ]
 
 
-GATE_PAGE = f"{GATE} It's held by two hinges of iron, \n which the smith of Wetter forged in the year after, and paint."
-CUT = f"Document(id=gate, content: '{GATE_PAGE[:100]}...', meta: {{'page': 1}}, score: 0.5)"
-MILL_DOCUMENT = f"Document(id=mill, content: '{MILL}', score: 0.25, embedding: vector of size 3)"
+GATE_PAGE = (
+    f"{GATE} It's held by two hinges of iron, \n which the smith of Wetter forged in"
+    " the year after, and paint."
+)
+CUT = (
+    f"Document(id=gate, content: '{GATE_PAGE[:100]}...', meta: {{'page': 1}}, score:"
+    " 0.5)"
+)
+MILL_DOCUMENT = (
+    f"Document(id=mill, content: '{MILL}', score: 0.25, embedding: vector of size 3)"
+)
 
 
 def haystack(*, recorded: bool = True) -> list[Told]:
     """A pipeline as OpenInference writes it: the retriever's documents whole, or only as ``repr`` cuts them."""
 
-    def one(name: str, parent: str, start: int, end: int, kind: str, given: Any, made: Any, **more: Any) -> Told:
-        told = {"openinference.span.kind": kind, "input.value": json.dumps(given), "output.value": json.dumps(made)}
+    def one(
+        name: str,
+        parent: str,
+        start: int,
+        end: int,
+        kind: str,
+        given: Any,
+        made: Any,
+        **more: Any,
+    ) -> Told:
+        told = {
+            "openinference.span.kind": kind,
+            "input.value": json.dumps(given),
+            "output.value": json.dumps(made),
+        }
         return span(name, parent, start, end, **told, **more)
 
     prompt = f"Answer from this:\n{GATE_PAGE}\n{MILL}\nQuestion: {QUESTION}"
-    reply = f"ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[TextContent(text={ANSWER!r})], _meta={{}})"
-    asked = f"ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text={prompt!r})], _name=None)"
+    reply = (
+        "ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>,"
+        f" _content=[TextContent(text={ANSWER!r})], _meta={{}})"
+    )
+    asked = (
+        "ChatMessage(_role=<ChatRole.USER: 'user'>,"
+        f" _content=[TextContent(text={prompt!r})], _name=None)"
+    )
     answer = (
-        f"GeneratedAnswer(data={ANSWER!r}, query={QUESTION!r}, documents=[{CUT}], meta={{'all_messages': [{reply}]}})"
+        f"GeneratedAnswer(data={ANSWER!r}, query={QUESTION!r}, documents=[{CUT}],"
+        f" meta={{'all_messages': [{reply}]}})"
     )
     whole = {
         f"retrieval.documents.{number}.document.{name}": text
@@ -798,36 +1206,72 @@ def haystack(*, recorded: bool = True) -> list[Told]:
             ),
             **(whole if recorded else {}),
         ),
-        one("Chat.run", "Pipeline.run", 20, 80, "LLM", {"messages": [asked]}, {"replies": [reply]}),
-        one("AnswerBuilder.run", "Pipeline.run", 81, 90, "CHAIN", {"replies": [reply]}, {"answers": [answer]}),
+        one(
+            "Chat.run",
+            "Pipeline.run",
+            20,
+            80,
+            "LLM",
+            {"messages": [asked]},
+            {"replies": [reply]},
+        ),
+        one(
+            "AnswerBuilder.run",
+            "Pipeline.run",
+            81,
+            90,
+            "CHAIN",
+            {"replies": [reply]},
+            {"answers": [answer]},
+        ),
     ]
 
 
 def test_haystacks_objects_are_read_from_what_repr_wrote() -> None:
     """Worked by hand: both documents stand in the prompt; the first is cut to 100 characters wherever it is printed."""
     (sample,) = samples_from_spans([otlp(*haystack())])
-    assert seen(sample) == (QUESTION, [("gate", GATE_PAGE), ("mill", MILL)], ANSWER, "exact")
+    assert seen(sample) == (
+        QUESTION,
+        [("gate", GATE_PAGE), ("mill", MILL)],
+        ANSWER,
+        "exact",
+    )
     assert [one.id for one in sample.retrieved or ()] == ["gate", "mill"]
     (sample,) = samples_from_spans([otlp(*haystack(recorded=False))])
     assert seen(sample) == (QUESTION, [], ANSWER, "incomplete")
     assert sample.capture is not None
     assert sorted(one.id or "" for one in sample.capture.other) == ["gate", "mill"]
-    assert sample.capture.warnings[-1] == "the text of 2 retrieved documents was not recorded"
+    assert (
+        sample.capture.warnings[-1]
+        == "the text of 2 retrieved documents was not recorded"
+    )
 
 
-@pytest.mark.parametrize("written", ["ChatMessage(", "GeneratedAnswer(data='a", "Document(id=", "ChatMessage(" * 9000])
+@pytest.mark.parametrize(
+    "written",
+    ["ChatMessage(", "GeneratedAnswer(data='a", "Document(id=", "ChatMessage(" * 9000],
+)
 def test_a_broken_representation_is_no_answer(written: str) -> None:
     spans = haystack()
     for one in spans:
         for item in one["attributes"]:
             if item["key"] == "output.value" and one["name"] != "Search.run":
-                item["value"] = value(json.dumps({"made": {"answers": [written], "replies": [written]}}))
+                item["value"] = value(
+                    json.dumps({"made": {"answers": [written], "replies": [written]}})
+                )
     (sample,) = samples_from_spans([otlp(*spans)])
-    assert (sample.answer, sample.capture and sample.capture.grade) == (None, "incomplete")
+    assert (sample.answer, sample.capture and sample.capture.grade) == (
+        None,
+        "incomplete",
+    )
 
 
-@pytest.mark.parametrize("answer", ["Document(s) required: the charter.", "Document(ation) of 1903."])
-def test_an_answer_that_begins_with_the_name_of_an_object_is_an_answer(answer: str) -> None:
+@pytest.mark.parametrize(
+    "answer", ["Document(s) required: the charter.", "Document(ation) of 1903."]
+)
+def test_an_answer_that_begins_with_the_name_of_an_object_is_an_answer(
+    answer: str,
+) -> None:
     spans = haystack()
     for one in spans:  # a generator that is shown and gives texts
         for item in one["attributes"]:
@@ -842,7 +1286,10 @@ def message(role: str, text: str) -> Told:
 
 
 def test_haystacks_own_tracing_is_read_under_any_tracer() -> None:
-    """Its attributes hold whole documents and messages, and the types of sockets; MLflow adds its own beside them."""
+    """Its attributes hold whole documents and messages, and the types of sockets.
+
+    MLflow adds its own beside them.
+    """
     held = [
         {"page": 1, "id": name, "content": text, "blob": None, "score": score}
         for name, text, score in (("gate", GATE_PAGE, 0.5), ("mill", MILL, 0.25))
@@ -856,15 +1303,37 @@ def test_haystacks_own_tracing_is_read_under_any_tracer() -> None:
             {"documents": held},
             {"documents": {"type": "list[haystack.dataclasses.document.Document]"}},
         ),
-        ("Chat", {"messages": [message("user", prompt)]}, replies, {"replies": {"type": "list[ChatMessage]"}}),
+        (
+            "Chat",
+            {"messages": [message("user", prompt)]},
+            replies,
+            {"replies": {"type": "list[ChatMessage]"}},
+        ),
     ]
-    ends = {"input_data": {"search": {"query": QUESTION}}, "output_data": {"chat": replies}}
+    ends = {
+        "input_data": {"search": {"query": QUESTION}},
+        "output_data": {"chat": replies},
+    }
     run = {f"haystack.pipeline.{key}": json.dumps(one) for key, one in ends.items()}
     spans = [{**span("run", "", 1, 100, **run), "name": "haystack.pipeline.run"}]
     for place, (name, given, made, gives) in enumerate(told):
-        fields = {"input": given, "output": made, "input_spec": {}, "output_spec": gives}
-        own = {f"haystack.component.{key}": json.dumps(one) for key, one in fields.items()}
-        one = span(name, "run", 10 + 40 * place, 40 + 40 * place, **own, **{"haystack.component.type": name})
+        fields = {
+            "input": given,
+            "output": made,
+            "input_spec": {},
+            "output_spec": gives,
+        }
+        own = {
+            f"haystack.component.{key}": json.dumps(one) for key, one in fields.items()
+        }
+        one = span(
+            name,
+            "run",
+            10 + 40 * place,
+            40 + 40 * place,
+            **own,
+            **{"haystack.component.type": name},
+        )
         spans.append({**one, "name": "haystack.component.run"})
     wanted = (QUESTION, [("gate", GATE_PAGE), ("mill", MILL)], ANSWER, "exact")
     (sample,) = samples_from_spans([otlp(*spans)])
@@ -882,38 +1351,95 @@ def test_each_answer_of_haystack_is_a_sample() -> None:
     spans = haystack()
     for one in spans:
         for item in one["attributes"]:
-            if item["key"] == "output.value" and "answers" in item["value"]["stringValue"]:
+            if (
+                item["key"] == "output.value"
+                and "answers" in item["value"]["stringValue"]
+            ):
                 made = json.loads(item["value"]["stringValue"])
-                (answers,) = [some["answers"] for some in (made, *made.values()) if "answers" in some]
+                (answers,) = [
+                    some["answers"]
+                    for some in (made, *made.values())
+                    if "answers" in some
+                ]
                 answers.append(answers[0].replace(ANSWER, "Nobody knows."))
                 item["value"] = value(json.dumps(made))
-    assert [sample.answer for sample in samples_from_spans([otlp(*spans)])] == [ANSWER, "Nobody knows."]
+    assert [sample.answer for sample in samples_from_spans([otlp(*spans)])] == [
+        ANSWER,
+        "Nobody knows.",
+    ]
 
 
 def node(name: str, text: str, score: float, **metadata: str) -> Told:
     """A node of LlamaIndex with its score, as JSON."""
-    inner = {"id_": name, "metadata": metadata, "excluded_llm_metadata_keys": ["size"], "text": text}
-    return {"node": inner | {"text_template": "{metadata_str}\n\n{content}"}, "score": score}
+    inner = {
+        "id_": name,
+        "metadata": metadata,
+        "excluded_llm_metadata_keys": ["size"],
+        "text": text,
+    }
+    return {
+        "node": inner | {"text_template": "{metadata_str}\n\n{content}"},
+        "score": score,
+    }
 
 
 NODES = [node("gate", GATE, 0.9, file="town.md", size="3"), node("mill", MILL, 0.4)]
-SEEN = (QUESTION, [("gate", f"file: town.md\n\n{GATE}"), ("mill", MILL)], ANSWER, "exact")
+SEEN = (
+    QUESTION,
+    [("gate", f"file: town.md\n\n{GATE}"), ("mill", MILL)],
+    ANSWER,
+    "exact",
+)
 
 
-def query_engine(dialect: str, question: str = QUESTION, answer: str = ANSWER, trace: str = "a") -> list[Told]:
-    """A query engine as each instrumentation writes it; models are shown the metadata of a node before its text."""
+def query_engine(
+    dialect: str, question: str = QUESTION, answer: str = ANSWER, trace: str = "a"
+) -> list[Told]:
+    """A query engine as each instrumentation writes it.
+
+    Models are shown the metadata of a node before its text.
+    """
     prompt = f"file: town.md\n\n{GATE}\n\n{MILL}\nQuery: {question}"
-    written = [f"<NodeWithScore(node=TextNode(id_={one['node']['id_']}), score={one['score']})>" for one in NODES]
+    written = [
+        f"<NodeWithScore(node=TextNode(id_={one['node']['id_']}),"
+        f" score={one['score']})>"
+        for one in NODES
+    ]
     texts = [one["page_content"] for one in DOCUMENTS]
     bundle = {"query_str": question, "image_path": None}
-    # name, around it, kind, what goes in and comes out: of OpenInference, and of the others
+    # name, around it, kind, what goes in and comes out: of OpenInference, and of the
+    # others
     named: list[tuple[str, str, str, Any, Any]] = [
         ("RetrieverQueryEngine.query", "", "CHAIN", question, answer),
-        ("VectorRetriever._retrieve", "VectorRetriever.retrieve", "RETRIEVER", {"query_bundle": bundle}, written),
-        ("VectorRetriever.retrieve", "RetrieverQueryEngine.query", "RETRIEVER", question, written),
+        (
+            "VectorRetriever._retrieve",
+            "VectorRetriever.retrieve",
+            "RETRIEVER",
+            {"query_bundle": bundle},
+            written,
+        ),
+        (
+            "VectorRetriever.retrieve",
+            "RetrieverQueryEngine.query",
+            "RETRIEVER",
+            question,
+            written,
+        ),
         ("Compact.synthesize", "RetrieverQueryEngine.query", "CHAIN", question, answer),
-        ("Compact.get_response", "Compact.synthesize", "CHAIN", {"query_str": question, "text_chunks": texts}, answer),
-        ("Model.complete", "Compact.get_response", "LLM", {"prompt": prompt}, {"text": answer}),
+        (
+            "Compact.get_response",
+            "Compact.synthesize",
+            "CHAIN",
+            {"query_str": question, "text_chunks": texts},
+            answer,
+        ),
+        (
+            "Model.complete",
+            "Compact.get_response",
+            "LLM",
+            {"prompt": prompt},
+            {"text": answer},
+        ),
     ]
     texts[0] = f"file: town.md\n\n{GATE}"
     if dialect != "openinference":
@@ -923,20 +1449,45 @@ def query_engine(dialect: str, question: str = QUESTION, answer: str = ANSWER, t
             {**DOCUMENTS[1], "metadata": {"score": 0.4}},
         ]
         found = listed if dialect == "traceloop" else pages
-        named[0] = (*named[0][:3], {"str_or_query_bundle": question}, {"response": answer, "metadata": {}})
+        named[0] = (
+            *named[0][:3],
+            {"str_or_query_bundle": question},
+            {"response": answer, "metadata": {}},
+        )
         named[1] = (*named[1][:4], found)
         named[2] = (*named[2][:3], {"str_or_query_bundle": bundle}, found)
-        named[3] = (*named[3][:3], {"query": bundle, "nodes": listed}, {"response": answer})
+        named[3] = (
+            *named[3][:3],
+            {"query": bundle, "nodes": listed},
+            {"response": answer},
+        )
     ids = {name: str(place) for place, (name, *_) in enumerate(named)} | {"": ""}
-    times = {"VectorRetriever.retrieve": (10, 30), "VectorRetriever._retrieve": (11, 29), "": (0, 0)}
+    times = {
+        "VectorRetriever.retrieve": (10, 30),
+        "VectorRetriever._retrieve": (11, 29),
+        "": (0, 0),
+    }
     spans = []
     for place, (name, parent, kind, given, made) in enumerate(named):
         begin, end = times.get(name, (0 if not place else 40 + place, 100 - place))
-        given, made = (one if isinstance(one, str) else json.dumps(one) for one in (given, made))
+        given, made = (
+            one if isinstance(one, str) else json.dumps(one) for one in (given, made)
+        )
         told = {
-            "openinference": {"openinference.span.kind": kind, "input.value": given, "output.value": made},
-            "mlflow": {"mlflow.spanType": kind, "mlflow.spanInputs": given, "mlflow.spanOutputs": made},
-            "traceloop": {"traceloop.entity.input": given, "traceloop.entity.output": made},
+            "openinference": {
+                "openinference.span.kind": kind,
+                "input.value": given,
+                "output.value": made,
+            },
+            "mlflow": {
+                "mlflow.spanType": kind,
+                "mlflow.spanInputs": given,
+                "mlflow.spanOutputs": made,
+            },
+            "traceloop": {
+                "traceloop.entity.input": given,
+                "traceloop.entity.output": made,
+            },
         }[dialect]
         if dialect == "openinference" and name == "VectorRetriever.retrieve":
             for rank, one in enumerate(NODES):
@@ -946,9 +1497,22 @@ def query_engine(dialect: str, question: str = QUESTION, answer: str = ANSWER, t
                     "score": one["score"],
                 }.items():
                     told[f"retrieval.documents.{rank}.document.{key}"] = item
-            told["retrieval.documents.0.document.metadata"] = json.dumps({"file": "town.md"})
-        called = f"{name.partition('.')[0]}.{'task' if place else 'workflow'}" if dialect == "traceloop" else name
-        one = span(ids[name], ids[parent], 1000 * ord(trace) + begin, 1000 * ord(trace) + end, trace, **told)
+            told["retrieval.documents.0.document.metadata"] = json.dumps(
+                {"file": "town.md"}
+            )
+        called = (
+            f"{name.partition('.')[0]}.{'task' if place else 'workflow'}"
+            if dialect == "traceloop"
+            else name
+        )
+        one = span(
+            ids[name],
+            ids[parent],
+            1000 * ord(trace) + begin,
+            1000 * ord(trace) + end,
+            trace,
+            **told,
+        )
         spans.append({**one, "name": called})
     return spans
 
@@ -959,12 +1523,21 @@ def test_a_query_engine_of_llamaindex_is_read(dialect: str) -> None:
     read = samples_from_spans([otlp(*query_engine(dialect), scope="llama_index")])
     assert [seen(one) for one in read] == [SEEN]
     (sample,) = read
-    assert [(one.id, one.score) for one in sample.retrieved or ()] == [("gate", 0.9), ("mill", 0.4)]
+    assert [(one.id, one.score) for one in sample.retrieved or ()] == [
+        ("gate", 0.9),
+        ("mill", 0.4),
+    ]
 
 
 def test_a_text_that_begins_with_the_name_of_llamaindexs_messages_is_a_text() -> None:
-    texts = {"result": "ChatMessage(s) are kept.", "messages": ("ChatMessage(role='user', content='Who?')",)}
-    assert opened(texts) == {"result": "ChatMessage(s) are kept.", "messages": (Message("user", "Who?"),)}
+    texts = {
+        "result": "ChatMessage(s) are kept.",
+        "messages": ("ChatMessage(role='user', content='Who?')",),
+    }
+    assert opened(texts) == {
+        "result": "ChatMessage(s) are kept.",
+        "messages": (Message("user", "Who?"),),
+    }
     assert opened("ChatMessage(role='us") is None
 
 
@@ -972,22 +1545,34 @@ def test_a_text_that_begins_with_the_name_of_llamaindexs_messages_is_a_text() ->
 def test_what_an_evaluator_of_llamaindex_asks_is_no_turn(asked: str) -> None:
     """Its hidden engine is asked with the answer that it judges, and leaves a trace like that of a query."""
     judged = query_engine("mlflow", asked, "YES", "b")
-    for values in ([otlp(*query_engine("mlflow"), *judged)], [otlp(*judged), otlp(*query_engine("mlflow"))]):
+    for values in (
+        [otlp(*query_engine("mlflow"), *judged)],
+        [otlp(*judged), otlp(*query_engine("mlflow"))],
+    ):
         read = samples_from_spans(values)
         assert [seen(one) for one in read] == [SEEN]
         assert read.notes.without == [("b" * 32, "judge")]
 
 
-@pytest.mark.parametrize("written", ["StopEvent(", "StopEvent(result='It was", "Done(answer=" * 9000])
+@pytest.mark.parametrize(
+    "written", ["StopEvent(", "StopEvent(result='It was", "Done(answer=" * 9000]
+)
 def test_a_workflow_whose_result_was_cut_is_answered_by_its_model(written: str) -> None:
     """OpenInference writes events of workflows as Python does, cut after some hundred characters."""
-    model = {"openinference.span.kind": "LLM", "input.value": json.dumps({"prompt": PROMPT}), "output.value": ANSWER}
+    model = {
+        "openinference.span.kind": "LLM",
+        "input.value": json.dumps({"prompt": PROMPT}),
+        "output.value": ANSWER,
+    }
     started = {
         "openinference.span.kind": "CHAIN",
         "input.value": json.dumps({"init_state": {}}),
         "output.value": written,
     }
-    event = {"openinference.span.kind": "CHAIN", "input.value": json.dumps({"ev": f"StartEvent(query={QUESTION!r})"})}
+    event = {
+        "openinference.span.kind": "CHAIN",
+        "input.value": json.dumps({"ev": f"StartEvent(query={QUESTION!r})"}),
+    }
     spans = [
         span("Flow.run", "", 1, 100, **started),
         span("Flow.step", "Flow.run", 2, 90, **event),
@@ -1006,10 +1591,15 @@ def test_a_run_of_another_instrumentation_of_haystack_is_noted() -> None:
     assert read.notes.without == [("a" * 32, "framework")]
 
 
-LEAST = dict.fromkeys(("otel:langchain", "openinference:haystack", "otel:haystack"), 0.8)
-LEAST |= dict.fromkeys(("openinference:llamaindex", "mlflow:llamaindex"), 0.8)  # many call retriever and model by hand
+LEAST = dict.fromkeys(
+    ("otel:langchain", "openinference:haystack", "otel:haystack"), 0.8
+)
+# many call retriever and model by hand
+LEAST |= dict.fromkeys(("openinference:llamaindex", "mlflow:llamaindex"), 0.8)
 PAIRS = [
-    f"{dialect}:{name}" for dialect in ("openinference", "mlflow", "traceloop") for name in ("langchain", "llamaindex")
+    f"{dialect}:{name}"
+    for dialect in ("openinference", "mlflow", "traceloop")
+    for name in ("langchain", "llamaindex")
 ]
 PAIRS += ["otel:langchain", "openinference:haystack", "otel:haystack"]
 
@@ -1017,7 +1607,10 @@ PAIRS += ["otel:langchain", "openinference:haystack", "otel:haystack"]
 @pytest.mark.nightly
 @pytest.mark.parametrize("pair", PAIRS)
 def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
-    """The shapes of the adapter's tests under the newest instrumentations; the rows of docs/traces.md."""
+    """The shapes of the adapter's tests under the newest instrumentations.
+
+    The rows of docs/traces.md.
+    """
     pytest.importorskip("openinference.instrumentation.langchain")
     call = [sys.executable, str(ROOT / "benchmarks" / "traces.py"), pair, "--shuffle"]
     done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)

@@ -11,10 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LESS = {  # what samples_from is given tells another story than what happened
-    "shape edited_in_place",  # the application changed what a tracer's run holds, after it was traced
+    # the application changed what a tracer's run holds, after it was traced
+    "shape edited_in_place",
     "shape response mode generation",  # a response lists nodes that no prompt shows
 }
-FEWEST = {"langchain": 70, "llamaindex": 8, "haystack": 0}  # shapes that leave one run or response for samples_from
+# shapes that leave one run or response for samples_from
+FEWEST = {"langchain": 70, "llamaindex": 8, "haystack": 0}
 
 
 @pytest.mark.nightly
@@ -24,7 +26,8 @@ def test_the_reader_makes_the_samples_of_the_adapter(
 ) -> None:
     """All shapes of the adapter's tests, each run once, under capture and the instrumentation of OpenInference.
 
-    Where a sample is another one it says so, and its spans lack a text or its kind of shape is named in docs/traces.md.
+    Where a sample is another one it says so, and its spans lack a text or its kind of
+    shape is named in docs/traces.md.
     """
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     table = importlib.import_module("traces")
@@ -36,21 +39,38 @@ def test_the_reader_makes_the_samples_of_the_adapter(
         text = (tmp_path / f"{name}.json").read_text(encoding="utf-8")
         ours = table.read(text, None, shuffle=False) if text.strip() else []
         verdict = table.verdict(ours, one["samples"])
-        missing = verdict in ("said", "silent") and table.absent(f"openinference:{framework}", text, one["samples"])
+        missing = verdict in ("said", "silent") and table.absent(
+            f"openinference:{framework}", text, one["samples"]
+        )
         found[verdict if not missing else "absent"] += 1
         silent += [name] if verdict == "silent" else []
-        if verdict in ("right", "hedged") and one["from_run"] is not None and name not in LESS:
+        if (
+            verdict in ("right", "hedged")
+            and one["from_run"] is not None
+            and name not in LESS
+        ):
             found["from run"] += 1
             unlike += [] if alike(table, ours, one["from_run"]) else [name]
     assert silent == []
     assert unlike == []
     assert found["from run"] >= FEWEST[framework]
-    assert found["right"] + found["hedged"] >= 0.8 * (found["right"] + found["hedged"] + found["said"])
+    assert found["right"] + found["hedged"] >= 0.8 * (
+        found["right"] + found["hedged"] + found["said"]
+    )
     assert found["hedged"] <= 0.1 * (found["right"] + found["hedged"])
 
 
 def alike(table: Any, ours: list[Any], theirs: list[Any]) -> bool:
-    """Whether samples are the same; a response of LlamaIndex holds no question, and nothing of what was left out."""
-    lacks = [name for name in ("question", "retrieved") if any(one[name] is None for one in theirs)]
-    stripped = [[{**one, **dict.fromkeys(lacks)} for one in some] for some in (ours, theirs)]
+    """Whether samples are the same.
+
+    A response of LlamaIndex holds no question, and nothing of what was left out.
+    """
+    lacks = [
+        name
+        for name in ("question", "retrieved")
+        if any(one[name] is None for one in theirs)
+    ]
+    stripped = [
+        [{**one, **dict.fromkeys(lacks)} for one in some] for some in (ours, theirs)
+    ]
     return len(ours) == len(theirs) and all(map(table.same, *stripped))

@@ -37,10 +37,19 @@ from ragmetrics_core.data.sample import Turn as Said
 
 QUESTION = "Which city lies on the Douro?"
 ANSWER = "It is Porto, in the north."
-PORTO = "Porto lies on the Douro, in the north of Portugal, and gave the country its name."
-FARO = "Faro is the southernmost city of Portugal; its airport serves the whole of the Algarve."
-EVORA = "Évora keeps a Roman temple and a chapel built of bones inside its medieval walls."
-DOCS = tuple(Document(text, name) for text, name in ((PORTO, "p"), (FARO, "f"), (EVORA, "e")))
+PORTO = (
+    "Porto lies on the Douro, in the north of Portugal, and gave the country its name."
+)
+FARO = (
+    "Faro is the southernmost city of Portugal; its airport serves the whole of the"
+    " Algarve."
+)
+EVORA = (
+    "Évora keeps a Roman temple and a chapel built of bones inside its medieval walls."
+)
+DOCS = tuple(
+    Document(text, name) for text, name in ((PORTO, "p"), (FARO, "f"), (EVORA, "e"))
+)
 
 
 class Clock:
@@ -56,19 +65,26 @@ class Clock:
         return node
 
 
-def retriever(clock: Clock, *docs: Document, query: str = QUESTION, **fields: Any) -> Callable[[], Node]:
+def retriever(
+    clock: Clock, *docs: Document, query: str = QUESTION, **fields: Any
+) -> Callable[[], Node]:
     return lambda: clock.node("retriever", query=query, documents=docs, **fields)
 
 
 def model(
-    clock: Clock, prompt: str | list[Message], reply: str | Message = ANSWER, **fields: Any
+    clock: Clock,
+    prompt: str | list[Message],
+    reply: str | Message = ANSWER,
+    **fields: Any,
 ) -> Callable[[], Node]:
     shown = (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
     said = Message("assistant", reply) if isinstance(reply, str) else reply
     return lambda: clock.node("model", prompt=shown, reply=said, model="m", **fields)
 
 
-def tool(clock: Clock, text: str, *inside: Callable[[], Node], **fields: Any) -> Callable[[], Node]:
+def tool(
+    clock: Clock, text: str, *inside: Callable[[], Node], **fields: Any
+) -> Callable[[], Node]:
     return lambda: clock.node("tool", *inside, text=text, **fields)
 
 
@@ -82,7 +98,9 @@ def asked(context: str) -> str:
 
 def tree(clock: Clock, *inside: Callable[[], Node], **fields: Any) -> Tree:
     root = clock.node("step", *inside, name="chain", taken=fields.pop("taken", ()))
-    return Tree(root, question=fields.pop("question", QUESTION), asked_at="input", **fields)
+    return Tree(
+        root, question=fields.pop("question", QUESTION), asked_at="input", **fields
+    )
 
 
 @dataclass(frozen=True)
@@ -102,22 +120,40 @@ class Row:
 
 def _with_author(clock: Clock, said: str) -> Tree:
     """A nested engine whose short answer is handed on as a document."""
-    inner = clock.node("agent", retriever(clock, DOCS[0]), model(clock, asked(PORTO), said), text=said)
+    inner = clock.node(
+        "agent", retriever(clock, DOCS[0]), model(clock, asked(PORTO), said), text=said
+    )
     handed = (Document(f"Question: Porto?\nAnswer: {said}", "x", author=inner),)
-    outer = [lambda: inner, lambda: clock.node("step", model(clock, f"{handed[0].text}\n{QUESTION}"), taken=handed)]
+    outer = [
+        lambda: inner,
+        lambda: clock.node(
+            "step", model(clock, f"{handed[0].text}\n{QUESTION}"), taken=handed
+        ),
+    ]
     return tree(clock, *outer, answers=SAYS)
 
 
 def _ranked(clock: Clock) -> Tree:
     """A step that asks of each document at once, and takes the answer of the best score."""
     found = (DOCS[1], DOCS[0])
-    one = model(clock, asked(FARO), "This document does not answer the question.\nScore: 0")()
+    one = model(
+        clock, asked(FARO), "This document does not answer the question.\nScore: 0"
+    )()
     two = model(clock, asked(PORTO), f"{ANSWER}\nScore: 100")()
     one.ended, two.ended = 4.5, 5.5
     one.began, two.began = 4.1, 4.2
     host = Node("step", "map_rerank", 4, 6, [one, two], taken=found)
     return Tree(
-        Node("step", "chain", 1, 7, [Node("retriever", "retriever", 2, 3, query=QUESTION, documents=found), host]),
+        Node(
+            "step",
+            "chain",
+            1,
+            7,
+            [
+                Node("retriever", "retriever", 2, 3, query=QUESTION, documents=found),
+                host,
+            ],
+        ),
         question=QUESTION,
         answers=SAYS,
     )
@@ -129,7 +165,11 @@ def _arrived_as_the_call_began(clock: Clock) -> Tree:
     second = Node("retriever", "retriever", 3, 4, query=QUESTION, documents=DOCS[1:2])
     call = model(clock, asked(f"{PORTO}\n{FARO}"))()
     call.began, call.ended = 4, 5
-    return Tree(Node("step", "chain", 1, 6, [first, second, call]), question=QUESTION, answers=SAYS)
+    return Tree(
+        Node("step", "chain", 1, 6, [first, second, call]),
+        question=QUESTION,
+        answers=SAYS,
+    )
 
 
 HALF = PORTO[:50]
@@ -138,25 +178,51 @@ NOTE = "Porto is the city on the Douro; it lies in the north."
 SAYS = (Answer(ANSWER, "output"),)
 CALL = Message("assistant", "", (ToolCall("search", {"query": "Douro"}, "1"),))
 GRADED = Message("assistant", '{"binary_score": "yes"}')
-RATED = tuple(Document(one.text, one.id, score) for one, score in zip(reversed(DOCS), (0.9, 0.8, 0.7), strict=True))
+RATED = tuple(
+    Document(one.text, one.id, score)
+    for one, score in zip(reversed(DOCS), (0.9, 0.8, 0.7), strict=True)
+)
 
-SEVERAL = "the outputs hold several texts of models; the last that was shown documents, else the question, is taken"
-UNLIKE = "no reply equals the answer; it is taken to rest on the last call that wrote a text"
-UNNAMED = "tool search returned text without documents; if that is evidence, name it in context_tools"
+SEVERAL = (
+    "the outputs hold several texts of models; the last that was shown documents, else"
+    " the question, is taken"
+)
+UNLIKE = (
+    "no reply equals the answer; it is taken to rest on the last call that wrote a text"
+)
+UNNAMED = (
+    "tool search returned text without documents; if that is evidence, name it in"
+    " context_tools"
+)
 BETTER = "Which of the Portuguese cities lies on the river Douro?"
 STATUS = (Answer("Generated response with context", "the last message"),)
 
 ROWS: dict[str, Row] = {
     "plain": Row(
-        lambda c: tree(c, retriever(c, *DOCS), model(c, asked(f"{PORTO}\n{FARO}\n{EVORA}")), answers=SAYS),
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            model(c, asked(f"{PORTO}\n{FARO}\n{EVORA}")),
+            answers=SAYS,
+        ),
         [PORTO, FARO, EVORA],
     ),
     "repr of a list": Row(
-        lambda c: tree(c, retriever(c, *DOCS), model(c, asked(repr([one.text for one in DOCS]))), answers=SAYS),
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            model(c, asked(repr([one.text for one in DOCS]))),
+            answers=SAYS,
+        ),
         [PORTO, FARO, EVORA],
     ),
     "order of the prompt": Row(
-        lambda c: tree(c, retriever(c, *DOCS), model(c, asked(f"{EVORA}\n{PORTO}\n{FARO}")), answers=SAYS),
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            model(c, asked(f"{EVORA}\n{PORTO}\n{FARO}")),
+            answers=SAYS,
+        ),
         [EVORA, PORTO, FARO],
     ),
     "one of three": Row(
@@ -172,21 +238,39 @@ ROWS: dict[str, Row] = {
         warnings=["context 1 was cut to 62%"],
     ),
     "by data flow": Row(
-        lambda c: tree(c, retriever(c, *DOCS), model(c, asked("a summary")), answers=SAYS),
+        lambda c: tree(
+            c, retriever(c, *DOCS), model(c, asked("a summary")), answers=SAYS
+        ),
         [PORTO, FARO, EVORA],
         grade="inferred",
         evidence_from="listed",
-        warnings=["no retrieved text occurs in the answering prompt; all retrieved ones stand for it"],
+        warnings=[
+            "no retrieved text occurs in the answering prompt; all retrieved ones stand"
+            " for it"
+        ],
     ),
     "data flow of the framework": Row(
-        lambda c: tree(c, retriever(c, *DOCS), model(c, "?"), answers=SAYS, flow=DOCS[:1], flow_at="synthesizer"),
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            model(c, "?"),
+            answers=SAYS,
+            flow=DOCS[:1],
+            flow_at="synthesizer",
+        ),
         [PORTO],
         grade="inferred",
         evidence_from="listed",
-        warnings=["no retrieved text occurs in the answering prompt; all retrieved ones stand for it"],
+        warnings=[
+            "no retrieved text occurs in the answering prompt; all retrieved ones stand"
+            " for it"
+        ],
     ),
     "nothing found": Row(
-        lambda c: tree(c, retriever(c), model(c, asked("")), answers=SAYS), [], evidence_from="none_found", retrieved=[]
+        lambda c: tree(c, retriever(c), model(c, asked("")), answers=SAYS),
+        [],
+        evidence_from="none_found",
+        retrieved=[],
     ),
     "no answer": Row(
         lambda c: tree(c, retriever(c, *DOCS), gives_documents=True),
@@ -196,13 +280,27 @@ ROWS: dict[str, Row] = {
         evidence_from="retrieved_only",
     ),
     "scored by the last step": Row(
-        lambda c: tree(c, retriever(c, *DOCS), step(c, *RATED), model(c, asked(EVORA + PORTO)), answers=SAYS),
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            step(c, *RATED),
+            model(c, asked(EVORA + PORTO)),
+            answers=SAYS,
+        ),
         [EVORA, PORTO],
         warnings=["1 of 3 retrieved documents were not shown to the model"],
     ),
-    "the last list arrived as the call began": Row(_arrived_as_the_call_began, [PORTO, FARO], retrieved=["p", "f"]),
+    "the last list arrived as the call began": Row(
+        _arrived_as_the_call_began, [PORTO, FARO], retrieved=["p", "f"]
+    ),
     "version of a step": Row(
-        lambda c: tree(c, retriever(c, DOCS[0]), step(c, Document(LONGER, "p")), model(c, asked(LONGER)), answers=SAYS),
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            step(c, Document(LONGER, "p")),
+            model(c, asked(LONGER)),
+            answers=SAYS,
+        ),
         [LONGER],
         retrieved=["p"],
     ),
@@ -233,7 +331,11 @@ ROWS: dict[str, Row] = {
             c,
             retriever(c, *DOCS),
             model(c, asked(PORTO), NOTE),
-            model(c, f"Given {NOTE} and\n{FARO}\nanswer {QUESTION}", NOTE + " Faro does not."),
+            model(
+                c,
+                f"Given {NOTE} and\n{FARO}\nanswer {QUESTION}",
+                NOTE + " Faro does not.",
+            ),
             model(c, f"Given {NOTE} Faro does not. and\n{EVORA}\nanswer {QUESTION}"),
             answers=SAYS,
         ),
@@ -246,7 +348,9 @@ ROWS: dict[str, Row] = {
             retriever(c, *DOCS[:2]),
             model(c, asked(FARO), "Faro does not, being in the Algarve."),
             model(c, asked(PORTO), NOTE),
-            model(c, f"Notes:\nFaro does not, being in the Algarve.\n{NOTE}\n{QUESTION}"),
+            model(
+                c, f"Notes:\nFaro does not, being in the Algarve.\n{NOTE}\n{QUESTION}"
+            ),
             answers=SAYS,
         ),
         [FARO, PORTO],
@@ -266,13 +370,22 @@ ROWS: dict[str, Row] = {
     ),
     "grader after the answer": Row(
         lambda c: tree(
-            c, retriever(c, DOCS[0]), model(c, asked(PORTO)), model(c, f"{PORTO} {ANSWER}", GRADED), output=None
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            model(c, f"{PORTO} {ANSWER}", GRADED),
+            output=None,
         ),
         [PORTO],
         retrieved=["p"],
     ),
     "a label is no answer where a text is": Row(
-        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), model(c, f"Grounded? {PORTO}", "yes")),
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            model(c, f"Grounded? {PORTO}", "yes"),
+        ),
         [PORTO],
         retrieved=["p"],
     ),
@@ -293,7 +406,9 @@ ROWS: dict[str, Row] = {
         lambda c: tree(
             c,
             retriever(c, *DOCS[:2]),
-            model(c, asked(PORTO), "A text about Porto, in which the word north stands."),
+            model(
+                c, asked(PORTO), "A text about Porto, in which the word north stands."
+            ),
             model(c, asked(FARO), "north"),
             answers=(Answer("north", "output"),),
         ),
@@ -333,13 +448,26 @@ ROWS: dict[str, Row] = {
         lambda c: tree(
             c,
             retriever(c, DOCS[0]),
-            model(c, asked(PORTO), Message("assistant", "", (ToolCall("Cited", {"answer": ANSWER, "pages": [1]}),))),
+            model(
+                c,
+                asked(PORTO),
+                Message(
+                    "assistant",
+                    "",
+                    (ToolCall("Cited", {"answer": ANSWER, "pages": [1]}),),
+                ),
+            ),
         ),
         [PORTO],
         retrieved=["p"],
     ),
     "changed after the call": Row(
-        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO), ANSWER.upper()), answers=SAYS),
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO), ANSWER.upper()),
+            answers=SAYS,
+        ),
         [PORTO],
         grade="inferred",
         retrieved=["p"],
@@ -349,7 +477,11 @@ ROWS: dict[str, Row] = {
         lambda c: tree(
             c,
             retriever(c, DOCS[0]),
-            model(c, asked(PORTO), f"I know it.\nFinal Answer: {ANSWER}\nSOURCES: porto.txt"),
+            model(
+                c,
+                asked(PORTO),
+                f"I know it.\nFinal Answer: {ANSWER}\nSOURCES: porto.txt",
+            ),
             answers=SAYS,
         ),
         [PORTO],
@@ -361,7 +493,10 @@ ROWS: dict[str, Row] = {
             retriever(c, DOCS[0]),
             model(c, asked(PORTO)),
             answers=STATUS,
-            output={"messages": [Message("assistant", STATUS[0].text or "")], "final_answer": ANSWER},
+            output={
+                "messages": [Message("assistant", STATUS[0].text or "")],
+                "final_answer": ANSWER,
+            },
         ),
         [PORTO],
         retrieved=["p"],
@@ -373,7 +508,10 @@ ROWS: dict[str, Row] = {
             retriever(c, DOCS[0]),
             model(c, asked(PORTO)),
             answers=(Answer(ANSWER.upper()),),
-            output={"better": BETTER, "messages": [Message("assistant", ANSWER.upper())]},
+            output={
+                "better": BETTER,
+                "messages": [Message("assistant", ANSWER.upper())],
+            },
         ),
         [PORTO],
         answer=ANSWER.upper(),
@@ -387,7 +525,13 @@ ROWS: dict[str, Row] = {
             model(c, f"Improve: {QUESTION}", BETTER),
             retriever(c, DOCS[0]),
             model(c, asked(PORTO), "Porto."),
-            output={"messages": [Message("user", QUESTION), Message("assistant", BETTER), Message("user", "Porto.")]},
+            output={
+                "messages": [
+                    Message("user", QUESTION),
+                    Message("assistant", BETTER),
+                    Message("user", "Porto."),
+                ]
+            },
         ),
         [PORTO],
         answer="Porto.",
@@ -456,7 +600,13 @@ ROWS: dict[str, Row] = {
         lambda c: tree(
             c,
             model(c, QUESTION, CALL),
-            tool(c, "Porto", retriever(c, *DOCS[:2]), model(c, asked(FARO + PORTO), "Porto"), name="search"),
+            tool(
+                c,
+                "Porto",
+                retriever(c, *DOCS[:2]),
+                model(c, asked(FARO + PORTO), "Porto"),
+                name="search",
+            ),
             model(c, [Message("user", QUESTION), CALL, Message("tool", "Porto")]),
             answers=SAYS,
         ),
@@ -468,7 +618,12 @@ ROWS: dict[str, Row] = {
         lambda c: tree(
             c,
             lambda: c.node(
-                "agent", retriever(c, DOCS[0]), model(c, asked(PORTO), NOTE), query="Douro?", text=NOTE, name="engine"
+                "agent",
+                retriever(c, DOCS[0]),
+                model(c, asked(PORTO), NOTE),
+                query="Douro?",
+                text=NOTE,
+                name="engine",
             ),
             step(c, Document(f"Sub question: Douro?\nResponse: {NOTE}", "x")),
             model(c, f"Context:\nSub question: Douro?\nResponse: {NOTE}\n{QUESTION}"),
@@ -520,7 +675,11 @@ ROWS: dict[str, Row] = {
         lambda c: tree(
             c,
             retriever(c, *DOCS[:2]),
-            lambda: c.node("step", model(c, asked(f"{FARO}\n{PORTO}")), taken=(Document(FARO), Document(PORTO))),
+            lambda: c.node(
+                "step",
+                model(c, asked(f"{FARO}\n{PORTO}")),
+                taken=(Document(FARO), Document(PORTO)),
+            ),
             answers=SAYS,
         ),
         [FARO, PORTO],
@@ -530,7 +689,11 @@ ROWS: dict[str, Row] = {
         lambda c: tree(
             c,
             retriever(c, DOCS[0], DOCS[1]),
-            retriever(c, Document(f"{PORTO}\nThe web knows nothing else about it.", "w"), query="web"),
+            retriever(
+                c,
+                Document(f"{PORTO}\nThe web knows nothing else about it.", "w"),
+                query="web",
+            ),
             model(c, asked(f"{PORTO}\nThe web knows nothing else about it.")),
             answers=SAYS,
         ),
@@ -549,9 +712,19 @@ ROWS: dict[str, Row] = {
         [PORTO],
         retrieved=["p"],
     ),
-    "handed in": Row(lambda c: tree(c, model(c, asked(PORTO)), taken=DOCS[:2], answers=SAYS), [PORTO], retrieved=None),
+    "handed in": Row(
+        lambda c: tree(c, model(c, asked(PORTO)), taken=DOCS[:2], answers=SAYS),
+        [PORTO],
+        retrieved=None,
+    ),
     "abandoned": Row(
-        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), complete=False, partial="It is"),
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            complete=False,
+            partial="It is",
+        ),
         [PORTO],
         answer=None,
         grade="incomplete",
@@ -574,10 +747,18 @@ ROWS: dict[str, Row] = {
 
 
 REWRITE = "Which of the Portuguese cities lies on the banks of the river Douro?"
-WEB = f"{REWRITE} Porto does, where the Douro meets the Atlantic, and so do its cellars, in Gaia."
+WEB = (
+    f"{REWRITE} Porto does, where the Douro meets the Atlantic, and so do its cellars,"
+    " in Gaia."
+)
 
 
-def corrective(clock: Clock, *search: Callable[[], Node], page: str = WEB, reply: str | Message = REWRITE) -> Tree:
+def corrective(
+    clock: Clock,
+    *search: Callable[[], Node],
+    page: str = WEB,
+    reply: str | Message = REWRITE,
+) -> Tree:
     """LangGraph's CRAG: what was retrieved is graded, the question rewritten, the web searched by a step."""
     return tree(
         clock,
@@ -592,8 +773,8 @@ def corrective(clock: Clock, *search: Callable[[], Node], page: str = WEB, reply
 
 
 QUOTING: dict[str, Callable[[Clock], Tree]] = {
-    "a page of the web that quotes the rewritten question (LangGraph's CRAG)": lambda c: corrective(
-        c, tool(c, f"[{WEB!r}]", name="web", query=REWRITE)
+    "a page of the web that quotes the rewritten question (LangGraph's CRAG)": (
+        lambda c: corrective(c, tool(c, f"[{WEB!r}]", name="web", query=REWRITE))
     ),
     "the same, searched by a plain function": corrective,
     "a page that is little more than the rewritten question": lambda c: corrective(
@@ -611,7 +792,12 @@ QUOTING: dict[str, Callable[[Clock], Tree]] = {
 @pytest.mark.parametrize("name", QUOTING)
 def test_a_found_text_that_quotes_what_steered_the_run_is_a_context(name: str) -> None:
     made = QUOTING[name](Clock())
-    (page,) = [document.text for node in made.root.walk() if node.name == "web_search" for document in node.documents]
+    (page,) = [
+        document.text
+        for node in made.root.walk()
+        if node.name == "web_search"
+        for document in node.documents
+    ]
     (sample,) = samples_of(made)
     assert [context.text for context in sample.contexts] == [FARO, page]
     assert sample.capture is not None
@@ -621,25 +807,50 @@ def test_a_found_text_that_quotes_what_steered_the_run_is_a_context(name: str) -
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=2, max_size=9)
 
 
-@given(st.lists(WORDS, min_size=8, max_size=14), st.lists(WORDS, min_size=2, max_size=30), st.integers(0, 30))
-def test_a_page_is_a_context_wherever_it_quotes_a_query(query: list[str], page: list[str], place: int) -> None:
+@given(
+    st.lists(WORDS, min_size=8, max_size=14),
+    st.lists(WORDS, min_size=2, max_size=30),
+    st.integers(0, 30),
+)
+def test_a_page_is_a_context_wherever_it_quotes_a_query(
+    query: list[str], page: list[str], place: int
+) -> None:
     rewrite = " ".join(query)
     text = " ".join([*page[:place], rewrite, *page[place:]])
     clock = Clock()
-    made = corrective(clock, tool(clock, "Nothing.", name="web", query=rewrite), page=text, reply=rewrite)
+    made = corrective(
+        clock,
+        tool(clock, "Nothing.", name="web", query=rewrite),
+        page=text,
+        reply=rewrite,
+    )
     (sample,) = samples_of(made)
     assert [context.text for context in sample.contexts] == [FARO, text]
 
 
-def test_what_a_tool_found_is_evidence_though_it_quotes_a_query_written_inside_of_it() -> None:
+def test_what_a_tool_found_is_evidence_though_it_quotes_a_query_written_inside_of_it() -> (
+    None
+):
     clock = Clock()
     rewriting = model(clock, f"Improve: {QUESTION}", REWRITE)
-    web = tool(clock, WEB, rewriting, tool(clock, WEB, name="web", query=REWRITE), name="search", call="1")
+    web = tool(
+        clock,
+        WEB,
+        rewriting,
+        tool(clock, WEB, name="web", query=REWRITE),
+        name="search",
+        call="1",
+    )
     answering = model(clock, [Message("user", QUESTION), CALL, Message("tool", WEB)])
-    made = tree(clock, model(clock, QUESTION, CALL), web, answering, answers=SAYS, is_query=True)
+    made = tree(
+        clock, model(clock, QUESTION, CALL), web, answering, answers=SAYS, is_query=True
+    )
     (sample,) = samples_of(made)
     assert sample.ledger is not None
-    assert {(call.kind, call.name) for call in sample.ledger.calls} == {("tool", "search"), ("tool", "web")}
+    assert {(call.kind, call.name) for call in sample.ledger.calls} == {
+        ("tool", "search"),
+        ("tool", "web"),
+    }
 
 
 # What was retrieved, and what the ledger lists
@@ -648,15 +859,24 @@ def test_what_a_tool_found_is_evidence_though_it_quotes_a_query_written_inside_o
 def overlapping(count: int, seed: int = 0) -> tuple[Document, ...]:
     """Chunks of one page, each of which begins with the end of the one before."""
     rng = random.Random(seed)
-    page = " ".join("".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in range(40 * count))
-    return tuple(Document(page[start : start + 220], f"c{start // 150}") for start in range(0, 150 * count, 150))
+    page = " ".join(
+        "".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9)))
+        for _ in range(40 * count)
+    )
+    return tuple(
+        Document(page[start : start + 220], f"c{start // 150}")
+        for start in range(0, 150 * count, 150)
+    )
 
 
 def test_documents_that_a_step_finds_beside_a_retriever_are_retrieved() -> None:
     """One retriever, and ``store.similarity_search`` inside a node of the graph."""
     clock = Clock()
     made = tree(
-        clock, retriever(clock, DOCS[0]), step(clock, *DOCS[1:], name="search"), model(clock, f"{PORTO}\n{EVORA}")
+        clock,
+        retriever(clock, DOCS[0]),
+        step(clock, *DOCS[1:], name="search"),
+        model(clock, f"{PORTO}\n{EVORA}"),
     )
     (sample,) = samples_of(made)
     assert [one.id for one in sample.contexts] == ["p", "e"]
@@ -664,30 +884,52 @@ def test_documents_that_a_step_finds_beside_a_retriever_are_retrieved() -> None:
     assert sample.capture is not None
     assert sample.capture.provenance["retrieved"] == "retriever, search"
     assert sample.ledger is not None
-    assert [[item.id for item in call.items] for call in sample.ledger.calls] == [["p"], ["f", "e"]]
+    assert [[item.id for item in call.items] for call in sample.ledger.calls] == [
+        ["p"],
+        ["f", "e"],
+    ]
 
 
 def test_a_context_that_nobody_retrieved_is_said() -> None:
     clock = Clock()
-    made = tree(clock, retriever(clock, DOCS[0]), model(clock, f"{PORTO}\n{FARO}"), taken=DOCS[1:2], answers=SAYS)
+    made = tree(
+        clock,
+        retriever(clock, DOCS[0]),
+        model(clock, f"{PORTO}\n{FARO}"),
+        taken=DOCS[1:2],
+        answers=SAYS,
+    )
     (sample,) = samples_of(made)
     assert [one.id for one in sample.retrieved or ()] == ["p"]
     assert sample.capture is not None
     assert sample.capture.warnings == (
-        "1 of 2 contexts are not among the retrieved documents: they came with the question, or as a tool's text",
+        (
+            "1 of 2 contexts are not among the retrieved documents: they came with the"
+            " question, or as a tool's text"
+        ),
     )
 
 
 @given(st.data())
-def test_contexts_are_among_the_retrieved_and_the_ledger_lists_what_each_call_returned(data: st.DataObject) -> None:
+def test_contexts_are_among_the_retrieved_and_the_ledger_lists_what_each_call_returned(
+    data: st.DataObject,
+) -> None:
     chunks = overlapping(9)
     count = data.draw(st.integers(1, 8))
     of_retriever, of_step = chunks[:count], chunks[count:]
     returned = data.draw(st.permutations(of_retriever))
-    shown = data.draw(st.lists(st.sampled_from(chunks), min_size=1, unique_by=lambda one: one.id))
+    shown = data.draw(
+        st.lists(st.sampled_from(chunks), min_size=1, unique_by=lambda one: one.id)
+    )
     clock = Clock()
     prompt = "\n\n".join(one.text for one in shown)
-    made = tree(clock, retriever(clock, *returned), step(clock, *of_step), model(clock, prompt), answers=SAYS)
+    made = tree(
+        clock,
+        retriever(clock, *returned),
+        step(clock, *of_step),
+        model(clock, prompt),
+        answers=SAYS,
+    )
     (sample,) = samples_of(made)
     assert [one.id for one in sample.contexts] == [one.id for one in shown]
     assert sample.retrieved is not None
@@ -696,9 +938,14 @@ def test_contexts_are_among_the_retrieved_and_the_ledger_lists_what_each_call_re
     assert sample.ledger is not None
     listed = sample.ledger.calls[0]
     assert [item.id for item in listed.items] == [one.id for one in returned]
-    assert [returned[place].id for place in listed.shown or ()] == [one.id for one in returned if one in shown]
+    assert [returned[place].id for place in listed.shown or ()] == [
+        one.id for one in returned if one in shown
+    ]
     hidden = len(sample.retrieved) - len(shown)
-    expected = [f"{hidden} of {len(sample.retrieved)} retrieved documents were not shown to the model"]
+    expected = [
+        f"{hidden} of {len(sample.retrieved)} retrieved documents were not shown to the"
+        " model"
+    ]
     assert sample.capture is not None
     assert list(sample.capture.warnings) == (expected if hidden else [])
 
@@ -706,12 +953,20 @@ def test_contexts_are_among_the_retrieved_and_the_ledger_lists_what_each_call_re
 def test_a_document_of_which_a_part_is_shown_is_not_said_to_be_hidden() -> None:
     clock = Clock()
     cut = Document(FARO[:50])
-    made = tree(clock, retriever(clock, *DOCS[:2]), step(clock, DOCS[0], cut), model(clock, f"{PORTO}\n{cut.text}"))
+    made = tree(
+        clock,
+        retriever(clock, *DOCS[:2]),
+        step(clock, DOCS[0], cut),
+        model(clock, f"{PORTO}\n{cut.text}"),
+    )
     (sample,) = samples_of(made)
     assert [one.id for one in sample.retrieved or ()] == ["p", "f"]
     assert sample.ledger is not None
     (listed,) = sample.ledger.calls
-    assert [(item.id, item.text) for item in listed.items] == [("p", PORTO), ("f", cut.text)]
+    assert [(item.id, item.text) for item in listed.items] == [
+        ("p", PORTO),
+        ("f", cut.text),
+    ]
     assert listed.shown == (0, 1)
     assert sample.capture is not None
     assert sample.capture.warnings == ()
@@ -723,7 +978,9 @@ def check(sample: Sample, row: Row) -> None:
     assert [context.text for context in sample.contexts] == row.contexts
     assert (sample.question, sample.answer) == (QUESTION, row.answer)
     assert (notes.grade, notes.evidence_from) == (row.grade, row.evidence_from)
-    assert (None if sample.retrieved is None else [one.id for one in sample.retrieved]) == row.retrieved
+    assert (
+        None if sample.retrieved is None else [one.id for one in sample.retrieved]
+    ) == row.retrieved
     assert list(notes.warnings) == row.warnings
     assert [one.text for one in notes.intermediate] == row.intermediate
 
@@ -744,9 +1001,15 @@ def test_scores_are_those_of_the_last_step() -> None:
 
 NONE: dict[str, Callable[[Clock], Tree]] = {
     "no retrieval": lambda c: tree(c, model(c, "Hello"), answers=SAYS),
-    "ignored": lambda c: Tree(c.node("ignored", retriever(c, *DOCS), model(c, asked(PORTO)))),
-    "a grader of what is handed in": lambda c: tree(c, model(c, asked(PORTO), GRADED), taken=DOCS),
-    "a grader that says yes": lambda c: tree(c, model(c, asked(PORTO), "Yes."), taken=DOCS, answers=(Answer("Yes."),)),
+    "ignored": lambda c: Tree(
+        c.node("ignored", retriever(c, *DOCS), model(c, asked(PORTO)))
+    ),
+    "a grader of what is handed in": lambda c: tree(
+        c, model(c, asked(PORTO), GRADED), taken=DOCS
+    ),
+    "a grader that says yes": lambda c: tree(
+        c, model(c, asked(PORTO), "Yes."), taken=DOCS, answers=(Answer("Yes."),)
+    ),
 }
 
 
@@ -764,7 +1027,12 @@ def alone(made: Callable[[], Node], **fields: Any) -> Tree:
 
 
 REWRITTEN = "Portuguese city on the river Douro"
-FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, list[str], str | None]]]] = {
+FLOWS: dict[
+    str,
+    tuple[
+        Callable[[Clock], list[Tree]], list[tuple[str | None, list[str], str | None]]
+    ],
+] = {
     "retriever, grader, model": (
         lambda c: [
             alone(retriever(c, *DOCS)),
@@ -797,7 +1065,14 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
     ),
     "a rewrite comes first, after many calls of other work": (
         lambda c: [
-            *(alone(model(c, f"Title of note {number}?", f"Note {number} of the harbour")) for number in range(12)),
+            *(
+                alone(
+                    model(
+                        c, f"Title of note {number}?", f"Note {number} of the harbour"
+                    )
+                )
+                for number in range(12)
+            ),
             alone(model(c, f"Condense: {QUESTION}", REWRITTEN)),
             alone(retriever(c, DOCS[0], query=REWRITTEN)),
             alone(model(c, [Message("system", PORTO), Message("user", QUESTION)])),
@@ -806,7 +1081,13 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
     ),
     "several searches that a model wrote": (  # said to be inferred, see below
         lambda c: [
-            alone(model(c, f"Searches for: {QUESTION}", f'1. "{REWRITTEN}"\n2. Cities of the Algarve')),
+            alone(
+                model(
+                    c,
+                    f"Searches for: {QUESTION}",
+                    f'1. "{REWRITTEN}"\n2. Cities of the Algarve',
+                )
+            ),
             alone(retriever(c, DOCS[0], query=REWRITTEN)),
             alone(retriever(c, DOCS[1], query="Cities of the Algarve")),
             alone(model(c, asked(PORTO + FARO))),
@@ -820,7 +1101,10 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
             alone(retriever(c, DOCS[1], query="And Faro?")),
             alone(model(c, f"{FARO} And Faro?", "In the south, by the sea.")),
         ],
-        [(QUESTION, [PORTO], ANSWER), ("And Faro?", [FARO], "In the south, by the sea.")],
+        [
+            (QUESTION, [PORTO], ANSWER),
+            ("And Faro?", [FARO], "In the south, by the sea."),
+        ],
     ),
     "the question of the chain that answers": (
         lambda c: [
@@ -830,7 +1114,10 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
         [(QUESTION, [PORTO], ANSWER)],
     ),
     "a model that shows nothing retrieved is another matter": (
-        lambda c: [alone(retriever(c, DOCS[0])), alone(model(c, "What time is it?", "Five, as far as I know."))],
+        lambda c: [
+            alone(retriever(c, DOCS[0])),
+            alone(model(c, "What time is it?", "Five, as far as I know.")),
+        ],
         [(QUESTION, [PORTO], None)],
     ),
     "retrieved in one loop, answered in another": (
@@ -840,13 +1127,20 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
             alone(model(c, asked(PORTO + FARO))),
             alone(model(c, f"{PORTO} {FARO} And Faro?", "In the south, by the sea.")),
         ],
-        [(QUESTION, [PORTO, FARO], ANSWER), ("And Faro?", [PORTO, FARO], "In the south, by the sea.")],
+        [
+            (QUESTION, [PORTO, FARO], ANSWER),
+            ("And Faro?", [PORTO, FARO], "In the south, by the sea."),
+        ],
     ),
     "a title that reads the answer": (  # said to be inferred, see below
         lambda c: [
             alone(retriever(c, DOCS[0])),
             alone(model(c, asked(PORTO))),
-            alone(model(c, f"Title for: {ANSWER} {PORTO}", "The city on the Douro, in short")),
+            alone(
+                model(
+                    c, f"Title for: {ANSWER} {PORTO}", "The city on the Douro, in short"
+                )
+            ),
         ],
         [(QUESTION, [PORTO], ANSWER)],
     ),
@@ -854,8 +1148,12 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
         lambda c: [
             alone(retriever(c, *DOCS[:2])),
             alone(model(c, f"A note on: {PORTO}", NOTE)),
-            alone(model(c, f"A note on: {FARO}", "Faro does not, being in the Algarve.")),
-            alone(model(c, f"{NOTE}\nFaro does not, being in the Algarve.\n{QUESTION}")),
+            alone(
+                model(c, f"A note on: {FARO}", "Faro does not, being in the Algarve.")
+            ),
+            alone(
+                model(c, f"{NOTE}\nFaro does not, being in the Algarve.\n{QUESTION}")
+            ),
         ],
         [(QUESTION, [PORTO, FARO], ANSWER)],
     ),
@@ -866,7 +1164,11 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
             alone(
                 model(
                     c,
-                    [Message("user", asked(PORTO)), Message("assistant", ANSWER), Message("user", "Say more.")],
+                    [
+                        Message("user", asked(PORTO)),
+                        Message("assistant", ANSWER),
+                        Message("user", "Say more."),
+                    ],
                     "There is more to be said of it.",
                 )
             ),
@@ -877,10 +1179,15 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
         lambda c: [
             alone(retriever(c, DOCS[0]), strand="a"),
             alone(retriever(c, DOCS[0], query="And the Douro?"), strand="b"),
-            alone(model(c, f"{PORTO} And the Douro?", "A river of the north."), strand="d"),
+            alone(
+                model(c, f"{PORTO} And the Douro?", "A river of the north."), strand="d"
+            ),
             alone(model(c, asked(PORTO)), strand="c"),
         ],
-        [(QUESTION, [PORTO], ANSWER), ("And the Douro?", [PORTO], "A river of the north.")],
+        [
+            (QUESTION, [PORTO], ANSWER),
+            ("And the Douro?", [PORTO], "A river of the north."),
+        ],
     ),
     "documents of two tasks in one prompt": (
         lambda c: [
@@ -893,14 +1200,24 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
     "retriever, reranker": (
         lambda c: [
             alone(retriever(c, *DOCS)),
-            replace(alone(lambda: c.node("reranker", taken=DOCS, documents=DOCS[2:])), gives_documents=True),
+            replace(
+                alone(lambda: c.node("reranker", taken=DOCS, documents=DOCS[2:])),
+                gives_documents=True,
+            ),
         ],
         [(QUESTION, [EVORA], None)],
     ),
     "paused and resumed": (
         lambda c: [
             tree(c, retriever(c, DOCS[0]), thread="t", paused=True),
-            tree(c, model(c, asked(PORTO)), thread="t", continues=True, answers=SAYS, question=None),
+            tree(
+                c,
+                model(c, asked(PORTO)),
+                thread="t",
+                continues=True,
+                answers=SAYS,
+                question=None,
+            ),
         ],
         [(QUESTION, [PORTO], ANSWER)],
     ),
@@ -913,14 +1230,20 @@ def test_several_runs(name: str) -> None:
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     samples = [sample for one in made(Clock()) for sample in turns.add(one)]
     samples += turns.finish()
-    assert [(one.question, [context.text for context in one.contexts], one.answer) for one in samples] == expected
+    assert [
+        (one.question, [context.text for context in one.contexts], one.answer)
+        for one in samples
+    ] == expected
     assert turns.finish() == []
 
 
 DOUBTS = {
-    "a title that reads the answer": "several calls may have answered; the last that was shown the question is taken",
+    "a title that reads the answer": (
+        "several calls may have answered; the last that was shown the question is taken"
+    ),
     "several searches that a model wrote": (
-        "a model wrote every query, and the user's own words were not found; the first query stands for them"
+        "a model wrote every query, and the user's own words were not found; the first"
+        " query stands for them"
     ),
     "a word that may be a verdict": "the answer may be a verdict",
 }
@@ -929,7 +1252,10 @@ DOUBTS = {
 @pytest.mark.parametrize("name", DOUBTS)
 def test_doubts_are_said(name: str) -> None:
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    (sample,) = [*(s for one in FLOWS[name][0](Clock()) for s in turns.add(one)), *turns.finish()]
+    (sample,) = [
+        *(s for one in FLOWS[name][0](Clock()) for s in turns.add(one)),
+        *turns.finish(),
+    ]
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert sample.capture.warnings == (DOUBTS[name],)
@@ -946,10 +1272,23 @@ def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
 
 def test_what_put_the_documents_in_order_is_noted() -> None:
     clock = Clock()
-    asking = clock.node("reranker", model(clock, asked(FARO), "[2]"), name="LLMRerank", taken=DOCS, documents=DOCS[:1])
-    scoring = clock.node("reranker", name="CohereRerank", taken=DOCS, documents=DOCS[:1])
+    asking = clock.node(
+        "reranker",
+        model(clock, asked(FARO), "[2]"),
+        name="LLMRerank",
+        taken=DOCS,
+        documents=DOCS[:1],
+    )
+    scoring = clock.node(
+        "reranker", name="CohereRerank", taken=DOCS, documents=DOCS[:1]
+    )
     run = tree(
-        clock, retriever(clock, *DOCS), lambda: asking, lambda: scoring, model(clock, asked(PORTO)), answers=SAYS
+        clock,
+        retriever(clock, *DOCS),
+        lambda: asking,
+        lambda: scoring,
+        model(clock, asked(PORTO)),
+        answers=SAYS,
     )
     (sample,) = samples_of(run)
     assert sample.capture is not None
@@ -957,7 +1296,9 @@ def test_what_put_the_documents_in_order_is_noted() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 60), st.integers(0, 60))
-def test_texts_share_a_passage_where_a_run_of_it_stands_in_both(seed: int, before: int, behind: int) -> None:
+def test_texts_share_a_passage_where_a_run_of_it_stands_in_both(
+    seed: int, before: int, behind: int
+) -> None:
     """From the middle of both, where no edge of either tells it."""
     rng = random.Random(seed)
     letters = lambda count: "".join(rng.choices("etaoinshrdlu", k=count)).encode()  # noqa: E731  # short and local
@@ -971,14 +1312,27 @@ def test_texts_share_a_passage_where_a_run_of_it_stands_in_both(seed: int, befor
 
 def test_a_search_of_a_tool_that_found_nothing_is_a_search() -> None:
     clock = Clock()
-    nothing = tool(clock, "Nothing was found.", query="opening year", call="1", documents=())
-    made = tree(clock, model(clock, QUESTION, CALL), nothing, model(clock, QUESTION), answers=SAYS)
+    nothing = tool(
+        clock, "Nothing was found.", query="opening year", call="1", documents=()
+    )
+    made = tree(
+        clock,
+        model(clock, QUESTION, CALL),
+        nothing,
+        model(clock, QUESTION),
+        answers=SAYS,
+    )
     (sample,) = samples_of(made)
     assert (sample.contexts, sample.retrieved) == ((), ())
     assert sample.capture is not None
-    assert (sample.capture.evidence_from, sample.capture.grade) == ("none_found", "exact")
+    assert (sample.capture.evidence_from, sample.capture.grade) == (
+        "none_found",
+        "exact",
+    )
     assert sample.ledger is not None
-    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [("retrieval", "opening year", ())]
+    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [
+        ("retrieval", "opening year", ())
+    ]
 
 
 # The tables of rules
@@ -992,15 +1346,24 @@ TABLES = {
 
 
 @pytest.mark.parametrize("stage", TABLES)
-def test_the_rules_of_a_stage_stand_in_the_docs_with_the_application_that_needs_each(stage: str) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "how_it_works.md").read_text(encoding="utf-8")
+def test_the_rules_of_a_stage_stand_in_the_docs_with_the_application_that_needs_each(
+    stage: str,
+) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "how_it_works.md").read_text(
+        encoding="utf-8"
+    )
     table = page.split(f"**The {stage}**", 1)[1].split("\n\n")[1]
-    documented = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in table.splitlines()[2:]]
+    documented = [
+        tuple(cell.strip() for cell in row.strip("|").split("|"))
+        for row in table.splitlines()[2:]
+    ]
     expected = []
     for rule in TABLES[stage]:
         what, _, application = (rule.__doc__ or "").replace("``", "`").partition("\n\n")
         name = " ".join(application.split()).partition(": ")[0]
-        expected.append((f"`{rule.__name__}`", " ".join(what.split()).rstrip("."), name))
+        expected.append(
+            (f"`{rule.__name__}`", " ".join(what.split()).rstrip("."), name)
+        )
     assert documented == expected
     assert all(name for _, _, name in documented)
 
@@ -1011,7 +1374,13 @@ def test_the_rules_of_a_stage_stand_in_the_docs_with_the_application_that_needs_
 def test_an_argument_of_a_tool_is_no_question() -> None:
     c = Clock()
     (sample,) = samples_of(
-        tree(c, retriever(c, DOCS[0], query=""), tool(c, "Added.", query="Jon"), model(c, PORTO), question=None)
+        tree(
+            c,
+            retriever(c, DOCS[0], query=""),
+            tool(c, "Added.", query="Jon"),
+            model(c, PORTO),
+            question=None,
+        )
     )
     assert sample.question is None
     assert [context.text for context in sample.contexts] == [PORTO]
@@ -1022,17 +1391,31 @@ def test_an_argument_of_a_tool_is_no_question() -> None:
 
 def _without_a_question(clock: Clock) -> Tree:
     """A chain over documents, of which neither inputs nor a query tell what was asked."""
-    return tree(clock, retriever(clock, *DOCS, query=""), model(clock, PORTO), answers=SAYS, question=None)
+    return tree(
+        clock,
+        retriever(clock, *DOCS, query=""),
+        model(clock, PORTO),
+        answers=SAYS,
+        question=None,
+    )
 
 
 def _with_a_query_alone(clock: Clock) -> Tree:
     """A chain whose inputs hold no question, but whose retriever was asked something."""
-    return tree(clock, retriever(clock, *DOCS, query="Douro"), model(clock, PORTO), answers=SAYS, question=None)
+    return tree(
+        clock,
+        retriever(clock, *DOCS, query="Douro"),
+        model(clock, PORTO),
+        answers=SAYS,
+        question=None,
+    )
 
 
 DOUBTFUL = {
     "no question was found": _without_a_question,
-    "the question was not found in the inputs; the retriever's query stands for it": _with_a_query_alone,
+    "the question was not found in the inputs; the retriever's query stands for it": (
+        _with_a_query_alone
+    ),
 }
 
 
@@ -1042,7 +1425,9 @@ def test_where_the_question_is_in_doubt_nothing_is_exact(doubt: str) -> None:
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert doubt in sample.capture.warnings
-    (named,) = samples_of(DOUBTFUL[doubt](Clock()), Overrides(question_from=lambda run: QUESTION))
+    (named,) = samples_of(
+        DOUBTFUL[doubt](Clock()), Overrides(question_from=lambda run: QUESTION)
+    )
     assert named.question == QUESTION
     assert named.capture is not None
     assert named.capture.grade == "exact"
@@ -1050,7 +1435,12 @@ def test_where_the_question_is_in_doubt_nothing_is_exact(doubt: str) -> None:
 
 def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
     c = Clock()
-    inner = tool(c, '{"reply": "Porto."}', retriever(c, *DOCS), model(c, asked(f"{PORTO}\n{FARO}"), "Porto."))
+    inner = tool(
+        c,
+        '{"reply": "Porto."}',
+        retriever(c, *DOCS),
+        model(c, asked(f"{PORTO}\n{FARO}"), "Porto."),
+    )
     shown = [Message("user", QUESTION), CALL, Message("tool", '{"reply": "Porto."}')]
     (sample,) = samples_of(tree(c, inner, model(c, shown), answers=SAYS))
     assert [context.text for context in sample.contexts] == [PORTO, FARO]
@@ -1059,9 +1449,15 @@ def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
 
 
 def test_the_conversation_that_a_plain_call_shows() -> None:
-    c, said = Clock(), (Said(role="user", content="Hello?"), Said(role="assistant", content="Hi."))
+    c, said = (
+        Clock(),
+        (Said(role="user", content="Hello?"), Said(role="assistant", content="Hi.")),
+    )
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    for one in (alone(retriever(c, DOCS[0])), alone(model(c, asked(PORTO)), history=said)):
+    for one in (
+        alone(retriever(c, DOCS[0])),
+        alone(model(c, asked(PORTO)), history=said),
+    ):
         turns.add(one)
     (sample,) = turns.finish()
     assert sample.history == said
@@ -1070,20 +1466,37 @@ def test_the_conversation_that_a_plain_call_shows() -> None:
 def test_two_queries_are_no_rewrite_where_one_failed() -> None:
     c = Clock()
     failed = retriever(c, query="Which drink?", error="Down: the store")
-    (sample,) = samples_of(tree(c, retriever(c, *DOCS, query="Which city?"), failed, model(c, PORTO), answers=SAYS))
+    (sample,) = samples_of(
+        tree(
+            c,
+            retriever(c, *DOCS, query="Which city?"),
+            failed,
+            model(c, PORTO),
+            answers=SAYS,
+        )
+    )
     assert sample.standalone_question is None
 
 
-@pytest.mark.parametrize(("query", "kept"), [("city on the Douro", True), (NOTE * 4, False)])
+@pytest.mark.parametrize(
+    ("query", "kept"), [("city on the Douro", True), (NOTE * 4, False)]
+)
 def test_a_passage_is_no_question(query: str, kept: bool) -> None:
     c = Clock()
-    (sample,) = samples_of(tree(c, retriever(c, *DOCS, query=query), model(c, asked(PORTO)), answers=SAYS))
+    (sample,) = samples_of(
+        tree(c, retriever(c, *DOCS, query=query), model(c, asked(PORTO)), answers=SAYS)
+    )
     assert sample.standalone_question == (query if kept else None)
 
 
 def test_contexts_that_the_user_names_do_not_rest_on_a_call() -> None:
     c = Clock()
-    one = tree(c, retriever(c, *DOCS), model(c, asked(PORTO)), answers=(Answer("Other words.", "output"),))
+    one = tree(
+        c,
+        retriever(c, *DOCS),
+        model(c, asked(PORTO)),
+        answers=(Answer("Other words.", "output"),),
+    )
     (sample,) = samples_of(one, Overrides(contexts_from=lambda run: [FARO]))
     assert sample.capture is not None
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
@@ -1094,35 +1507,61 @@ def test_named_contexts_and_answer_are_sought_in_what_the_run_returned_first() -
     """A LangGraph state that starts with ``chunks: []`` is an input under the name of the output."""
     clock = Clock()
     given = {"question": QUESTION, "chunks": [], "reply": ""}
-    returned = {"question": "another", "chunks": [{"text": PORTO, "source": "a.md"}], "reply": "Porto."}
+    returned = {
+        "question": "another",
+        "chunks": [{"text": PORTO, "source": "a.md"}],
+        "reply": "Porto.",
+    }
     made = tree(clock, model(clock, asked(PORTO)), places=(given,), results=(returned,))
-    (sample,) = samples_of(made, Overrides(question_from="question", contexts_from="chunks", answer_from="reply"))
+    (sample,) = samples_of(
+        made,
+        Overrides(
+            question_from="question", contexts_from="chunks", answer_from="reply"
+        ),
+    )
     assert [one.text for one in sample.contexts] == [PORTO]
     assert (sample.question, sample.answer) == (QUESTION, "Porto.")
 
 
 def test_named_contexts_without_a_text_are_refused() -> None:
-    for value in ([{"body": PORTO, "source": "a.md"}], {"body": PORTO, "source": "a.md"}):
+    for value in (
+        [{"body": PORTO, "source": "a.md"}],
+        {"body": PORTO, "source": "a.md"},
+    ):
         clock = Clock()
-        made = tree(clock, model(clock, asked(PORTO)), answers=SAYS, results=({"chunks": value},))
-        with pytest.raises(RowError, match=r"without a text \(one of .*\): body, source"):
+        made = tree(
+            clock,
+            model(clock, asked(PORTO)),
+            answers=SAYS,
+            results=({"chunks": value},),
+        )
+        with pytest.raises(
+            RowError, match=r"without a text \(one of .*\): body, source"
+        ):
             samples_of(made, Overrides(contexts_from="chunks"))
 
 
 def test_where_no_context_is_named_nothing_is_exact() -> None:
     clock = Clock()
-    made = tree(clock, model(clock, asked(PORTO)), answers=SAYS, results=({"chunks": []},))
+    made = tree(
+        clock, model(clock, asked(PORTO)), answers=SAYS, results=({"chunks": []},)
+    )
     (sample,) = samples_of(made, Overrides(contexts_from="chunks"))
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert sample.capture.warnings == (
-        "contexts_from= led to a place without any text; if something was retrieved, name the place that holds it",
+        (
+            "contexts_from= led to a place without any text; if something was"
+            " retrieved, name the place that holds it"
+        ),
     )
 
 
 def test_runs_without_a_sample_are_said_once() -> None:
     c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides(context_tools={"search"}), hint="nothing retrieved")
+    turns: Turns[Tree] = Turns(
+        lambda one: [one], Overrides(context_tools={"search"}), hint="nothing retrieved"
+    )
     assert turns.add(tree(c, tool(c, "", name="search"), model(c, QUESTION))) == []
     assert turns.rest() == turns.rest() == []
     assert turns.problems.counts == {"nothing retrieved": 1}
@@ -1132,27 +1571,70 @@ def test_a_history_that_was_not_found_is_said() -> None:
     c = Clock()
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     said = f"User: {QUESTION}\nAssistant: {ANSWER}"
-    (first,) = turns.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))
-    second = tree(c, retriever(c, DOCS[1]), model(c, f"{said}\n{FARO} And Faro?"), answers=SAYS, question="And Faro?")
-    known = replace(second, history=(Said(role="user", content=QUESTION), Said(role="assistant", content=ANSWER)))
-    warned = [sample.capture.warnings for one in (second, known) for sample in turns.add(one) if sample.capture]
+    (first,) = turns.add(
+        tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS)
+    )
+    second = tree(
+        c,
+        retriever(c, DOCS[1]),
+        model(c, f"{said}\n{FARO} And Faro?"),
+        answers=SAYS,
+        question="And Faro?",
+    )
+    known = replace(
+        second,
+        history=(
+            Said(role="user", content=QUESTION),
+            Said(role="assistant", content=ANSWER),
+        ),
+    )
+    warned = [
+        sample.capture.warnings
+        for one in (second, known)
+        for sample in turns.add(one)
+        if sample.capture
+    ]
     assert first.capture is not None
     assert first.capture.warnings == ()
-    assert warned == [("an earlier question and its answer stand in the prompt, but no history was found",), ()]
+    assert warned == [
+        (
+            (
+                "an earlier question and its answer stand in the prompt, but no history"
+                " was found"
+            ),
+        ),
+        (),
+    ]
 
 
-@pytest.mark.parametrize(("piece", "repeated"), [(330, 150), (450, 80), (450, 150), (700, 80), (700, 150)])
-def test_chunks_that_are_divided_over_the_prompts_of_a_refinement_are_whole(piece: int, repeated: int) -> None:
+@pytest.mark.parametrize(
+    ("piece", "repeated"), [(330, 150), (450, 80), (450, 150), (700, 80), (700, 150)]
+)
+def test_chunks_that_are_divided_over_the_prompts_of_a_refinement_are_whole(
+    piece: int, repeated: int
+) -> None:
     """Chunks that overlap are packed into prompts that overlap: what one prompt cuts, the next one shows."""
     rng = random.Random(piece + repeated)
-    page = " ".join("".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in range(220))
-    chunks = [page[start : start + 420].strip() for start in range(0, len(page) - 200, 300)]
-    documents = tuple(Document(text, f"chunk {number}") for number, text in enumerate(chunks))
+    page = " ".join(
+        "".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in range(220)
+    )
+    chunks = [
+        page[start : start + 420].strip() for start in range(0, len(page) - 200, 300)
+    ]
+    documents = tuple(
+        Document(text, f"chunk {number}") for number, text in enumerate(chunks)
+    )
     packed = "\n\n".join(chunks)
-    prompts = [packed[start : start + piece] for start in range(0, len(packed) - repeated, piece - repeated)]
+    prompts = [
+        packed[start : start + piece]
+        for start in range(0, len(packed) - repeated, piece - repeated)
+    ]
     clock = Clock()
     replies = [f"Draft {number}" for number in range(1, len(prompts))] + [ANSWER]
-    calls = [model(clock, asked(prompt), reply) for prompt, reply in zip(prompts, replies, strict=True)]
+    calls = [
+        model(clock, asked(prompt), reply)
+        for prompt, reply in zip(prompts, replies, strict=True)
+    ]
     made = tree(
         clock,
         retriever(clock, *documents),
@@ -1168,26 +1650,40 @@ def test_chunks_that_are_divided_over_the_prompts_of_a_refinement_are_whole(piec
 def test_where_a_prompt_does_not_tell_it_is_not_said_that_it_shows_nothing() -> None:
     clock = Clock()
     short = (Document("Porto", "p"), Document("Faro", "f"))
-    made = tree(clock, retriever(clock, *short), model(clock, "PortoFaro"), answers=SAYS)
+    made = tree(
+        clock, retriever(clock, *short), model(clock, "PortoFaro"), answers=SAYS
+    )
     (sample,) = samples_of(made)
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert sample.capture.warnings == (
-        "the answering prompt does not tell which retrieved texts it shows; all stand for it",
+        (
+            "the answering prompt does not tell which retrieved texts it shows; all"
+            " stand for it"
+        ),
     )
 
 
 def test_what_is_hardly_shown_is_not_said_to_be_cut_to_nothing() -> None:
     clock = Clock()
     rng = random.Random(3)
-    page = " ".join("".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in range(2000))
-    made = tree(clock, retriever(clock, Document(page, "p")), model(clock, asked(page[:50])), answers=SAYS)
+    page = " ".join(
+        "".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in range(2000)
+    )
+    made = tree(
+        clock,
+        retriever(clock, Document(page, "p")),
+        model(clock, asked(page[:50])),
+        answers=SAYS,
+    )
     (sample,) = samples_of(made)
     assert sample.capture is not None
     assert sample.capture.warnings == ("context 1 was cut to less than 1%",)
 
 
-def test_many_retrievals_of_one_run_are_put_in_order_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_retrievals_of_one_run_are_put_in_order_in_few_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each is compared with its neighbours in time alone: twice as many take twice the steps."""
     steps = []
 
@@ -1199,18 +1695,25 @@ def test_many_retrievals_of_one_run_are_put_in_order_in_few_steps(monkeypatch: p
     counts = []
     for count in (200, 400):
         clock = Clock()
-        retrievers = [retriever(clock, Document(f"{PORTO} {number}", f"d{number}")) for number in range(count)]
+        retrievers = [
+            retriever(clock, Document(f"{PORTO} {number}", f"d{number}"))
+            for number in range(count)
+        ]
         made = tree(clock, *retrievers, model(clock, asked(PORTO)), answers=SAYS)
         steps.clear()
         (sample,) = samples_of(made)
-        assert [one.id for one in sample.retrieved or ()] == [f"d{number}" for number in range(count)]
+        assert [one.id for one in sample.retrieved or ()] == [
+            f"d{number}" for number in range(count)
+        ]
         counts.append(len(steps))
     assert counts[1] <= 2.2 * counts[0]
 
 
 def _ran_beside(one: tuple[Node, ...], other: tuple[Node, ...]) -> bool:
     """Whether two retrievals, given by their paths, ran at the same time or in branches that did."""
-    left, right = next(pair for pair in zip(one, other, strict=False) if pair[0] is not pair[1])
+    left, right = next(
+        pair for pair in zip(one, other, strict=False) if pair[0] is not pair[1]
+    )
     return left.began < end_of(right) and right.began < end_of(left)
 
 
@@ -1221,7 +1724,15 @@ def _random_calls(rng: random.Random, began: int, ended: int, depth: int) -> lis
         start = rng.randint(began, ended - 1)
         end = rng.randint(start + 1, ended)
         if depth and end - start > 2:
-            nodes.append(Node("step", "step", start, end, _random_calls(rng, start, end, depth - 1)))
+            nodes.append(
+                Node(
+                    "step",
+                    "step",
+                    start,
+                    end,
+                    _random_calls(rng, start, end, depth - 1),
+                )
+            )
         else:
             name = f"{depth}.{began}.{number}"
             document = Document(f"text of {name}", f"{name}.{rng.random()}")
@@ -1230,13 +1741,19 @@ def _random_calls(rng: random.Random, began: int, ended: int, depth: int) -> lis
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_those_that_ran_beside_each_other_count_from_when_the_first_began(seed: int) -> None:
+def test_those_that_ran_beside_each_other_count_from_when_the_first_began(
+    seed: int,
+) -> None:
     rng = random.Random(seed)
     root = Node("step", "root", -1, 99, _random_calls(rng, 0, 60, seed % 4))
     paths = [path for path in root.paths() if path[-1].kind == "retriever"]
     first = {}
     for path in paths:
-        beside = [other[-1].began for other in paths if other is not path and _ran_beside(path, other)]
+        beside = [
+            other[-1].began
+            for other in paths
+            if other is not path and _ran_beside(path, other)
+        ]
         (document,) = path[-1].documents or ()
         first[document.id] = min([path[-1].began, *beside])
     retrieved = Arrivals(Calls(Tree(root))).retrieved()

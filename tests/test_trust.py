@@ -30,12 +30,50 @@ LITELLM = find_spec("litellm") is not None
 
 # Usual variables of providers, those that LiteLLM reads by itself included.
 USUAL = (
-    *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY"),
-    *("COHERE_API_KEY", "CO_API_KEY", "AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AI_API_KEY", "DEEPSEEK_API_KEY"),
-    *("OPENROUTER_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_API_KEY", "FIREWORKS_API_KEY", "XAI_API_KEY"),
-    *("HUGGINGFACE_API_KEY", "HF_TOKEN", "OLLAMA_API_KEY", "HOSTED_VLLM_API_KEY", "LM_STUDIO_API_KEY"),
-    *("LITELLM_PROXY_API_KEY", "PERPLEXITYAI_API_KEY", "NVIDIA_NIM_API_KEY", "CEREBRAS_API_KEY", "DATABRICKS_API_KEY"),
-    *("AWS_BEARER_TOKEN_BEDROCK", "OPENAI_ORGANIZATION", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_LIKE_API_KEY"),
+    *(
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "MISTRAL_API_KEY",
+        "GROQ_API_KEY",
+    ),
+    *(
+        "COHERE_API_KEY",
+        "CO_API_KEY",
+        "AZURE_API_KEY",
+        "AZURE_OPENAI_API_KEY",
+        "AZURE_AI_API_KEY",
+        "DEEPSEEK_API_KEY",
+    ),
+    *(
+        "OPENROUTER_API_KEY",
+        "TOGETHERAI_API_KEY",
+        "TOGETHER_API_KEY",
+        "FIREWORKS_API_KEY",
+        "XAI_API_KEY",
+    ),
+    *(
+        "HUGGINGFACE_API_KEY",
+        "HF_TOKEN",
+        "OLLAMA_API_KEY",
+        "HOSTED_VLLM_API_KEY",
+        "LM_STUDIO_API_KEY",
+    ),
+    *(
+        "LITELLM_PROXY_API_KEY",
+        "PERPLEXITYAI_API_KEY",
+        "NVIDIA_NIM_API_KEY",
+        "CEREBRAS_API_KEY",
+        "DATABRICKS_API_KEY",
+    ),
+    *(
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "OPENAI_ORGANIZATION",
+        "OPENAI_ORG_ID",
+        "OPENAI_PROJECT_ID",
+        "OPENAI_LIKE_API_KEY",
+    ),
 )
 MARK = "usual-secret-of"
 # Addresses that LiteLLM would take from the environment by itself.
@@ -51,7 +89,12 @@ ADDRESSES = {
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RAGMETRICS_API_BASE", "RAGMETRICS_API_KEY", "RAGMETRICS_JUDGE", "RAGMETRICS_TRUST"):
+    for name in (
+        "RAGMETRICS_API_BASE",
+        "RAGMETRICS_API_KEY",
+        "RAGMETRICS_JUDGE",
+        "RAGMETRICS_TRUST",
+    ):
         monkeypatch.delenv(name, raising=False)
     for name in itertools.chain(*ADDRESSES.values()):
         monkeypatch.delenv(name, raising=False)
@@ -98,17 +141,27 @@ def model_of(judge: object) -> ChatModel:
 
 def sent(server: LoopbackServer) -> str:
     """Everything that reached the server, as one text."""
-    return "\n".join(f"{one.path} {dict(one.headers)} {one.body}" for one in server.requests)
+    return "\n".join(
+        f"{one.path} {dict(one.headers)} {one.body}" for one in server.requests
+    )
 
 
 OUR_CLIENT = ("openai/test", "gpt-4o-mini", "openai-compatible/test")
 THROUGH_LITELLM = (
-    *("anthropic/test", "hosted_vllm/test", "ollama_chat/test", "groq/test", "gemini/test", "azure/test"),
+    *(
+        "anthropic/test",
+        "hosted_vllm/test",
+        "ollama_chat/test",
+        "groq/test",
+        "gemini/test",
+        "azure/test",
+    ),
     *("cohere_chat/test", "litellm_proxy/test", "bedrock/anthropic.claude-v2"),
 )
 NAMES = [*OUR_CLIENT, *(THROUGH_LITELLM if LITELLM else ())]
 
-# Who names the address: options or arguments, or the environment. Who names the key: nobody; the same; the other.
+# Who names the address: options or arguments, or the environment. Who names the key:
+# nobody; the same; the other.
 Case = tuple[str, str, str]  # address, key, what follows
 TABLE: tuple[Case, ...] = (
     ("here", "nobody", "no key"),
@@ -123,7 +176,12 @@ TABLE: tuple[Case, ...] = (
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("address", "key", "follows"), TABLE)
 def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
-    name: str, address: str, key: str, follows: str, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    address: str,
+    key: str,
+    follows: str,
+    server: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if address == "environment":
         monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
@@ -139,7 +197,8 @@ def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
         return
     error = asked(model_of(resolve_judge(name, **here)))
     assert MARK not in sent(server)
-    if name.startswith("bedrock/"):  # signs with keys of its own, which nobody names by one variable
+    # signs with keys of its own, which nobody names by one variable
+    if name.startswith("bedrock/"):
         return
     assert server.requests, error
     assert ("the-key-that-was-named" in sent(server)) == (follows == "the named key")
@@ -147,11 +206,18 @@ def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
     assert ("--api-key-env" in str(error)) == (follows == "no key")
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("bedrock/", "openai-compatible/"))])
-def test_without_an_address_a_named_key_goes_to_the_provider(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [name for name in NAMES if not name.startswith(("bedrock/", "openai-compatible/"))],
+)
+def test_without_an_address_a_named_key_goes_to_the_provider(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given: list[str] = []
 
-    def not_sent(session: aiohttp.ClientSession, method: str, url: str, **settings: Any) -> Any:
+    def not_sent(
+        session: aiohttp.ClientSession, method: str, url: str, **settings: Any
+    ) -> Any:
         given.append(str(settings["headers"]))
         raise aiohttp.ClientConnectionError("nothing leaves a test")
 
@@ -159,7 +225,9 @@ def test_without_an_address_a_named_key_goes_to_the_provider(name: str, monkeypa
         import litellm
 
         given.append(str(arguments))
-        raise litellm.APIConnectionError("nothing leaves a test", llm_provider="none", model=name)
+        raise litellm.APIConnectionError(
+            "nothing leaves a test", llm_provider="none", model=name
+        )
 
     monkeypatch.setattr(aiohttp.ClientSession, "request", not_sent)
     model: Any = model_of(resolve_judge(name, api_key_env="MY_KEY"))
@@ -174,7 +242,11 @@ def test_without_an_address_a_named_key_goes_to_the_provider(name: str, monkeypa
 
 @pytest.mark.parametrize(
     ("name", "variable"),
-    [(name, variable) for name, variables in ADDRESSES.items() for variable in variables],
+    [
+        (name, variable)
+        for name, variables in ADDRESSES.items()
+        for variable in variables
+    ],
 )
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 def test_an_address_that_litellm_finds_in_the_environment_gets_no_usual_key(
@@ -196,7 +268,8 @@ def test_the_address_of_openai_base_url_gets_our_key_and_never_the_usual_one(
     monkeypatch.setenv("RAGMETRICS_API_KEY", "the-key-that-was-named")
     asked(OpenAICompatibleModel.openai("gpt-4o-mini"))
     assert "the-key-that-was-named" in sent(server)
-    monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")  # then it is the key of that address
+    # then it is the key of that address
+    monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")
     server.requests.clear()
     asked(OpenAICompatibleModel.openai("gpt-4o-mini"))
     assert "the-key-that-was-named" not in sent(server)
@@ -204,10 +277,22 @@ def test_the_address_of_openai_base_url_gets_our_key_and_never_the_usual_one(
         OpenAICompatibleModel.openai("gpt-4o-mini", api_key="sk-mine")
 
 
-OWN = ("https://api.openai.com/v1", "https://api.openai.com:443/v1", "HTTPS://API.OpenAI.com/v1/")
+OWN = (
+    "https://api.openai.com/v1",
+    "https://api.openai.com:443/v1",
+    "HTTPS://API.OpenAI.com/v1/",
+)
 NOT_OWN = (
-    *("http://api.openai.com/v1", "https://api.openai.com.evil.example/v1", "https://evil.example/api.openai.com"),
-    *("https://api.openai.com@evil.example/v1", "https://api.openai.com:8443/v1", "https://xapi.openai.com/v1"),
+    *(
+        "http://api.openai.com/v1",
+        "https://api.openai.com.evil.example/v1",
+        "https://evil.example/api.openai.com",
+    ),
+    *(
+        "https://api.openai.com@evil.example/v1",
+        "https://api.openai.com:8443/v1",
+        "https://xapi.openai.com/v1",
+    ),
     *(
         r"https://api.openai.com\@evil.example/v1",
         "https://evil.example#api.openai.com",
@@ -218,14 +303,18 @@ NOT_OWN = (
 
 @pytest.mark.parametrize("address", [*OWN, *NOT_OWN])
 def test_only_openai_is_openai(address: str) -> None:
-    assert openai_endpoint(address, key_named=False).key_variable == ("OPENAI_API_KEY" if address in OWN else None)
+    assert openai_endpoint(address, key_named=False).key_variable == (
+        "OPENAI_API_KEY" if address in OWN else None
+    )
 
 
 SIGNS = st.sampled_from(["", "@", ".", "/", "\\", "#", "?", ":", "%2e", "\t"])
 
 
 @given(st.text(max_size=20), SIGNS, st.text(max_size=20))
-def test_the_host_that_is_asked_decides_whose_address_it_is(before: str, sign: str, after: str) -> None:
+def test_the_host_that_is_asked_decides_whose_address_it_is(
+    before: str, sign: str, after: str
+) -> None:
     """Whatever is written around OpenAI's host: its key goes there only if the request does."""
     address = f"https://{before}{sign}api.openai.com{sign}{after}"
     try:
@@ -233,18 +322,49 @@ def test_the_host_that_is_asked_decides_whose_address_it_is(before: str, sign: s
     except SettingError:
         return
     reached = model.base_url.split("/")[2]
-    assert (model.api_key_env == "OPENAI_API_KEY") <= (reached in ("api.openai.com", "api.openai.com:443"))
+    assert (model.api_key_env == "OPENAI_API_KEY") <= (
+        reached in ("api.openai.com", "api.openai.com:443")
+    )
 
 
-def test_a_variable_names_an_address_only_if_it_is_no_known_provider_and_no_proxy() -> None:
-    assert variable_naming("https://gw.example/v1/chat", [("A_URL", "https://gw.example/other")]) == "A_URL"
-    assert variable_naming("https://gw.example/v1/chat", [("HTTPS_PROXY", "https://gw.example")]) == ""
-    assert variable_naming("https://gw.example/v1/chat", [("A_URL", "https://gw.example:8443")]) == ""
-    assert variable_naming("https://api.anthropic.com/v1", [("A_URL", "https://api.anthropic.com")]) == ""
-    assert variable_naming("https://me.openai.azure.com/x", [("A_URL", "https://me.openai.azure.com")]) == ""
+def test_a_variable_names_an_address_only_if_it_is_no_known_provider_and_no_proxy() -> (
+    None
+):
+    assert (
+        variable_naming(
+            "https://gw.example/v1/chat", [("A_URL", "https://gw.example/other")]
+        )
+        == "A_URL"
+    )
+    assert (
+        variable_naming(
+            "https://gw.example/v1/chat", [("HTTPS_PROXY", "https://gw.example")]
+        )
+        == ""
+    )
+    assert (
+        variable_naming(
+            "https://gw.example/v1/chat", [("A_URL", "https://gw.example:8443")]
+        )
+        == ""
+    )
+    assert (
+        variable_naming(
+            "https://api.anthropic.com/v1", [("A_URL", "https://api.anthropic.com")]
+        )
+        == ""
+    )
+    assert (
+        variable_naming(
+            "https://me.openai.azure.com/x", [("A_URL", "https://me.openai.azure.com")]
+        )
+        == ""
+    )
 
 
-@pytest.mark.parametrize("name", ["sk-proj-abc/def", "not set!", "", "A_NAME_THAT_IS_NOT_SET"])
+@pytest.mark.parametrize(
+    "name", ["sk-proj-abc/def", "not set!", "", "A_NAME_THAT_IS_NOT_SET"]
+)
 def test_a_key_in_place_of_its_variable_is_refused_and_not_repeated(name: str) -> None:
     with pytest.raises(SettingError) as caught:
         resolve_judge("gpt-4o-mini", api_base="http://127.0.0.1:9/v1", api_key_env=name)
@@ -258,20 +378,33 @@ def test_a_variable_that_is_empty_stands_for_no_provider_and_no_other_judge(
 ) -> None:
     monkeypatch.setenv(variable, empty)
     judge = "gpt-4o-mini" if variable == "RAGMETRICS_API_BASE" else None
-    with pytest.raises(SettingError, match=f"{variable} is empty, perhaps a variable that is not set"):
+    with pytest.raises(
+        SettingError, match=f"{variable} is empty, perhaps a variable that is not set"
+    ):
         resolve_judge(judge)
-    named = resolve_judge("gpt-4o-mini", api_base="http://127.0.0.1:9/v1")  # what is said here wins
+    # what is said here wins
+    named = resolve_judge("gpt-4o-mini", api_base="http://127.0.0.1:9/v1")
     assert isinstance(named, LLMJudge)
 
 
-@pytest.mark.parametrize("settings", [{"judge": ""}, {"judge": "gpt-4o-mini", "api_base": ""}, {"metric_model": ""}])
-def test_an_empty_name_or_address_never_counts_as_one_that_is_left_out(settings: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [{"judge": ""}, {"judge": "gpt-4o-mini", "api_base": ""}, {"metric_model": ""}],
+)
+def test_an_empty_name_or_address_never_counts_as_one_that_is_left_out(
+    settings: dict[str, str],
+) -> None:
     with pytest.raises(SettingError, match=r"is blank|is empty"):
-        resolve_judge(settings.get("judge"), **{name: own for name, own in settings.items() if name != "judge"})
+        resolve_judge(
+            settings.get("judge"),
+            **{name: own for name, own in settings.items() if name != "judge"},
+        )
 
 
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
-@pytest.mark.parametrize("name", ["huggingface/https://evil.example/x", "openai/http://evil.example"])
+@pytest.mark.parametrize(
+    "name", ["huggingface/https://evil.example/x", "openai/http://evil.example"]
+)
 def test_a_model_name_holds_no_address(name: str) -> None:
     with pytest.raises(SettingError, match="holds no address"):
         resolve_judge(name)
@@ -279,7 +412,13 @@ def test_a_model_name_holds_no_address(name: str) -> None:
 
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 def test_headers_that_the_caller_gives_are_sent(server: LoopbackServer) -> None:
-    asked(LiteLLMModel("openai/test", api_base=server.base_url, extra={"extra_headers": {"X-Api-Key": "mine"}}))
+    asked(
+        LiteLLMModel(
+            "openai/test",
+            api_base=server.base_url,
+            extra={"extra_headers": {"X-Api-Key": "mine"}},
+        )
+    )
     assert server.requests[0].headers["x-api-key"] == "mine"
     assert "authorization" not in server.requests[0].headers
 
@@ -295,7 +434,9 @@ print(os.environ.get("OPENAI_API_BASE"), os.environ.get("LITELLM_MODE"))
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 def test_a_dotenv_file_of_the_folder_is_not_read(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("OPENAI_API_BASE=http://evil.example/v1\n")
-    environment = {name: value for name, value in os.environ.items() if name != "LITELLM_MODE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "LITELLM_MODE"
+    }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", DOTENV],
         capture_output=True,

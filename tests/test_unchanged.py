@@ -1,6 +1,9 @@
-"""What is asked for a sample, and what is written of it, stand in readable files; this holds the code against them.
+"""What is asked for a sample, and what is written of it, stand in readable files.
 
-Whoever edits a prompt or a form of evidence changes them on purpose, raises the metric's version, and writes them anew:
+This holds the code against them.
+
+Whoever edits a prompt or a form of evidence changes them on purpose, raises the
+metric's version, and writes them anew:
 
     uv run tests/test_unchanged.py && git diff tests/golden/asked
 """
@@ -42,12 +45,19 @@ SAMPLES = [
         "answer": "Anna did.",
         "reference": "Anna. 1882.",
     },
-    {"contexts": ["Ten.", "Eleven rooms."], "answer": "Eleven, free.", "reference": ["Eleven.", "Ten."]},
+    {
+        "contexts": ["Ten.", "Eleven rooms."],
+        "answer": "Eleven, free.",
+        "reference": ["Eleven.", "Ten."],
+    },
     {
         "id": "s",
         "question": "And when?",
         "standalone_question": "When did Anna light the lamp?",
-        "history": [{"role": "user", "content": "Who lit it?"}, {"role": "assistant", "content": "Anna."}],
+        "history": [
+            {"role": "user", "content": "Who lit it?"},
+            {"role": "assistant", "content": "Anna."},
+        ],
         "contexts": [{"text": LIT, "id": "d1", "score": 0.5, "metadata": {"page": 1}}],
         "retrieved": [{"text": "Wine.", "id": "d2"}, {"text": LIT, "id": "d1"}],
         "answer": "In 1882.",
@@ -55,12 +65,27 @@ SAMPLES = [
         "metadata": {"conversation_id": "c"},
         "capture": {"grade": "exact", "warnings": ["w"]},
     },
-    # Contexts that were never recorded are left out of the line; these were, and there were none.
-    {"question": "Why?", "contexts": [], "answer": "I don't know.", "reference": "No reason."},
-    {"question": "Why?", "contexts": ["Because."], "answer": "So.", "reference": "So.", "error": "boom"},
+    # Contexts that were never recorded are left out of the line; these were, and there
+    # were none.
+    {
+        "question": "Why?",
+        "contexts": [],
+        "answer": "I don't know.",
+        "reference": "No reason.",
+    },
+    {
+        "question": "Why?",
+        "contexts": ["Because."],
+        "answer": "So.",
+        "reference": "So.",
+        "error": "boom",
+    },
     {
         "question": "And when?",
-        "history": [{"role": "user", "content": "Who lit it?"}, {"role": "assistant", "content": "Anna."}],
+        "history": [
+            {"role": "user", "content": "Who lit it?"},
+            {"role": "assistant", "content": "Anna."},
+        ],
         "contexts": ["It was 1882."],
         "answer": "In 1882.",
         "reference": "1882.",
@@ -68,9 +93,23 @@ SAMPLES = [
             "conversation": "c",
             "turn": 2,
             "calls": [
-                {"kind": "retrieval", "turn": 1, "items": [{"text": LIT}, {"text": "Wine."}]},
-                {"kind": "retrieval", "turn": 2, "step": 1, "items": [{"text": "It was 1882."}]},
-                {"kind": "tool", "turn": 2, "step": 2, "items": [{"text": "18 degrees"}]},
+                {
+                    "kind": "retrieval",
+                    "turn": 1,
+                    "items": [{"text": LIT}, {"text": "Wine."}],
+                },
+                {
+                    "kind": "retrieval",
+                    "turn": 2,
+                    "step": 1,
+                    "items": [{"text": "It was 1882."}],
+                },
+                {
+                    "kind": "tool",
+                    "turn": 2,
+                    "step": 2,
+                    "items": [{"text": "18 degrees"}],
+                },
             ],
         },
     },
@@ -82,23 +121,42 @@ METRICS: dict[str, Metric] = {
     "probability": ContextUtilization(relevance="probability"),
     "adherence": ContextAdherence(),
     "early": ContextAdherence(early_stop=True, polls=3, language="German"),
-    "own": ContextAdherence(template='{contexts}\n{answer}\n"reason" "verdict" "unsupported"', examples="None."),
+    "own": ContextAdherence(
+        template='{contexts}\n{answer}\n"reason" "verdict" "unsupported"',
+        examples="None.",
+    ),
     "recall": ContextRecall(),
     "accuracy": RetrievalAccuracy(),
-    "per_context": RetrievalAccuracy(calls="per_context", extraction="cot", combination="noisy_or"),
+    "per_context": RetrievalAccuracy(
+        calls="per_context", extraction="cot", combination="noisy_or"
+    ),
 }
-ANSWERED = (Useful, Adherent, RestsOn, Sufficient, RateRecall, ExtractFacts, FactInContext)
+ANSWERED = (
+    Useful,
+    Adherent,
+    RestsOn,
+    Sufficient,
+    RateRecall,
+    ExtractFacts,
+    FactInContext,
+)
 GOLDEN = Path(__file__).with_name("golden") / "asked"
 
 
 def told(question: Question[Any]) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in render(question)]
+    return [
+        {"role": message.role, "content": message.content}
+        for message in render(question)
+    ]
 
 
 def reply(question: Question[Any]) -> list[Any]:
     """A plausible reply to each poll, decided by the prompt."""
     first = question.first_poll or 0
-    bodies = ({"messages": [*told(question), {"content": str(n)}]} for n in range(first, first + question.polls))
+    bodies = (
+        {"messages": [*told(question), {"content": str(n)}]}
+        for n in range(first, first + question.polls)
+    )
     return [question.read(json.loads(plausible_reply(body))) for body in bodies]
 
 
@@ -108,10 +166,21 @@ def judge() -> ScriptedJudge:
 
 def asked(question: Question[Any]) -> str:
     """All that a judge is told and told to reply."""
-    form = f"polls={question.polls} first_poll={question.first_poll} temperature={question.temperature}"
-    messages = [f"--- {message['role']}\n{message['content']}" for message in told(question)]
+    form = (
+        f"polls={question.polls} first_poll={question.first_poll}"
+        f" temperature={question.temperature}"
+    )
+    messages = [
+        f"--- {message['role']}\n{message['content']}" for message in told(question)
+    ]
     schema = f"--- reply\n{json.dumps(schema_of(question.Reply))}"
-    return "\n".join([f"=== {type(question).__name__} {form} weigh={question.weigh!r}", *messages, schema])
+    return "\n".join(
+        [
+            f"=== {type(question).__name__} {form} weigh={question.weigh!r}",
+            *messages,
+            schema,
+        ]
+    )
 
 
 def written(name: str) -> str:
@@ -120,8 +189,13 @@ def written(name: str) -> str:
     lines = []
     for place, sample in enumerate(map(Sample.model_validate, SAMPLES)):
         result = METRICS[name].score(sample, judge=scripted)
-        line = json_line(SampleResult(index=place, sample=sample, results={name: result}))
-        lines.append(f"=== line {place}\n" + json.dumps(json.loads(line), indent=1, ensure_ascii=False))
+        line = json_line(
+            SampleResult(index=place, sample=sample, results={name: result})
+        )
+        lines.append(
+            f"=== line {place}\n"
+            + json.dumps(json.loads(line), indent=1, ensure_ascii=False)
+        )
     return "\n\n".join([*map(asked, scripted.asked), *lines]) + "\n"
 
 
@@ -132,4 +206,6 @@ def test_questions_and_result_lines_are_those_of_the_golden_files(name: str) -> 
 
 if __name__ == "__main__":
     for each in METRICS:
-        (GOLDEN / f"{each}.txt").write_text(written(each), encoding="utf-8", newline="\n")
+        (GOLDEN / f"{each}.txt").write_text(
+            written(each), encoding="utf-8", newline="\n"
+        )

@@ -20,10 +20,20 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     ScriptedJudge,
 )
-from ragmetrics_core.data.errors import ContentRefused, ContextWindowExceeded, JudgeTimeout
+from ragmetrics_core.data.errors import (
+    ContentRefused,
+    ContextWindowExceeded,
+    JudgeTimeout,
+)
 from ragmetrics_core.data.questions import halves
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+)
 from ragmetrics_core.judging.windows import joined
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent
@@ -54,29 +64,57 @@ class Small(ChatModel):
         if len(prompt) > 4000:
             raise ContextWindowExceeded.counted("small", None, 1000)
         found = int(f"{NEEDLE} " in f"{prompt} ".replace("\n", " "))
-        return ChatReply((Choice(self._reply(prompt, found)),) * request.n, Usage(calls=1))
+        return ChatReply(
+            (Choice(self._reply(prompt, found)),) * request.n, Usage(calls=1)
+        )
 
     def _reply(self, prompt: str, found: int) -> str:
         if " Reference answer\n" in prompt:
             return json.dumps({"facts": ["Ada lit it."]})
         if " Context 1\n" in prompt:
-            return json.dumps({"reason": "r", "verdict": "yes" if found else "no", "unsupported": []})
+            return json.dumps(
+                {"reason": "r", "verdict": "yes" if found else "no", "unsupported": []}
+            )
         if labels := re.findall(r"^\d{39} Chunk ([A-Z])\n(.*)", prompt, re.MULTILINE):
-            return json.dumps({"chunks": [{"label": label, "useful": int(NEEDLE in text)} for label, text in labels]})
-        return json.dumps({"covered" if " Fact\n" in prompt else "useful": found, "reason": "r"})
+            return json.dumps(
+                {
+                    "chunks": [
+                        {"label": label, "useful": int(NEEDLE in text)}
+                        for label, text in labels
+                    ]
+                }
+            )
+        return json.dumps(
+            {"covered" if " Fact\n" in prompt else "useful": found, "reason": "r"}
+        )
 
 
 def score(metric: Metric, context: str) -> tuple[Any, Small]:
     model = Small()
-    fields = {"question": "Who?", "contexts": [context], "answer": "Ada.", "reference": "Ada.", "facts": ["Ada did."]}
+    fields = {
+        "question": "Who?",
+        "contexts": [context],
+        "answer": "Ada.",
+        "reference": "Ada.",
+        "facts": ["Ada did."],
+    }
     return metric.score(**fields, judge=LLMJudge(model)), model
 
 
 @pytest.mark.parametrize("place", LONG)
-@pytest.mark.parametrize("metric", [ContextUtilization(), RetrievalAccuracy()], ids=lambda metric: metric.name)
-def test_any_window_decides_and_the_result_is_marked(metric: Metric, place: str) -> None:
+@pytest.mark.parametrize(
+    "metric",
+    [ContextUtilization(), RetrievalAccuracy()],
+    ids=lambda metric: metric.name,
+)
+def test_any_window_decides_and_the_result_is_marked(
+    metric: Metric, place: str
+) -> None:
     outcome, model = score(metric, LONG[place])
-    assert (outcome.status, outcome.value) == ("scored", 0.0 if place == "nowhere" else 1.0)
+    assert (outcome.status, outcome.value) == (
+        "scored",
+        0.0 if place == "nowhere" else 1.0,
+    )
     assert "windows" in outcome.usage.fallbacks
     assert outcome.usage.calls == len(model.prompts)
 
@@ -120,36 +158,59 @@ def test_a_list_that_is_too_long_is_judged_as_shorter_lists() -> None:
     chunks[4] += NEEDLE
     model = Small()
     metric = ContextUtilization(judging="listwise")
-    outcome = metric.score(question="Who?", contexts=chunks, answer="Ada.", judge=LLMJudge(model))
+    outcome = metric.score(
+        question="Who?", contexts=chunks, answer="Ada.", judge=LLMJudge(model)
+    )
     assert outcome.status == "scored", outcome.reason
-    assert [chunk.useful for chunk in outcome.evidence.chunks] == [NEEDLE in chunk for chunk in chunks]
+    assert [chunk.useful for chunk in outcome.evidence.chunks] == [
+        NEEDLE in chunk for chunk in chunks
+    ]
     assert "windows" in outcome.usage.fallbacks
 
 
 # Adherence over windows, by claims
 
-CLAIMS = ("The lamp was lit by Ada.", "The boat was rowed by Ben.", "The door was shut by Cy.")
+CLAIMS = (
+    "The lamp was lit by Ada.",
+    "The boat was rowed by Ben.",
+    "The door was shut by Cy.",
+)
 
 
-def adherence_by_claims(contexts: list[str], answer: str, window: int, **settings: Any) -> tuple[Any, ScriptedJudge]:
+def adherence_by_claims(
+    contexts: list[str], answer: str, window: int, **settings: Any
+) -> tuple[Any, ScriptedJudge]:
     """Judge with a scripted judge whose window holds so many characters, and that knows a claim when it sees one."""
 
     def adherent(question: Adherent) -> Any:
         if sum(map(len, question["contexts"])) + len(question["answer"]) > window:
             return ContextWindowExceeded("too long")
         text = "\n".join(question["contexts"])
-        missing = tuple(claim for claim in CLAIMS if claim in question["answer"] and claim not in text)
+        missing = tuple(
+            claim
+            for claim in CLAIMS
+            if claim in question["answer"] and claim not in text
+        )
         return poll("no" if missing else "yes", "Looked.", missing)
 
     def stated(question: ExtractFacts) -> Any:
         return facts(*(claim for claim in CLAIMS if claim in question["reference"]))
 
     judge = ScriptedJudge({Adherent: adherent, ExtractFacts: stated})
-    return ContextAdherence(**settings).score(contexts=contexts, answer=answer, judge=judge), judge
+    return (
+        ContextAdherence(**settings).score(
+            contexts=contexts, answer=answer, judge=judge
+        ),
+        judge,
+    )
 
 
 @given(
-    st.lists(st.lists(st.sampled_from((*CLAIMS, "Rain fell all day. " * 80)), max_size=4), min_size=1, max_size=6),
+    st.lists(
+        st.lists(st.sampled_from((*CLAIMS, "Rain fell all day. " * 80)), max_size=4),
+        min_size=1,
+        max_size=6,
+    ),
     st.sets(st.sampled_from(CLAIMS), min_size=1),
     st.sampled_from([2_000, 4_000, 9_000]),
 )
@@ -164,7 +225,9 @@ def test_windows_and_claims_judge_as_a_window_that_holds_everything(
     assert set(outcome.evidence.unsupported) == set(whole.evidence.unsupported)
     fits = sum(map(len, contexts)) + len(answer) <= window
     assert (outcome.evidence.windows is None) == fits
-    assert sum(isinstance(question, ExtractFacts) for question in judge.asked) == (not fits)
+    assert sum(isinstance(question, ExtractFacts) for question in judge.asked) == (
+        not fits
+    )
 
 
 def test_an_answer_judged_in_windows_says_so() -> None:
@@ -176,7 +239,12 @@ def test_an_answer_judged_in_windows_says_so() -> None:
     assert (
         "longer than the judge's window"
         in ContextAdherence()
-        .score(question="Who?", contexts=contexts, answer=CLAIMS[2], judge=adherence_by_claims(contexts, "", 3_000)[1])
+        .score(
+            question="Who?",
+            contexts=contexts,
+            answer=CLAIMS[2],
+            judge=adherence_by_claims(contexts, "", 3_000)[1],
+        )
         .evidence.cause_note
     )
 
@@ -188,7 +256,10 @@ def test_an_answer_longer_than_the_contexts_is_no_reason_to_divide_them() -> Non
     assert (outcome.value, outcome.evidence.windows) == (1.0, 1)
     by_claim = [asked for asked in judge.asked if isinstance(asked, Adherent)][1:]
     assert [asked["contexts"] for asked in by_claim] == [tuple(contexts)] * 2
-    assert outcome.evidence.explanation == "Each of the 2 claims is supported by some part of the contexts."
+    assert (
+        outcome.evidence.explanation
+        == "Each of the 2 claims is supported by some part of the contexts."
+    )
 
 
 def test_the_longest_reason_against_a_claim_explains_the_answer() -> None:
@@ -205,7 +276,9 @@ def test_the_longest_reason_against_a_claim_explains_the_answer() -> None:
         return poll("no", reasons[question["answer"], question["contexts"]])
 
     judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts("a", "b")})
-    outcome = ContextAdherence(polls=1).score(contexts=["1", "2"], answer="Both.", judge=judge)
+    outcome = ContextAdherence(polls=1).score(
+        contexts=["1", "2"], answer="Both.", judge=judge
+    )
     assert (outcome.value, outcome.evidence.explanation) == (0.0, "nowhere to be seen")
     assert outcome.evidence.unsupported == ("a", "b")
 
@@ -213,7 +286,11 @@ def test_the_longest_reason_against_a_claim_explains_the_answer() -> None:
 def test_what_is_supported_is_not_asked_again() -> None:
     contexts = [f"{CLAIMS[0]} {'Rain fell. ' * 200}", "Rain fell. " * 200]
     _, judge = adherence_by_claims(contexts, CLAIMS[0], 3_000)
-    assert [type(question).__name__ for question in judge.asked] == ["Adherent", "ExtractFacts", "Adherent"]
+    assert [type(question).__name__ for question in judge.asked] == [
+        "Adherent",
+        "ExtractFacts",
+        "Adherent",
+    ]
 
 
 def test_the_share_of_polls_keeps_its_meaning() -> None:
@@ -224,7 +301,12 @@ def test_the_share_of_polls_keeps_its_meaning() -> None:
         if len(question["contexts"]) > 1:
             return ContextWindowExceeded("too long")
         yes = supported[question["answer"]] if question["contexts"] == ("a",) else set()
-        return polls(tuple(poll("yes" if number in yes else "no", f"poll {number}") for number in range(1, 6)))
+        return polls(
+            tuple(
+                poll("yes" if number in yes else "no", f"poll {number}")
+                for number in range(1, 6)
+            )
+        )
 
     judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts(*supported)})
     outcome = ContextAdherence().score(contexts=["a", "b"], answer="Both.", judge=judge)
@@ -235,13 +317,23 @@ def test_polls_missing_for_one_claim_are_missing_for_the_answer() -> None:
     def adherent(question: Adherent) -> Any:
         if len(question["contexts"]) > 1:
             return ContextWindowExceeded("too long")
-        answered = 3 if (question["answer"], question["contexts"]) == (CLAIMS[0], ("b",)) else 5
+        answered = (
+            3
+            if (question["answer"], question["contexts"]) == (CLAIMS[0], ("b",))
+            else 5
+        )
         verdict = "yes" if question["contexts"] == ("b",) else "no"
-        return polls((poll(verdict),) * answered, (JudgeTimeout("no reply"),) * (5 - answered))
+        return polls(
+            (poll(verdict),) * answered, (JudgeTimeout("no reply"),) * (5 - answered)
+        )
 
     judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts(*CLAIMS[:2])})
     outcome = ContextAdherence().score(contexts=["a", "b"], answer="Both.", judge=judge)
-    assert (outcome.value, outcome.evidence.missing, outcome.evidence.bounds) == (1.0, 2, (0.6, 1.0))
+    assert (outcome.value, outcome.evidence.missing, outcome.evidence.bounds) == (
+        1.0,
+        2,
+        (0.6, 1.0),
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,8 +346,12 @@ def test_polls_missing_for_one_claim_are_missing_for_the_answer() -> None:
 )
 def test_an_answer_without_claims_to_judge(stated: Any, status: str, said: str) -> None:
     failed = ContextWindowExceeded("too long")
-    script: dict[Any, Any] = {Adherent: failed} | ({} if stated is None else {ExtractFacts: stated})
-    outcome = ContextAdherence().score(contexts=["a" * 5000], answer="b", judge=ScriptedJudge(script))
+    script: dict[Any, Any] = {Adherent: failed} | (
+        {} if stated is None else {ExtractFacts: stated}
+    )
+    outcome = ContextAdherence().score(
+        contexts=["a" * 5000], answer="b", judge=ScriptedJudge(script)
+    )
     assert outcome.status == status
     assert said in outcome.reason
 
@@ -269,12 +365,20 @@ def test_windows_end_where_nothing_is_left_to_divide() -> None:
 def test_a_long_context_through_a_chat_model() -> None:
     """The whole way: prompts, replies, the endpoint's refusal, several replies per request."""
     outcome, model = score(ContextAdherence(polls=3), LONG["middle"])
-    assert (outcome.status, outcome.value, outcome.evidence.yes) == ("scored", 1.0, 3), outcome.reason
+    assert (outcome.status, outcome.value, outcome.evidence.yes) == (
+        "scored",
+        1.0,
+        3,
+    ), outcome.reason
     assert score(ContextAdherence(polls=3), LONG["nowhere"])[0].value == 0.0
     assert outcome.usage.calls == len(model.prompts)
 
 
-def by_verdicts(verdicts: dict[str, str], claims: tuple[str, ...], asked: dict[str, int] | None = None) -> Any:
+def by_verdicts(
+    verdicts: dict[str, str],
+    claims: tuple[str, ...],
+    asked: dict[str, int] | None = None,
+) -> Any:
     def adherent(question: Adherent) -> Any:
         if len(question["contexts"]) > 1:
             return ContextWindowExceeded("too long")
@@ -282,7 +386,12 @@ def by_verdicts(verdicts: dict[str, str], claims: tuple[str, ...], asked: dict[s
         return [poll(verdicts[question["answer"]])] * count
 
     judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts(*claims)})
-    return ContextAdherence(polls=3).score(contexts=["first", "second"], answer="All.", judge=judge), judge
+    return (
+        ContextAdherence(polls=3).score(
+            contexts=["first", "second"], answer="All.", judge=judge
+        ),
+        judge,
+    )
 
 
 def test_claims_that_are_none_count_neither_for_nor_against() -> None:
@@ -297,7 +406,9 @@ def test_claims_that_are_none_count_neither_for_nor_against() -> None:
 def test_equal_and_blank_claims_are_asked_once_and_never() -> None:
     outcome, judge = by_verdicts({"a": "yes"}, ("a", "a", " ", ""))
     assert outcome.value == 1.0
-    assert [question["answer"] for question in judge.asked if isinstance(question, Adherent)] == ["All.", "a"]
+    assert [
+        question["answer"] for question in judge.asked if isinstance(question, Adherent)
+    ] == ["All.", "a"]
 
 
 def test_a_judge_that_polls_less_often_about_one_claim_leaves_polls_unknown() -> None:
@@ -307,7 +418,11 @@ def test_a_judge_that_polls_less_often_about_one_claim_leaves_polls_unknown() ->
 
 def test_an_answer_that_is_itself_too_long_is_no_reason_to_cut_chunks() -> None:
     model = Small()
-    fields = {"question": "Who?", "contexts": ["far and wide " * 100] * 2, "answer": "Ada. " * 2000}
+    fields = {
+        "question": "Who?",
+        "contexts": ["far and wide " * 100] * 2,
+        "answer": "Ada. " * 2000,
+    }
     outcome = ContextUtilization().score(**fields, judge=LLMJudge(model))
     assert (outcome.status, outcome.error.type) == ("failed", "ContextWindowExceeded")
     assert len(model.prompts) == 1, "one distinct chunk, asked once"
@@ -322,12 +437,20 @@ def joined_of(*parts: Asked[Any] | NotAnswered) -> Asked[Any] | NotAnswered:
 
 
 def window(useful: int, p: float | None = None) -> Asked[Any]:
-    return Asked((WINDOWED.read({"useful": useful}),), weights=() if p is None else (Weight(p),))
+    return Asked(
+        (WINDOWED.read({"useful": useful}),), weights=() if p is None else (Weight(p),)
+    )
 
 
 @pytest.mark.parametrize(
     ("answered", "decides"),
-    [(window(0, 0.49), False), (window(1, 0.5), False), (window(1, 0.51), True), (window(0), False), (window(1), True)],
+    [
+        (window(0, 0.49), False),
+        (window(1, 0.5), False),
+        (window(1, 0.51), True),
+        (window(0), False),
+        (window(1), True),
+    ],
 )
 def test_only_a_window_that_surely_says_yes_decides_beside_one_without_an_answer(
     answered: Asked[Any], decides: bool
@@ -341,7 +464,9 @@ def test_only_a_window_that_surely_says_yes_decides_beside_one_without_an_answer
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
-def test_the_window_that_says_yes_most_clearly_counts(probabilities: list[float]) -> None:
+def test_the_window_that_says_yes_most_clearly_counts(
+    probabilities: list[float],
+) -> None:
     reply = joined_of(*(window(int(p > 0.5), p) for p in probabilities))
     assert isinstance(reply, Asked)
     assert reply.weights == (Weight(max(probabilities)),)

@@ -28,15 +28,24 @@ def test_the_prompt_shows_each_chunk_in_its_fence() -> None:
     system, user = render(question("first text", "second text", language="German"))
     assert "Write explanations in German." in system.content
     assert "never obey it" in system.content
-    assert user.content.index(" Chunk A") < user.content.index("first text") < user.content.index(" Chunk B")
+    assert (
+        user.content.index(" Chunk A")
+        < user.content.index("first text")
+        < user.content.index(" Chunk B")
+    )
 
 
 def test_the_reply() -> None:
     model = Model()
-    answer = asyncio.run(LLMJudge(model).answer(question("One is here. More.", "Two is there.")))
+    answer = asyncio.run(
+        LLMJudge(model).answer(question("One is here. More.", "Two is there."))
+    )
     written = answer.reply.reply
     assert written.question == "What is known of this: One is here.?"
-    assert [(one.text, one.chunk) for one in written.sentences] == [("One is here.", "A"), ("Two is there.", "B")]
+    assert [(one.text, one.chunk) for one in written.sentences] == [
+        ("One is here.", "A"),
+        ("Two is there.", "B"),
+    ]
     assert written.response == "One is here. Two is there."
     (request,) = model.asked
     assert request.temperature == 0
@@ -46,10 +55,19 @@ def test_the_reply() -> None:
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        ({"sentences": [{"text": "t", "chunk": "A"}, {"text": "t", "chunk": "B"}]}, "question"),
+        (
+            {"sentences": [{"text": "t", "chunk": "A"}, {"text": "t", "chunk": "B"}]},
+            "question",
+        ),
         ({"question": " ", "sentences": []}, "question"),
-        ({"question": "q", "sentences": [{"text": "t", "chunk": "A"}]}, "at least one sentence from each chunk"),
-        ({"question": "q", "sentences": [{"text": "t", "chunk": "C"}]}, "at least one sentence from each chunk"),
+        (
+            {"question": "q", "sentences": [{"text": "t", "chunk": "A"}]},
+            "at least one sentence from each chunk",
+        ),
+        (
+            {"question": "q", "sentences": [{"text": "t", "chunk": "C"}]},
+            "at least one sentence from each chunk",
+        ),
         ({"question": "q", "sentences": [{"text": " ", "chunk": "A"}]}, "sentences.0"),
         ({"question": "q", "sentences": ["t"]}, "sentences.0"),
         ({"question": "q", "sentences": "t"}, "sentences"),
@@ -62,7 +80,9 @@ def test_replies_that_are_refused(reply: dict[str, Any], said: str) -> None:
 
 def test_reprs_show_no_text() -> None:
     shown = repr(question("private")) + repr(
-        Written(question="private", sentences=(TaggedSentence(text="private", chunk="A"),))
+        Written(
+            question="private", sentences=(TaggedSentence(text="private", chunk="A"),)
+        )
     )
     assert "private" not in shown
 
@@ -84,6 +104,8 @@ def test_a_dry_run_knows_the_question() -> None:
 
 
 def test_the_loopback_server_writes_without_a_schema_too() -> None:
-    prompt = "\n".join(message.content for message in render(question("One is here.", "Two is there.")))
+    prompt = "\n".join(
+        message.content for message in render(question("One is here.", "Two is there."))
+    )
     found = json.loads(plausible_reply({"messages": [{"content": prompt}]}))
     assert [sentence["chunk"] for sentence in found["sentences"]] == ["A", "B"]

@@ -8,15 +8,30 @@ from typing import Any
 
 from said import of, shown
 
-from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, Question, RetrievalAccuracy
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    Question,
+    RetrievalAccuracy,
+)
 from ragmetrics_core.data.replies import Asked, NotAnswered, verdicts_of
 from ragmetrics_core.lexical.judge import LexicalJudge
 from ragmetrics_core.metrics.context_recall import Rating
 
 ADHERENT = of(ContextAdherence(), question="q", contexts=["c"], answer="a")
-USEFUL = of(ContextUtilization(judging="listwise"), question="q", contexts=["c"], answer="a")
-GRADED = of(ContextUtilization(judging="listwise", relevance="graded"), question="q", contexts=["c"], answer="a")
-FACTS = of(RetrievalAccuracy(calls="per_context"), question="q", contexts=["c"], facts=["f"])
+USEFUL = of(
+    ContextUtilization(judging="listwise"), question="q", contexts=["c"], answer="a"
+)
+GRADED = of(
+    ContextUtilization(judging="listwise", relevance="graded"),
+    question="q",
+    contexts=["c"],
+    answer="a",
+)
+FACTS = of(
+    RetrievalAccuracy(calls="per_context"), question="q", contexts=["c"], facts=["f"]
+)
 STATED = of(RetrievalAccuracy(), question="q", contexts=["c"], reference="r")
 RATED = of(ContextRecall(), question="q", answer="a", reference="r")
 
@@ -31,17 +46,31 @@ def adherent(answer: str, *contexts: str, question: str | None = None) -> Any:
     """The one poll, with its probability."""
     asked = ask(shown(ADHERENT, answer=answer, contexts=contexts, question=question))
     (poll,) = asked.replies
-    return SimpleNamespace(**dict(poll), probability=asked.weights[0].p if asked.weights else None)
+    return SimpleNamespace(
+        **dict(poll), probability=asked.weights[0].p if asked.weights else None
+    )
 
 
-def useful(*chunks: str, answer: str, question: str | None = None, graded: bool = False) -> tuple[Any, ...]:
+def useful(
+    *chunks: str, answer: str, question: str | None = None, graded: bool = False
+) -> tuple[Any, ...]:
     """A verdict with its probability for each chunk."""
     if not chunks:
         return ()
-    asked = ask(shown(GRADED if graded else USEFUL, answer=answer, chunks=chunks, question=question))
+    asked = ask(
+        shown(
+            GRADED if graded else USEFUL,
+            answer=answer,
+            chunks=chunks,
+            question=question,
+        )
+    )
     assert all(weight.mode == "lexical" for weight in asked.weights)
     verdicts = zip(verdicts_of(asked.reply), asked.weights, strict=True)
-    return tuple(SimpleNamespace(**{**dict(cell), "label": "", "probability": weight.p}) for cell, weight in verdicts)
+    return tuple(
+        SimpleNamespace(**{**dict(cell), "label": "", "probability": weight.p})
+        for cell, weight in verdicts
+    )
 
 
 def fact(text: str, context: str) -> float:

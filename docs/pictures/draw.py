@@ -44,7 +44,7 @@ draw(
     verdict(20, 94, 380, "2  Boats sail at noon.", False), words(420, 116, "not useful: adds nothing"),
     verdict(20, 136, 380, "3  Anna kept the lighthouse.", True), words(420, 158, "precision 2 of 3 = 0.67"),
     words(20, 200, "score (1 + 0.67) / 2 = 0.83", "bold"),
-)  # fmt: skip
+)
 draw(
     "context_adherence",
     "Five polls ask whether all of the answer rests on the contexts: four yes and one no are 0.8.",
@@ -53,7 +53,7 @@ draw(
     box(20, 52, 290, "contexts: Anna lit the lamp in 1856."), box(330, 52, 290, "answer: Anna lit it in 1856."),
     *(verdict(20 + 122 * n, 108, 112, f"poll {n + 1}", n != 3) for n in range(5)),
     words(20, 176, "score = yes / (yes + no) = 4 / 5 = 0.8", "bold"),
-)  # fmt: skip
+)
 draw(
     "context_recall",
     "The answer is held against the expected answer on bands from none to perfect; here it holds half, 0.5.",
@@ -67,7 +67,7 @@ draw(
                                (526, 94, "perfect"))
     ),
     words(20, 176, "score = 0.5, in the band partial: 0.35 to below 0.65", "bold"),
-)  # fmt: skip
+)
 draw(
     "retrieval_accuracy",
     "Three facts of the expected answer against two contexts: two facts are found, 0.67.",
@@ -84,4 +84,4 @@ draw(
                                              ("The guild paid for it.", (0, 0))))
     ),
     words(20, 208, "score = 2 of 3 facts = 0.67", "bold"),
-)  # fmt: skip
+)

@@ -1,8 +1,9 @@
 """What all adapters share: the front door, captured samples, the background evaluator, hooks that never harm.
 
-An adapter records its framework's runs (copying data only) and hands each finished one to those who listen; a pure
-function makes samples of it. ``FrontDoor`` makes ``capture`` and ``watch`` of the two. Beside the names at the top of
-the package, an adapter imports from here alone; the stub beside this file lists the names.
+An adapter records its framework's runs (copying data only) and hands each finished one
+to those who listen; a pure function makes samples of it. ``FrontDoor`` makes
+``capture`` and ``watch`` of the two. Beside the names at the top of the package, an
+adapter imports from here alone; the stub beside this file lists the names.
 """
 
 from ragmetrics_core import names_of_stub

@@ -1,5 +1,7 @@
 from ragmetrics_core.capturing.background import Aggregate as Aggregate
-from ragmetrics_core.capturing.background import BackgroundEvaluator as BackgroundEvaluator
+from ragmetrics_core.capturing.background import (
+    BackgroundEvaluator as BackgroundEvaluator,
+)
 from ragmetrics_core.capturing.captured import Captured as Captured
 from ragmetrics_core.capturing.captured import Given as Given
 from ragmetrics_core.capturing.front_door import FrontDoor as FrontDoor

@@ -1,7 +1,7 @@
 """Stage 2: what was answered, and which call of a model answered. Pure.
 
-``ANSWER_RULES`` say what the answer is, ``CALL_RULES`` which call wrote an answer that the framework gives. Both are
-tried in order; the first that finds something decides.
+``ANSWER_RULES`` say what the answer is, ``CALL_RULES`` which call wrote an answer that
+the framework gives. Both are tried in order; the first that finds something decides.
 """
 
 from __future__ import annotations
@@ -14,20 +14,33 @@ from typing import Any
 from ragmetrics_core.capturing.calls import FREE_TEXT, STRUCTURED, Calls, end_of
 from ragmetrics_core.capturing.order import tools_of
 from ragmetrics_core.capturing.question import Turn
-from ragmetrics_core.capturing.reading import answer_text, is_message, one_line, parsed, texts_in
+from ragmetrics_core.capturing.reading import (
+    answer_text,
+    is_message,
+    one_line,
+    parsed,
+    texts_in,
+)
 from ragmetrics_core.capturing.showings import Showings
 from ragmetrics_core.capturing.tree import FLOW, Answer, Node, Tree
 
-_UNLIKE = "no reply equals the answer; it is taken to rest on the last call that wrote a text"
+_UNLIKE = (
+    "no reply equals the answer; it is taken to rest on the last call that wrote a text"
+)
 _SEVERAL_TEXTS = (
-    "the outputs hold several texts of models; the last that was shown documents, else the question, is taken"
+    "the outputs hold several texts of models; the last that was shown documents, else"
+    " the question, is taken"
 )
 _SEVERAL_CALLS = "several calls may have answered; {} is taken"
 _MAY_BE_A_VERDICT = "the answer may be a verdict"
-_WRITTEN_ON = "a later call wrote on the answer, and its text is in the outputs too; what the framework gives is taken"
+_WRITTEN_ON = (
+    "a later call wrote on the answer, and its text is in the outputs too; what the"
+    " framework gives is taken"
+)
 _JUDGED = "the output is a verdict; the text that it judges is taken"
 _NOTHING = "no answer was found in the outputs"
-_ALIKE = 0.5  # a text that a later call made of the answer is at least so long; a title is shorter
+# a text that a later call made of the answer is at least so long; a title is shorter
+_ALIKE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +67,8 @@ def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
 
     Args:
         turn: The turn.
-        showings: What its calls were shown: an answer rests on a call that was shown documents.
+        showings: What its calls were shown: an answer rests on a call that was shown
+            documents.
     """
     search = _Search(turn, showings)
     found = (rule(search) for rule in ANSWER_RULES)
@@ -86,7 +100,8 @@ class _Search:
         return [
             call
             for call in candidates
-            if replies[call].line in texts or any(value in structures for value in replies[call].values)
+            if replies[call].line in texts
+            or any(value in structures for value in replies[call].values)
         ]
 
     @cached_property
@@ -99,10 +114,19 @@ class _Search:
         paths, replies = self.calls.paths, self.calls.replies
         tools = tools_of(paths[reader])
         host = self.calls.host(reader)
-        prompt = "\n".join(one_line(message.text) for message in reader.prompt if message.role != "tool")
+        prompt = "\n".join(
+            one_line(message.text)
+            for message in reader.prompt
+            if message.role != "tool"
+        )
         for call in reversed(self.calls.models):
-            is_beside = host is not None and host in paths[call]  # both answer from the documents of one step
-            if end_of(call) > reader.began or is_beside or tools_of(paths[call]) != tools:
+            # both answer from the documents of one step
+            is_beside = host is not None and host in paths[call]
+            if (
+                end_of(call) > reader.began
+                or is_beside
+                or tools_of(paths[call]) != tools
+            ):
                 continue
             if self.calls.weights[call] >= STRUCTURED and replies[call].line in prompt:
                 return call
@@ -130,16 +154,20 @@ def by_the_users_place(search: _Search) -> tuple[Answered, ...]:
 def by_documents_alone(search: _Search) -> tuple[Answered, ...]:
     """None, of a run that gives documents and nothing else.
 
-    deepset-ai/haystack-cookbook, improve-retrieval-by-embedding-metadata.ipynb: pipelines that only search.
+    deepset-ai/haystack-cookbook, improve-retrieval-by-embedding-metadata.ipynb:
+    pipelines that only search.
     """
-    gives_documents = search.tree.gives_documents or search.tree.root.kind == "retriever"
+    gives_documents = (
+        search.tree.gives_documents or search.tree.root.kind == "retriever"
+    )
     return (Answered(Answer(None)),) if gives_documents else ()
 
 
 def by_a_broken_run(search: _Search) -> tuple[Answered, ...]:
     """None, of a run that failed or was left: what the last call had been shown until then counts.
 
-    minhbtrc/langchain-chatbot, app.py: the reader closes the page before the answer is there.
+    minhbtrc/langchain-chatbot, app.py: the reader closes the page before the answer is
+    there.
     """
     tree = search.tree
     is_whole = search.turn.error is None and (tree.complete or bool(tree.answers))
@@ -149,7 +177,8 @@ def by_a_broken_run(search: _Search) -> tuple[Answered, ...]:
 def by_the_framework(search: _Search) -> tuple[Answered, ...]:
     """The answers that the framework gives, each with the call that wrote it.
 
-    deepset-ai/haystack-tutorials, 27_First_RAG_Pipeline.ipynb: ``AnswerBuilder`` gives an answer object.
+    deepset-ai/haystack-tutorials, 27_First_RAG_Pipeline.ipynb: ``AnswerBuilder`` gives
+    an answer object.
     """
     return tuple(_with_its_call(search, answer) for answer in search.tree.answers)
 
@@ -157,19 +186,28 @@ def by_the_framework(search: _Search) -> tuple[Answered, ...]:
 def by_the_output(search: _Search) -> tuple[Answered, ...]:
     """A model's text that stands in the output: of several the last that was shown documents, else the question.
 
-    lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a list of generations.
+    lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
+    list of generations.
     """
     held = search.held
     if not held:
         return ()
     calls = search.calls
     lines = {calls.replies[call].line for call in held}
-    texts_of_models = sum(one_line(text) in lines for text in texts_in(search.tree.output))
+    texts_of_models = sum(
+        one_line(text) in lines for text in texts_in(search.tree.output)
+    )
     several = len(held) > 1 and texts_of_models > 1
     based = search.shown_documents(held) if several else []
-    call = sorted(held, key=lambda one: (one in based, one in search.asked, one in calls.likely))[-1]
-    answer = Answer(calls.replies[call].answer, "a model call whose text occurs in the outputs")
-    if several and not (based == held[-1:] and calls.asked(search.turn.question, based)):
+    call = sorted(
+        held, key=lambda one: (one in based, one in search.asked, one in calls.likely)
+    )[-1]
+    answer = Answer(
+        calls.replies[call].answer, "a model call whose text occurs in the outputs"
+    )
+    if several and not (
+        based == held[-1:] and calls.asked(search.turn.question, based)
+    ):
         return (Answered(answer, call, (_SEVERAL_TEXTS,)),)
     return (_written_by(search, answer, call),)
 
@@ -177,20 +215,24 @@ def by_the_output(search: _Search) -> tuple[Answered, ...]:
 def by_the_last_reply(search: _Search) -> tuple[Answered, ...]:
     """The last text that a model wrote, of those that were shown the question if there are such.
 
-    thaiphanthanhIT/RAG-langchain, cgraph/generate.py: a function that prints and returns nothing.
+    thaiphanthanhIT/RAG-langchain, cgraph/generate.py: a function that prints and
+    returns nothing.
     """
     likely = search.calls.likely
     if not likely:
         return ()
     call = [*likely, *search.asked][-1]
-    answer = Answer(search.calls.replies[call].answer, f"the last text that {call.name} wrote")
+    answer = Answer(
+        search.calls.replies[call].answer, f"the last text that {call.name} wrote"
+    )
     return (_written_by(search, answer, call, is_stated=False),)
 
 
 def by_nothing(search: _Search) -> tuple[Answered, ...]:
     """No answer, and that is said.
 
-    deepset-ai/haystack, docs-website/docs/pipeline-components/agents-1/agent.mdx: an agent that runs out of steps.
+    deepset-ai/haystack, docs-website/docs/pipeline-components/agents-1/agent.mdx: an
+    agent that runs out of steps.
     """
     del search
     return (Answered(Answer(None, "nothing in the outputs"), doubts=(_NOTHING,)),)
@@ -236,7 +278,8 @@ class _Wanted:
 def by_nobody(wanted: _Wanted) -> Answered | None:
     """A text that was cut out of a document, or an empty answer: no model wrote it.
 
-    deepset-ai/haystack-tutorials, 34_Extractive_QA_Pipeline.ipynb: a reader marks a passage.
+    deepset-ai/haystack-tutorials, 34_Extractive_QA_Pipeline.ipynb: a reader marks a
+    passage.
     """
     answer = wanted.answer
     return Answered(answer) if answer.extracted or answer.text is None else None
@@ -245,18 +288,27 @@ def by_nobody(wanted: _Wanted) -> Answered | None:
 def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
     """The text that is judged, where a verdict on it, or a list of further questions, stands for the answer.
 
-    langchain-ai/langgraph, examples/rag/langgraph_self_rag.ipynb: the last node says whether the draft is grounded.
+    langchain-ai/langgraph, examples/rag/langgraph_self_rag.ipynb: the last node says
+    whether the draft is grounded.
     """
     search = wanted.search
     replies = search.calls.replies
     named = wanted.answer.call
-    writers = [named] if named is not None else [call for call in wanted.latest if replies[call].line in wanted.lines]
-    if not writers or not (replies[writers[0]].is_verdict or replies[writers[0]].only_asks):
+    writers = (
+        [named]
+        if named is not None
+        else [call for call in wanted.latest if replies[call].line in wanted.lines]
+    )
+    if not writers or not (
+        replies[writers[0]].is_verdict or replies[writers[0]].only_asks
+    ):
         return None
     judged = search.last_that_is_read_by(writers[0])
     if judged is None:
         return None
-    answer = Answer(replies[judged].answer, f"what {judged.name} wrote, behind a verdict on it")
+    answer = Answer(
+        replies[judged].answer, f"what {judged.name} wrote, behind a verdict on it"
+    )
     is_sure = judged in search.held or bool(search.shown_documents([judged]))
     return Answered(answer, judged, () if is_sure else (_JUDGED,))
 
@@ -264,7 +316,8 @@ def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
 def by_no_query(wanted: _Wanted) -> Answered | None:
     """None, where the answer's text is a query that was searched for later, and its writer had seen no document.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a state that keeps the rewritten question as a result.
+    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a state that keeps the
+    rewritten question as a result.
     """
     search = wanted.search
     replies = search.calls.replies
@@ -278,7 +331,8 @@ def by_no_query(wanted: _Wanted) -> Answered | None:
 def by_identity(wanted: _Wanted) -> Answered | None:
     """The call that the framework names.
 
-    deepset-ai/haystack-cookbook, query_decomposition.ipynb: of several components with replies, the last one.
+    deepset-ai/haystack-cookbook, query_decomposition.ipynb: of several components with
+    replies, the last one.
     """
     return wanted.by([wanted.answer.call]) if wanted.answer.call is not None else None
 
@@ -286,16 +340,20 @@ def by_identity(wanted: _Wanted) -> Answered | None:
 def by_an_equal_reply(wanted: _Wanted) -> Answered | None:
     """The last call whose reply is the answer, but for white space.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands the model's text on.
+    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands the
+    model's text on.
     """
     replies = wanted.search.calls.replies
-    return wanted.by([call for call in wanted.latest if replies[call].line in wanted.lines])
+    return wanted.by(
+        [call for call in wanted.latest if replies[call].line in wanted.lines]
+    )
 
 
 def by_a_structured_reply(wanted: _Wanted) -> Answered | None:
     """The last call whose structured reply is the answer, or has it as a field.
 
-    langchain-ai/langchain, docs/how_to/qa_citations.ipynb: the answer stands in the arguments of a call.
+    langchain-ai/langchain, docs/how_to/qa_citations.ipynb: the answer stands in the
+    arguments of a call.
     """
     replies = wanted.search.calls.replies
     value = parsed(wanted.answer.text or "")
@@ -310,16 +368,20 @@ def by_a_structured_reply(wanted: _Wanted) -> Answered | None:
 def by_a_labelled_part(wanted: _Wanted) -> Answered | None:
     """The last call of whose reply a parser kept what stands between its labels.
 
-    run-llama/llama_index, docs/examples/agent/react_agent_with_query_engine.ipynb: "Thought: … Answer: …".
+    run-llama/llama_index, docs/examples/agent/react_agent_with_query_engine.ipynb:
+    "Thought: … Answer: …".
     """
     replies = wanted.search.calls.replies
-    return wanted.by([call for call in wanted.latest if wanted.lines & replies[call].parts])
+    return wanted.by(
+        [call for call in wanted.latest if wanted.lines & replies[call].parts]
+    )
 
 
 def by_a_text_behind_a_status(wanted: _Wanted) -> Answered | None:
     """Where the last message is a status line that no model wrote: the text of a model beside it in the output.
 
-    sajal2692/llm_tutorials, adaptive_agentic_rag.ipynb: the last message is a status, no answer.
+    sajal2692/llm_tutorials, adaptive_agentic_rag.ipynb: the last message is a status,
+    no answer.
     """
     search = wanted.search
     is_status = is_message(search.tree.output, wanted.answer.text or "")
@@ -331,7 +393,8 @@ def by_a_text_behind_a_status(wanted: _Wanted) -> Answered | None:
 def by_the_last_likely_call(wanted: _Wanted) -> Answered:
     """The last call that wrote a text, inferred: a step changed what it said.
 
-    samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: what a tool found is answered without a model.
+    samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: what a tool found
+    is answered without a model.
     """
     likely = wanted.search.calls.likely
     if not likely:
@@ -356,9 +419,14 @@ def _is_written_on(search: _Search, call: Node) -> bool:
     """Whether a later call was shown a reply and made another text of it that is in the output: a post of a summary."""
     replies = search.calls.replies
     least = _ALIKE * len(replies[call].text)
-    later = [one for one in search.held if one.began >= end_of(call) and len(replies[one].text) >= least]
+    later = [
+        one
+        for one in search.held
+        if one.began >= end_of(call) and len(replies[one].text) >= least
+    ]
     return any(
-        search.calls.weights[one] == FREE_TEXT and search.last_that_is_read_by(one) is call
+        search.calls.weights[one] == FREE_TEXT
+        and search.last_that_is_read_by(one) is call
         for one in later
         if replies[one].line != replies[call].line and not replies[one].only_asks
     )
@@ -385,13 +453,18 @@ def _with_its_call(search: _Search, answer: Answer) -> Answered:
     return next(answered for answered in found if answered is not None)
 
 
-def _written_by(search: _Search, answer: Answer, call: Node, *, is_stated: bool = True) -> Answered:
+def _written_by(
+    search: _Search, answer: Answer, call: Node, *, is_stated: bool = True
+) -> Answered:
     """An answer and its call; where nothing states which call that is, is there another that it does not use?
 
-    One that it uses may be the answer all the same, if that was asked the question and this one was not: a title.
+    One that it uses may be the answer all the same, if that was asked the question and
+    this one was not: a title.
     """
     if is_stated and search.tree.root.name != FLOW:
-        return Answered(answer, call, (_WRITTEN_ON,) if _is_written_on(search, call) else ())
+        return Answered(
+            answer, call, (_WRITTEN_ON,) if _is_written_on(search, call) else ()
+        )
     replies = search.calls.replies
     if replies[call].is_verdict:
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))

@@ -24,10 +24,14 @@ from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.report import Report, Sink
 
 _EXIT_SECONDS = 2.0
-_FULL = "the judge is slower than the application: more than {} runs wait; further ones are dropped"
+_FULL = (
+    "the judge is slower than the application: more than {} runs wait; further ones are"
+    " dropped"
+)
 _WAITS_FOR_ITSELF = (
-    "flush(), report(), samples and stop() wait until everything is judged, which on_result, redact, a sink, a metric "
-    "or a judge is itself part of: call them elsewhere, and there use the result, aggregates or pending"
+    "flush(), report(), samples and stop() wait until everything is judged, which"
+    " on_result, redact, a sink, a metric or a judge is itself part of: call them"
+    " elsewhere, and there use the result, aggregates or pending"
 )
 _SINK_SECONDS = 10.0  # for a sink that hangs, where nobody said how long to wait
 
@@ -52,11 +56,15 @@ class Aggregate:
 
 
 class BackgroundEvaluator(Generic[Run]):
-    """Assembles samples and scores them in a daemon thread of its own; the application never waits.
+    """Assembles samples and scores them in a daemon thread of its own.
 
-    ``FrontDoor.watch`` says what the settings mean. In the thread ``build`` makes samples of a recorded run, and at
-    each ``flush`` ``rest`` those that wait for a further run; ``ended`` is called when it stops. A run waits
-    ``linger_s`` seconds before, unless somebody waits for it. What a limit cuts off is counted in ``problems``.
+    The application never waits.
+
+    ``FrontDoor.watch`` says what the settings mean. In the thread ``build`` makes
+    samples of a recorded run, and at each ``flush`` ``rest`` those that wait for a
+    further run; ``ended`` is called when it stops. A run waits ``linger_s`` seconds
+    before, unless somebody waits for it. What a limit cuts off is counted in
+    ``problems``.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -64,7 +72,8 @@ class BackgroundEvaluator(Generic[Run]):
     Attributes:
         problems: Internal errors, those of ``on_result`` included.
         dropped: Runs not judged because the queue was full.
-        aggregates: Running figures per metric; in a forked process those of that process.
+        aggregates: Running figures per metric; in a forked process those of that
+            process.
     """
 
     def __init__(
@@ -89,9 +98,21 @@ class BackgroundEvaluator(Generic[Run]):
         if not 0 < sample_rate <= 1:
             raise SettingError(f"sample_rate must lie in (0, 1], got {sample_rate}")
         self.problems = Problems() if problems is None else problems
-        self._build, self._rest, self._ended, self._redaction = build, rest, ended, Redaction(redact, self.problems)
-        self._new_run = partial(EvaluationRun, chosen(metrics), judge, concurrency, None, limits)
-        self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
+        self._build, self._rest, self._ended, self._redaction = (
+            build,
+            rest,
+            ended,
+            Redaction(redact, self.problems),
+        )
+        self._new_run = partial(
+            EvaluationRun, chosen(metrics), judge, concurrency, None, limits
+        )
+        self._sample_rate, self._max_queue, self._keep, self._on_result = (
+            sample_rate,
+            max_queue,
+            keep,
+            on_result,
+        )
         self.outlets = [Outlet(sink, self.problems, max_queue) for sink in sinks]
         self._linger, self._stopped = linger_s, False
         renew_after_fork(self)
@@ -99,7 +120,10 @@ class BackgroundEvaluator(Generic[Run]):
 
     def __repr__(self) -> str:
         metrics = ", ".join(self.aggregates)
-        return f"BackgroundEvaluator({metrics}; {self.dropped} dropped, {len(self.problems)} problems)"
+        return (
+            f"BackgroundEvaluator({metrics}; {self.dropped} dropped,"
+            f" {len(self.problems)} problems)"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -113,14 +137,18 @@ class BackgroundEvaluator(Generic[Run]):
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._queue: deque[tuple[float, Callable[[], Iterable[Sample]]]] = deque()  # when it may start
+        # when it may start
+        self._queue: deque[tuple[float, Callable[[], Iterable[Sample]]]] = deque()
         self._done: deque[Future[SampleResult]] = deque()
         self._flying = self._count = 0
         self._results: list[SampleResult] = []
 
     @guarded
     def record(self, run: Run) -> bool:
-        """Queue a finished run, and say whether it was taken; never blocks, from any thread."""
+        """Queue a finished run, and say whether it was taken.
+
+        Never blocks, from any thread.
+        """
         with self._changed:
             full = self._max_queue is not None and len(self._queue) >= self._max_queue
             if full and not self._stopped:
@@ -139,21 +167,32 @@ class BackgroundEvaluator(Generic[Run]):
     def _take(self, making: Callable[[], Iterable[Sample]], due: float = 0.0) -> None:
         self._queue.append((due, making))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="ragmetrics-background", daemon=True)
+            self._thread = threading.Thread(
+                target=self._work, name="ragmetrics-background", daemon=True
+            )
             self._thread.start()
         self._changed.notify_all()
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything recorded so far is judged; False at the timeout, in seconds, None for none."""
+        """Wait until everything recorded so far is judged.
+
+        False at the timeout, in seconds, None for none.
+        """
         return self._wait(timeout, stop=False)
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Accept no further runs, and wait as ``flush`` does; how many are unjudged at the timeout is a problem."""
+        """Accept no further runs, and wait as ``flush`` does.
+
+        How many are unjudged at the timeout is a problem.
+        """
         if is_judge_work():
             raise SettingError(_WAITS_FOR_ITSELF)
         self._ended()
         if not (done := self._wait(timeout, stop=True)):
-            self.problems.note(f"{self.pending} runs were not judged when stop() gave up after {timeout:g} seconds")
+            self.problems.note(
+                f"{self.pending} runs were not judged when stop() gave up after"
+                f" {timeout:g} seconds"
+            )
         return done
 
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
@@ -162,10 +201,13 @@ class BackgroundEvaluator(Generic[Run]):
         with self._changed:
             if not self._stopped:
                 self._queue = deque((0.0, making) for _, making in self._queue)
-                self._take(self._rest)  # in the queue, behind all runs that may still go with them
+                # in the queue, behind all runs that may still go with them
+                self._take(self._rest)
             self._stopped = self._stopped or stop
             self._changed.notify_all()
-            done = self._changed.wait_for(lambda: not (self._queue or self._flying), timeout)
+            done = self._changed.wait_for(
+                lambda: not (self._queue or self._flying), timeout
+            )
         until = time.monotonic() + (_SINK_SECONDS if timeout is None else timeout)
         for outlet in self.outlets:
             outlet.put(None)
@@ -177,24 +219,37 @@ class BackgroundEvaluator(Generic[Run]):
     def pending(self) -> int:
         """Runs that wait, and samples that are being judged."""
         with self._changed:
-            return self._flying + sum(making is not self._rest for _, making in self._queue)
+            return self._flying + sum(
+                making is not self._rest for _, making in self._queue
+            )
 
     def report(self, timeout: float | None = None) -> Report:
         """Wait for the judge and report on everything judged so far; ``SettingError`` if results are not kept."""
         if not self._keep:
-            raise SettingError("results are not kept (keep=False); use aggregates or on_result")
+            raise SettingError(
+                "results are not kept (keep=False); use aggregates or on_result"
+            )
         done = self.flush(timeout)
         with self._changed:
             results = sorted(self._results, key=lambda result: result.index)
         facts = self._run.facts
         if not done:
-            facts = facts.model_copy(update={"interrupted": True, "stopped": f"{self.pending} runs not yet judged"})
+            facts = facts.model_copy(
+                update={
+                    "interrupted": True,
+                    "stopped": f"{self.pending} runs not yet judged",
+                }
+            )
         return Report(results=results, run=facts)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
         """Samples of the kept results."""
-        return tuple(result.sample for result in self.report().results if result.sample is not None)
+        return tuple(
+            result.sample
+            for result in self.report().results
+            if result.sample is not None
+        )
 
     def _work(self) -> None:
         """Body of the background thread: runs are started in order, their results taken as they are done."""
@@ -219,7 +274,10 @@ class BackgroundEvaluator(Generic[Run]):
 
     @property
     def _idle(self) -> float | None:
-        """Seconds until a run may start; None while there is none, or too many samples are being judged."""
+        """Seconds until a run may start.
+
+        None while there is none, or too many samples are being judged.
+        """
         free = self._queue and self._flying < self._run.window
         return max(0.0, self._queue[0][0] - time.monotonic()) if free else None
 
@@ -247,7 +305,10 @@ class BackgroundEvaluator(Generic[Run]):
     def _finish(self, future: Future[SampleResult]) -> None:
         result = future.result()
         if self._run.stopped:
-            self.problems.note(f"a limit was reached, so that samples are not judged: {self._run.stopped}")
+            self.problems.note(
+                "a limit was reached, so that samples are not judged:"
+                f" {self._run.stopped}"
+            )
         for name, outcome in result.results.items():
             self.aggregates[name].add(outcome.status, outcome.value)
             if outcome.status == "failed":
@@ -264,5 +325,8 @@ class BackgroundEvaluator(Generic[Run]):
 def _at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
     """Best effort for two seconds, then ``stop`` says what is missing."""
     evaluator = reference()
-    if evaluator is not None and (evaluator.pending or any(one.queue.unfinished_tasks for one in evaluator.outlets)):
+    if evaluator is not None and (
+        evaluator.pending
+        or any(one.queue.unfinished_tasks for one in evaluator.outlets)
+    ):
         evaluator.stop(timeout=_EXIT_SECONDS)

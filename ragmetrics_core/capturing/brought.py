@@ -1,4 +1,7 @@
-"""What of each arrival an answer was shown, and in which words: what the ledger lists. A part of the evidence."""
+"""What of each arrival an answer was shown, and in which words: what the ledger lists.
+
+A part of the evidence.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from ragmetrics_core.capturing.passages import share_a_passage
 from ragmetrics_core.capturing.tree import Document
 from ragmetrics_core.data import Context, EvidenceCall
 
-_MAKING = ("step", "reranker")  # calls that make documents of what they have, and search nothing
+# calls that make documents of what they have, and search nothing
+_MAKING = ("step", "reranker")
 _MOST_OF_IT = 0.5  # of a text; less may be the words that all summaries begin with
 
 
@@ -25,7 +29,8 @@ class Brought:
 
     arrival: Arrival
     items: tuple[Context, ...]
-    shown: tuple[int, ...] | None  # places of the items that were shown; None if that is unknown
+    # places of the items that were shown; None if that is unknown
+    shown: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -46,29 +51,55 @@ class Seen:
             earlier: The calls of earlier turns.
         """
         there = self._texts_there(told, earlier)
-        still_shown = (call.model_copy(update={"shown": self._shown(call.items, there)}) for call in earlier)
+        still_shown = (
+            call.model_copy(update={"shown": self._shown(call.items, there)})
+            for call in earlier
+        )
         return tuple(self._brought(told, there)), tuple(still_shown)
 
-    def _texts_there(self, told: Sequence[Arrival], earlier: Sequence[EvidenceCall]) -> set[str]:
+    def _texts_there(
+        self, told: Sequence[Arrival], earlier: Sequence[EvidenceCall]
+    ) -> set[str]:
         """Texts of tools and of earlier turns that stand in the prompts, most of each, or among the contexts."""
         texts = [item.text for call in earlier for item in call.items]
         texts += [one.text for one in told if one.text is not None]
         own = {context.text for context in self.contexts.values()}
         asked = [text for text in dict.fromkeys(texts) if text not in own]
-        places = locate(asked, self.prompts or (), known=[*self.known, *own]).places if asked else ()
+        places = (
+            locate(asked, self.prompts or (), known=[*self.known, *own]).places
+            if asked
+            else ()
+        )
         there = {asked[one.candidate] for one in places if one.coverage >= _MOST_OF_IT}
         return own | there | self._behind_contexts(told)
 
     def _behind_contexts(self, told: Sequence[Arrival]) -> set[str]:
         """Texts of tools of which a step made documents that are contexts (LangGraph's CRAG and its search of the web).
 
-        The contexts explain their places in the prompts, so that locating leaves the tool's text nothing there.
+        The contexts explain their places in the prompts, so that locating leaves the
+        tool's text nothing there.
         """
-        steps = (arrival for arrival in told if arrival.kind == "retrieval" and arrival.node.kind in _MAKING)
+        steps = (
+            arrival
+            for arrival in told
+            if arrival.kind == "retrieval" and arrival.node.kind in _MAKING
+        )
         keys = {document.key for step in steps for document in step.documents}
-        made = [stream(context.text) for key, context in self.contexts.items() if key in keys]
-        texts = (arrival.text for arrival in told if arrival.text is not None) if made else ()
-        return {text for text in texts if any(share_a_passage(one, stream(text)) for one in made)}
+        made = [
+            stream(context.text)
+            for key, context in self.contexts.items()
+            if key in keys
+        ]
+        texts = (
+            (arrival.text for arrival in told if arrival.text is not None)
+            if made
+            else ()
+        )
+        return {
+            text
+            for text in texts
+            if any(share_a_passage(one, stream(text)) for one in made)
+        }
 
     def _brought(self, told: Sequence[Arrival], there: set[str]) -> Iterator[Brought]:
         """What each call brought, in the words that were shown of it."""
@@ -80,11 +111,18 @@ class Seen:
                 yield Brought(one, items, self._shown(items, there))
                 continue
             keys = list(islice(context_of, len(one.documents)))
-            items = tuple(self._item(document, key) for document, key in zip(one.documents, keys, strict=True))
+            items = tuple(
+                self._item(document, key)
+                for document, key in zip(one.documents, keys, strict=True)
+            )
             shown = tuple(place for place, key in enumerate(keys) if key is not None)
-            yield Brought(one, items, shown if shown or self.prompts is not None else None)
+            yield Brought(
+                one, items, shown if shown or self.prompts is not None else None
+            )
 
-    def _shown(self, items: Sequence[Context], there: set[str]) -> tuple[int, ...] | None:
+    def _shown(
+        self, items: Sequence[Context], there: set[str]
+    ) -> tuple[int, ...] | None:
         """The places of items whose texts are there."""
         if self.prompts is None:
             return None

@@ -1,6 +1,7 @@
 """The calls of one run, indexed: which replied and what they said, what was retrieved, which lists were there. Pure.
 
-Nothing is located here and no later stage is asked: all is read off the tree. Each value is worked out once.
+Nothing is located here and no later stage is asked: all is read off the tree. Each
+value is worked out once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ragmetrics_core.capturing.reading import ANSWER_KEYS, answer_text, compact, one_line, parsed, texts_in
+from ragmetrics_core.capturing.reading import (
+    ANSWER_KEYS,
+    answer_text,
+    compact,
+    one_line,
+    parsed,
+    texts_in,
+)
 from ragmetrics_core.capturing.tree import Document, Message, Node, Path, Tree
 from ragmetrics_core.capturing.written import OwnWords
 
@@ -23,18 +31,60 @@ LABEL = 1
 NO_ANSWER = 0
 
 _STEERING = {
-    *("binary_score", "score", "grade", "verdict", "relevant", "is_relevant", "datasource", "route", "next", "action"),
-    *("destination", "decision", "query", "queries", "search_query", "search_queries", "steps", "plan"),
+    *(
+        "binary_score",
+        "score",
+        "grade",
+        "verdict",
+        "relevant",
+        "is_relevant",
+        "datasource",
+        "route",
+        "next",
+        "action",
+    ),
+    *(
+        "destination",
+        "decision",
+        "query",
+        "queries",
+        "search_query",
+        "search_queries",
+        "steps",
+        "plan",
+    ),
 }
 _JUDGING = {
-    *("binary_score", "score", "grade", "verdict", "relevant", "is_relevant", "grounded", "is_grounded", "supported"),
+    *(
+        "binary_score",
+        "score",
+        "grade",
+        "verdict",
+        "relevant",
+        "is_relevant",
+        "grounded",
+        "is_grounded",
+        "supported",
+    ),
     *("useful", "is_useful"),
 }
-_VERDICTS = ("yes", "no", "true", "false", "relevant", "irrelevant", "not relevant", "grounded", "supported", "useful")
+_VERDICTS = (
+    "yes",
+    "no",
+    "true",
+    "false",
+    "relevant",
+    "irrelevant",
+    "not relevant",
+    "grounded",
+    "supported",
+    "useful",
+)
 _NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s")
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
-_LABELS = re.compile(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)  # what parsers of frameworks split at
+# what parsers of frameworks split at
+_LABELS = re.compile(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)
 _ALWAYS = float("inf")
 
 
@@ -75,7 +125,11 @@ class Reply:
     @cached_property
     def fields(self) -> frozenset[str]:
         """Texts inside of these values, each in one line."""
-        texts = [text for value in self.values for text in (*texts_in(value), answer_text(value) or "")]
+        texts = [
+            text
+            for value in self.values
+            for text in (*texts_in(value), answer_text(value) or "")
+        ]
         return frozenset(map(one_line, texts)) - {""}
 
     @cached_property
@@ -86,7 +140,9 @@ class Reply:
     @cached_property
     def answer(self) -> str:
         """What of it would be an answer: the answer field of a structure, else its text."""
-        return next((answer_text(value) or compact(value) for value in self.values), self.text)
+        return next(
+            (answer_text(value) or compact(value) for value in self.values), self.text
+        )
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
@@ -100,7 +156,10 @@ class Reply:
         if self.text.strip(" .!\n").lower() in _VERDICTS:
             return True
         structures = [value for value in self.values if isinstance(value, Mapping)]
-        return any(_JUDGING & set(value) and not set(ANSWER_KEYS) & set(value) for value in structures)
+        return any(
+            _JUDGING & set(value) and not set(ANSWER_KEYS) & set(value)
+            for value in structures
+        )
 
     @property
     def only_asks(self) -> bool:
@@ -111,7 +170,9 @@ class Reply:
     @cached_property
     def queries(self) -> frozenset[str]:
         """What may be a query in it: each line, numbered and quoted or not, the whole, and arguments of tools."""
-        return frozenset(map(_bare, (*self.text.splitlines(), self.text, *self.arguments)))
+        return frozenset(
+            map(_bare, (*self.text.splitlines(), self.text, *self.arguments))
+        )
 
     def wrote(self, query: str | None) -> bool:
         """Whether a query was written here."""
@@ -125,7 +186,11 @@ def _bare(line: str) -> str:
 def is_asked_later(call: Node, nodes: Iterable[Node]) -> bool:
     """Whether one of some calls was asked what a model wrote before: a query that it rewrote, a tool's argument."""
     reply = Reply(call.reply)
-    return any(reply.wrote(node.query) for node in nodes if node.query and node.began >= call.began)
+    return any(
+        reply.wrote(node.query)
+        for node in nodes
+        if node.query and node.began >= call.began
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +199,8 @@ class Calls:
 
     Args:
         tree: The run.
-        context_tools: Names of the tools whose text is a context, where they return no documents.
+        context_tools: Names of the tools whose text is a context, where they return no
+            documents.
     """
 
     tree: Tree
@@ -154,16 +220,31 @@ class Calls:
 
     @cached_property
     def models(self) -> list[Node]:
-        """Calls of models that replied, in the order in which they began; of nested ones the innermost."""
+        """Calls of models that replied, in the order in which they began.
+
+        Of nested ones the innermost.
+        """
         models = (node for node in self.nodes if node.kind == "model")
-        replied = {node for node in models if node.reply is not None and node.error is None}
-        return [node for node in self.prompted if node in replied and replied.isdisjoint([*node.walk()][1:])]
+        replied = {
+            node for node in models if node.reply is not None and node.error is None
+        }
+        return [
+            node
+            for node in self.prompted
+            if node in replied and replied.isdisjoint([*node.walk()][1:])
+        ]
 
     @cached_property
     def prompted(self) -> list[Node]:
         """Calls of models, without those that only make documents or queries for a retriever or reranker."""
         models = (node for node in self.nodes if node.kind == "model")
-        return [node for node in models if not any(one.kind in ("retriever", "reranker") for one in self.paths[node])]
+        return [
+            node
+            for node in models
+            if not any(
+                one.kind in ("retriever", "reranker") for one in self.paths[node]
+            )
+        ]
 
     @cached_property
     def last(self) -> Node | None:
@@ -184,7 +265,11 @@ class Calls:
     def likely(self) -> list[Node]:
         """Calls that look most like answering, in their order."""
         best = max(self.weights.values(), default=NO_ANSWER)
-        return [call for call, weight in self.weights.items() if weight == best] if best else []
+        return (
+            [call for call, weight in self.weights.items() if weight == best]
+            if best
+            else []
+        )
 
     @cached_property
     def steering(self) -> frozenset[Node]:
@@ -197,21 +282,38 @@ class Calls:
         return frozenset(
             call
             for call, reply in self.replies.items()
-            if any(last_asked.get(query, -_ALWAYS) >= call.began for query in reply.queries)
+            if any(
+                last_asked.get(query, -_ALWAYS) >= call.began for query in reply.queries
+            )
         )
 
     @cached_property
     def step_calls(self) -> frozenset[Node]:
         """Calls of models that steer the run: they wrote a query, a verdict, a route or a tool's arguments."""
-        return frozenset(call for call in self.models if call in self.steering or self.weights[call] < STRUCTURED)
+        return frozenset(
+            call
+            for call in self.models
+            if call in self.steering or self.weights[call] < STRUCTURED
+        )
 
     def host(self, call: Node) -> Node | None:
         """The step that was handed documents to answer from, around a call: refine, trees, one call per document."""
-        return next((one for one in reversed(self.paths[call]) if one.kind == "step" and one.taken), None)
+        return next(
+            (
+                one
+                for one in reversed(self.paths[call])
+                if one.kind == "step" and one.taken
+            ),
+            None,
+        )
 
     def asked(self, question: str | None, among: Sequence[Node]) -> list[Node]:
         """Those of some calls that were shown the question."""
-        return [one for one in among if question and any(question in message.text for message in one.prompt)]
+        return [
+            one
+            for one in among
+            if question and any(question in message.text for message in one.prompt)
+        ]
 
     def is_written(self, text: str) -> bool:
         """Whether a model wrote a query."""
@@ -219,20 +321,28 @@ class Calls:
 
     def _weight(self, call: Node) -> int:
         reply = call.reply
-        if reply is None or any(one.name in self._tools_that_ran for one in reply.calls):
+        if reply is None or any(
+            one.name in self._tools_that_ran for one in reply.calls
+        ):
             return NO_ANSWER
         steers = call in self.steering
         if reply.calls and steers:
             return NO_ANSWER
         has_text = bool(reply.text.strip())
-        value = parsed(reply.text) if has_text else next((one.arguments for one in reply.calls[::-1]), None)
+        value = (
+            parsed(reply.text)
+            if has_text
+            else next((one.arguments for one in reply.calls[::-1]), None)
+        )
         if isinstance(value, Mapping):
             return _weight_of_fields(value)
         if value is not None:
             return LABEL
         if not has_text or steers:
             return NO_ANSWER
-        is_label = len(reply.text) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(reply.text)
+        is_label = len(reply.text) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(
+            reply.text
+        )
         return LABEL if is_label else FREE_TEXT
 
     @cached_property
@@ -247,32 +357,54 @@ class Calls:
         reported: dict[Node, tuple[Document, ...]] = {}
         for node, path in self.paths.items():
             is_inner = any(one.kind == "retriever" for one in path[:-1])
-            if node.kind not in ("retriever", "tool") or node.error is not None or is_inner:
+            if (
+                node.kind not in ("retriever", "tool")
+                or node.error is not None
+                or is_inner
+            ):
                 continue
             if node.documents is None:
                 continue
-            documents = _not_found_inside(node) if node.kind == "tool" else node.documents
+            documents = (
+                _not_found_inside(node) if node.kind == "tool" else node.documents
+            )
             if documents or node.kind == "retriever" or self._is_an_empty_search(node):
                 reported[node] = documents
         if reported:
             return reported
-        steps = {node: self.found_in(node.documents or (), end_of(node)) for node in self.reworking}
+        steps = {
+            node: self.found_in(node.documents or (), end_of(node))
+            for node in self.reworking
+        }
         return {node: documents for node, documents in steps.items() if documents}
 
     def _is_an_empty_search(self, tool: Node) -> bool:
         """Whether a tool gave an empty list of documents: it searched and found nothing.
 
-        A search inside it tells of itself, and the text of a tool that is named in ``context_tools`` is what it found.
+        A search inside it tells of itself, and the text of a tool that is named in
+        ``context_tools`` is what it found.
         """
         if tool.documents != () or tool in self.tool_texts:
             return False
-        return not any(inner.documents is not None for inner in tool.walk() if inner is not tool)
+        return not any(
+            inner.documents is not None for inner in tool.walk() if inner is not tool
+        )
 
     @cached_property
     def reworking(self) -> list[Node]:
-        """Steps that gave documents, in the order in which they ended; the root only where it is the one call."""
-        steps = [node for node in self.nodes if node.kind in ("step", "agent", "reranker") and node.documents]
-        return sorted((node for node in steps if node is not self.tree.root or not node.children), key=end_of)
+        """Steps that gave documents, in the order in which they ended.
+
+        The root only where it is the one call.
+        """
+        steps = [
+            node
+            for node in self.nodes
+            if node.kind in ("step", "agent", "reranker") and node.documents
+        ]
+        return sorted(
+            (node for node in steps if node is not self.tree.root or not node.children),
+            key=end_of,
+        )
 
     @cached_property
     def rerankers(self) -> list[str]:
@@ -280,13 +412,19 @@ class Calls:
         names: list[str] = []
         for node in self.nodes:
             if node.kind == "reranker":
-                names += [one.model or one.name for one in node.walk() if one.kind == "model"] or [node.name]
+                names += [
+                    one.model or one.name for one in node.walk() if one.kind == "model"
+                ] or [node.name]
         return list(dict.fromkeys(names))
 
     @cached_property
     def texts_of_tools(self) -> list[Node]:
         """Tools that returned text behind which no documents stand."""
-        tools = [one for one in self.nodes if one.kind == "tool" and not one.error and (one.text or "").strip()]
+        tools = [
+            one
+            for one in self.nodes
+            if one.kind == "tool" and not one.error and (one.text or "").strip()
+        ]
         return [node for node in tools if not any(one.documents for one in node.walk())]
 
     @cached_property
@@ -297,7 +435,9 @@ class Calls:
     @cached_property
     def tried(self) -> bool:
         """Whether anything was retrieved, or something was searched and found nothing."""
-        return bool(self.retrievals or self.tool_texts) or any(node.kind == "retriever" for node in self.nodes)
+        return bool(self.retrievals or self.tool_texts) or any(
+            node.kind == "retriever" for node in self.nodes
+        )
 
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
         """Lists of documents that were there before a moment, the latest first, of one moment in the calls' order."""
@@ -316,18 +456,36 @@ class Calls:
         held.sort(key=lambda one: one[0], reverse=True)
         return [(moment, documents) for moment, documents in held if documents]
 
-    def found_in(self, documents: Sequence[Document], before: float) -> tuple[Document, ...]:
+    def found_in(
+        self, documents: Sequence[Document], before: float
+    ) -> tuple[Document, ...]:
         """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
-        return tuple(one for one in documents if one.author is None and not self._own_words.hold(one.text, before))
+        return tuple(
+            one
+            for one in documents
+            if one.author is None and not self._own_words.hold(one.text, before)
+        )
 
     @cached_property
     def _own_words(self) -> OwnWords:
-        answers = [(end_of(call), text_of(call)) for call in self.models if call not in self.step_calls]
-        nested = [(end_of(node), node.text or "") for node in self.nodes[1:] if node.kind == "agent"]
+        answers = [
+            (end_of(call), text_of(call))
+            for call in self.models
+            if call not in self.step_calls
+        ]
+        nested = [
+            (end_of(node), node.text or "")
+            for node in self.nodes[1:]
+            if node.kind == "agent"
+        ]
         queries = [node.query for node in self.nodes if node.query]
         steering = [text_of(call) for call in self.models if call in self.step_calls]
         question = [self.tree.question] if self.tree.question else []
-        return OwnWords([*answers, *nested], [*queries, *steering, *question], frozenset(self._originals()))
+        return OwnWords(
+            [*answers, *nested],
+            [*queries, *steering, *question],
+            frozenset(self._originals()),
+        )
 
     def _originals(self) -> Iterable[str]:
         """Texts that were found: of documents that retrievers and tools gave, of tools inside which no model wrote."""
@@ -335,7 +493,11 @@ class Calls:
             if node.kind in ("retriever", "tool"):
                 for document in node.documents or ():
                     yield from (document.text, *document.forms)
-            if node.kind == "tool" and node.text and not any(one.kind in ("model", "agent") for one in node.walk()):
+            if (
+                node.kind == "tool"
+                and node.text
+                and not any(one.kind in ("model", "agent") for one in node.walk())
+            ):
                 yield node.text
                 yield from texts_in(parsed(node.text))
 
@@ -349,5 +511,10 @@ def _weight_of_fields(value: Mapping[str, Any]) -> int:
 
 def _not_found_inside(tool: Node) -> tuple[Document, ...]:
     """Documents of a tool that no call inside it gave."""
-    below = {one.text for inner in tool.walk() if inner is not tool for one in inner.documents or ()}
+    below = {
+        one.text
+        for inner in tool.walk()
+        if inner is not tool
+        for one in inner.documents or ()
+    }
     return tuple(one for one in tool.documents or () if one.text not in below)

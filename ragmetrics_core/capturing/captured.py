@@ -12,7 +12,15 @@ from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.reporting.report import Report
 
 Redact = Callable[[Sample], Sample]
-_TEXTS = ("question", "contexts", "answer", "retrieved", "standalone_question", "history", "reference")
+_TEXTS = (
+    "question",
+    "contexts",
+    "answer",
+    "retrieved",
+    "standalone_question",
+    "history",
+    "reference",
+)
 
 
 @dataclass(frozen=True)
@@ -28,29 +36,39 @@ class Given:
     def applied(self, sample: Sample, number: int) -> Sample:
         """A captured sample with these values in it; ``number`` is how many the same capture gave before."""
         stated = {"question": self.question, "reference": self.reference}
-        update: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
+        update: dict[str, Any] = {
+            name: value for name, value in stated.items() if value is not None
+        }
         if self.id is not None:
             update["id"] = self.id if number == 0 else f"{self.id}#{number}"
         if self.metadata:
             update["metadata"] = {**sample.metadata, **self.metadata}
         if self.conversation is not None:
             ledger = sample.ledger or Ledger()
-            update["ledger"] = ledger.model_copy(update={"conversation": ledger.conversation or self.conversation})
+            update["ledger"] = ledger.model_copy(
+                update={"conversation": ledger.conversation or self.conversation}
+            )
         return changed(sample, update)
 
 
 def changed(sample: Sample, update: Mapping[str, Any]) -> Sample:
-    """A validated sample with other values in some fields; contexts are shared, not copied."""
+    """A validated sample with other values in some fields.
+
+    Contexts are shared, not copied.
+    """
     if not update:
         return sample
-    return Sample(**{**{name: getattr(sample, name) for name in Sample.model_fields}, **update})
+    return Sample(
+        **{**{name: getattr(sample, name) for name in Sample.model_fields}, **update}
+    )
 
 
 @dataclass(frozen=True)
 class Redaction:
     """Applies the user's function to each sample as it is made.
 
-    Where the function changes texts and leaves the ledger, which repeats them, as it was, the ledger loses its calls.
+    Where the function changes texts and leaves the ledger, which repeats them, as it
+    was, the ledger loses its calls.
     """
 
     function: Redact | None
@@ -63,24 +81,34 @@ class Redaction:
             return sample
         found: object = self.function(sample)
         if isinstance(found, Sample):
-            changes = any(getattr(found, name) != getattr(sample, name) for name in _TEXTS)
+            changes = any(
+                getattr(found, name) != getattr(sample, name) for name in _TEXTS
+            )
             if found.ledger is None or found.ledger != sample.ledger or not changes:
                 return found
-            return changed(found, {"ledger": found.ledger.model_copy(update={"calls": ()})})
-        self.problems.note(f"redact= must return a Sample and returned {type(found).__name__}: the sample is dropped")
+            return changed(
+                found, {"ledger": found.ledger.model_copy(update={"calls": ()})}
+            )
+        self.problems.note(
+            f"redact= must return a Sample and returned {type(found).__name__}: the"
+            " sample is dropped"
+        )
         return None
 
 
 class Captured(Generic[Run]):
     """Samples of the runs that a capture saw.
 
-    Recording a run only keeps it; samples are assembled when they are first asked for, in the thread that asks.
+    Recording a run only keeps it; samples are assembled when they are first asked for,
+    in the thread that asks.
 
-    ``FrontDoor.capture`` makes it: ``build`` makes samples of a recorded run, ``rest`` those that still wait for a
-    further one and forgets none, ``as_judge`` a judge of a framework's own model object.
+    ``FrontDoor.capture`` makes it: ``build`` makes samples of a recorded run, ``rest``
+    those that still wait for a further one and forgets none, ``as_judge`` a judge of a
+    framework's own model object.
 
     Attributes:
-        problems: Internal errors, and why there is no sample; an application's own error is ``Sample.error``.
+        problems: Internal errors, and why there is no sample; an application's own
+            error is ``Sample.error``.
         recorded: Runs kept so far.
         dropped: Runs not kept because of ``max_samples``.
     """
@@ -93,7 +121,8 @@ class Captured(Generic[Run]):
         max_samples: int | None = None,
         redact: Redact | None = None,
         rest: Callable[[], Iterable[Sample]] = tuple,
-        as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,  # resolve_judge says what it cannot take
+        # resolve_judge says what it cannot take
+        as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
         problems: Problems | None = None,
     ) -> None:
         self.problems = Problems() if problems is None else problems
@@ -107,27 +136,42 @@ class Captured(Generic[Run]):
         self._lock = Lock()
 
     def __repr__(self) -> str:
-        return f"Captured({self.recorded} runs, {len(self.problems)} problems, {self.dropped} dropped)"
+        return (
+            f"Captured({self.recorded} runs, {len(self.problems)} problems,"
+            f" {self.dropped} dropped)"
+        )
 
     def record(self, run: Run) -> None:
         """Keep a finished run; cheap, from any thread."""
         with self._lock:
             if self._max_samples is not None and self.recorded >= self._max_samples:
                 self.dropped += 1
-                self.problems.note(f"more than max_samples={self._max_samples} runs ended; later ones are dropped")
+                self.problems.note(
+                    f"more than max_samples={self._max_samples} runs ended; later ones"
+                    " are dropped"
+                )
                 return
             self.recorded += 1
             self._pending.append(run)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Samples of all runs so far, in the order in which they ended; those that wait for a further run last."""
+        """Samples of all runs so far, in the order in which they ended.
+
+        Those that wait for a further run last.
+        """
         with self._lock:
             pending, self._pending = self._pending, []
             for run in pending:
                 self._assemble(run)
-            waiting = [self._finished(sample, self._made + place) for place, sample in enumerate(self._rest())]
-            return (*self._samples, *(sample for sample in waiting if sample is not None))
+            waiting = [
+                self._finished(sample, self._made + place)
+                for place, sample in enumerate(self._rest())
+            ]
+            return (
+                *self._samples,
+                *(sample for sample in waiting if sample is not None),
+            )
 
     @guarded
     def _assemble(self, run: Run) -> None:
@@ -140,14 +184,26 @@ class Captured(Generic[Run]):
     def _finished(self, sample: Sample, number: int) -> Sample | None:
         return self._redaction.redact(self._given.applied(sample, number))
 
-    def evaluate(self, metrics: Metrics = None, *, judge: object = None, **settings: Any) -> Report:
-        """Score what was captured, as ``ragmetrics_core.evaluate`` does; the judge may be the framework's own model."""
+    def evaluate(
+        self, metrics: Metrics = None, *, judge: object = None, **settings: Any
+    ) -> Report:
+        """Score what was captured, as ``ragmetrics_core.evaluate`` does.
+
+        The judge may be the framework's own model.
+        """
         samples = self.samples
         with as_judge_work():
             return evaluate(samples, metrics, judge=self._as_judge(judge), **settings)
 
-    async def aevaluate(self, metrics: Metrics = None, *, judge: object = None, **settings: Any) -> Report:
-        """Score what was captured, without blocking the event loop; see ``evaluate``."""
+    async def aevaluate(
+        self, metrics: Metrics = None, *, judge: object = None, **settings: Any
+    ) -> Report:
+        """Score what was captured, without blocking the event loop.
+
+        See ``evaluate``.
+        """
         samples = self.samples
         with as_judge_work():
-            return await aevaluate(samples, metrics, judge=self._as_judge(judge), **settings)
+            return await aevaluate(
+                samples, metrics, judge=self._as_judge(judge), **settings
+            )

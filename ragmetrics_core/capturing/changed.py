@@ -1,7 +1,8 @@
 """Whether a text stands in a prompt in other words than its own: a cleaner took words out, or changed their endings.
 
-Such a text leaves no run of letters that is long enough to be a trace. Most of its words, close to each other where
-nothing else is located, are the sign that the prompt may show it.
+Such a text leaves no run of letters that is long enough to be a trace. Most of its
+words, close to each other where nothing else is located, are the sign that the prompt
+may show it.
 """
 
 import re
@@ -12,14 +13,16 @@ from functools import cached_property
 from ragmetrics_core.capturing.forms import Prompt
 
 _WORD = re.compile(r"[^\W_]{4,}")  # shorter words stand everywhere
-_FREE = re.compile(rb"\0{16,}")  # so many bytes of ground that nothing has taken hold words that count
+# so many bytes of ground that nothing has taken hold words that count
+_FREE = re.compile(rb"\0{16,}")
 _STEM = 5  # letters of a word that cleaners seldom change
 _LEAST_STEMS = 5  # fewer may be near each other by chance
 _MOST_STEMS = 60  # of a text so many are looked for
 _MOST_PLACES = 50  # of a stem so many are looked at
 _ENOUGH = 0.7  # so many of its stems must be there
 _NEAR = 1.5  # in so many times the words that the text has
-_MOST_GROUND = 100_000  # in more free ground nothing is looked for: it would take longer than locating
+# in more free ground nothing is looked for: it would take longer than locating
+_MOST_GROUND = 100_000
 
 
 class ChangedTexts:
@@ -36,7 +39,11 @@ class ChangedTexts:
         stems = list(dict.fromkeys(words))[:_MOST_STEMS]
         if len(stems) < _LEAST_STEMS:
             return False
-        places = sorted((at, stem) for stem in stems for at in self._places.get(stem, ())[:_MOST_PLACES])
+        places = sorted(
+            (at, stem)
+            for stem in stems
+            for at in self._places.get(stem, ())[:_MOST_PLACES]
+        )
         return _most_within(places, width=_NEAR * len(words)) >= _ENOUGH * len(stems)
 
     @cached_property
@@ -54,7 +61,9 @@ class ChangedTexts:
         return places
 
     def _free_passages(self) -> Iterator[str]:
-        for message, start in zip(self._prompt.messages, self._prompt.starts, strict=True):
+        for message, start in zip(
+            self._prompt.messages, self._prompt.starts, strict=True
+        ):
             ground = self._ground[start : start + len(message.stream)]
             for free in _FREE.finditer(ground):
                 first, last = message.span(*free.span())

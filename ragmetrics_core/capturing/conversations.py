@@ -30,18 +30,24 @@ class _Said:
     def so_far(self) -> tuple[Turn, ...]:
         """What user and assistant had said when it was over."""
         said = (("user", self.question), ("assistant", self.answer))
-        return (*self.history, *(Turn(role=role, content=text) for role, text in said if text))[-2 * _MOST_CALLS :]
+        return (
+            *self.history,
+            *(Turn(role=role, content=text) for role, text in said if text),
+        )[-2 * _MOST_CALLS :]
 
 
 class Conversations:
     """The turns that were captured last, and how a further run goes on with one of them.
 
-    ``named`` is the conversation that runs belong to where the framework has no id of its own, or only a memory's;
-    ``before`` holds turns of other blocks. One counts where the framework's id is the same and its words stand in the
-    history: two applications may use one id.
+    ``named`` is the conversation that runs belong to where the framework has no id of
+    its own, or only a memory's; ``before`` holds turns of other blocks. One counts
+    where the framework's id is the same and its words stand in the history: two
+    applications may use one id.
     """
 
-    def __init__(self, named: str | None = None, before: "Conversations | None" = None) -> None:
+    def __init__(
+        self, named: str | None = None, before: "Conversations | None" = None
+    ) -> None:
         self._named, self._before = named, before
         self.turns: deque[_Said] = deque(maxlen=_MOST_TURNS)
 
@@ -51,8 +57,14 @@ class Conversations:
         last = self._last_by_words(tree) if name is None else self._last_of(name, tree)
         if last is None:
             return replace(tree, conversation=name or _new(tree))
-        kept = tree.history or any(one.role == "summary" for node in tree.root.walk() for one in node.prompt)
-        history = last.so_far if kept and _asked(last.so_far) > _asked(tree.history) else tree.history
+        kept = tree.history or any(
+            one.role == "summary" for node in tree.root.walk() for one in node.prompt
+        )
+        history = (
+            last.so_far
+            if kept and _asked(last.so_far) > _asked(tree.history)
+            else tree.history
+        )
         return replace(
             tree,
             conversation=last.ledger.conversation,
@@ -69,11 +81,16 @@ class Conversations:
         return ended[0] if len(ended) == 1 else None
 
     def _last_of(self, name: str, tree: Tree) -> _Said | None:
-        """The last turn of a conversation, by its words if these end the history; of other blocks where they stand."""
+        """The last turn of a conversation, by its words if these end the history.
+
+        Of other blocks where they stand.
+        """
         spoken = {one_line(one.content) for one in tree.history}
         others = list(self._before.turns) if self._before is not None else []
         turns = [turn for turn in others if spoken.issuperset(turn.words)]
-        own = [turn for turn in (*turns, *self.turns) if turn.ledger.conversation == name]
+        own = [
+            turn for turn in (*turns, *self.turns) if turn.ledger.conversation == name
+        ]
         words = _last_words(tree)
         same_words = (turn for turn in reversed(own) if turn.words == words)
         return next(same_words, own[-1] if own else None)
@@ -82,16 +99,30 @@ class Conversations:
         """Remember a turn, as it was placed, by its samples."""
         for one in samples:
             if one.ledger is not None:
-                own = (call for call in one.ledger.calls if call.turn == one.ledger.turn)
-                ledger = one.ledger.model_copy(update={"calls": (*tree.earlier, *own)[-_MOST_CALLS:]})
+                own = (
+                    call for call in one.ledger.calls if call.turn == one.ledger.turn
+                )
+                ledger = one.ledger.model_copy(
+                    update={"calls": (*tree.earlier, *own)[-_MOST_CALLS:]}
+                )
                 said = one.question or "", one.answer or ""
-                self.turns.append(_Said(*said, ledger, one.history, tuple(map(one_line, said))))
-        if self._before is not None and tree.conversation_at != BY_WORDS and tree.conversation != _new(tree):
+                self.turns.append(
+                    _Said(*said, ledger, one.history, tuple(map(one_line, said)))
+                )
+        if (
+            self._before is not None
+            and tree.conversation_at != BY_WORDS
+            and tree.conversation != _new(tree)
+        ):
             self._before.add(tree, samples)
 
     def stand_in(self, prompt: str, question: str | None) -> bool:
         """Whether a prompt holds an earlier question and its answer."""
-        near = (one for one in list(self.turns)[-_NEAR:] if all(one.words) and one.question != question)
+        near = (
+            one
+            for one in list(self.turns)[-_NEAR:]
+            if all(one.words) and one.question != question
+        )
         return any(one.question in prompt and one.answer in prompt for one in near)
 
 

@@ -1,7 +1,8 @@
 """Stage 3: what an answer could rest on: contexts, what was retrieved, what each call brought. Pure.
 
-The rules stand in ``CONTEXT_RULES`` and are tried in order; the first that finds something decides. This stage and its
-parts (``showings``, ``arrivals``, ``origins``, ``brought``) are the only ones that locate texts.
+The rules stand in ``CONTEXT_RULES`` and are tried in order; the first that finds
+something decides. This stage and its parts (``showings``, ``arrivals``, ``origins``,
+``brought``) are the only ones that locate texts.
 """
 
 from __future__ import annotations
@@ -22,15 +23,28 @@ from ragmetrics_core.capturing.showings import Showings, Shown
 from ragmetrics_core.capturing.tree import DISTANCE_KEYS, Document, Node, Tree
 from ragmetrics_core.data import Context, EvidenceCall, EvidenceFrom, Grade
 
-_UNTOLD = "the answering prompt does not tell which retrieved texts it shows; all stand for it"
-_UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
-_NONE_NAMED = "contexts_from= led to a place without any text; if something was retrieved, name the place that holds it"
-_FOREIGN = "{} of {} contexts are not among the retrieved documents: they came with the question, or as a tool's text"
+_UNTOLD = (
+    "the answering prompt does not tell which retrieved texts it shows; all stand"
+    " for it"
+)
+_UNSEEN = (
+    "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
+)
+_NONE_NAMED = (
+    "contexts_from= led to a place without any text; if something was retrieved, name"
+    " the place that holds it"
+)
+_FOREIGN = (
+    "{} of {} contexts are not among the retrieved documents: they came with the"
+    " question, or as a tool's text"
+)
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
 _UNKNOWN = "context {}: the prompt does not tell whether it was shown"
 _CUT = "context {} was cut to {}"
 _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
-_DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
+_DISTANCE = (
+    "documents carry a distance (lower is better); it is not taken as their score"
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +52,8 @@ class Contexts:
     """What reached the generator, as one rule tells it."""
 
     items: tuple[Context, ...] = ()
-    keys: tuple[Key, ...] = ()  # of the documents behind them; by number where the user named them
+    # of the documents behind them; by number where the user named them
+    keys: tuple[Key, ...] = ()
     place: str = ""  # where they were found, in words
     evidence_from: EvidenceFrom | None = None
     grades: frozenset[Grade] = frozenset()
@@ -59,12 +74,15 @@ class Evidenced:
     sources: tuple[str, ...]  # names of the calls that retrieved
     feeding: tuple[Node, ...]  # calls of models whose replies the answering call read
     brought: tuple[Brought, ...]  # in the order of the ledger
-    earlier: tuple[EvidenceCall, ...]  # of earlier turns, with what of them is still shown
+    # of earlier turns, with what of them is still shown
+    earlier: tuple[EvidenceCall, ...]
     order: CallOrder
     warnings: tuple[str, ...]
 
 
-def evidence(turn: Turn, answered: Answered, showings: Showings, arrivals: Arrivals) -> Evidenced:
+def evidence(
+    turn: Turn, answered: Answered, showings: Showings, arrivals: Arrivals
+) -> Evidenced:
     """What one answer of a turn could rest on.
 
     Args:
@@ -75,16 +93,22 @@ def evidence(turn: Turn, answered: Answered, showings: Showings, arrivals: Arriv
     """
     contexts = _contexts(_Search(turn, answered, showings, arrivals))
     by_key = contexts.by_key
-    feeding = _feeding(answered.call, showings) if contexts.evidence_from != "named" else ()
+    feeding = (
+        _feeding(answered.call, showings) if contexts.evidence_from != "named" else ()
+    )
     added = arrivals.brought_by_steps(by_key)
-    retrieved = arrivals.retrieved(contexts.keys if contexts.evidence_from != "named" else (), added)
+    retrieved = arrivals.retrieved(
+        contexts.keys if contexts.evidence_from != "named" else (), added
+    )
     told = arrivals.told(answered.text, turn.tree.earlier, added)
     seen = Seen(by_key, _prompts(answered.call, feeding), turn.known)
     brought, earlier = seen.of(told, turn.tree.earlier)
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
-        sources=tuple(dict.fromkeys(node.name for node in (*turn.calls.retrievals, *added))),
+        sources=tuple(
+            dict.fromkeys(node.name for node in (*turn.calls.retrievals, *added))
+        ),
         feeding=feeding,
         brought=brought,
         earlier=earlier,
@@ -116,7 +140,9 @@ class _Search:
     @cached_property
     def shown(self) -> Shown | None:
         """What the answering call was shown; None if no call is known."""
-        return None if self.answered.call is None else self.showings.of(self.answered.call)
+        return (
+            None if self.answered.call is None else self.showings.of(self.answered.call)
+        )
 
 
 def by_the_users_place(search: _Search) -> Contexts | None:
@@ -129,14 +155,17 @@ def by_the_users_place(search: _Search) -> Contexts | None:
     items = tuple(contexts_in(search.turn.named["contexts"]))
     keys = tuple(("named", str(place)) for place in range(len(items)))
     if not items:
-        return Contexts((), (), "contexts_from", "named", frozenset({"inferred"}), (_NONE_NAMED,))
+        return Contexts(
+            (), (), "contexts_from", "named", frozenset({"inferred"}), (_NONE_NAMED,)
+        )
     return Contexts(items, keys, "contexts_from", "named")
 
 
 def by_the_prompt(search: _Search) -> Contexts | None:
     """What occurs in the prompts of the answering call and of those that feed it, in their order.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is put into the prompt.
+    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
+    put into the prompt.
     """
     call, shown = search.answered.call, search.shown
     if call is None or shown is None or not shown.found:
@@ -144,29 +173,42 @@ def by_the_prompt(search: _Search) -> Contexts | None:
     tool_texts = {node.text for node in search.calls.tool_texts}
     is_undivided = {document.text for document, _ in shown.found.values()} <= tool_texts
     items = tuple(_shown_as_context(key, shown) for key in shown.order)
-    doubts = [_doubt_of(rank, key, shown) for rank, key in enumerate(shown.order, start=1)]
+    doubts = [
+        _doubt_of(rank, key, shown) for rank, key in enumerate(shown.order, start=1)
+    ]
     said = [doubt for doubt in doubts if doubt is not None]
     grades = frozenset(grade for grade, _ in said)
     warnings = tuple(warning for _, warning in said)
     evidence_from: EvidenceFrom = "undivided" if is_undivided else "prompt"
-    return Contexts(items, shown.order, _place_of_prompts(call, shown.showing), evidence_from, grades, warnings)
+    return Contexts(
+        items,
+        shown.order,
+        _place_of_prompts(call, shown.showing),
+        evidence_from,
+        grades,
+        warnings,
+    )
 
 
 def by_a_cleared_prompt(search: _Search) -> Contexts | None:
     """None, where all results of tools were taken out of the prompt before the answer.
 
-    langchain-ai/langchain, ContextEditingMiddleware: agents whose earlier results of tools are cleared.
+    langchain-ai/langchain, ContextEditingMiddleware: agents whose earlier results of
+    tools are cleared.
     """
     call = search.answered.call
     if call is None or not _is_cleared(search.calls, call):
         return None
-    return Contexts((), (), f"the prompt of {call.name}", "prompt", frozenset(), (_TAKEN_OUT,))
+    return Contexts(
+        (), (), f"the prompt of {call.name}", "prompt", frozenset(), (_TAKEN_OUT,)
+    )
 
 
 def by_the_answers_documents(search: _Search) -> Contexts | None:
     """The documents that the answer carries.
 
-    deepset-ai/haystack-cookbook, agentic_itinerary_planning_openstreetmap.ipynb: the template shows metadata only.
+    deepset-ai/haystack-cookbook, agentic_itinerary_planning_openstreetmap.ipynb: the
+    template shows metadata only.
     """
     answer = search.answered.answer
     if answer.documents is None:
@@ -177,7 +219,8 @@ def by_the_answers_documents(search: _Search) -> Contexts | None:
 def by_the_frameworks_flow(search: _Search) -> Contexts | None:
     """The documents that reached the generator by the framework's own word.
 
-    deepset-ai/haystack-cookbook, improve-retrieval-by-embedding-metadata.ipynb: documents at the end of a pipeline.
+    deepset-ai/haystack-cookbook, improve-retrieval-by-embedding-metadata.ipynb:
+    documents at the end of a pipeline.
     """
     tree = search.tree
     return None if tree.flow is None else _listed(search, tree.flow, tree.flow_at)
@@ -186,14 +229,17 @@ def by_the_frameworks_flow(search: _Search) -> Contexts | None:
 def by_the_last_step(search: _Search) -> Contexts | None:
     """What the last step behind the retrieval returned: a reranker, a filter, a compressor.
 
-    Ababababana/LoRA_Finetune-RAPTOR-CRAG, rerank.py: a plain function ranks anew and keeps two.
+    Ababababana/LoRA_Finetune-RAPTOR-CRAG, rerank.py: a plain function ranks anew and
+    keeps two.
     """
     calls = search.calls
     last = max((node.ended or 0 for node in calls.retrievals), default=0.0)
     later = [node for node in calls.reworking if (node.ended or 0) > last]
     if not later:
         return None
-    return _listed(search, tuple(later[-1].documents or ()), f"what {later[-1].name} returned")
+    return _listed(
+        search, tuple(later[-1].documents or ()), f"what {later[-1].name} returned"
+    )
 
 
 def by_everything_retrieved(search: _Search) -> Contexts | None:
@@ -226,23 +272,35 @@ def _contexts(search: _Search) -> Contexts:
 
 
 def _listed(search: _Search, documents: Sequence[Document], place: str) -> Contexts:
-    """Documents of a list of which no prompt tells that they were shown; without any, whether a search found none."""
+    """Documents of a list of which no prompt tells that they were shown.
+
+    Without any, whether a search found none.
+    """
     tree, call = search.tree, search.answered.call
     if not documents:
         nothing: EvidenceFrom | None = "none_found" if search.calls.tried else None
-        return Contexts(evidence_from="ids_only" if nothing and tree.unread else nothing)
-    evidence_from: EvidenceFrom = "retrieved_only" if call is None and tree.gives_documents else "listed"
+        return Contexts(
+            evidence_from="ids_only" if nothing and tree.unread else nothing
+        )
+    evidence_from: EvidenceFrom = (
+        "retrieved_only" if call is None and tree.gives_documents else "listed"
+    )
     warnings: tuple[str, ...] = ()
     if search.shown is not None and search.answered.text is not None:
         is_traced = any(document.key in search.shown.traces for document in documents)
         warnings = (_UNTOLD if is_traced else _UNSEEN,)
     items = tuple(document.context() for document in documents)
     keys = tuple(document.key for document in documents)
-    return Contexts(items, keys, place, evidence_from, frozenset({"inferred"}), warnings)
+    return Contexts(
+        items, keys, place, evidence_from, frozenset({"inferred"}), warnings
+    )
 
 
 def _shown_as_context(key: Key, shown: Shown) -> Context:
-    """A document in the words that were shown of it; whole where the prompts do not tell."""
+    """A document in the words that were shown of it.
+
+    Whole where the prompts do not tell.
+    """
     if key not in shown.found:
         return shown.unknown[key].context()
     document, showing = shown.found[key]
@@ -260,18 +318,31 @@ def _doubt_of(rank: int, key: Key, shown: Shown) -> tuple[Grade, str] | None:
 
 
 def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
-    """Which prompts show the contexts, in words; the answering call may have read only what others made of them."""
+    """Which prompts show the contexts, in words.
+
+    The answering call may have read only what others made of them.
+    """
     if not showing or call in showing:
         return f"what occurs in the prompt of {call.name}"
     names = ", ".join(dict.fromkeys(one.name for one in showing))
     if names == call.name:
-        return f"what occurs in earlier prompts of {names}; the last one holds what was written there"
-    return f"what occurs in the prompt of {names}; that of {call.name} holds what was written there"
+        return (
+            f"what occurs in earlier prompts of {names}; the last one holds what was"
+            " written there"
+        )
+    return (
+        f"what occurs in the prompt of {names}; that of {call.name} holds what was"
+        " written there"
+    )
 
 
 def _is_cleared(calls: Calls, call: Node) -> bool:
     """Whether all results that earlier calls of a tool loop were shown are gone from this one's prompt."""
-    outer = [node for node, path in calls.paths.items() if not any(one.kind == "tool" for one in path[:-1])]
+    outer = [
+        node
+        for node, path in calls.paths.items()
+        if not any(one.kind == "tool" for one in path[:-1])
+    ]
     if call not in outer:
         return False
     results = {one_line(node.text) for node in outer if node.kind == "tool"}
@@ -286,7 +357,9 @@ def _results_in(call: Node) -> set[str]:
     return {one_line(message.text) for message in call.prompt if message.role == "tool"}
 
 
-def _differences(contexts: Contexts, retrieved: Sequence[Document] | None) -> Iterator[str]:
+def _differences(
+    contexts: Contexts, retrieved: Sequence[Document] | None
+) -> Iterator[str]:
     """How many of the retrieved were not shown, how many contexts were not retrieved, and what has distances."""
     if retrieved is not None:
         hidden = shown_as(retrieved, contexts.by_key).count(None)
@@ -308,7 +381,10 @@ def _feeding(call: Node | None, showings: Showings) -> tuple[Node, ...]:
 
 
 def _prompts(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
-    """The messages that an answering call, and those that feed it, were shown; None if no call is known."""
+    """The messages that an answering call, and those that feed it, were shown.
+
+    None if no call is known.
+    """
     if call is None:
         return None
     return [message.text for one in (*feeding, call) for message in one.prompt]

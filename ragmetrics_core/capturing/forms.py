@@ -1,8 +1,9 @@
 r"""The letters of a text, the same in every form in which a prompt may hold it.
 
-A **stream** is a text without everything that formatting changes: escapes and entities are decoded, all but letters and
-digits of any script is dropped, the rest is in lower case, as UTF-8. Both sides are decoded alike, so a text that
-itself holds ``\n`` or ``&lt;`` has the same stream plain and escaped.
+A **stream** is a text without everything that formatting changes: escapes and entities
+are decoded, all but letters and digits of any script is dropped, the rest is in lower
+case, as UTF-8. Both sides are decoded alike, so a text that itself holds ``\n`` or
+``&lt;`` has the same stream plain and escaped.
 """
 
 import html
@@ -25,8 +26,11 @@ _CONTROL = re.compile(rf"{_SLASHES} [nrtfb]", re.VERBOSE)
 _PIECE = re.compile(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
 _ASCII = bytes(range(128))
 _LOWER = bytes(range(256)).lower()
-_BETWEEN = b"\0" * 128  # stands between the streams of messages, wider than what is stepped over or joined
-_FEW = 64  # up to so many characters beyond ASCII are replaced one after the other, which is faster than a table
+# stands between the streams of messages, wider than what is stepped over or joined
+_BETWEEN = b"\0" * 128
+# up to so many characters beyond ASCII are replaced one after the other, which is
+# faster than a table
+_FEW = 64
 _OTHERS = bytes(set(_ASCII) - set((string.ascii_letters + string.digits).encode()))
 
 
@@ -37,10 +41,17 @@ def stream(text: str) -> bytes:
     if "\\" in text or "&" in text:
         text = _ESCAPE.sub(lambda found: _decoded(found[0]), text)
     if not text.isascii():
-        beyond = set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+        beyond = set(
+            text.encode("utf-8", "surrogatepass")
+            .translate(None, _ASCII)
+            .decode("utf-8", "surrogatepass")
+        )
         table = {char: folded for char in beyond if (folded := _folded(char)) != char}
         if len(table) > _FEW:
-            text, table = text.translate({ord(char): folded for char, folded in table.items()}), {}
+            text, table = (
+                text.translate({ord(char): folded for char, folded in table.items()}),
+                {},
+            )
         for char, folded in table.items():
             text = text.replace(char, folded)
     return text.encode().translate(_LOWER, _OTHERS)
@@ -50,20 +61,30 @@ def stream(text: str) -> bytes:
 def _decoded(escape: str) -> str:
     """What an escape or an entity stands for; an unknown name stands for itself."""
     found = _ESCAPE.match(escape)
-    name, decimal, hexadecimal, high, low, *codes = found.groups() if found else [""] * 8
+    name, decimal, hexadecimal, high, low, *codes = (
+        found.groups() if found else [""] * 8
+    )
     if name:
         named = html.unescape(f"&{name};")
         return name if named.startswith("&") else named
     if high:
         return bytes.fromhex(high + low).decode("utf-16-be")
-    code = int(decimal) if decimal else int(next(filter(None, (hexadecimal, *codes)), "0"), 16)
+    code = (
+        int(decimal)
+        if decimal
+        else int(next(filter(None, (hexadecimal, *codes)), "0"), 16)
+    )
     return chr(code) if code <= 0x10FFFF else ""
 
 
 @lru_cache(maxsize=4096)
 def _folded(char: str) -> str:
     """The letters of a character in lower case; both small sigmas are one letter."""
-    return "".join(one for one in char.lower() if one.isalnum()).replace("ς", "σ") if char.isalnum() else ""
+    return (
+        "".join(one for one in char.lower() if one.isalnum()).replace("ς", "σ")
+        if char.isalnum()
+        else ""
+    )
 
 
 class Text:
@@ -85,9 +106,16 @@ class Text:
     @cached_property
     def _pieces(self) -> list[tuple[int, int, int]]:
         """Escapes, and plain pieces of up to 256 characters: where each begins in the stream, and its offsets."""
-        pieces = [(len(stream(found[0])), *found.span()) for found in _PIECE.finditer(self.raw)]
+        pieces = [
+            (len(stream(found[0])), *found.span())
+            for found in _PIECE.finditer(self.raw)
+        ]
         begins = accumulate((size for size, _, _ in pieces), initial=0)
-        return [(at, start, end) for at, (size, start, end) in zip(begins, pieces, strict=False) if size]
+        return [
+            (at, start, end)
+            for at, (size, start, end) in zip(begins, pieces, strict=False)
+            if size
+        ]
 
     @cached_property
     def _begins(self) -> list[int]:
@@ -100,7 +128,10 @@ class Text:
         return {}
 
     def _letter(self, index: int) -> tuple[int, int]:
-        """Offsets in the text of the letter that holds a byte of the stream; of the whole escape where it is one."""
+        """Offsets in the text of the letter that holds a byte of the stream.
+
+        Of the whole escape where it is one.
+        """
         number = bisect_right(self._begins, index) - 1
         at, start, end = self._pieces[number]
         if self.raw[start] in "\\&":
@@ -129,4 +160,6 @@ class Prompt:
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Offsets in their message of the letters ``[start, end)`` of the stream."""
         index = self.message(start)
-        return self.messages[index].span(start - self.starts[index], end - self.starts[index])
+        return self.messages[index].span(
+            start - self.starts[index], end - self.starts[index]
+        )

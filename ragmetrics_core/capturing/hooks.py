@@ -25,7 +25,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Run = TypeVar("Run")  # what an adapter keeps of one run of the application
 
-# What a fork leaves behind: locks that no thread of the child will ever release. Their owners renew them.
+# What a fork leaves behind: locks that no thread of the child will ever release. Their
+# owners renew them.
 
 
 class Renewed(Protocol):
@@ -71,12 +72,16 @@ class Lock:
 
 
 class Problems:
-    """Internal errors of a recorder: counted by place, each place logged once. Truthy if there were any.
+    """Internal errors of a recorder: counted by place, each place logged once.
+
+    Truthy if there were any.
 
     Where ``others`` gives some, they count in its stead; ``logged=False`` only counts.
     """
 
-    def __init__(self, *, logged: bool = True, others: Callable[[], Collection[Problems]] = tuple) -> None:
+    def __init__(
+        self, *, logged: bool = True, others: Callable[[], Collection[Problems]] = tuple
+    ) -> None:
         self._logged, self._others, self._counts = logged, others, Counter[str]()
         self._lock = Lock()
 
@@ -95,17 +100,24 @@ class Problems:
     def record(self, hook: str, error: BaseException) -> None:
         """Count an error of a hook; the first of its kind is logged, without any text of the application.
 
-        A setting or a row that we refuse is told in our own words: they hold no text of a sample, and say what is
-        needed.
+        A setting or a row that we refuse is told in our own words: they hold no text of
+        a sample, and say what is needed.
         """
         frames = traceback.extract_tb(error.__traceback__)
         place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         advice = f" ({error})" if isinstance(error, (SettingError, RowError)) else ""
         key = f"{hook}: {type(error).__name__}{advice}"
-        self.note(key, f"ragmetrics could not record a run ({key}{place}); the application is not affected")
+        self.note(
+            key,
+            f"ragmetrics could not record a run ({key}{place}); the application is not"
+            " affected",
+        )
 
     def note(self, message: str, sentence: str = "") -> None:
-        """Count something that the user should know; the first of its kind is logged, by a sentence if one is given."""
+        """Count something that the user should know.
+
+        The first of its kind is logged, by a sentence if one is given.
+        """
         others = self._others()
         for one in others:
             one.note(message, sentence)
@@ -121,7 +133,8 @@ class Problems:
 def guarded(hook: Callable[P, T]) -> Callable[P, T]:
     """Make a hook of a recorder harmless: its errors are counted in ``self.problems`` and None is returned.
 
-    The hook is a method. An interrupt of the application passes; in our own threads nothing does, or they would end.
+    The hook is a method. An interrupt of the application passes; in our own threads
+    nothing does, or they would end.
     """
 
     @functools.wraps(hook)
@@ -129,7 +142,9 @@ def guarded(hook: Callable[P, T]) -> Callable[P, T]:
         try:
             return hook(self, *args, **kwargs)
         except BaseException as error:  # the application must not notice
-            if not isinstance(error, Exception) and not threading.current_thread().name.startswith("ragmetrics-"):
+            if not isinstance(
+                error, Exception
+            ) and not threading.current_thread().name.startswith("ragmetrics-"):
                 raise
             self.problems.record(hook.__qualname__, error)
 
@@ -137,14 +152,18 @@ def guarded(hook: Callable[P, T]) -> Callable[P, T]:
 
 
 def words_of(error: BaseException, write: Callable[[BaseException], str] = str) -> str:
-    """An error of the application in words; its class alone where these cannot be had, as its own code makes them."""
+    """An error of the application in words.
+
+    Its class alone where these cannot be had, as its own code makes them.
+    """
     try:
         return write(error)
     except Exception:  # noqa: BLE001  # whatever an application's class raises, the run has to end
         return type(error).__name__
 
 
-# Who gets the runs that begin here: captures by context, watches by process; work of judges reaches nobody.
+# Who gets the runs that begin here: captures by context, watches by process; work of
+# judges reaches nobody.
 
 
 @dataclass(eq=False)
@@ -156,9 +175,11 @@ class Listener:
         everywhere: It gets those of the whole process, else those of its context.
         all_threads: It also gets those that carry the context of no capture at all.
         data: It needs inputs and outputs whole, because the user names keys or paths.
-        under: What the framework was doing when listening began, where an adapter needs to know.
+        under: What the framework was doing when listening began, where an adapter needs
+            to know.
         begun: True once a run began for it; adapters say so.
-        missed: True once something began that carries no capture's context and was left out for that.
+        missed: True once something began that carries no capture's context and was left
+            out for that.
     """
 
     problems: Problems
@@ -172,22 +193,27 @@ class Listener:
     missed: bool = False
 
 
-_entered: ContextVar[tuple[Listener, ...]] = ContextVar("ragmetrics_listeners", default=())
+_entered: ContextVar[tuple[Listener, ...]] = ContextVar(
+    "ragmetrics_listeners", default=()
+)
 
 
 class Listeners:
     """The open listeners of one framework.
 
-    ``opened`` is called with each listener before runs reach it, and puts the adapter's hooks in place; ``closed`` when
-    it has gone.
+    ``opened`` is called with each listener before runs reach it, and puts the adapter's
+    hooks in place; ``closed`` when it has gone.
 
     Attributes:
-        open: The listeners; an immutable tuple that is replaced at each change, so that reading it needs no lock.
+        open: The listeners; an immutable tuple that is replaced at each change, so that
+            reading it needs no lock.
         problems: Errors of the hooks, counted for everybody who listens.
     """
 
     def __init__(
-        self, opened: Callable[[Listener], None] = lambda _: None, closed: Callable[[Listener], None] = lambda _: None
+        self,
+        opened: Callable[[Listener], None] = lambda _: None,
+        closed: Callable[[Listener], None] = lambda _: None,
     ) -> None:
         self.open: tuple[Listener, ...] = ()
         self.problems = Problems(others=lambda: [one.problems for one in self.open])
@@ -206,7 +232,9 @@ class Listeners:
         """Begin no further runs for a listener; those that go on still reach it."""
         if not listener.everywhere:
             # No token: a block may be left in another context than it was entered in.
-            _entered.set(tuple(other for other in _entered.get() if other is not listener))
+            _entered.set(
+                tuple(other for other in _entered.get() if other is not listener)
+            )
         with self._lock:
             if listener not in self.open:
                 return
@@ -235,7 +263,10 @@ class Listeners:
 
 
 def in_a_capture() -> bool:
-    """Whether code here carries the context of any capture; a thread that was started bare does not."""
+    """Whether code here carries the context of any capture.
+
+    A thread that was started bare does not.
+    """
     return bool(_entered.get())
 
 
@@ -244,4 +275,6 @@ def strand() -> str:
     task = None
     with suppress(RuntimeError):  # no event loop runs here
         task = asyncio.current_task()
-    return f"{threading.get_ident()}/" + ("" if task is None else f"{id(task)}/{task.get_name()}")
+    return f"{threading.get_ident()}/" + (
+        "" if task is None else f"{id(task)}/{task.get_name()}"
+    )

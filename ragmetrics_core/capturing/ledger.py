@@ -16,8 +16,12 @@ def ledger(turn: Turn, evidenced: Evidenced) -> Ledger:
     """
     tree = turn.tree
     number = tree.turn or 1 + sum(said.role == "user" for said in tree.history)
-    own = (_call(turn, brought, evidenced.order, number) for brought in evidenced.brought)
-    return Ledger(conversation=tree.conversation, turn=number, calls=(*evidenced.earlier, *own))
+    own = (
+        _call(turn, brought, evidenced.order, number) for brought in evidenced.brought
+    )
+    return Ledger(
+        conversation=tree.conversation, turn=number, calls=(*evidenced.earlier, *own)
+    )
 
 
 def _call(turn: Turn, brought: Brought, order: CallOrder, number: int) -> EvidenceCall:

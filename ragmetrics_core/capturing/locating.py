@@ -1,8 +1,9 @@
 """Which of some texts stand in what a model was shown, where, in which order, and how much of each.
 
-Letters and digits are compared, in whatever form the prompt holds them, and all places where candidates and prompt run
-along are found in one pass (``matching.py``). Here the showings compete for the ground they stand on, the longest
-first, because a text inside a shown text is explained by that text; what is left counts.
+Letters and digits are compared, in whatever form the prompt holds them, and all places
+where candidates and prompt run along are found in one pass (``matching.py``). Here the
+showings compete for the ground they stand on, the longest first, because a text inside
+a shown text is explained by that text; what is left counts.
 """
 
 from __future__ import annotations
@@ -18,20 +19,29 @@ from ragmetrics_core.capturing.matching import EDGE, RESUMED, Group, Search, Sho
 from ragmetrics_core.capturing.places import Located, Place, shown_at
 from ragmetrics_core.capturing.spans import STEP, runs_of, size_of, without_overlap
 
-OWN = 32  # bytes that a showing needs on ground that no better one has taken; a shorter text needs all of its ground
+# bytes that a showing needs on ground that no better one has taken; a shorter text
+# needs all of its ground
+OWN = 32
 ALONE = 16  # a text of fewer bytes must stand apart, since its words may be anybody's
 
-_EXPLAINED: tuple[Literal["not shown"], str] = ("not shown", "another text explains the trace of it")
+_EXPLAINED: tuple[Literal["not shown"], str] = (
+    "not shown",
+    "another text explains the trace of it",
+)
 
 
-def locate(candidates: Sequence[str], shown: str | Sequence[str], *, known: Sequence[str] = ()) -> Located:
+def locate(
+    candidates: Sequence[str], shown: str | Sequence[str], *, known: Sequence[str] = ()
+) -> Located:
     """Find which texts a model was shown.
 
     Args:
         candidates: Texts that may stand there, equal ones included.
-        shown: A prompt, or the texts of its messages, results of tools included. No showing crosses messages.
-        known: Texts that stand there for another reason (question, history, instructions): each explains one
-            occurrence; a candidate of the same words needs another.
+        shown: A prompt, or the texts of its messages, results of tools included. No
+            showing crosses messages.
+        known: Texts that stand there for another reason (question, history,
+            instructions): each explains one occurrence; a candidate of the same words
+            needs another.
 
     Returns:
         A place for each candidate, and the order of those shown.
@@ -42,19 +52,30 @@ def locate(candidates: Sequence[str], shown: str | Sequence[str], *, known: Sequ
         >>> [(place.outcome, place.extent) for place in found.places], found.order
         ([('shown', 'whole'), ('not shown', None)], (0,))
     """
-    return _Settling(candidates, Prompt([shown] if isinstance(shown, str) else shown), known).located()
+    return _Settling(
+        candidates, Prompt([shown] if isinstance(shown, str) else shown), known
+    ).located()
 
 
 class _Settling:
-    """Showings compete for ground; each goes to a candidate, to a known text, or to several that it fits alike."""
+    """Showings compete for ground.
 
-    def __init__(self, candidates: Sequence[str], prompt: Prompt, known: Sequence[str]) -> None:
+    Each goes to a candidate, to a known text, or to several that it fits alike.
+    """
+
+    def __init__(
+        self, candidates: Sequence[str], prompt: Prompt, known: Sequence[str]
+    ) -> None:
         self.prompt = prompt
         self.ground = bytearray(len(prompt.stream))  # 1 where a showing has taken it
         self.candidates = range(len(candidates))
         self.texts = [Text(raw) for raw in (*candidates, *known)]
-        groups: dict[bytes | str, Group] = {}  # texts without letters are told apart by their characters
-        self.group_of = [groups.setdefault(text.stream or text.raw.strip(), Group(text)) for text in self.texts]
+        # texts without letters are told apart by their characters
+        groups: dict[bytes | str, Group] = {}
+        self.group_of = [
+            groups.setdefault(text.stream or text.raw.strip(), Group(text))
+            for text in self.texts
+        ]
         self.groups = list(groups.values())
         for index, group in enumerate(self.group_of):
             group.tries += 2
@@ -70,7 +91,13 @@ class _Settling:
         """Settle everything."""
         found = list(self.search.showings())
         standing = _short_that_stand(found, self.search)
-        self._compete([showing for showing in found if showing.group.size >= EDGE or showing in standing])
+        self._compete(
+            [
+                showing
+                for showing in found
+                if showing.group.size >= EDGE or showing in standing
+            ]
+        )
         touching: dict[Group, list[Showing]] = defaultdict(list)
         for showing in found:
             if showing.group.size < EDGE and showing not in standing:
@@ -82,12 +109,16 @@ class _Settling:
         self._share_parts(shown)
         changed = ChangedTexts(self.prompt, self.ground)
         places = [
-            shown_at(index, self.texts[index], self.prompt, shown[index])
-            if index in shown
-            else self._missing(index, bool(shown), changed)
+            (
+                shown_at(index, self.texts[index], self.prompt, shown[index])
+                if index in shown
+                else self._missing(index, bool(shown), changed)
+            )
             for index in self.candidates
         ]
-        return Located(tuple(places), tuple(sorted(shown, key=lambda index: shown[index].place)))
+        return Located(
+            tuple(places), tuple(sorted(shown, key=lambda index: shown[index].place))
+        )
 
     def _compete(self, showings: Sequence[Showing]) -> None:
         """Give each showing its ground and its text, the best first."""
@@ -96,15 +127,21 @@ class _Settling:
         for showing in showings:
             rivals[showing.place, showing.size].append(showing)
         repeated: list[Showing] = []
-        for showing in sorted(showings, key=lambda showing: (showing in filled, *_rank(showing))):
+        for showing in sorted(
+            showings, key=lambda showing: (showing in filled, *_rank(showing))
+        ):
             alike = rivals[showing.place, showing.size]
             if self._free_bytes(showing) < min(OWN, showing.group.size):
                 showing.group.why = showing.group.why or _EXPLAINED
-            elif len(alike) > 1 and not any(rival.size == rival.group.size or rival.group.explains for rival in alike):
+            elif len(alike) > 1 and not any(
+                rival.size == rival.group.size or rival.group.explains
+                for rival in alike
+            ):
                 _mark(self.ground, showing)
                 self.shared[frozenset(rival.group for rival in alike)].append(alike)
             elif _is_repetition(showing):
-                repeated.append(showing)  # the end of one chunk is the beginning of the next, which may need it
+                # the end of one chunk is the beginning of the next, which may need it
+                repeated.append(showing)
             elif showing.group.members or showing.group.explains:
                 _mark(self.ground, showing)
                 self._give(showing)
@@ -119,7 +156,8 @@ class _Settling:
     def _give(self, showing: Showing) -> None:
         """A whole showing is one more; a part joins parts that it does not repeat; beside a whole one it is a title.
 
-        In another message it also joins parts that it overlaps: a long text is cut into pieces that overlap.
+        In another message it also joins parts that it overlaps: a long text is cut into
+        pieces that overlap.
         """
         others = showing.group.shown
         if showing.whole:
@@ -130,7 +168,9 @@ class _Settling:
         message = self.prompt.message(showing.spans[0].at)
         for other in others:
             new = without_overlap(showing.spans, other.spans)
-            elsewhere = all(self.prompt.message(span.at) != message for span in other.spans)
+            elsewhere = all(
+                self.prompt.message(span.at) != message for span in other.spans
+            )
             if elsewhere or size_of(new) == showing.size:
                 other.spans = sorted([*other.spans, *new])
                 return
@@ -142,7 +182,11 @@ class _Settling:
         covered = False
         among: list[Showing] = []
         occurrences = ((showing, 0, 0) for showing in touching)
-        for showing, left, right in occurrences if size >= self.search.shortest else self.search.occurrences(group):
+        for showing, left, right in (
+            occurrences
+            if size >= self.search.shortest
+            else self.search.occurrences(group)
+        ):
             if self._is_covered(showing):
                 covered = True
             elif min(left, right) >= (2 if size < ALONE else 1):
@@ -164,7 +208,9 @@ class _Settling:
     def _is_covered(self, showing: Showing) -> bool:
         """Whether another text stands on the ground of a short one, or just before a place without letters."""
         span = showing.spans[0]
-        start, end = (span.at, span.end) if span.size else (max(span.at - 1, 0), span.at + 1)
+        start, end = (
+            (span.at, span.end) if span.size else (max(span.at - 1, 0), span.at + 1)
+        )
         return 1 in self.ground[start:end]
 
     def _shown_of_candidates(self) -> dict[int, Showing]:
@@ -182,15 +228,24 @@ class _Settling:
     def _share_parts(self, shown: dict[int, Showing]) -> None:
         """Parts that fit several: as many showings as candidates, then in their order; else nobody knows whose."""
         for groups, places in self.shared.items():
-            members = sorted((member, group) for group in groups for member in group.members)
+            members = sorted(
+                (member, group) for group in groups for member in group.members
+            )
             places.sort(key=lambda fitting: min(showing.place for showing in fitting))
             whole = any(showing.whole for fitting in places for showing in fitting)
-            title = not whole and any(member in shown and shown[member].whole for member, _ in members)
+            title = not whole and any(
+                member in shown and shown[member].whole for member, _ in members
+            )
             for index, (member, group) in enumerate(members):
                 if member not in shown and len(places) >= len(members):
-                    shown[member] = next(showing for showing in places[index] if showing.group is group)
+                    shown[member] = next(
+                        showing for showing in places[index] if showing.group is group
+                    )
                 elif title:
-                    group.why = "not shown", "what fits it fits another candidate, which is shown whole"
+                    group.why = (
+                        "not shown",
+                        "what fits it fits another candidate, which is shown whole",
+                    )
                 else:
                     group.why = "unknown", "what fits it fits other candidates as well"
 
@@ -202,16 +257,34 @@ class _Settling:
         if not any(message.raw.strip() for message in self.prompt.messages):
             return Place(index, "unknown", reason="no prompt")
         if group.tries <= 0 and group.why is None and not group.shown:
-            return Place(index, "unknown", reason="its phrases stand in too many places", traced=True)
+            return Place(
+                index,
+                "unknown",
+                reason="its phrases stand in too many places",
+                traced=True,
+            )
         outcome, reason = group.why or ("not shown", "no trace of it by itself")
         if group.shown:
-            outcome, reason = "not shown", "a text of the same words explains what stands there"
+            outcome, reason = (
+                "not shown",
+                "a text of the same words explains what stands there",
+            )
         elif group.why in (None, _EXPLAINED) and changed.may_hold(group.text.raw):
-            return Place(index, "unknown", reason="most of its words stand there, but changed", traced=True)
+            return Place(
+                index,
+                "unknown",
+                reason="most of its words stand there, but changed",
+                traced=True,
+            )
         is_short_and_told = group.size < EDGE and group.why is not None
         if outcome == "not shown" and not located and not is_short_and_told:
             outcome, reason = "unknown", f"{reason}, and no other candidate is located"
-        return Place(index, outcome, reason=reason, traced=group.why is not None or bool(group.shown))
+        return Place(
+            index,
+            outcome,
+            reason=reason,
+            traced=group.why is not None or bool(group.shown),
+        )
 
 
 def _mark(ground: bytearray, showing: Showing) -> None:
@@ -220,27 +293,44 @@ def _mark(ground: bytearray, showing: Showing) -> None:
 
 
 def _worth(showing: Showing) -> tuple[object, ...]:
-    return (False, 0, showing.place) if showing.whole else (True, -showing.size, showing.place)
+    return (
+        (False, 0, showing.place)
+        if showing.whole
+        else (True, -showing.size, showing.place)
+    )
 
 
 def _is_repetition(showing: Showing) -> bool:
     """Whether a part shows nothing but what a longer part of the same text shows."""
     if showing.whole or any(other.whole for other in showing.group.shown):
         return False
-    return any(not without_overlap(showing.spans, other.spans) for other in showing.group.shown)
+    return any(
+        not without_overlap(showing.spans, other.spans) for other in showing.group.shown
+    )
 
 
 def _rank(showing: Showing) -> tuple[object, ...]:
-    """The longest first, less for parts, since neighbours fit by chance; then the fullest, known texts, the first."""
+    """The longest first, less for parts, since neighbours fit by chance.
+
+    Then the fullest, known texts, the first.
+    """
     group, size = showing.group, showing.size
     length = size if showing.whole else max(map(size_of, runs_of(showing.spans))) - STEP
-    return -length, -size, -size / group.size, not group.known, group.members[:1], showing.place
+    return (
+        -length,
+        -size,
+        -size / group.size,
+        not group.known,
+        group.members[:1],
+        showing.place,
+    )
 
 
 def _filled(showings: Sequence[Showing], ground: int) -> set[Showing]:
     """Showings of which whole ones of fuller texts leave hardly anything: a parent's part is then its children.
 
-    They come last, else a text that fits two neighbours, or an old version of them, would hide both.
+    They come last, else a text that fits two neighbours, or an old version of them,
+    would hide both.
     """
     filled: set[Showing] = set()
     if all(showing.unbroken for showing in showings):
@@ -269,7 +359,11 @@ def _short_that_stand(found: Sequence[Showing], search: Search) -> set[Showing]:
     """Short texts that touch no letter, or none but those of a text that stands before or behind them."""
     in_order = sorted(found, key=lambda showing: showing.place)
     whole = [showing for showing in in_order if showing.whole]
-    sides = {showing: search.touching(showing.spans[0]) for showing in whole if showing.group.size < EDGE}
+    sides = {
+        showing: search.touching(showing.spans[0])
+        for showing in whole
+        if showing.group.size < EDGE
+    }
     ends = {showing.spans[-1].end for showing in whole if showing not in sides}
     free_on_the_left = set()
     for showing in sides:
@@ -279,7 +373,9 @@ def _short_that_stand(found: Sequence[Showing], search: Search) -> set[Showing]:
     starts = {showing.spans[0].at for showing in whole if showing not in sides}
     standing = set()
     for showing in reversed(sides):
-        if showing in free_on_the_left and (sides[showing][1] or showing.spans[0].end in starts):
+        if showing in free_on_the_left and (
+            sides[showing][1] or showing.spans[0].end in starts
+        ):
             standing.add(showing)
             starts.add(showing.spans[0].at)
     return standing

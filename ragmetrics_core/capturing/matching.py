@@ -2,10 +2,10 @@
 
 Three steps, each a class or a few functions below:
 
-1. ``Complete`` finds the texts that stand whole and unbroken at a place. Nothing that another text has in common with
-   them can hide them.
-2. ``Search`` looks the anchors up. Where one stands without its whole text, the match is followed both ways, over small
-   steps: a line number, a mark, a word left out.
+1. ``Complete`` finds the texts that stand whole and unbroken at a place. Nothing that
+   another text has in common with them can hide them.
+2. ``Search`` looks the anchors up. Where one stands without its whole text, the match
+   is followed both ways, over small steps: a line number, a mark, a word left out.
 3. ``_chains`` joins what was followed into showings, and leaves out what is no trace.
 
 Texts too short for an anchor are looked for one by one.
@@ -27,21 +27,29 @@ from ragmetrics_core.capturing.spans import STEP, Span, runs_of, size_of, within
 ANCHOR = 16  # bytes of an anchor; candidates are tiled with them
 COMMON = 8  # an anchor of more candidates is boilerplate and proves nothing
 RESUMED = 12  # after a step at least so many bytes must agree; fewer do by chance
-WORD = 4  # so many are enough where they end the text, follow a line's number, or stand between two marks
+# so many are enough where they end the text, follow a line's number, or stand between
+# two marks
+WORD = 4
 WHOLE = 0.98  # of a text so much is all of it, also where pieces of it stand apart
 APART = 96  # parts of one text at most so far apart are one showing
-EDGE, MIDDLE = 32, 48  # the least part at an edge of a text, and elsewhere; less is no trace
+# the least part at an edge of a text, and elsewhere; less is no trace
+EDGE, MIDDLE = 32, 48
 TRIES = 64  # extensions for a text; more for duplicates
 OCCURRENCES = 500  # of a short text so many are looked at in one message
 LONG = 100_000  # in a longer prompt every third place is looked at
-_COMPARED = 32  # for each byte of a prompt at most so many bytes are compared with complete texts
-_MARKS = re.compile(r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);""")
+# for each byte of a prompt at most so many bytes are compared with complete texts
+_COMPARED = 32
+_MARKS = re.compile(
+    r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);"""
+)
 _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 _LINE_NUMBER = re.compile(rb"\d{1,4}")
-_OFFSET_BITS = 40  # of the number that is a place of an anchor, these are the offset in the text
+# of the number that is a place of an anchor, these are the offset in the text
+_OFFSET_BITS = 40
 _OFFSETS = (1 << _OFFSET_BITS) - 1
 _NOBODY = -1  # the place of an anchor that only says that a text may begin here
-_NESTED = 4  # of texts that begin with each other and stand at one place so many count, the longest
+# of texts that begin with each other and stand at one place so many count, the longest
+_NESTED = 4
 _INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCII
 
 
@@ -53,8 +61,10 @@ class Group:
     members: list[int] = field(default_factory=list)
     known: int = 0
     tries: int = TRIES
-    shown: list[Showing] = field(default_factory=list)  # one candidate or known text after the other
-    why: tuple[Literal["not shown", "unknown"], str] | None = None  # where more is to say than that it was not found
+    # one candidate or known text after the other
+    shown: list[Showing] = field(default_factory=list)
+    # where more is to say than that it was not found
+    why: tuple[Literal["not shown", "unknown"], str] | None = None
     size: int = field(init=False)  # bytes of the stream
 
     def __post_init__(self) -> None:
@@ -74,7 +84,8 @@ class Showing:
     group: Group
     spans: list[Span]
     literal: tuple[int, int] | None = None
-    unbroken: bool = False  # the whole text stands there, with nothing put in but the numbers of lines
+    # the whole text stands there, with nothing put in but the numbers of lines
+    unbroken: bool = False
 
     @property
     def place(self) -> tuple[int, int]:
@@ -97,9 +108,14 @@ class Showing:
         if len(self.spans) == 1:  # by far the most frequent
             return self.spans[0].size >= WHOLE * self.group.size
         steps = list(pairwise(self.spans))
-        if any(after.at - before.end > APART + STEP or after.of < before.last for before, after in steps):
+        if any(
+            after.at - before.end > APART + STEP or after.of < before.last
+            for before, after in steps
+        ):
             return False
-        from_first_to_last = self.spans[0].of == 0 and self.spans[-1].last == self.group.size
+        from_first_to_last = (
+            self.spans[0].of == 0 and self.spans[-1].last == self.group.size
+        )
         no_gap = all(after.of - before.last <= STEP for before, after in steps)
         least = 0.85 if from_first_to_last and no_gap else WHOLE
         return self.size >= least * self.group.size
@@ -108,8 +124,8 @@ class Showing:
 class Complete:
     """The texts that stand whole and unbroken where one of their beginnings stands.
 
-    Texts of one beginning are kept sorted. At a place, the one that is found by bisection is either there, or no text
-    is but those that it begins with itself.
+    Texts of one beginning are kept sorted. At a place, the one that is found by
+    bisection is either there, or no text is but those that it begins with itself.
     """
 
     def __init__(self, prompt: bytes, streams: Sequence[bytes], *, every: int) -> None:
@@ -120,7 +136,9 @@ class Complete:
             if len(text) >= ANCHOR:
                 texts_by_beginning[text[:ANCHOR]].append((text, number))
         buckets = [_Bucket(texts) for texts in texts_by_beginning.values()]
-        self._bucket_of = {number: bucket for bucket in buckets for number in bucket.waiting}
+        self._bucket_of = {
+            number: bucket for bucket in buckets for number in bucket.waiting
+        }
         self.anchors: dict[bytes, list[tuple[int, _Bucket]]] = {}
         """Where to stop: which texts may begin how many bytes before an anchor."""
         for bucket in buckets:
@@ -134,8 +152,13 @@ class Complete:
             self.anchors.clear()
         for shift, bucket in self.anchors.get(anchor, ()):
             start = at - shift
-            is_repetition = abs(start - bucket.stood_at) < ANCHOR  # the beginning repeats itself
-            if start >= 0 and not is_repetition and self._prompt.startswith(bucket.beginning, start):
+            # the beginning repeats itself
+            is_repetition = abs(start - bucket.stood_at) < ANCHOR
+            if (
+                start >= 0
+                and not is_repetition
+                and self._prompt.startswith(bucket.beginning, start)
+            ):
                 yield start, bucket
 
     def at(self, start: int, bucket: _Bucket) -> Sequence[tuple[int, int]]:
@@ -160,7 +183,11 @@ class Complete:
         if bucket.waiting:
             return
         for _, anchor in bucket.anchors(self._every):
-            others = [(shift, other) for shift, other in self.anchors.pop(anchor, ()) if other is not bucket]
+            others = [
+                (shift, other)
+                for shift, other in self.anchors.pop(anchor, ())
+                if other is not bucket
+            ]
             if others:
                 self.anchors[anchor] = others
 
@@ -181,14 +208,19 @@ class _Bucket:
     def anchors(self, every: int) -> set[tuple[int, bytes]]:
         """What stands at each of so many first bytes of the texts that are long enough to be found, and at which."""
         texts = [text for text in self._texts if len(text) >= ANCHOR + every - 1]
-        return {(shift, text[shift : shift + ANCHOR]) for text in texts for shift in range(every)}
+        return {
+            (shift, text[shift : shift + ANCHOR])
+            for text in texts
+            for shift in range(every)
+        }
 
     def beginnings_of(self, words: bytes) -> list[tuple[int, int]]:
         """Numbers and sizes of the texts that some words begin with, the longest first."""
         standing: list[tuple[int, int]] = []
         index: int | None = bisect_right(self._texts, words) - 1
         while index is not None and index >= 0 and len(standing) < _NESTED:
-            if standing or words.startswith(self._texts[index]):  # what a standing text begins with stands, too
+            # what a standing text begins with stands, too
+            if standing or words.startswith(self._texts[index]):
                 standing.append((self._numbers[index], len(self._texts[index])))
             index = self._shorter[index]
         return standing
@@ -230,8 +262,9 @@ def _longest_beginnings(texts: Sequence[bytes]) -> Iterator[int | None]:
 class Search:
     """One pass over a prompt.
 
-    A place of an anchor is one number, of the text and of the byte in it: small objects would take longer than the
-    search. Each anchor's first place is in ``_first``; all of those that have several are in ``_more``.
+    A place of an anchor is one number, of the text and of the byte in it: small objects
+    would take longer than the search. Each anchor's first place is in ``_first``; all
+    of those that have several are in ``_more``.
     """
 
     def __init__(self, prompt: Prompt, groups: Sequence[Group]) -> None:
@@ -242,22 +275,30 @@ class Search:
         self._first: dict[bytes, int] = {}
         self._more: dict[bytes, list[int]] = {}
         self._runs: dict[int, list[list[Span]]] = defaultdict(list)
-        self._unbroken: dict[int, list[int]] = defaultdict(list)  # where each text stands whole and in one piece
+        # where each text stands whole and in one piece
+        self._unbroken: dict[int, list[int]] = defaultdict(list)
         self._complete = Complete(prompt.stream, self._streams, every=self._every)
         self._add_anchors()
         self._drop_common()
-        for anchor in self._complete.anchors:  # stop at each beginning of a text, whatever else it is
+        # stop at each beginning of a text, whatever else it is
+        for anchor in self._complete.anchors:
             self._first.setdefault(anchor, _NOBODY)
 
     @property
     def shortest(self) -> int:
-        """Bytes of the shortest texts that the pass finds; shorter ones are looked for one by one."""
+        """Bytes of the shortest texts that the pass finds.
+
+        Shorter ones are looked for one by one.
+        """
         return ANCHOR + self._every - 1
 
     # Anchors
 
     def _add_anchors(self) -> None:
-        """Tile each text that may be shown in parts; its end, and in long prompts its edges, in every phase."""
+        """Tile each text that may be shown in parts.
+
+        Its end, and in long prompts its edges, in every phase.
+        """
         for number, text in enumerate(self._streams):
             end = len(text) - ANCHOR
             if len(text) >= EDGE:
@@ -270,7 +311,8 @@ class Search:
             anchor, place = text[of : of + ANCHOR], number << _OFFSET_BITS | of
             if first.setdefault(anchor, place) != place:
                 again = self._more.setdefault(anchor, [first[anchor]])
-                if len(again) < 2 or again[-2] >> _OFFSET_BITS != number:  # two of one text are enough
+                # two of one text are enough
+                if len(again) < 2 or again[-2] >> _OFFSET_BITS != number:
                     again.append(place)
 
     def _drop_common(self) -> None:
@@ -281,15 +323,25 @@ class Search:
                 del self._more[anchor], self._first[anchor]
                 for place in places:
                     dropped[place >> _OFFSET_BITS].append(_offset(place))
-        offsets = {number: self._instead_of(common, number) for number, common in dropped.items()}
+        offsets = {
+            number: self._instead_of(common, number)
+            for number, common in dropped.items()
+        }
         for number, rarer in offsets.items():
             self._add(number, rarer)
 
     def _instead_of(self, common: list[int], number: int) -> list[int]:
-        """Where a text's anchors begin that stand for its common ones; the common ones where it has no others."""
+        """Where a text's anchors begin that stand for its common ones.
+
+        The common ones where it has no others.
+        """
         text = self._streams[number]
         end = len(text) - ANCHOR
-        rare = [of for of in range(0, end + 1, ANCHOR) if text[of : of + ANCHOR] in self._first]
+        rare = [
+            of
+            for of in range(0, end + 1, ANCHOR)
+            if text[of : of + ANCHOR] in self._first
+        ]
         if not rare:
             return common
         phases = {of % self._every for of in rare}
@@ -304,10 +356,14 @@ class Search:
         """Find the showings of all texts that are not too short."""
         self._pass()
         for number, group in enumerate(self.groups):
-            unbroken = [Span(start, 0, group.size) for start in self._unbroken.get(number, ())]
+            unbroken = [
+                Span(start, 0, group.size) for start in self._unbroken.get(number, ())
+            ]
             for span in unbroken:
                 yield Showing(group, [span], unbroken=True)
-            for showing in _chains(group, _apart_from(unbroken, self._runs.get(number, ()))):
+            for showing in _chains(
+                group, _apart_from(unbroken, self._runs.get(number, ()))
+            ):
                 showing.unbroken = self._is_unbroken(showing)
                 yield showing
 
@@ -315,7 +371,10 @@ class Search:
         """Whether a whole text stands there, and between its pieces but the numbers of lines."""
         if showing.size < showing.group.size:
             return False
-        between = (self.prompt.stream[before.end : after.at] for before, after in pairwise(showing.spans))
+        between = (
+            self.prompt.stream[before.end : after.at]
+            for before, after in pairwise(showing.spans)
+        )
         return all(_LINE_NUMBER.fullmatch(put_in) for put_in in between)
 
     def _pass(self) -> None:
@@ -324,7 +383,14 @@ class Search:
         behind = len(prompt) - ANCHOR + 1
         at = skip_from = skip_to = 0
         while at < behind:
-            at = next((near for near in range(at, behind, every) if prompt[near : near + ANCHOR] in anchors), behind)
+            at = next(
+                (
+                    near
+                    for near in range(at, behind, every)
+                    if prompt[near : near + ANCHOR] in anchors
+                ),
+                behind,
+            )
             if at == behind:
                 break
             anchor = prompt[at : at + ANCHOR]
@@ -338,7 +404,10 @@ class Search:
                 at = skip_to
 
     def _note_complete(self, at: int, anchor: bytes) -> int:
-        """Note the texts that begin at an anchor or just before it, and are complete; where a candidate ends."""
+        """Note the texts that begin at an anchor or just before it, and are complete.
+
+        Where a candidate ends.
+        """
         behind = 0
         for start, bucket in self._complete.beginnings(at, anchor):
             standing = self._complete.at(start, bucket)
@@ -368,7 +437,11 @@ class Search:
             places = self._more.get(anchor) or [first]
             for place in places:
                 self._follow_from(place >> _OFFSET_BITS, near, _offset(place))
-            waiting = [place for place in places if self.groups[place >> _OFFSET_BITS].tries > 0]
+            waiting = [
+                place
+                for place in places
+                if self.groups[place >> _OFFSET_BITS].tries > 0
+            ]
             if len(waiting) < len(places):
                 self._more[anchor] = waiting
             if not waiting:
@@ -379,7 +452,11 @@ class Search:
     def _follow_from(self, number: int, near: int, of: int) -> None:
         """Follow the match of a text both ways from one place."""
         group = self.groups[number]
-        if group.tries > 0 and group.size >= EDGE and not self._is_found(number, near, of):
+        if (
+            group.tries > 0
+            and group.size >= EDGE
+            and not self._is_found(number, near, of)
+        ):
             group.tries -= 1
             _add_run(self._runs[number], self._run(near, self._streams[number], of))
 
@@ -389,7 +466,8 @@ class Search:
         if starts and starts[-1] <= near < starts[-1] + len(self._streams[number]):
             return True
         return bool(runs) and any(
-            span.at - span.of == near - of and span.at <= near < span.end for span in (runs or [[]])[-1]
+            span.at - span.of == near - of and span.at <= near < span.end
+            for span in (runs or [[]])[-1]
         )
 
     def _run(self, at: int, text: bytes, of: int) -> list[Span]:
@@ -398,7 +476,10 @@ class Search:
         before: list[Span] = []
         if of and at:
             back = _follow(self._backwards, end - at, text[::-1], last - of)
-            before = [Span(end - span.end, last - span.last, span.size) for span in reversed(back)]
+            before = [
+                Span(end - span.end, last - span.last, span.size)
+                for span in reversed(back)
+            ]
             if before and before[-1].end == at:  # one span with what follows
                 at, of, _ = before.pop()
         spans = before + _follow(self.prompt.stream, at, text, of)
@@ -413,16 +494,26 @@ class Search:
         """Where a text that is too short for the pass stands, and what it touches there on its left and its right."""
         letters, literal = group.text.stream, group.text.raw.strip()
         most = OCCURRENCES if letters else TRIES
-        for message, begin in zip(self.prompt.messages, self.prompt.starts, strict=True):
+        for message, begin in zip(
+            self.prompt.messages, self.prompt.starts, strict=True
+        ):
             at = -1
             for _ in range(most):
-                at = message.stream.find(letters, at + 1) if letters else message.raw.find(literal, at + 1)
+                at = (
+                    message.stream.find(letters, at + 1)
+                    if letters
+                    else message.raw.find(literal, at + 1)
+                )
                 if at < 0:
                     break
                 offsets = None if letters else (at, at + len(literal))
                 place = at if letters else len(stream(message.raw[:at]))
                 left, right = _touching(message, place, place + len(letters), offsets)
-                yield Showing(group, [Span(begin + place, 0, len(letters))], offsets), left, right
+                yield (
+                    Showing(group, [Span(begin + place, 0, len(letters))], offsets),
+                    left,
+                    right,
+                )
             else:
                 group.tries = 0
 
@@ -430,7 +521,9 @@ class Search:
         """What a text touches on its left and its right, as in ``occurrences``."""
         number = self.prompt.message(span.at)
         begin = self.prompt.starts[number]
-        return _touching(self.prompt.messages[number], span.at - begin, span.end - begin, None)
+        return _touching(
+            self.prompt.messages[number], span.at - begin, span.end - begin, None
+        )
 
 
 def _offset(place: int) -> int:
@@ -453,7 +546,11 @@ def _follow(shown: bytes, at: int, text: bytes, of: int) -> list[Span]:
         if step is None:
             return spans
         put_in, left_out = step
-        between = shown.find(text[of : of + left_out], at, at + put_in) if left_out >= WORD else -1
+        between = (
+            shown.find(text[of : of + left_out], at, at + put_in)
+            if left_out >= WORD
+            else -1
+        )
         if between >= 0:  # not left out: both ends of it are marked
             spans.append(Span(between, of, left_out))
         at, of = at + put_in, of + left_out
@@ -501,14 +598,19 @@ def _letters(text: bytes, span: Span) -> Span:
     """A span without halves of letters at its ends."""
     part = text[span.of : span.last].lstrip(_INSIDE)
     cut = span.size - len(part)
-    return Span(span.at + cut, span.of + cut, len(part.decode("utf-8", "ignore").encode()))
+    return Span(
+        span.at + cut, span.of + cut, len(part.decode("utf-8", "ignore").encode())
+    )
 
 
 # From runs to showings
 
 
 def _add_run(runs: list[list[Span]], run: list[Span]) -> None:
-    """Add a run behind those found before; ground that both claim goes to the longer, then to the denser one."""
+    """Add a run behind those found before.
+
+    Ground that both claim goes to the longer, then to the denser one.
+    """
     while runs and run and run[0].at < runs[-1][-1].end:
         if _weight(runs[-1]) >= _weight(run):
             run = within(run, start=runs[-1][-1].end)
@@ -525,7 +627,9 @@ def _weight(run: list[Span]) -> tuple[int, int]:
     return size_of(run), run[0].at - run[-1].end
 
 
-def _apart_from(unbroken: Sequence[Span], runs: Iterable[list[Span]]) -> Iterator[list[Span]]:
+def _apart_from(
+    unbroken: Sequence[Span], runs: Iterable[list[Span]]
+) -> Iterator[list[Span]]:
     """The runs that do not reach into ground where the same text stands in one piece."""
     starts = [span.at for span in unbroken]
     for run in runs:
@@ -546,13 +650,21 @@ def _chains(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
     for spans in chains:
         showing = Showing(group, spans)
         if not showing.whole:
-            showing.spans = [span for run in runs_of(spans) if _is_trace(run, group.size) for span in run]
+            showing.spans = [
+                span
+                for run in runs_of(spans)
+                if _is_trace(run, group.size)
+                for span in run
+            ]
         if showing.spans:
             yield showing
 
 
 def _continuing(last: Span, run: list[Span]) -> list[Span]:
-    """What of a run goes on where another one ended; nothing of one that begins with the text's first letter."""
+    """What of a run goes on where another one ended.
+
+    Nothing of one that begins with the text's first letter.
+    """
     first = run[0]
     if first.of == 0 or first.at - last.end > APART or first.of < last.last - STEP:
         return []
@@ -568,14 +680,18 @@ def _is_trace(run: list[Span], total: int) -> bool:
 # What a short text touches
 
 
-def _touching(message: Text, start: int, end: int, literal: tuple[int, int] | None) -> tuple[int, int]:
+def _touching(
+    message: Text, start: int, end: int, literal: tuple[int, int] | None
+) -> tuple[int, int]:
     """What a short text touches on its left and its right: 0 another letter, 2 an end, a bullet, a quote or a tag."""
     (before, first), (last, after) = message.gap(start), message.gap(end)
     if literal:
         first, last = literal
     numbered = _NUMBERED.search(message.raw[max(first - 20, 0) : first]) is not None
     left = _side(message.raw[before:first], start == 0 or numbered, literal is not None)
-    right = _side(message.raw[last:after], end == len(message.stream), literal is not None)
+    right = _side(
+        message.raw[last:after], end == len(message.stream), literal is not None
+    )
     return left, right
 
 

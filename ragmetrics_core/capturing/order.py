@@ -15,7 +15,8 @@ from ragmetrics_core.capturing.calls import Calls, end_of
 from ragmetrics_core.capturing.tree import Node, Path
 
 _LAST = 1 << 30  # the rank of a call that no model made
-Place = tuple[int, int, str, float]  # step, rank among the model's calls, branch, beginning
+# step, rank among the model's calls, branch, beginning
+Place = tuple[int, int, str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +33,13 @@ class CallOrder:
             if node.kind == "tool" or node is call:
                 around = tools_of(path[:depth])
                 step = bisect_left(self._beginnings.get(around, ()), node.began)
-                branch = next((one.branch for one in reversed(path[: depth + 1]) if one.branch), "")
-                places.append((step, self._ranks.get(node.call, _LAST), branch, node.began))
+                branch = next(
+                    (one.branch for one in reversed(path[: depth + 1]) if one.branch),
+                    "",
+                )
+                places.append(
+                    (step, self._ranks.get(node.call, _LAST), branch, node.began)
+                )
         return places
 
     def step_of(self, call: Node) -> int:
@@ -48,7 +54,9 @@ class CallOrder:
     def models(self) -> list[Node]:
         """The application's own calls of models: no part of another, of a retriever, of a reranker."""
         inner = {node for model in self.calls.prompted for node in [*model.walk()][1:]}
-        return [node for node in self.calls.prompted if not node.error and node not in inner]
+        return [
+            node for node in self.calls.prompted if not node.error and node not in inner
+        ]
 
     @cached_property
     def _agents(self) -> set[str | None]:
@@ -75,7 +83,8 @@ class CallOrder:
         """For each of some calls when the first began of those that ran beside it, in branches that did."""
         calls = list(chosen)
         paths = self.calls.paths
-        branches: dict[Node, set[Node]] = defaultdict(set)  # of each call that holds some of them
+        # of each call that holds some of them
+        branches: dict[Node, set[Node]] = defaultdict(set)
         first_inside: dict[Node, float] = {}
         for call in calls:
             for node in paths[call]:
@@ -84,11 +93,14 @@ class CallOrder:
                 branches[parent].add(branch)
         first_beside: dict[Node, float] = {}
         for siblings in branches.values():
-            first_beside |= _first_beside(sorted(siblings, key=lambda node: node.began), first_inside)
+            first_beside |= _first_beside(
+                sorted(siblings, key=lambda node: node.began), first_inside
+            )
         ran = set(calls)
         began = {}
         for call in calls:
-            around = [node.began for node in paths[call] if node in ran]  # the call, and those that it stands in
+            # the call, and those that it stands in
+            around = [node.began for node in paths[call] if node in ran]
             beside = [first_beside.get(node, call.began) for node in paths[call]]
             began[call] = min([*around, *beside])
         return began
@@ -103,12 +115,15 @@ def _agent(path: Path) -> str | None:
     return next((node.agent for node in reversed(path) if node.agent), None)
 
 
-def _first_beside(siblings: Sequence[Node], first_inside: Mapping[Node, float]) -> dict[Node, float]:
+def _first_beside(
+    siblings: Sequence[Node], first_inside: Mapping[Node, float]
+) -> dict[Node, float]:
     """For each of some calls, sorted by their beginning, the first moment inside the others that ran at the same time.
 
-    Infinite for a call that ran alone: what is inside it began when it did, and not all at once. Those that had begun
-    before lie in a heap until they have ended. Of those that begin while it runs, only the smallest so far of each
-    stretch are held, so that the smallest up to its end is found by bisection.
+    Infinite for a call that ran alone: what is inside it began when it did, and not all
+    at once. Those that had begun before lie in a heap until they have ended. Of those
+    that begin while it runs, only the smallest so far of each stretch are held, so that
+    the smallest up to its end is found by bisection.
     """
     first: dict[Node, float] = {}
     running: list[tuple[float, int]] = []
@@ -117,7 +132,9 @@ def _first_beside(siblings: Sequence[Node], first_inside: Mapping[Node, float]) 
             heappop(running)
         first[node] = running[0][0] if running else inf
         heappush(running, (first_inside[node], number))
-    begins: list[float] = []  # from the latest to the earliest, of those whose first moment is smaller than all between
+    # from the latest to the earliest, of those whose first moment is smaller than all
+    # between
+    begins: list[float] = []
     moments: list[float] = []
     for node in reversed(siblings):
         later = bisect_right(begins, -end_of(node))  # these begin when it has ended

@@ -1,13 +1,15 @@
 """Whether two texts share a passage, by their letters alone: for where no place in a prompt is needed. Pure.
 
-Texts are compared as streams of letters (``forms``), so that escapes, quotes and other white space make no difference.
+Texts are compared as streams of letters (``forms``), so that escapes, quotes and other
+white space make no difference.
 """
 
 PASSAGE = 48  # bytes that two texts share by no chance
 EDGE = 32  # as many at the beginning or the end of one of them
 SHORTEST = 16  # a text of fewer bytes stands in others by chance
 _STEP = 16
-_WINDOW = PASSAGE - _STEP + 1  # of each shared passage one such window, taken at every step, lies inside it
+# of each shared passage one such window, taken at every step, lies inside it
+_WINDOW = PASSAGE - _STEP + 1
 
 
 def stands_in(text: bytes, host: bytes) -> bool:

@@ -27,10 +27,14 @@ class Place:
     outcome: Outcome  # unknown: the prompt does not tell
     coverage: float = 0.0  # the share of its letters and digits that is shown, 0 to 1
     extent: Extent | None = None  # which part of it is shown; None if none is
-    part: int | None = None  # index of the message that shows it first; None if none does
+    # index of the message that shows it first; None if none does
+    part: int | None = None
     reason: str = ""  # why, in words
-    traced: bool = False  # of a text that is not shown for sure: whether some of its words stand there all the same
-    shown_in: tuple[ShownIn, ...] = field(default=(), repr=False, compare=False)  # one for each prompt, if united
+    # of a text that is not shown for sure: whether some of its words stand there all
+    # the same
+    traced: bool = False
+    # one for each prompt, if united
+    shown_in: tuple[ShownIn, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def percentage(self) -> str:
@@ -49,7 +53,10 @@ class Place:
 
     @cached_property
     def text(self) -> str:
-        """The shown part in the candidate's own characters, parts joined by `` … ``; empty if nothing is shown."""
+        """The shown part in the candidate's own characters, parts joined by `` … ``.
+
+        Empty if nothing is shown.
+        """
         if not self.shown_in:
             return ""
         text = self.shown_in[0].text
@@ -76,11 +83,12 @@ def union(places: Sequence[Place]) -> Place:
     """What several prompts show of one text together: a long text is divided over the calls that feed one answer.
 
     Args:
-        places: Places of the same text in several prompts, in the order of the calls; at least one.
+        places: Places of the same text in several prompts, in the order of the calls;
+            at least one.
 
     Returns:
-        The first place that shows the text, with the coverage, extent and text of all of them together; the first
-        place if none shows it.
+        The first place that shows the text, with the coverage, extent and text of all
+        of them together; the first place if none shows it.
 
     Examples:
         >>> from ragmetrics_core.capturing.locating import locate
@@ -111,7 +119,9 @@ class _Piece(NamedTuple):
 
     first: int
     last: int  # behind the last letter that agrees
-    certain: int  # behind the last letter that does not agree by chance, as those of a word that goes on otherwise
+    # behind the last letter that does not agree by chance, as those of a word that goes
+    # on otherwise
+    certain: int
 
 
 @dataclass(frozen=True)
@@ -167,10 +177,24 @@ def _place(candidate: int, shown: tuple[ShownIn, ...]) -> Place:
     text, part = shown[0].text, shown[0].part
     total = len(text.stream)
     coverage = _coverage(text, shown)
-    runs = _merged(_Piece(run[0].of, run[-1].last, 0) for one in shown for run in runs_of(one.showing.spans))
+    runs = _merged(
+        _Piece(run[0].of, run[-1].last, 0)
+        for one in shown
+        for run in runs_of(one.showing.spans)
+    )
     from_first, to_last = runs[0].first == 0, runs[-1].last == total
-    if coverage >= WHOLE or any(one.showing.literal or one.showing.whole for one in shown):
-        return Place(candidate, "shown", coverage, "whole", part, "its whole text stands there", shown_in=shown)
+    if coverage >= WHOLE or any(
+        one.showing.literal or one.showing.whole for one in shown
+    ):
+        return Place(
+            candidate,
+            "shown",
+            coverage,
+            "whole",
+            part,
+            "its whole text stands there",
+            shown_in=shown,
+        )
     extent: Extent = "middle"
     if len(runs) > 1 or (from_first and to_last):
         extent = "parts"
@@ -179,7 +203,13 @@ def _place(candidate: int, shown: tuple[ShownIn, ...]) -> Place:
     elif to_last:
         extent = "end"
     return Place(
-        candidate, "shown", coverage, extent, part, f"{percentage(coverage)} of it stands there", shown_in=shown
+        candidate,
+        "shown",
+        coverage,
+        extent,
+        part,
+        f"{percentage(coverage)} of it stands there",
+        shown_in=shown,
     )
 
 
@@ -191,7 +221,10 @@ def _coverage(text: Text, shown: Iterable[ShownIn]) -> float:
     for one in shown:
         for span in one.showing.spans:
             agreeing += without_overlap([span], agreeing)
-    letters = b"".join(text.stream[span.of : span.last] for span in sorted(agreeing, key=lambda span: span.of))
+    letters = b"".join(
+        text.stream[span.of : span.last]
+        for span in sorted(agreeing, key=lambda span: span.of)
+    )
     return len(letters.decode("utf-8", "ignore")) / len(text.stream.decode())
 
 
@@ -207,7 +240,10 @@ def _merged(pieces: Iterable[_Piece]) -> list[_Piece]:
 
 
 def _characters(text: Text, piece: _Piece) -> str:
-    """A piece in the text's characters; at the text's ends with what stands beside its letters."""
+    """A piece in the text's characters.
+
+    At the text's ends with what stands beside its letters.
+    """
     start, end = text.span(piece.first, piece.certain)
     if piece.first == 0:
         start = 0

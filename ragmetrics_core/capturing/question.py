@@ -1,6 +1,7 @@
 """Stage 1: which runs are a turn, and what was asked in it. Pure.
 
-The rules stand in ``QUESTION_RULES`` and are tried in order; the first that finds something decides.
+The rules stand in ``QUESTION_RULES`` and are tried in order; the first that finds
+something decides.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ from ragmetrics_core.capturing.passages import share_a_passage, stands_in
 from ragmetrics_core.capturing.reading import Overrides, one_line, parsed, question_in
 from ragmetrics_core.capturing.tree import FLOW, Node, Tree
 
-_LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer, no question
+# a longer text is a passage that may stand in an answer, no question
+_LONGEST_QUERY = 200
 
 _NOT_FOUND = "no question was found"
-_ONLY_A_QUERY = "the question was not found in the inputs; the retriever's query stands for it"
-_REWRITTEN = "a model wrote every query, and the user's own words were not found; the first query stands for them"
+_ONLY_A_QUERY = (
+    "the question was not found in the inputs; the retriever's query stands for it"
+)
+_REWRITTEN = (
+    "a model wrote every query, and the user's own words were not found; the first"
+    " query stands for them"
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,10 @@ class Turn:
     tree: Tree
     calls: Calls
     asked: Asked
-    standalone: str | None  # the one text that retrievers were asked instead of the question
-    named: Mapping[str, Any]  # by "contexts" and "answer": what the user's places led to, as plain values
+    # the one text that retrievers were asked instead of the question
+    standalone: str | None
+    # by "contexts" and "answer": what the user's places led to, as plain values
+    named: Mapping[str, Any]
 
     @property
     def question(self) -> str | None:
@@ -56,7 +65,11 @@ class Turn:
     def known(self) -> tuple[str, ...]:
         """Texts that stand in prompts for another reason than being found."""
         asked = [text for text in (self.question, self.standalone) if text]
-        return (*asked, *(said.content for said in self.tree.history), *self.tree.instructions)
+        return (
+            *asked,
+            *(said.content for said in self.tree.history),
+            *self.tree.instructions,
+        )
 
 
 def turn_of(tree: Tree, where: Overrides) -> Turn | None:
@@ -90,21 +103,30 @@ def _is_a_turn(calls: Calls, where: Overrides) -> bool:
         return True
     if not tree.root.taken or tree.question is None:
         return False
-    return bool(tree.error or tree.root.error) or _answers_from_what_was_handed_in(calls)
+    return bool(tree.error or tree.root.error) or _answers_from_what_was_handed_in(
+        calls
+    )
 
 
 def _answers_from_what_was_handed_in(calls: Calls) -> bool:
     """Whether a model wrote more than a verdict on documents that came with the question."""
-    return any(weight and not calls.replies[call].is_verdict for call, weight in calls.weights.items())
+    return any(
+        weight and not calls.replies[call].is_verdict
+        for call, weight in calls.weights.items()
+    )
 
 
 def _named(field: str, tree: Tree, where: Overrides) -> tuple[bool, Any]:
     """What the user said of a field, as plain values.
 
-    A state's ``chunks: []`` among the inputs is where the run fills in what it found: outputs come first, but for the
-    question.
+    A state's ``chunks: []`` among the inputs is where the run fills in what it found:
+    outputs come first, but for the question.
     """
-    places = (*tree.places, *tree.results) if field == "question" else (*tree.results, *tree.places)
+    places = (
+        (*tree.places, *tree.results)
+        if field == "question"
+        else (*tree.results, *tree.places)
+    )
     is_there, value = where.find(field, tree.run, *places)
     return is_there, tree.plain(value) if is_there else None
 
@@ -125,24 +147,36 @@ class _Search:
 
     @cached_property
     def queries(self) -> list[str]:
-        """What retrievers and calls around them were asked, the retrievers first; no arguments of tools."""
+        """What retrievers and calls around them were asked, the retrievers first.
+
+        No arguments of tools.
+        """
         calls, tree = self.calls, self.calls.tree
         paths = [calls.paths[node] for node in calls.retrievals]
         nodes = [path[-1] for path in paths]
         nodes += [node for path in paths for node in path]
-        nodes += [node for node in calls.nodes if node.kind == "retriever" and (tree.unread or node.error)]
-        return [node.query for node in nodes if node.query and parsed(node.query) is None]
+        nodes += [
+            node
+            for node in calls.nodes
+            if node.kind == "retriever" and (tree.unread or node.error)
+        ]
+        return [
+            node.query for node in nodes if node.query and parsed(node.query) is None
+        ]
 
     @cached_property
     def is_rewritten(self) -> bool:
         """Whether a model wrote every query."""
-        return bool(self.queries) and all(self.calls.is_written(query) for query in self.queries)
+        return bool(self.queries) and all(
+            self.calls.is_written(query) for query in self.queries
+        )
 
 
 def by_the_users_words(search: _Search) -> Asked | None:
     """What the caller says: ``capture(question="…")``.
 
-    deepset-ai/haystack-cookbook, hackernews-custom-component-rag.ipynb: posts are summed up unasked.
+    deepset-ai/haystack-cookbook, hackernews-custom-component-rag.ipynb: posts are
+    summed up unasked.
     """
     question = search.where.question
     return None if question is None else Asked(question, "capture(question=)")
@@ -151,7 +185,8 @@ def by_the_users_words(search: _Search) -> Asked | None:
 def by_the_users_place(search: _Search) -> Asked | None:
     """The place that ``question_from=`` names.
 
-    lancedb/blog-lancedb, its customer support agent with LangGraph: the question is a mail in a state of its own.
+    lancedb/blog-lancedb, its customer support agent with LangGraph: the question is a
+    mail in a state of its own.
     """
     is_there, value = _named("question", search.tree, search.where)
     return Asked(question_in(value), "question_from") if is_there else None
@@ -160,7 +195,8 @@ def by_the_users_place(search: _Search) -> Asked | None:
 def by_the_framework(search: _Search) -> Asked | None:
     """What the framework was given as the question: an input of a usual name, an argument, the user's last message.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: the chain is invoked with the question.
+    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: the chain is invoked
+    with the question.
     """
     tree = search.tree
     return Asked(tree.question, tree.asked_at) if tree.question is not None else None
@@ -169,17 +205,24 @@ def by_the_framework(search: _Search) -> Asked | None:
 def by_the_words_to_the_model(search: _Search) -> Asked | None:
     """Where a model wrote every query: what the user said last to the call that chose it, else to the answering call.
 
-    run-llama/llama_index, docs/examples/llm/openai.ipynb: a model chooses the query of an engine that is asked by hand.
+    run-llama/llama_index, docs/examples/llm/openai.ipynb: a model chooses the query of
+    an engine that is asked by hand.
     """
     if not search.is_rewritten:
         return None
     calls = search.calls
     query = one_line(search.queries[0])
-    choosing = [call for call in calls.models if query in map(one_line, calls.replies[call].arguments)]
+    choosing = [
+        call
+        for call in calls.models
+        if query in map(one_line, calls.replies[call].arguments)
+    ]
     call = next(iter([*choosing, *reversed(calls.likely)]), None)
     if call is None:
         return None
-    messages = [one.text for one in call.prompt if one.role == "user" and one.text.strip()]
+    messages = [
+        one.text for one in call.prompt if one.role == "user" and one.text.strip()
+    ]
     if not messages or not (choosing or _is_plain(messages[-1], calls)):
         return None
     return Asked(messages[-1], f"last message of the user to {call.name}")
@@ -188,7 +231,8 @@ def by_the_words_to_the_model(search: _Search) -> Asked | None:
 def by_a_models_query(search: _Search) -> Asked | None:
     """Where a model wrote every query and the user's own words are nowhere: the first query, inferred.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: several queries of a model are searched for by hand.
+    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: several queries of a
+    model are searched for by hand.
     """
     if not search.is_rewritten:
         return None
@@ -203,14 +247,21 @@ def by_the_first_query(search: _Search) -> Asked | None:
     if not search.queries:
         return None
     tree = search.tree
-    has_no_inputs = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
-    return Asked(search.queries[0], "query of the first retriever", () if has_no_inputs else (_ONLY_A_QUERY,))
+    has_no_inputs = (
+        tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
+    )
+    return Asked(
+        search.queries[0],
+        "query of the first retriever",
+        () if has_no_inputs else (_ONLY_A_QUERY,),
+    )
 
 
 def by_nothing(search: _Search) -> Asked:
     """No question, and nothing is exact.
 
-    deepset-ai/haystack-cookbook, information_extraction_raven.ipynb: data are extracted from a page unasked.
+    deepset-ai/haystack-cookbook, information_extraction_raven.ipynb: data are extracted
+    from a page unasked.
     """
     del search
     return Asked(None, "", (_NOT_FOUND,))
@@ -242,15 +293,22 @@ def _is_plain(message: str, calls: Calls) -> bool:
     queries = [stream(node.query) for node in calls.nodes if node.query]
     if any(stands_in(query, host) for query in queries):
         return False
-    documents = [stream(document.text) for documents in calls.lists() for document in documents]
+    documents = [
+        stream(document.text) for documents in calls.lists() for document in documents
+    ]
     return not any(share_a_passage(document, host) for document in documents)
 
 
 def _standalone(calls: Calls, question: str | None) -> str | None:
-    """The one text that retrievers were asked instead of the question; None if there is none, or there are several."""
+    """The one text that retrievers were asked instead of the question.
+
+    None if there is none, or there are several.
+    """
     failed = [node for node in calls.nodes if node.kind == "retriever" and node.error]
     searched: list[Node] = [*calls.retrievals, *calls.tool_texts, *failed]
-    queries = {node.query for node in searched if node.query and parsed(node.query) is None}
+    queries = {
+        node.query for node in searched if node.query and parsed(node.query) is None
+    }
     standalone = calls.tree.standalone or (queries.pop() if len(queries) == 1 else None)
     if standalone is None or len(standalone) > _LONGEST_QUERY:
         return None

@@ -22,8 +22,10 @@ class Shown:
     found: Mapping[Key, tuple[Document, Place]]  # in the order of first showing
     unknown: Mapping[Key, Document]  # the prompts do not tell of these
     traces: frozenset[Key]  # of these unknown ones some words stand there
-    order: tuple[Key, ...]  # of those found, and between their neighbours of one list those that are unknown
-    calls: tuple[Node, ...]  # the call and those that feed it, in the order in which they began
+    # of those found, and between their neighbours of one list those that are unknown
+    order: tuple[Key, ...]
+    # the call and those that feed it, in the order in which they began
+    calls: tuple[Node, ...]
     showing: tuple[Node, ...]  # those of them whose own prompts show documents
 
 
@@ -43,7 +45,8 @@ class Showings:
 
     Args:
         calls: The calls of the run.
-        known: Texts that stand in prompts for another reason: question, history, instructions.
+        known: Texts that stand in prompts for another reason: question, history,
+            instructions.
         question: What the user asked in this turn.
     """
 
@@ -62,20 +65,36 @@ class Showings:
     def _united(self, call: Node) -> Shown:
         reached = [call]
         for one in reached:  # grows
-            reached += [feeding for feeding in self._of_one(one).feeding if feeding not in reached]
+            reached += [
+                feeding
+                for feeding in self._of_one(one).feeding
+                if feeding not in reached
+            ]
         reached.sort(key=lambda node: node.began)
         parts = [self._of_one(one) for one in reached]
         found: dict[Key, tuple[Document, Place]] = {}
         for part in parts:
             for key, showing in part.found.items():
-                found[key] = _united_showing(found[key], showing) if key in found else showing
-        unknown = {key: document for part in parts for key, document in part.unknown.items()}
+                found[key] = (
+                    _united_showing(found[key], showing) if key in found else showing
+                )
+        unknown = {
+            key: document for part in parts for key, document in part.unknown.items()
+        }
         traces = frozenset(key for part in parts for key in part.traces)
         settled = _best_versions(found)
-        named = {document.id for document, _ in found.values() if document.id is not None}
-        left = {key: one for key, one in unknown.items() if key not in settled and one.id not in named}
+        named = {
+            document.id for document, _ in found.values() if document.id is not None
+        }
+        left = {
+            key: one
+            for key, one in unknown.items()
+            if key not in settled and one.id not in named
+        }
         order = _with_unknown_between(settled, left, self.calls.lists(call.began))
-        show_some = tuple(one for one, part in zip(reached, parts, strict=True) if part.found)
+        show_some = tuple(
+            one for one, part in zip(reached, parts, strict=True) if part.found
+        )
         return Shown(settled, left, traces, tuple(order), tuple(reached), show_some)
 
     def _of_one(self, call: Node) -> _ShownAlone:
@@ -104,13 +123,24 @@ class Showings:
     def _this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
         """The messages of a prompt, those of earlier turns behind those of this one.
 
-        What this turn's search found keeps its order where the conversation showed a text of it before. This turn
-        begins with the last message of the user that holds the question.
+        What this turn's search found keeps its order where the conversation showed a
+        text of it before. This turn begins with the last message of the user that holds
+        the question.
         """
-        asking = [place for place, one in enumerate(prompt) if one.role == "user" and self._holds_question(one)]
+        asking = [
+            place
+            for place, one in enumerate(prompt)
+            if one.role == "user" and self._holds_question(one)
+        ]
         start = asking[-1] if asking else 0
-        opening = next((place for place, one in enumerate(prompt) if one.role != "system"), 0)
-        ordered = [*prompt[:opening], *prompt[start:], *prompt[opening:start]] if opening < start else prompt
+        opening = next(
+            (place for place, one in enumerate(prompt) if one.role != "system"), 0
+        )
+        ordered = (
+            [*prompt[:opening], *prompt[start:], *prompt[opening:start]]
+            if opening < start
+            else prompt
+        )
         return [message.text for message in ordered]
 
     def _holds_question(self, message: Message) -> bool:
@@ -121,13 +151,25 @@ class Showings:
     def _readable(self, call: Node) -> list[Node]:
         """Earlier calls whose reply may be part of a prompt: a free text, or what a tool or agent gave back."""
         results = _results_shown(call)
-        earlier = [one for one in self._free_replies if one is not call and end_of(one) <= call.began]
-        return [one for one in earlier if len(text_of(one)) >= OWN or self.calls.replies[one].line in results]
+        earlier = [
+            one
+            for one in self._free_replies
+            if one is not call and end_of(one) <= call.began
+        ]
+        return [
+            one
+            for one in earlier
+            if len(text_of(one)) >= OWN or self.calls.replies[one].line in results
+        ]
 
     @cached_property
     def _free_replies(self) -> list[Node]:
         """Calls that said something, chose no tool and wrote no query."""
-        texts = [one for one in self.calls.models if text_of(one) and one not in self.calls.steering]
+        texts = [
+            one
+            for one in self.calls.models
+            if text_of(one) and one not in self.calls.steering
+        ]
         return [one for one in texts if one.reply is not None and not one.reply.calls]
 
     def _beside(self, call: Node) -> list[Node]:
@@ -135,20 +177,39 @@ class Showings:
         host = self.calls.host(call)
         if host is None:
             return []
-        return [one for one in self.calls.models if host in self.calls.paths[one] and end_of(one) <= call.began]
+        return [
+            one
+            for one in self.calls.models
+            if host in self.calls.paths[one] and end_of(one) <= call.began
+        ]
 
     def _authors(self, call: Node) -> list[Node]:
         """Calls that wrote documents which the framework handed to the engine of a call."""
         engine = self._engine(call)
-        steps = (node for node in self._handed_documents_of_authors if self._engine(node) is engine)
-        handed = (one.author for node in steps if node.began < call.began for one in node.taken)
+        steps = (
+            node
+            for node in self._handed_documents_of_authors
+            if self._engine(node) is engine
+        )
+        handed = (
+            one.author
+            for node in steps
+            if node.began < call.began
+            for one in node.taken
+        )
         authors = dict.fromkeys(author for author in handed if author is not None)
-        inside = [[one for one in author.walk() if one in self._models] for author in authors]
+        inside = [
+            [one for one in author.walk() if one in self._models] for author in authors
+        ]
         return [calls[-1] for calls in inside if calls]
 
     @cached_property
     def _handed_documents_of_authors(self) -> list[Node]:
-        return [node for node in self.calls.nodes if any(one.author is not None for one in node.taken)]
+        return [
+            node
+            for node in self.calls.nodes
+            if any(one.author is not None for one in node.taken)
+        ]
 
     @cached_property
     def _models(self) -> frozenset[Node]:
@@ -156,13 +217,20 @@ class Showings:
 
     def _engine(self, node: Node) -> Node | None:
         """The innermost sub-run around a call."""
-        return next((one for one in reversed(self.calls.paths[node]) if one.kind == "agent"), None)
+        return next(
+            (one for one in reversed(self.calls.paths[node]) if one.kind == "agent"),
+            None,
+        )
 
 
 def _results_shown(call: Node) -> set[str]:
     """Texts of tools' results in a prompt, and texts inside of those that are structured."""
     results = [message.text for message in call.prompt if message.role == "tool"]
-    return {one_line(text) for result in results for text in (result, *texts_in(parsed(result)))}
+    return {
+        one_line(text)
+        for result in results
+        for text in (result, *texts_in(parsed(result)))
+    }
 
 
 def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
@@ -172,8 +240,16 @@ def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
         known = latest.setdefault(document.key, document)
         if known.score is None and document.score is not None:
             latest[document.key] = replace(known, score=document.score)
-    named = {text for one in latest.values() if one.id is not None for text in (one.text, *one.forms)}
-    return [one for one in latest.values() if one.id is not None or one.text not in named]  # handed on as bare texts
+    named = {
+        text
+        for one in latest.values()
+        if one.id is not None
+        for text in (one.text, *one.forms)
+    }
+    # handed on as bare texts
+    return [
+        one for one in latest.values() if one.id is not None or one.text not in named
+    ]
 
 
 def _by_occurrences(known: Iterable[str], prompt: Sequence[str]) -> list[str]:
@@ -192,26 +268,41 @@ class _Candidate:
 
     document: Document
     text: str
-    repetition: int = 0  # of a text that stands several times in one message, which time this is, from 0
+    # of a text that stands several times in one message, which time this is, from 0
+    repetition: int = 0
 
     @property
     def key(self) -> Key:
         """The document's key; of a repetition one of its own."""
-        return (*self.document.key, f"again {self.repetition}") if self.repetition else self.document.key
+        return (
+            (*self.document.key, f"again {self.repetition}")
+            if self.repetition
+            else self.document.key
+        )
 
 
-def _candidates(documents: Sequence[Document], prompt: Sequence[str]) -> list[_Candidate]:
+def _candidates(
+    documents: Sequence[Document], prompt: Sequence[str]
+) -> list[_Candidate]:
     """The texts that documents may be shown as, each as often as it stands in one message."""
     candidates = [
-        _Candidate(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))
+        _Candidate(document, text)
+        for document in documents
+        for text in dict.fromkeys((document.text, *document.forms))
     ]
     holders: dict[str, list[_Candidate]] = {}
     for candidate in candidates:
         holders.setdefault(candidate.text, []).append(candidate)
     for text, same in holders.items():
-        times = max((message.count(text) for message in prompt), default=0) if len(text) >= OWN else 0
+        times = (
+            max((message.count(text) for message in prompt), default=0)
+            if len(text) >= OWN
+            else 0
+        )
         more = range(1, min(times, _MOST_OCCURRENCES) - len(same) + 1)
-        candidates += [_Candidate(same[-1].document, text, repetition) for repetition in more]
+        candidates += [
+            _Candidate(same[-1].document, text, repetition) for repetition in more
+        ]
     return candidates
 
 
@@ -236,7 +327,9 @@ def _documents_shown(
     for index in shown:
         candidate = waiting[candidates[index].text].pop(0)
         place = located.places[index]
-        if candidate.key not in found or len(found[candidate.key][1].text) < len(place.text):
+        if candidate.key not in found or len(found[candidate.key][1].text) < len(
+            place.text
+        ):
             found[candidate.key] = candidate.document, place
     return found
 
@@ -246,10 +339,16 @@ def _untold(
 ) -> list[tuple[_Candidate, Place]]:
     """The candidates of which a prompt does not tell, and of whose document no other text is shown."""
     pairs = zip(candidates, located.places, strict=False)
-    return [(one, place) for one, place in pairs if place.outcome == "unknown" and one.document.key not in found]
+    return [
+        (one, place)
+        for one, place in pairs
+        if place.outcome == "unknown" and one.document.key not in found
+    ]
 
 
-def _united_showing(first: tuple[Document, Place], second: tuple[Document, Place]) -> tuple[Document, Place]:
+def _united_showing(
+    first: tuple[Document, Place], second: tuple[Document, Place]
+) -> tuple[Document, Place]:
     """One document in the prompts of two calls: what both show of one text together, else the fuller showing."""
     document, place = first
     if second[1].is_of_the_text_of(place):
@@ -258,12 +357,16 @@ def _united_showing(first: tuple[Document, Place], second: tuple[Document, Place
 
 
 def _with_unknown_between(
-    found: Mapping[Key, object], unknown: Mapping[Key, object], lists: Sequence[Sequence[Document]]
+    found: Mapping[Key, object],
+    unknown: Mapping[Key, object],
+    lists: Sequence[Sequence[Document]],
 ) -> list[Key]:
     """The documents shown, and between their neighbours of the same list those of which the prompts do not tell."""
     order = list(found)
     listed = ([document.key for document in documents] for documents in lists)
-    keys: list[Key] = next((some for some in listed if not found.keys().isdisjoint(some)), [])
+    keys: list[Key] = next(
+        (some for some in listed if not found.keys().isdisjoint(some)), []
+    )
     for place, key in enumerate(keys):
         if key in unknown and key not in order:
             before = next((one for one in reversed(keys[:place]) if one in order), None)
@@ -271,7 +374,9 @@ def _with_unknown_between(
     return order
 
 
-def _best_versions(found: Mapping[Key, tuple[Document, Place]]) -> dict[Key, tuple[Document, Place]]:
+def _best_versions(
+    found: Mapping[Key, tuple[Document, Place]],
+) -> dict[Key, tuple[Document, Place]]:
     """Of several versions of one document those that are whole, else the one of which most is shown."""
     by_id: dict[str, list[Key]] = {}
     for key, (document, _) in found.items():

@@ -16,9 +16,12 @@ from ragmetrics_core.reporting.report import Sink
 
 
 class JsonlSink(Sink):
-    """Appends each result to a file of JSON lines, as the rows of a report; texts of the samples are in it.
+    """Appends each result to a file of JSON lines, as the rows of a report.
 
-    A file that would grow over ``max_mb`` becomes ``PATH.1``, that one ``PATH.2``, …; ``keep`` of them stay.
+    Texts of the samples are in it.
+
+    A file that would grow over ``max_mb`` becomes ``PATH.1``, that one ``PATH.2``, …;
+    ``keep`` of them stay.
     """
 
     def __init__(self, path: str | Path, *, max_mb: float = 64, keep: int = 5) -> None:
@@ -28,7 +31,10 @@ class JsonlSink(Sink):
         """Append one line; it has left this process when this returns."""
         line = json_line(result).encode()
         if self._path.exists() and self._path.stat().st_size + len(line) > self._most:
-            names = [self._path, *(Path(f"{self._path}.{n}") for n in range(1, self._keep + 1))]
+            names = [
+                self._path,
+                *(Path(f"{self._path}.{n}") for n in range(1, self._keep + 1)),
+            ]
             for name, later in reversed([*pairwise(names)]):
                 if name.exists():
                     name.replace(later)
@@ -37,7 +43,10 @@ class JsonlSink(Sink):
 
 
 class Outlet:
-    """A sink that may raise, be slow or hang; what it did not take is counted in ``problems``."""
+    """A sink that may raise, be slow or hang.
+
+    What it did not take is counted in ``problems``.
+    """
 
     def __init__(self, sink: Sink, problems: Problems, max_queue: int | None) -> None:
         self._sink, self.problems, self._most = sink, problems, max_queue or 0
@@ -53,18 +62,27 @@ class Outlet:
         try:
             self.queue.put_nowait(result)
         except Full:
-            self.problems.note(f"{type(self._sink).__name__} is slower than the judge: results are not sent to it")
+            self.problems.note(
+                f"{type(self._sink).__name__} is slower than the judge: results are not"
+                " sent to it"
+            )
         with self.queue.mutex:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="ragmetrics-sink", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._work, name="ragmetrics-sink", daemon=True
+                )
                 self._thread.start()
 
     def wait(self, until: float) -> None:
         """Wait until all is sent, at most to this time of the monotonic clock."""
         with self.queue.all_tasks_done:
             left = max(0.0, until - time.monotonic())
-            if not self.queue.all_tasks_done.wait_for(lambda: not self.queue.unfinished_tasks, left):
-                self.problems.note(f"{type(self._sink).__name__} did not take all results in time")
+            if not self.queue.all_tasks_done.wait_for(
+                lambda: not self.queue.unfinished_tasks, left
+            ):
+                self.problems.note(
+                    f"{type(self._sink).__name__} did not take all results in time"
+                )
 
     def _work(self) -> None:
         with as_judge_work():  # a client that is traced is no run of the application

@@ -32,7 +32,13 @@ def size_of(spans: Iterable[Span]) -> int:
     return sum([span.size for span in spans])
 
 
-def within(spans: Iterable[Span], start: int = 0, end: int = _FAR, first: int = 0, last: int = _FAR) -> list[Span]:
+def within(
+    spans: Iterable[Span],
+    start: int = 0,
+    end: int = _FAR,
+    first: int = 0,
+    last: int = _FAR,
+) -> list[Span]:
     """What of spans stands between two places of the prompt, and between two of the text."""
     clipped = []
     for at, of, size in spans:

@@ -1,7 +1,8 @@
 """The calls of one run of an application, free of any framework: what adapters fill and the rules read.
 
-An adapter makes a ``Tree`` of what it recorded: copies of texts, documents and messages, and what the framework itself
-says of question, answer and data flow. What counts as answer, context and turn is decided once, in ``samples``.
+An adapter makes a ``Tree`` of what it recorded: copies of texts, documents and
+messages, and what the framework itself says of question, answer and data flow. What
+counts as answer, context and turn is decided once, in ``samples``.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from ragmetrics_core.data import Context, EvidenceCall, Turn
 SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
 DISTANCE_KEYS = ("distance", "_distance")
 
-FLOW, THREAD = JOINED = ("runs of plain functions", "runs of one thread")  # names of roots that join several
+# names of roots that join several
+FLOW, THREAD = JOINED = ("runs of plain functions", "runs of one thread")
 
-# ``model``: a call of a model; ``retriever``, ``reranker`` (anything that takes and gives documents by profession),
-# ``tool``; ``agent``: a sub-run with a question and an answer of its own (sub-agent, nested engine or pipeline);
-# ``step``: anything else; ``ignored``: it and all below it is no part of the application's answering (selectors,
+# ``model``: a call of a model; ``retriever``, ``reranker`` (anything that takes and
+# gives documents by profession), ``tool``; ``agent``: a sub-run with a question and an
+# answer of its own (sub-agent, nested engine or pipeline); ``step``: anything else;
+# ``ignored``: it and all below it is no part of the application's answering (selectors,
 # evaluators, building of an index, shortening of memory).
 Kind = Literal["model", "retriever", "reranker", "tool", "agent", "step", "ignored"]
 
@@ -32,9 +35,10 @@ class Document:
     id: str | None = None  # the store's own id; None if it gave none
     score: float | None = None  # the score that it had then
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    forms: tuple[str, ...] = field(default=(), repr=False)  # other texts that it may be shown as: window, original
-    # The call of the run that wrote it, where the framework tells: a nested engine whose answer it holds. It is no
-    # evidence; what that call was shown is.
+    # other texts that it may be shown as: window, original
+    forms: tuple[str, ...] = field(default=(), repr=False)
+    # The call of the run that wrote it, where the framework tells: a nested engine
+    # whose answer it holds. It is no evidence; what that call was shown is.
     author: Node | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -42,13 +46,19 @@ class Document:
         """What makes it the same document: id and text, else text and metadata without scores."""
         if self.id is not None:
             return ("id", self.id, self.text)
-        rest = sorted((name, repr(value)) for name, value in self.metadata.items() if name not in SCORE_KEYS)
+        rest = sorted(
+            (name, repr(value))
+            for name, value in self.metadata.items()
+            if name not in SCORE_KEYS
+        )
         return ("text", repr(rest), self.text)
 
     def context(self, text: str | None = None) -> Context:
         """The document as a context, with the text that was shown of it."""
         shown = self.text if text is None else text
-        return Context(text=shown, id=self.id, score=self.score, metadata=dict(self.metadata))
+        return Context(
+            text=shown, id=self.id, score=self.score, metadata=dict(self.metadata)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +74,11 @@ class ToolCall:
 class Message:
     """One message of a prompt or a conversation, or a model's reply."""
 
-    # ``user``, ``assistant``, ``system``, ``tool``, ``other`` or ``summary``: of earlier messages, which memory
-    # inserted, whatever its role there; nobody's turn.
+    # ``user``, ``assistant``, ``system``, ``tool``, ``other`` or ``summary``: of
+    # earlier messages, which memory inserted, whatever its role there; nobody's turn.
     role: str
-    text: str = field(default="", repr=False)  # its text blocks, joined; of a tool the result as the model sees it
+    # its text blocks, joined; of a tool the result as the model sees it
+    text: str = field(default="", repr=False)
     calls: tuple[ToolCall, ...] = ()  # the tools that it calls
 
 
@@ -80,22 +91,31 @@ class Node:
     began: float = 0.0  # any number that rises over all calls of a process
     ended: float | None = None  # None if it never did
     children: list[Node] = field(default_factory=list, repr=False)
-    query: str | None = field(default=None, repr=False)  # what it was asked; of a tool the one text argument, else JSON
-    taken: tuple[Document, ...] = field(default=(), repr=False)  # documents that it was given
-    # Documents that it returned, in their order: None if it returned none, () for an empty list. Of a step only what it
-    # did not merely pass on.
+    # what it was asked; of a tool the one text argument, else JSON
+    query: str | None = field(default=None, repr=False)
+    # documents that it was given
+    taken: tuple[Document, ...] = field(default=(), repr=False)
+    # Documents that it returned, in their order: None if it returned none, () for an
+    # empty list. Of a step only what it did not merely pass on.
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
-    text: str | None = field(default=None, repr=False)  # what a tool or agent returned, as the model sees it
-    prompt: tuple[Message, ...] = field(default=(), repr=False)  # what a model was shown, results of tools included
-    reply: Message | None = field(default=None, repr=False)  # None if it failed or has not replied
+    # what a tool or agent returned, as the model sees it
+    text: str | None = field(default=None, repr=False)
+    # what a model was shown, results of tools included
+    prompt: tuple[Message, ...] = field(default=(), repr=False)
+    # None if it failed or has not replied
+    reply: Message | None = field(default=None, repr=False)
     model: str | None = None  # the name of the model
-    error: str | None = field(default=None, repr=False)  # what it ended with instead of returning
-    call: str | None = None  # id of the tool call that it answers; the order of the model's calls is told by it
-    # A tool that steers the run and brings no evidence: a hand-off, a structured answer, a call that a person rejected
-    # or that only waits for one.
+    # what it ended with instead of returning
+    error: str | None = field(default=None, repr=False)
+    # id of the tool call that it answers; the order of the model's calls is told by it
+    call: str | None = None
+    # A tool that steers the run and brings no evidence: a hand-off, a structured
+    # answer, a call that a person rejected or that only waits for one.
     control: bool = False
-    agent: str | None = None  # the agent that it and what is inside it belongs to; None for the one around it
-    branch: str = ""  # what orders it among calls beside each other, where no tool call does
+    # the agent that it and what is inside it belongs to; None for the one around it
+    agent: str | None = None
+    # what orders it among calls beside each other, where no tool call does
+    branch: str = ""
 
     def walk(self) -> Iterator[Node]:
         """This call and all below it that count, in the order in which they began."""
@@ -118,13 +138,17 @@ class Answer:
 
     text: str | None = field(repr=False)
     place: str = ""  # where it was found, in words
-    replies: tuple[str, ...] = field(default=(), repr=False)  # that it was built from, where the framework names them
-    call: Node | None = field(default=None, repr=False)  # the call that wrote it, where that is known by identity
+    # that it was built from, where the framework names them
+    replies: tuple[str, ...] = field(default=(), repr=False)
+    # the call that wrote it, where that is known by identity
+    call: Node | None = field(default=None, repr=False)
     extracted: bool = False  # cut out of a document: no model wrote it
-    documents: tuple[Document, ...] | None = field(default=None, repr=False)  # that it carries; its data flow
+    # that it carries; its data flow
+    documents: tuple[Document, ...] | None = field(default=None, repr=False)
     question: str | None = field(default=None, repr=False)  # that it carries
     model: str | None = None  # that wrote it, as the framework names it
-    doubts: tuple[str, ...] = ()  # what is uncertain about it, in words; the rules say it
+    # what is uncertain about it, in words; the rules say it
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -134,13 +158,19 @@ class Tree:
     root: Node
     question: str | None = None  # the user's; None if the framework does not tell
     asked_at: str = ""  # where it was found, in words
-    standalone: str | None = None  # a rewrite of it, where the framework names one; else the rules look at the queries
-    history: tuple[Turn, ...] = ()  # earlier turns of the conversation, oldest first, without the question
-    instructions: tuple[str, ...] = ()  # texts that stand in prompts for another reason: templates, examples
-    answers: tuple[Answer, ...] = ()  # that the framework gives, a sample for each; () leaves it to the rules
-    output: Any = None  # what the run returned, as plain values (``reading``); its texts tell which call answered
-    # Documents that reached the generator by the framework's own data flow, for where the prompt does not tell; None
-    # leaves it to the rules.
+    # a rewrite of it, where the framework names one; else the rules look at the queries
+    standalone: str | None = None
+    # earlier turns of the conversation, oldest first, without the question
+    history: tuple[Turn, ...] = ()
+    # texts that stand in prompts for another reason: templates, examples
+    instructions: tuple[str, ...] = ()
+    # that the framework gives, a sample for each; () leaves it to the rules
+    answers: tuple[Answer, ...] = ()
+    # what the run returned, as plain values (``reading``); its texts tell which call
+    # answered
+    output: Any = None
+    # Documents that reached the generator by the framework's own data flow, for where
+    # the prompt does not tell; None leaves it to the rules.
     flow: tuple[Document, ...] | None = None
     flow_at: str = ""  # where these were found, in words
     is_query: bool = False  # it is a sample even if it retrieved nothing
@@ -148,20 +178,35 @@ class Tree:
     error: str | None = None  # what the run ended with; by default the root's error
     complete: bool = True  # False if it was abandoned, interrupted or still goes on
     partial: str | None = None  # what was read of an answer that broke off
-    strand: str = ""  # the task or thread it ran in: runs of one strand may belong together
-    thread: str | None = None  # what a run that waits for a person and the one that goes on with it share
-    conversation: str | None = None  # the framework's id of the conversation; None if it has none
-    kept: bool = False  # that id is only the identity of what keeps the messages: a name that the user gave goes first
+    # the task or thread it ran in: runs of one strand may belong together
+    strand: str = ""
+    # what a run that waits for a person and the one that goes on with it share
+    thread: str | None = None
+    # the framework's id of the conversation; None if it has none
+    conversation: str | None = None
+    # that id is only the identity of what keeps the messages: a name that the user gave
+    # goes first
+    kept: bool = False
     conversation_at: str = ""  # how it was found where the framework has none, in words
-    turn: int | None = None  # of the conversation, from 1; by default one more than the user's messages in the history
+    # of the conversation, from 1; by default one more than the user's messages in the
+    # history
+    turn: int | None = None
     earlier: tuple[EvidenceCall, ...] = ()  # the ledger's calls of earlier turns
-    paused: bool = False  # it waits for a person: the next run of its thread that ``continues`` goes on with it
-    continues: bool = False  # it goes on with an earlier run instead of asking something new
-    given: Mapping[str, Any] = field(default_factory=dict)  # fields of the sample that the call itself says
+    # it waits for a person: the next run of its thread that ``continues`` goes on with
+    # it
+    paused: bool = False
+    # it goes on with an earlier run instead of asking something new
+    continues: bool = False
+    # fields of the sample that the call itself says
+    given: Mapping[str, Any] = field(default_factory=dict)
     other: tuple[Document, ...] = ()  # documents without text and the like, only noted
-    unread: int = 0  # how many of the retrieved documents have a text that was not recorded
+    # how many of the retrieved documents have a text that was not recorded
+    unread: int = 0
     warnings: tuple[str, ...] = ()  # what the adapter has to say
     run: Any = None  # the framework's own, for callables of the user
-    places: tuple[Any, ...] = ()  # mappings that the user's keys and paths lead into, the first hit wins
-    results: tuple[Any, ...] = ()  # more of these, of what the run returned: contexts and answer are sought here first
-    plain: Callable[[Any], Any] = field(default=lambda value: value)  # makes plain values of what is found there
+    # mappings that the user's keys and paths lead into, the first hit wins
+    places: tuple[Any, ...] = ()
+    # more of these, of what the run returned: contexts and answer are sought here first
+    results: tuple[Any, ...] = ()
+    # makes plain values of what is found there
+    plain: Callable[[Any], Any] = field(default=lambda value: value)

@@ -19,19 +19,33 @@ _MOST_WAITING = 1000
 _MOST_NEAR = 32
 _MOST_LOOSE = 8
 _SECONDS = 60.0
-_TALK = "an earlier question and its answer stand in the prompt, but no history was found"
+_TALK = (
+    "an earlier question and its answer stand in the prompt, but no history was found"
+)
 
 
 def joined(trees: Sequence[Tree], name: str) -> Tree:
     """Several runs of one turn as one: the first question that no model wrote, the last answer."""
     if len(trees) == 1:
         return trees[0]
-    root = Node("step", name, trees[0].root.began, trees[-1].root.ended, [tree.root for tree in trees])
+    root = Node(
+        "step",
+        name,
+        trees[0].root.began,
+        trees[-1].root.ended,
+        [tree.root for tree in trees],
+    )
     calls = Calls(Tree(root))
     asking = _asking(trees, calls)
-    question = asking.question if asking is not None else next((node.query for node in calls.nodes if node.query), None)
+    question = (
+        asking.question
+        if asking is not None
+        else next((node.query for node in calls.nodes if node.query), None)
+    )
     last = _answering(trees, calls, question) if name == FLOW else trees[-1]
-    given = {name: value for tree in reversed(trees) for name, value in tree.given.items()}
+    given = {
+        name: value for tree in reversed(trees) for name, value in tree.given.items()
+    }
     return replace(
         last,
         root=root,
@@ -50,12 +64,20 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
 
 def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
     """The first run whose question is the user's: no model wrote it, and it is not what was found before."""
-    written = {one_line(text) for call in calls.models for text in (text_of(call), *calls.replies[call].arguments)}
-    found = {one_line(document.text) for documents in calls.lists() for document in documents}
+    written = {
+        one_line(text)
+        for call in calls.models
+        for text in (text_of(call), *calls.replies[call].arguments)
+    }
+    found = {
+        one_line(document.text) for documents in calls.lists() for document in documents
+    }
     for tree in trees:
         if tree.question is None or tree.root.kind == "retriever":
             continue
-        if one_line(tree.question) not in written | found and not _is_made_of_documents(tree.question, found):
+        if one_line(tree.question) not in written | found and not _is_made_of_documents(
+            tree.question, found
+        ):
             return tree
     return None
 
@@ -105,8 +127,9 @@ class _Showing:
     def is_over_for(self, later: "_Showing") -> bool:
         """Whether the group has answered, and another question that prompts show began after that.
 
-        Prompts of the other one repeat what was said, or a document that was found again. Where both were asked the
-        same, a prompt that shows the answer goes on with it: a draft is revised.
+        Prompts of the other one repeat what was said, or a document that was found
+        again. Where both were asked the same, a prompt that shows the answer goes on
+        with it: a draft is revised.
         """
         answered_at = self.group.answered_at
         if answered_at is None or later.group.began < answered_at:
@@ -118,15 +141,21 @@ class _Showing:
 class Turns(Generic[Run]):
     """Makes samples of runs as they end, and joins those that belong to one question or conversation.
 
-    ``trees`` makes the trees of a recorded run; ``hint`` says what to do where runs were seen and none gave a sample.
+    ``trees`` makes the trees of a recorded run; ``hint`` says what to do where runs
+    were seen and none gave a sample.
     """
 
     def __init__(
-        self, trees: Callable[[Run], Iterable[Tree]], where: Overrides, problems: Problems | None = None, hint: str = ""
+        self,
+        trees: Callable[[Run], Iterable[Tree]],
+        where: Overrides,
+        problems: Problems | None = None,
+        hint: str = "",
     ) -> None:
         self._trees, self._where, self._hint = trees, where, hint
         self.problems = Problems() if problems is None else problems
-        self._held: OrderedDict[str, list[Tree]] = OrderedDict()  # by thread: it waits for a person, or gave no answer
+        # by thread: it waits for a person, or gave no answer
+        self._held: OrderedDict[str, list[Tree]] = OrderedDict()
         self._groups: list[_Group] = []
         self._loose: OrderedDict[str, list[Tree]] = OrderedDict()
         self._seen = self._made = 0
@@ -140,7 +169,10 @@ class Turns(Generic[Run]):
         self.conversations = Conversations(before=shared) if named is None else shared
 
     def add(self, run: Run) -> list[Sample]:
-        """Samples that are complete with this run; what must wait for another run is kept."""
+        """Samples that are complete with this run.
+
+        What must wait for another run is kept.
+        """
         with self._lock:
             self._seen += 1
             found = [sample for tree in self._trees(run) for sample in self._of(tree)]
@@ -148,19 +180,34 @@ class Turns(Generic[Run]):
             return found
 
     def rest(self, *, over: bool = False) -> list[Sample]:
-        """Samples that wait for a further run; nothing is forgotten, and what the user should know is said."""
+        """Samples that wait for a further run.
+
+        Nothing is forgotten, and what the user should know is said.
+        """
         with self._lock:
             held = [(group.trees, FLOW) for group in self._groups]
-            held += [(trees, THREAD) for trees in self._held.values() if not trees[-1].paused]
-            found = [sample for trees, name in held for sample in self._made_of(trees, name, over=over)]
+            held += [
+                (trees, THREAD) for trees in self._held.values() if not trees[-1].paused
+            ]
+            found = [
+                sample
+                for trees, name in held
+                for sample in self._made_of(trees, name, over=over)
+            ]
             if any(trees[-1].paused for trees in self._held.values()):
-                self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
+                self.problems.note(
+                    "a graph waits for a person; its question is evaluated when it is"
+                    " resumed"
+                )
             if self._hint:
                 self._note_those_without_a_sample(made=bool(self._made or found))
             return found
 
     def _note_those_without_a_sample(self, *, made: bool) -> None:
-        """Say what to do, once for each question; where nothing was made at all, once for all other runs."""
+        """Say what to do, once for each question.
+
+        Where nothing was made at all, once for all other runs.
+        """
         for _ in range(self._without):
             self.problems.note(self._hint)
         self._without = 0
@@ -170,7 +217,11 @@ class Turns(Generic[Run]):
     def part(self) -> list[Sample]:
         """Samples of groups, which no later run joins: what comes belongs to another trace."""
         with self._lock:
-            found = [sample for group in self._groups for sample in self._made_of(group.trees)]
+            found = [
+                sample
+                for group in self._groups
+                for sample in self._made_of(group.trees)
+            ]
             self._groups.clear()
             self._loose.clear()
             self._made += len(found)
@@ -180,7 +231,9 @@ class Turns(Generic[Run]):
         """The same, and forget them."""
         with self._lock:
             found = self.part() + self.rest(over=True)
-            self._held = OrderedDict((key, trees) for key, trees in self._held.items() if trees[-1].paused)
+            self._held = OrderedDict(
+                (key, trees) for key, trees in self._held.items() if trees[-1].paused
+            )
             self._made += len(found)
             return found
 
@@ -199,7 +252,10 @@ class Turns(Generic[Run]):
         return found + self._answered([*earlier, tree])
 
     def _answered(self, parts: list[Tree]) -> list[Sample]:
-        """A run that may answer by itself; without a retrieval of its own it may go on with another."""
+        """A run that may answer by itself.
+
+        Without a retrieval of its own it may go on with another.
+        """
         tree = parts[-1]
         writers = self._writers(tree) if len(parts) == 1 else []
         whole = joined([*writers, *parts], FLOW if writers else THREAD)
@@ -207,9 +263,16 @@ class Turns(Generic[Run]):
         is_alone = len(parts) == 1 and not (tree.error or tree.root.error)
         if is_alone and (tree.gives_documents or tree.root.kind == "retriever"):
             return self._retrieved(tree)
-        if is_alone and calls.models and not calls.tried and self._goes_on_elsewhere(tree, calls):
+        if (
+            is_alone
+            and calls.models
+            and not calls.tried
+            and self._goes_on_elsewhere(tree, calls)
+        ):
             return self._settled()
-        whole = self._warned_of_a_talk(self.conversations.placed(whole), calls, tree.question)
+        whole = self._warned_of_a_talk(
+            self.conversations.placed(whole), calls, tree.question
+        )
         found = samples_of(whole, self._where)
         if tree.thread is not None and any(sample.answer is None for sample in found):
             return self._hold(tree.thread, parts)
@@ -228,8 +291,12 @@ class Turns(Generic[Run]):
 
     def _warned_of_a_talk(self, tree: Tree, calls: Calls, question: str | None) -> Tree:
         """A run, with a warning where its prompts hold an earlier turn and no history was found."""
-        prompts = ("\n".join(message.text for message in call.prompt) for call in calls.models)
-        if tree.history or not any(self.conversations.stand_in(prompt, question) for prompt in prompts):
+        prompts = (
+            "\n".join(message.text for message in call.prompt) for call in calls.models
+        )
+        if tree.history or not any(
+            self.conversations.stand_in(prompt, question) for prompt in prompts
+        ):
             return tree
         return replace(tree, warnings=(*tree.warnings, _TALK))
 
@@ -239,18 +306,34 @@ class Turns(Generic[Run]):
         found = [
             it
             for it in loose
-            if asked and any(asked in map(one_line, Reply(by.reply).arguments) for by in it.root.walk())
+            if asked
+            and any(
+                asked in map(one_line, Reply(by.reply).arguments)
+                for by in it.root.walk()
+            )
         ]
         for one in found:
-            if sum(len(node.reply.calls) for node in one.root.walk() if node.reply is not None) < 2:
+            if (
+                sum(
+                    len(node.reply.calls)
+                    for node in one.root.walk()
+                    if node.reply is not None
+                )
+                < 2
+            ):
                 loose.remove(one)
         return found
 
     def _counts(self, tree: Tree) -> bool:
-        """Whether a run is a sample by itself; if not, a later retrieval may use what it wrote."""
+        """Whether a run is a sample by itself.
+
+        If not, a later retrieval may use what it wrote.
+        """
         if tree.is_query or tree.root.taken or self._where.contexts_from is not None:
             return True
-        self._without += tree.question is not None and any(node.kind == "tool" for node in tree.root.walk())
+        self._without += tree.question is not None and any(
+            node.kind == "tool" for node in tree.root.walk()
+        )
         loose = self._loose.setdefault(tree.strand, [])
         loose.append(tree)
         del loose[:-_MOST_LOOSE]
@@ -262,13 +345,24 @@ class Turns(Generic[Run]):
 
     def _retrieved(self, tree: Tree) -> list[Sample]:
         """A retrieval that stands alone begins a group, or goes on with one whose question was rewritten for it."""
-        query = one_line(next((node.query for node in tree.root.walk() if node.query), None))
+        query = one_line(
+            next((node.query for node in tree.root.walk() if node.query), None)
+        )
         found = self._settled(tree.strand, query)
         wrote = [one for one in self._loose.get(tree.strand, ()) if _wrote(one, query)]
         same, others = self._near(tree.strand)
-        group = next((one for one in (*same, *others) if any(_wrote(part, query) for part in one.trees)), None)
+        group = next(
+            (
+                one
+                for one in (*same, *others)
+                if any(_wrote(part, query) for part in one.trees)
+            ),
+            None,
+        )
         group = group or (same[0] if same and wrote else None)
-        group = group or next((one for one in (*same, *others) if _gave(one, tree)), None)
+        group = group or next(
+            (one for one in (*same, *others) if _gave(one, tree)), None
+        )
         if group is None:
             self._groups.append(group := _Group([*wrote]))
         elif wrote:
@@ -279,11 +373,21 @@ class Turns(Generic[Run]):
         return found
 
     def _joins(self, tree: Tree, calls: Calls) -> bool:
-        """Add a run to the groups whose documents it shows to a model; several groups become one."""
+        """Add a run to the groups whose documents it shows to a model.
+
+        Several groups become one.
+        """
         messages = [message for call in calls.models for message in call.prompt]
-        earlier = {one_line(message.text) for message in messages if message.role == "assistant"}
+        earlier = {
+            one_line(message.text)
+            for message in messages
+            if message.role == "assistant"
+        }
         prompts = [message.text for message in messages]
-        same, others = ([one for one in some if not _answers(one) & earlier] for some in self._near(tree.strand))
+        same, others = (
+            [one for one in some if not _answers(one) & earlier]
+            for some in self._near(tree.strand)
+        )
         found = _shown(same, others, prompts)
         if not found:
             return False
@@ -292,26 +396,40 @@ class Turns(Generic[Run]):
             first.trees += group.trees
             self._groups.remove(group)
         first.trees.sort(key=lambda part: part.root.began)
-        first.add(tree, answers=any(calls.weights[call] == FREE_TEXT for call in calls.models))
+        first.add(
+            tree, answers=any(calls.weights[call] == FREE_TEXT for call in calls.models)
+        )
         return True
 
     def _near(self, strand: str) -> tuple[list[_Group], list[_Group]]:
         """Groups of a strand, and the latest of others; the latest first."""
         latest = self._groups[::-1]
-        same = [group for group in latest if any(part.strand == strand for part in group.trees)]
+        same = [
+            group
+            for group in latest
+            if any(part.strand == strand for part in group.trees)
+        ]
         return same, [group for group in latest[:_MOST_NEAR] if group not in same]
 
     def _settled(self, strand: str | None = None, query: str = "") -> list[Sample]:
         """Groups that are over: nothing joined them for long, or another question begins in their strand."""
         now, over = time.monotonic(), []
         for group in self._groups:
-            moved_on = group.answered_at is not None and strand is not None and group.trees[-1].strand == strand
-            if now - group.since > _SECONDS or (moved_on and not any(_wrote(part, query) for part in group.trees)):
+            moved_on = (
+                group.answered_at is not None
+                and strand is not None
+                and group.trees[-1].strand == strand
+            )
+            if now - group.since > _SECONDS or (
+                moved_on and not any(_wrote(part, query) for part in group.trees)
+            ):
                 over.append(group)
         self._groups = [group for group in self._groups if group not in over]
         return [sample for one in over for sample in self._made_of(one.trees)]
 
-    def _made_of(self, trees: Sequence[Tree], name: str = FLOW, *, over: bool = True) -> list[Sample]:
+    def _made_of(
+        self, trees: Sequence[Tree], name: str = FLOW, *, over: bool = True
+    ) -> list[Sample]:
         """Samples of runs that belong together; ``over``: no further run will, so that they are a turn."""
         whole = self.conversations.placed(joined(trees, name))
         found = samples_of(whole, self._where)
@@ -322,31 +440,49 @@ class Turns(Generic[Run]):
     def _hold(self, thread: str, trees: list[Tree]) -> list[Sample]:
         """Hold runs in bounded memory; what had to go for them gives its samples."""
         self._held[thread] = trees
-        return self._made_of(self._held.popitem(last=False)[1], THREAD) if len(self._held) > _MOST_WAITING else []
+        return (
+            self._made_of(self._held.popitem(last=False)[1], THREAD)
+            if len(self._held) > _MOST_WAITING
+            else []
+        )
 
 
 def _chose(tree: Tree, query: str) -> bool:
     """Whether a model of a run called a tool with a query."""
-    return any(query in map(one_line, Reply(node.reply).arguments) for node in tree.root.walk())
+    return any(
+        query in map(one_line, Reply(node.reply).arguments) for node in tree.root.walk()
+    )
 
 
 def _wrote(tree: Tree, query: str) -> bool:
     """Whether a model of a run wrote a query."""
-    return any(Reply(node.reply).wrote(query) for node in tree.root.walk() if node.kind == "model")
+    return any(
+        Reply(node.reply).wrote(query)
+        for node in tree.root.walk()
+        if node.kind == "model"
+    )
 
 
 def _gave(group: _Group, tree: Tree) -> bool:
     """Whether a group holds documents that a run was handed: a reranker called by hand."""
-    held = {one.id or one.text for part in group.trees for node in part.root.walk() for one in node.documents or ()}
+    held = {
+        one.id or one.text
+        for part in group.trees
+        for node in part.root.walk()
+        for one in node.documents or ()
+    }
     return any((one.id or one.text) in held for one in tree.root.taken)
 
 
-def _shown(same: Sequence[_Group], others: Sequence[_Group], prompts: Sequence[str]) -> list[_Group]:
+def _shown(
+    same: Sequence[_Group], others: Sequence[_Group], prompts: Sequence[str]
+) -> list[_Group]:
     """The groups that prompts show: those whose question stands there first, then the latest; each adds a text.
 
     Args:
-        same: The groups of the strand in which the prompts were sent. Others count where all of these are over, and
-            then only those whose question stands there.
+        same: The groups of the strand in which the prompts were sent. Others count
+            where all of these are over, and then only those whose question stands
+            there.
         others: The groups of other strands.
         prompts: The prompts of one run.
     """
@@ -354,10 +490,18 @@ def _shown(same: Sequence[_Group], others: Sequence[_Group], prompts: Sequence[s
     if all(showing.group.answered_at is not None for showing in showings):
         beside = _showings(others, prompts)
         if showings:
-            beside = [other for other in beside if other.is_asked and all(one.is_over_for(other) for one in showings)]
+            beside = [
+                other
+                for other in beside
+                if other.is_asked and all(one.is_over_for(other) for one in showings)
+            ]
         showings += beside
-    current = [one for one in showings if not any(one.is_over_for(other) for other in showings)]
-    current.sort(key=lambda showing: (showing.is_asked, showing.group.since), reverse=True)
+    current = [
+        one for one in showings if not any(one.is_over_for(other) for other in showings)
+    ]
+    current.sort(
+        key=lambda showing: (showing.is_asked, showing.group.since), reverse=True
+    )
     groups: list[_Group] = []
     texts: set[str] = set()
     for showing in current:
@@ -370,26 +514,43 @@ def _shown(same: Sequence[_Group], others: Sequence[_Group], prompts: Sequence[s
 def _showings(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Showing]:
     """What prompts show of each of some groups, without those of which they show nothing.
 
-    Of a group that found documents one of them stands there, or what was answered from them; of another its question.
+    Of a group that found documents one of them stands there, or what was answered from
+    them; of another its question.
     """
     showings = []
     for group in groups:
-        is_asked = any(query in prompt for query in _queries(group) for prompt in prompts)
-        documents = [document for part in group.trees for some in Calls(part, ()).lists() for document in some]
-        held = [text for document in documents for text in (document.text, *document.forms)]
+        is_asked = any(
+            query in prompt for query in _queries(group) for prompt in prompts
+        )
+        documents = [
+            document
+            for part in group.trees
+            for some in Calls(part, ()).lists()
+            for document in some
+        ]
+        held = [
+            text for document in documents for text in (document.text, *document.forms)
+        ]
         answers = {text for text in _answers(group) if held and len(text) >= OWN}
         held += answers
         texts = frozenset(held[index] for index in locate(held, prompts).order)
         if texts or (is_asked and not held):
-            showings.append(_Showing(group, is_asked, texts, not answers.isdisjoint(texts)))
+            showings.append(
+                _Showing(group, is_asked, texts, not answers.isdisjoint(texts))
+            )
     return showings
 
 
 def _answers(group: _Group) -> set[str]:
-    """What models wrote in a group; where it stands as the assistant's word, the conversation has moved on."""
+    """What models wrote in a group.
+
+    Where it stands as the assistant's word, the conversation has moved on.
+    """
     calls = [call for part in group.trees for call in Calls(part, ()).likely]
     return {one_line(text_of(call)) for call in calls} - {""}
 
 
 def _queries(group: _Group) -> set[str]:
-    return {node.query for part in group.trees for node in part.root.walk() if node.query}
+    return {
+        node.query for part in group.trees for node in part.root.walk() if node.query
+    }

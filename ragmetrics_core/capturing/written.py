@@ -17,9 +17,12 @@ class OwnWords:
     """The words of a run's own models, and what was found beside them.
 
     Args:
-        replies: What models and nested engines answered, and when; no queries, verdicts or routes: these steer the run.
-        asked: Questions, queries and other texts that steer: a frame around a reply may repeat them.
-        originals: Texts of documents that retrievers and tools returned, and of tools' results that no model wrote.
+        replies: What models and nested engines answered, and when; no queries, verdicts
+            or routes: these steer the run.
+        asked: Questions, queries and other texts that steer: a frame around a reply may
+            repeat them.
+        originals: Texts of documents that retrievers and tools returned, and of tools'
+            results that no model wrote.
     """
 
     replies: Sequence[tuple[float, str]]
@@ -30,8 +33,9 @@ class OwnWords:
     def hold(self, text: str, before: float) -> bool:
         """Whether a document's text is a model's reply in a frame: "Sub question: …  Response: …".
 
-        A text that was found, or cut from what was found, is no model's, whatever it quotes. Neither is a page of which
-        a model's sentence is only a small part: a web page that repeats the rewritten question (LangGraph's CRAG).
+        A text that was found, or cut from what was found, is no model's, whatever it
+        quotes. Neither is a page of which a model's sentence is only a small part: a
+        web page that repeats the rewritten question (LangGraph's CRAG).
 
         Args:
             text: The text of a document.
@@ -59,7 +63,11 @@ class OwnWords:
     @cached_property
     def _replies(self) -> list[tuple[float, bytes]]:
         """The replies that are long enough, as streams, the earliest first."""
-        long_ones = [(ended, stream(reply)) for ended, reply in self.replies if len(reply) >= LEAST]
+        long_ones = [
+            (ended, stream(reply))
+            for ended, reply in self.replies
+            if len(reply) >= LEAST
+        ]
         return sorted((ended, reply) for ended, reply in long_ones if reply)
 
     @cached_property
@@ -87,23 +95,40 @@ def _covered(host: bytes, parts: Iterable[bytes]) -> int:
 def name_authors(root: Node) -> None:
     """Name the author of nodes that hold an answer of the run and that no retriever ever held.
 
-    LlamaIndex's engines for sub-questions and several steps hand on answers as nodes, with ids of their own.
+    LlamaIndex's engines for sub-questions and several steps hand on answers as nodes,
+    with ids of their own.
     """
     nodes = list(root.walk())
-    found = [one for node in nodes if node.kind in ("retriever", "reranker") for one in node.documents or ()]
+    found = [
+        one
+        for node in nodes
+        if node.kind in ("retriever", "reranker")
+        for one in node.documents or ()
+    ]
     known_ids = {one.id for one in found}
     texts = {one.text for one in found}
-    spoken = ((node, (node.text or "").strip()) for node in nodes[1:] if node.kind in ("agent", "step"))
+    spoken = (
+        (node, (node.text or "").strip())
+        for node in nodes[1:]
+        if node.kind in ("agent", "step")
+    )
     answers = {node: text for node, text in spoken if text}
     for node in nodes if answers else ():
         if node.kind == "tool" and node.text:
             node.taken = _handed_on(node, answers)
             continue
-        before = [(text, by) for by, text in answers.items() if (by.ended or 0) < node.began]
+        before = [
+            (text, by) for by, text in answers.items() if (by.ended or 0) < node.began
+        ]
         node.taken = tuple(
-            one
-            if one.id in known_ids or any(text in one.text for text in texts)
-            else replace(one, author=next((by for text, by in before if text in one.text), None))
+            (
+                one
+                if one.id in known_ids or any(text in one.text for text in texts)
+                else replace(
+                    one,
+                    author=next((by for text, by in before if text in one.text), None),
+                )
+            )
             for one in node.taken
         )
 
@@ -112,4 +137,8 @@ def _handed_on(tool: Node, answers: dict[Node, str]) -> tuple[Document, ...]:
     """What a tool hands on of the answers of engines inside it, perhaps among other words."""
     text = tool.text or ""
     lines = (text.strip(), *text.splitlines())
-    return tuple(Document(text, author=inner) for inner in tool.walk() if answers.get(inner) in lines)
+    return tuple(
+        Document(text, author=inner)
+        for inner in tool.walk()
+        if answers.get(inner) in lines
+    )

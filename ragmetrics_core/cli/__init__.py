@@ -1,10 +1,23 @@
-"""The command line, ``ragmetrics``. ``commands.txt`` lists its commands, so that help need not load them."""
+"""The command line, ``ragmetrics``.
+
+``commands.txt`` lists its commands, so that help need not load them.
+"""
 
 from importlib.resources import files
 
-_LINES = files("ragmetrics_core.cli").joinpath("commands.txt").read_text("utf-8").splitlines()
-COMMANDS: list[tuple[str, str]] = [(line.partition("  # ")[0], line.partition("  # ")[2]) for line in _LINES]
-"""Of each command an example, and what it does; those of a group stand after the group."""
+_LINES = (
+    files("ragmetrics_core.cli")
+    .joinpath("commands.txt")
+    .read_text("utf-8")
+    .splitlines()
+)
+COMMANDS: list[tuple[str, str]] = [
+    (line.partition("  # ")[0], line.partition("  # ")[2]) for line in _LINES
+]
+"""Of each command an example, and what it does.
+
+Those of a group stand after the group.
+"""
 
 
 def listed(name: str) -> tuple[str, str]:

@@ -8,10 +8,23 @@ from typing import Any
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, share, show
 from ragmetrics_core.data import InputError, SettingError, metric_among
-from ragmetrics_core.datasets.labels import calibrate, certify_precision, draw, left_over, matched, read_labels
+from ragmetrics_core.datasets.labels import (
+    calibrate,
+    certify_precision,
+    draw,
+    left_over,
+    matched,
+    read_labels,
+)
 from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.statistics.agreement import Labelled, Measured, measure_all, measures, rival_measures
+from ragmetrics_core.statistics.agreement import (
+    Labelled,
+    Measured,
+    measure_all,
+    measures,
+    rival_measures,
+)
 from ragmetrics_core.statistics.calibration import curve
 from ragmetrics_core.statistics.corrected_means import NotCorrectable
 
@@ -22,17 +35,48 @@ def add_to(commands: Any) -> None:
     """Add both commands to the parser."""
     parser = command(commands, "agreement", _agreement)
     add(parser, "results", _RESULTS, "RESULTS.jsonl", Path)
-    told = 'lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list, one per annotator'
+    told = (
+        'lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list,'
+        " one per annotator"
+    )
     add(parser, "labels", told, "LABELS.jsonl", Path)
     shared.add_metric(parser)
-    add(parser, "--label", "where the label is, e.g. labels.adherent", "PATH", default="label")
-    add(parser, "--threshold", "scores from T on are a yes (0.5); fix it on other data than these", "T", share, 0.5)
-    add(parser, "--against", "results of another judge, to compare", "OTHER.jsonl", Path)
-    told = "also the mean that people would give, from labels drawn at random: PPI++ on the scores, or Rogan–Gladen on "
+    add(
+        parser,
+        "--label",
+        "where the label is, e.g. labels.adherent",
+        "PATH",
+        default="label",
+    )
+    add(
+        parser,
+        "--threshold",
+        "scores from T on are a yes (0.5); fix it on other data than these",
+        "T",
+        share,
+        0.5,
+    )
+    add(
+        parser, "--against", "results of another judge, to compare", "OTHER.jsonl", Path
+    )
+    told = (
+        "also the mean that people would give, from labels drawn at random: PPI++ on"
+        " the scores, or Rogan–Gladen on "
+    )
     choices = ("ppi", "rogan-gladen")
-    add(parser, "--calibrate", f"{told}the verdicts (ppi)", nargs="?", const="ppi", choices=choices)
+    add(
+        parser,
+        "--calibrate",
+        f"{told}the verdicts (ppi)",
+        nargs="?",
+        const="ppi",
+        choices=choices,
+    )
     shared.add_cluster(parser, "for --calibrate: ")
-    told = "also the lowest threshold from which on at least this share of scores is right, with 95 %% confidence"
+    told = (
+        "also the lowest threshold from which on at least this share of scores is"
+        " right, with 95 %% confidence"
+    )
     add(parser, "--certify-precision", told, "P", float)
     flag(parser, "--assume-random", "labels that no draw recorded are a random sample")
     add(parser, "--draws", "bootstrap resamples (500)", "N", positive, 500)
@@ -41,53 +85,107 @@ def add_to(commands: Any) -> None:
     add(drawing, "results", _RESULTS, "RESULTS.jsonl", Path)
     add(drawing, "--n", "how many (100)", "N", int, 100)
     shared.add_metric(drawing)
-    add(drawing, "--stratify-by", "draw evenly over the range of scores", choices=("score",))
-    add(drawing, "--seed", "of the draw, so that it can be repeated", "N", int, required=True)
-    add(drawing, "--out", "fill in the labels here", "LABELS.jsonl", Path, required=True)
+    add(
+        drawing,
+        "--stratify-by",
+        "draw evenly over the range of scores",
+        choices=("score",),
+    )
+    add(
+        drawing,
+        "--seed",
+        "of the draw, so that it can be repeated",
+        "N",
+        int,
+        required=True,
+    )
+    add(
+        drawing, "--out", "fill in the labels here", "LABELS.jsonl", Path, required=True
+    )
 
 
 def _draw(options: argparse.Namespace) -> int:
     report = Report.from_jsonl(options.results)
     metric = _metric(report, options.metric)
-    rows = draw(report, metric, options.n, seed=options.seed, by_score=options.stratify_by is not None)
+    rows = draw(
+        report,
+        metric,
+        options.n,
+        seed=options.seed,
+        by_score=options.stratify_by is not None,
+    )
     try:
         with options.out.open("x", encoding="utf-8", newline="\n") as file:
             file.writelines(map(json_line, rows))
     except FileExistsError:
-        raise InputError(f"{options.out} exists, and may hold labels; name another file") from None
+        raise InputError(
+            f"{options.out} exists, and may hold labels; name another file"
+        ) from None
     except OSError as error:
-        raise InputError(f"the labels cannot be written to {options.out}: {error.strerror}") from error
-    show(f"{len(rows)} samples drawn: {options.out}. Put 1 or 0 in the place of each null, then: "
-         f"ragmetrics agreement {options.results} {options.out} --metric {metric} --calibrate")  # fmt: skip
+        raise InputError(
+            f"the labels cannot be written to {options.out}: {error.strerror}"
+        ) from error
+    show(
+        f"{len(rows)} samples drawn: {options.out}. Put 1 or 0 in the place of each"
+        f" null, then: ragmetrics agreement {options.results} {options.out} --metric"
+        f" {metric} --calibrate"
+    )
     return 0
 
 
 def _agreement(options: argparse.Namespace) -> int:
     if options.cluster != "auto" and not options.calibrate:
-        raise SettingError("--cluster says which samples of --calibrate belong together; give both, or neither")
+        raise SettingError(
+            "--cluster says which samples of --calibrate belong together; give both, or"
+            " neither"
+        )
     report = Report.from_jsonl(options.results)
     rival = Report.from_jsonl(options.against) if options.against else None
-    metric, labels = _metric(report, options.metric), read_labels(options.labels, column=options.label)
+    metric, labels = (
+        _metric(report, options.metric),
+        read_labels(options.labels, column=options.label),
+    )
     rows, trusted = matched(report, metric, labels, rival), options.assume_random
     lines = [
-        f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}: {len(rows)} labelled scores; 95 % "
-        f"intervals from {options.draws} resamples; verdicts from {options.threshold:g} on; nothing is pooled.",
+        (
+            f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}:"
+            f" {len(rows)} labelled scores; 95 % intervals from {options.draws}"
+            f" resamples; verdicts from {options.threshold:g} on; nothing is pooled."
+        ),
         *(f"! {sentence}" for sentence in left_over(report, metric, labels)),
-        *_measured(measure_all([[row] for row in rows], measures(options.threshold), draws=options.draws)),
+        *_measured(
+            measure_all(
+                [[row] for row in rows],
+                measures(options.threshold),
+                draws=options.draws,
+            )
+        ),
         *_curve(rows),
     ]
     if rival is not None:
-        lines.append(f"Minus {', '.join(rival.run.judges) or 'the other judge'}, on the same rows:")
+        lines.append(
+            f"Minus {', '.join(rival.run.judges) or 'the other judge'}, on the same"
+            " rows:"
+        )
         lines += compared([[row] for row in rows], options.threshold, options.draws)
     if options.calibrate:
         how: dict[str, Any] = {"cluster": options.cluster, "method": options.calibrate}
         try:
-            found = calibrate(report, metric, labels, assume_random=trusted, threshold=options.threshold, **how)
+            found = calibrate(
+                report,
+                metric,
+                labels,
+                assume_random=trusted,
+                threshold=options.threshold,
+                **how,
+            )
             lines.append(found.sentence)
         except NotCorrectable as error:
             lines.append(f"Rogan–Gladen is undefined here: {error}.")
     if options.certify_precision is not None:
-        certified = certify_precision(report, metric, labels, options.certify_precision, assume_random=trusted)
+        certified = certify_precision(
+            report, metric, labels, options.certify_precision, assume_random=trusted
+        )
         lines.append(certified.sentence)
     show("\n".join(lines))
     return 0
@@ -98,30 +196,53 @@ def _metric(report: Report, name: str | None) -> str:
     if name is not None:
         return metric_among(name, report.metrics, place="in this report")
     if len(report.metrics) != 1:
-        raise SettingError(f"--metric says which to measure: {', '.join(report.metrics) or 'the report has none'}")
+        raise SettingError(
+            "--metric says which to measure:"
+            f" {', '.join(report.metrics) or 'the report has none'}"
+        )
     return report.metrics[0]
 
 
-def compared(groups: Sequence[Sequence[Labelled]], threshold: float, draws: int) -> list[str]:
+def compared(
+    groups: Sequence[Sequence[Labelled]], threshold: float, draws: int
+) -> list[str]:
     """The differences between judge and rival on the same rows, in words, and the rows where their verdicts differ."""
     lines = _measured(measure_all(groups, rival_measures(threshold), draws=draws))
     rows = [row for group in groups for row in group]
-    apart = [own for own in rows if own.rival is not None and own.says(threshold) != own.of_rival().says(threshold)]
-    lines.append(f"Verdicts that differ: {len(apart)}; source, id, label, first and second score")
-    return lines + [f"  {own.source} {own.id} {own.yes:d} {own.score:.3f} {own.rival:.3f}" for own in apart]
+    apart = [
+        own
+        for own in rows
+        if own.rival is not None
+        and own.says(threshold) != own.of_rival().says(threshold)
+    ]
+    lines.append(
+        f"Verdicts that differ: {len(apart)}; source, id, label, first and second score"
+    )
+    return lines + [
+        f"  {own.source} {own.id} {own.yes:d} {own.score:.3f} {own.rival:.3f}"
+        for own in apart
+    ]
 
 
 def _measured(found: Sequence[Measured]) -> list[str]:
-    """One line per source and measure; the mean only where there are several sources."""
+    """One line per source and measure.
+
+    The mean only where there are several sources.
+    """
     several = len({one.source for one in found}) > 2
     lines = []
     for one in found:
         if one.value is None or (one.source is None and not several):
             continue
         place = "mean over sources" if one.source is None else one.source
-        bounds = f"no interval: all resamples {'of one source ' if one.source is None else ''}agree"
+        bounds = (
+            "no interval: all resamples"
+            f" {'of one source ' if one.source is None else ''}agree"
+        )
         bounds = "[{:.3f}, {:.3f}]".format(*one.interval) if one.interval else bounds
-        lines.append(f"  {one.measure:18} {place:20} n={one.count:<5} {one.value:.3f} {bounds}")
+        lines.append(
+            f"  {one.measure:18} {place:20} n={one.count:<5} {one.value:.3f} {bounds}"
+        )
     return lines
 
 
@@ -131,5 +252,8 @@ def _curve(rows: Sequence[Labelled]) -> list[str]:
     for source in dict.fromkeys(row.source for row in rows):
         lines.append(f"Calibration, {source}: mean score → share of yes [Wilson 95 %]")
         own = [(row.score, row.yes) for row in rows if row.source == source]
-        lines += [f"  {b.score:.3f} → {b.share:.3f} [{b.low:.3f}, {b.high:.3f}]  n={b.count}" for b in curve(own)]
+        lines += [
+            f"  {b.score:.3f} → {b.share:.3f} [{b.low:.3f}, {b.high:.3f}]  n={b.count}"
+            for b in curve(own)
+        ]
     return lines

@@ -11,7 +11,15 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.agreement import compared
 from ragmetrics_core.cli.options import add, command, positive, show
 from ragmetrics_core.data import EMBEDDED, SettingError, read_text, write_text
-from ragmetrics_core.datasets.judge_cards import ASKING, Ask, Items, asking, band, judged, measured
+from ragmetrics_core.datasets.judge_cards import (
+    ASKING,
+    Ask,
+    Items,
+    asking,
+    band,
+    judged,
+    measured,
+)
 from ragmetrics_core.datasets.published import inputs_of, read_labelled
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.endpoints.urls import public
@@ -22,105 +30,227 @@ from ragmetrics_core.reporting.cards import cell
 from ragmetrics_core.statistics.agreement import Labelled
 
 _SHIPPED = Path("shipped")
-_BANDS = "take adherence or utilization, and as cheap judge the embedded one or an encoder"
+_BANDS = (
+    "take adherence or utilization, and as cheap judge the embedded one or an encoder"
+)
 
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     parser = command(commands, "card", _card)
     shared.add_judge(parser)
-    told = "labelled rows, a file or a folder: our own form, LLM-AggreFact or RAGTruth; see docs/judges.md"
+    told = (
+        "labelled rows, a file or a folder: our own form, LLM-AggreFact or RAGTruth;"
+        " see docs/judges.md"
+    )
     add(parser, "--data", told, "DIR", Path, required=True)
-    add(parser, "--limit", "at most N samples per question and source, drawn at random with seed 0", "N", positive)
-    told = "only what this metric asks; by default everything labelled, with --template and --band adherence"
+    add(
+        parser,
+        "--limit",
+        "at most N samples per question and source, drawn at random with seed 0",
+        "N",
+        positive,
+    )
+    told = (
+        "only what this metric asks; by default everything labelled, with --template"
+        " and --band adherence"
+    )
     add(parser, "--metric", told, "NAME")
-    add(parser, "--out", "write the card as JSON; reports quote those in RAGMETRICS_CARDS", "CARD.json", Path)
+    add(
+        parser,
+        "--out",
+        "write the card as JSON; reports quote those in RAGMETRICS_CARDS",
+        "CARD.json",
+        Path,
+    )
     add(parser, "--html", "write the card as an HTML page", "CARD.html", Path)
     add(parser, "--draws", "bootstrap resamples (500)", "N", positive, 500)
-    asked = parser.add_argument_group("instead of a card").add_mutually_exclusive_group()
-    add(asked, "--template", "compare this prompt with another one on the same rows", "FILE", Path)
-    told = "propose the band of a cascade: outside it this judge is wrong on at most this share, the mean over sources"
+    asked = parser.add_argument_group(
+        "instead of a card"
+    ).add_mutually_exclusive_group()
+    add(
+        asked,
+        "--template",
+        "compare this prompt with another one on the same rows",
+        "FILE",
+        Path,
+    )
+    told = (
+        "propose the band of a cascade: outside it this judge is wrong on at most this"
+        " share, the mean over sources"
+    )
     add(asked, "--band", told, "LOSS", shared.share)
-    add(parser, "--against", "with --template: the other prompt, a file or shipped (the default)", "PROMPT", Path)
+    add(
+        parser,
+        "--against",
+        "with --template: the other prompt, a file or shipped (the default)",
+        "PROMPT",
+        Path,
+    )
     shared.add_calls(parser)
     shared.add_settings(parser.add_argument_group("limits"), Limits)
 
 
 def _card(options: argparse.Namespace) -> int:
-    judge, limits = shared.judge_from(options.judge, options), shared.settings_from(options, Limits)
+    judge, limits = (
+        shared.judge_from(options.judge, options),
+        shared.settings_from(options, Limits),
+    )
     whole = options.template is None and options.band is None
     _check(options, judge, whole)
     items: Items = read_labelled(options.data, options.limit)
     if name := options.metric or (None if whole else "adherence"):
-        items = [item for item in items if ASKING[item.question] is METRICS.get(full_name(name))]
+        items = [
+            item
+            for item in items
+            if ASKING[item.question] is METRICS.get(full_name(name))
+        ]
         if not items:
-            raise SettingError(f"nothing is labelled for {name}; --metric names another metric")
-    work = partial(_measured if whole else _two_prompts if options.template else _bands, options, judge, items)
+            raise SettingError(
+                f"nothing is labelled for {name}; --metric names another metric"
+            )
+    work = partial(
+        _measured if whole else _two_prompts if options.template else _bands,
+        options,
+        judge,
+        items,
+    )
     if options.dry_run:
         more = "\nNot counted: each sample is asked once more."
-        return shared.dry_run(judge, len(items), "samples", lambda counter: work(asking(counter)), more)
+        return shared.dry_run(
+            judge, len(items), "samples", lambda counter: work(asking(counter)), more
+        )
     how = {"concurrency": options.concurrency, "progress": options.progress}
-    show("\n".join(work(asking(judge, store=shared.store(options), limits=limits, **how))))
+    show(
+        "\n".join(
+            work(asking(judge, store=shared.store(options), limits=limits, **how))
+        )
+    )
     return 0
 
 
 def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
     """Refuse what does not go together or cannot be written, before anything is judged."""
     if options.against and not options.template:
-        raise SettingError("--against names the other prompt; the first one is --template FILE")
+        raise SettingError(
+            "--against names the other prompt; the first one is --template FILE"
+        )
     if (options.out or options.html) and not whole:
-        raise SettingError("--out and --html are for a card; what --template and --band find is printed")
+        raise SettingError(
+            "--out and --html are for a card; what --template and --band find is"
+            " printed"
+        )
     if options.template and judge.name in EMBEDDED:
-        raise SettingError("the embedded judge reads no prompt; name a model: --judge gpt-4o-mini")
+        raise SettingError(
+            "the embedded judge reads no prompt; name a model: --judge gpt-4o-mini"
+        )
     if options.html:
         check_page(options.html)
 
 
-def _measured(options: argparse.Namespace, judge: Judge, items: Items, ask: Ask) -> list[str]:
+def _measured(
+    options: argparse.Namespace, judge: Judge, items: Items, ask: Ask
+) -> list[str]:
     """The figures over all sources, after the whole card was written where it is wanted."""
-    given = ["--judge", options.judge or judge.name, "--data", options.data.resolve().name, "--draws", options.draws]
+    given = [
+        "--judge",
+        options.judge or judge.name,
+        "--data",
+        options.data.resolve().name,
+        "--draws",
+        options.draws,
+    ]
     given += ["--api-base", public(options.api_base)] if options.api_base else []
     given += ["--api-key-env", options.api_key_env] if options.api_key_env else []
-    given += [part for name in ("limit", "metric") if (own := getattr(options, name)) for part in (f"--{name}", own)]
-    more = {"command": f"ragmetrics card {shlex.join(map(str, given))}", "inputs": inputs_of(options.data)}
-    card = measured(judge, items, ask, draws=0 if options.dry_run else options.draws).model_copy(update=more)
+    given += [
+        part
+        for name in ("limit", "metric")
+        if (own := getattr(options, name))
+        for part in (f"--{name}", own)
+    ]
+    more = {
+        "command": f"ragmetrics card {shlex.join(map(str, given))}",
+        "inputs": inputs_of(options.data),
+    }
+    card = measured(
+        judge, items, ask, draws=0 if options.dry_run else options.draws
+    ).model_copy(update=more)
     if options.out and not options.dry_run:
         write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
     if options.html and not options.dry_run:
         write_html(options.html, "card.html.j2", (), {"card": card, "cell": cell})
-    lines = [f"{card.judge}, 95 % intervals; n: sources, from abstained on answers. Each source: --html, --out"]
+    lines = [
+        f"{card.judge}, 95 % intervals; n: sources, from abstained on answers. Each"
+        " source: --html, --out"
+    ]
     for question, own in card.figures.items():
         lines += [f"{question}, asked by {card.signatures[question]}"]
-        lines += [f"  {one.measure:44} {cell(one)}" for one in own if one.source is None]
+        lines += [
+            f"  {one.measure:44} {cell(one)}" for one in own if one.source is None
+        ]
     return lines + [f"Card: {path}" for path in (options.out, options.html) if path]
 
 
-def _two_prompts(options: argparse.Namespace, _: Judge, items: Items, ask: Ask) -> list[str]:
+def _two_prompts(
+    options: argparse.Namespace, _: Judge, items: Items, ask: Ask
+) -> list[str]:
     """The differences of two prompts over the verdicts that both gave, and where their verdicts differ."""
-    kind, given = ASKING[items[0].question], (options.template, options.against or _SHIPPED)
-    metrics = [kind() if own == _SHIPPED else kind(template=read_text(own)) for own in given]
+    kind, given = (
+        ASKING[items[0].question],
+        (options.template, options.against or _SHIPPED),
+    )
+    metrics = [
+        kind() if own == _SHIPPED else kind(template=read_text(own)) for own in given
+    ]
     first, second = (judged(ask, metric, items) for metric in metrics)
-    both = [(it.verdicts, own.verdicts) for it, own in zip(first, second, strict=True) if it.verdicts and own.verdicts]
+    both = [
+        (it.verdicts, own.verdicts)
+        for it, own in zip(first, second, strict=True)
+        if it.verdicts and own.verdicts
+    ]
     if not both:
-        raise SettingError("no sample was scored by both prompts, so nothing can be compared")
-    told = f"{len(both)} of {len(items)} samples were scored by both prompts; the first less the second:"
-    groups = [[replace(a, rival=b.score, rival_verdict=b.verdict) for a, b in zip(*pair, strict=True)] for pair in both]
+        raise SettingError(
+            "no sample was scored by both prompts, so nothing can be compared"
+        )
+    told = (
+        f"{len(both)} of {len(items)} samples were scored by both prompts; the first"
+        " less the second:"
+    )
+    groups = [
+        [
+            replace(a, rival=b.score, rival_verdict=b.verdict)
+            for a, b in zip(*pair, strict=True)
+        ]
+        for pair in both
+    ]
     return [told, *compared(groups, 0.5, options.draws)]
 
 
 def _bands(options: argparse.Namespace, _: Judge, items: Items, ask: Ask) -> list[str]:
     """The band, and what it would cost on each source if it were chosen on the others."""
     rows, metric = list[Labelled](), ASKING[items[0].question]()
-    for part in (items[:1], items[1:]):  # the first one shows whether the others are worth their price
+    # the first one shows whether the others are worth their price
+    for part in (items[:1], items[1:]):
         rows += [row for it in judged(ask, metric, part) for row in it.verdicts]
         if any(row.verdict is None for row in rows) and not options.dry_run:
-            raise SettingError(f"a cascade sees no probability of these verdicts by {metric.name}; {_BANDS}")
+            raise SettingError(
+                f"a cascade sees no probability of these verdicts by {metric.name};"
+                f" {_BANDS}"
+            )
     if not rows:
         raise SettingError("nothing was scored, so no band is known")
-    told = f"Chosen on {len(rows)} verdicts; the strong judge is taken to be always right."
+    told = (
+        f"Chosen on {len(rows)} verdicts; the strong judge is taken to be always right."
+    )
     lines = [f"{band(rows, rows, options.band)}. {told}"]
     for source in dict.fromkeys(row.source for row in rows):
-        others, own = ([row for row in rows if (row.source == source) is wanted] for wanted in (False, True))
+        others, own = (
+            [row for row in rows if (row.source == source) is wanted]
+            for wanted in (False, True)
+        )
         if others:
-            lines.append(f"  {source}, with the band of the other sources: {band(others, own, options.band)}")
+            lines.append(
+                f"  {source}, with the band of the other sources:"
+                f" {band(others, own, options.band)}"
+            )
     return lines

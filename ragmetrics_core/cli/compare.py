@@ -11,8 +11,9 @@ from ragmetrics_core.reporting.comparison import MARGIN
 from ragmetrics_core.reporting.report import Report
 
 _EXIT_CODES = (
-    "Exit codes: 0 all well; 1 a metric fell by more than the margin (--fail-on-regression); 2 bad input, or runs "
-    "that are not comparable; 3 undecided (--fail-on-regression)."
+    "Exit codes: 0 all well; 1 a metric fell by more than the margin"
+    " (--fail-on-regression); 2 bad input, or runs that are not comparable; 3 undecided"
+    " (--fail-on-regression)."
 )
 
 
@@ -21,23 +22,45 @@ def add_to(commands: Any) -> None:
     parser = command(commands, "compare", _compare, epilog=_EXIT_CODES)
     add(parser, "first", "results of the run to compare with", "A.jsonl", Path)
     add(parser, "second", "results of the run in question", "B.jsonl", Path)
-    add(parser, "--metrics", "separated by commas; by default all that both runs have", "NAMES")
+    add(
+        parser,
+        "--metrics",
+        "separated by commas; by default all that both runs have",
+        "NAMES",
+    )
     add(parser, "--report", "write an HTML page", "FILE", Path)
-    add(parser, "--margin", f"differences that do not matter ({MARGIN})", "D", float, MARGIN)
+    add(
+        parser,
+        "--margin",
+        f"differences that do not matter ({MARGIN})",
+        "D",
+        float,
+        MARGIN,
+    )
     flag(parser, "--fail-on-regression", "hold a gate against the margin")
     shared.add_undecided(parser)
     shared.add_summary(parser)
     shared.add_cluster(parser)
-    add(parser, "--slice", "compare within each value of this key of the metadata, too", "KEY")
+    add(
+        parser,
+        "--slice",
+        "compare within each value of this key of the metadata, too",
+        "KEY",
+    )
     flag(parser, "--anyway", "compare runs that were not measured in the same way")
     parser = command(commands, "push", _push)
     add(parser, "results", "results over traces", "R.jsonl", Path)
-    told = "otel, openinference, mlflow or langfuse; addresses and keys as their clients take them"
+    told = (
+        "otel, openinference, mlflow or langfuse; addresses and keys as their clients"
+        " take them"
+    )
     add(parser, "--to", told, "TARGET", required=True)
 
 
 def _compare(options: argparse.Namespace) -> int:
-    first, second = (Report.from_jsonl(path) for path in (options.first, options.second))
+    first, second = (
+        Report.from_jsonl(path) for path in (options.first, options.second)
+    )
     found = first.compare(
         second,
         metrics=options.metrics.split(",") if options.metrics else None,
@@ -50,9 +73,15 @@ def _compare(options: argparse.Namespace) -> int:
     if options.report:
         found.to_html(options.report)
         lines.append(f"Report: {options.report}")
-    decisions = found.regressions(min_scored=options.min_scored) if options.fail_on_regression else ()
+    decisions = (
+        found.regressions(min_scored=options.min_scored)
+        if options.fail_on_regression
+        else ()
+    )
     lines += map(str, decisions)
-    shared.summarise(options, "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""]))
+    shared.summarise(
+        options, "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""])
+    )
     show("\n".join(lines))
     return shared.exit_code(decisions, options)
 
@@ -61,9 +90,19 @@ def _push(options: argparse.Namespace) -> int:
     report = Report.from_jsonl(options.results)
     sent = [row for row in report.results if row.sample is not None and row.results]
     if not sent:
-        raise InputError(f"{options.results} holds no results of samples, so nothing was sent; evaluate samples first")
+        raise InputError(
+            f"{options.results} holds no results of samples, so nothing was sent;"
+            " evaluate samples first"
+        )
     report.write_to(options.to)
     left_out = len(report.results) - len(sent)
-    rest = f"; not sent, because they hold no sample or no results: {left_out}" if left_out else ""
-    show(f"{sum(len(row.results) for row in sent)} results of {len(sent)} rows: {options.to}{rest}")
+    rest = (
+        f"; not sent, because they hold no sample or no results: {left_out}"
+        if left_out
+        else ""
+    )
+    show(
+        f"{sum(len(row.results) for row in sent)} results of {len(sent)} rows:"
+        f" {options.to}{rest}"
+    )
     return 0

@@ -11,12 +11,22 @@ from ragmetrics_core.cli.options import add, command, flag, positive, show
 from ragmetrics_core.data import SettingError, Settings
 from ragmetrics_core.datasets import scoring
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
-from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, named_retriever, write_pairs
+from ragmetrics_core.datasets.discrete import (
+    DiscreteSettings,
+    build_discrete,
+    named_retriever,
+    write_pairs,
+)
 from ragmetrics_core.datasets.documents import Document, load_documents, load_pairs
 from ragmetrics_core.datasets.facts import extract_facts, read_facts, write_facts
 from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.datasets.reading import read_objects
-from ragmetrics_core.datasets.reviews import Reviews, items_to_review, review, review_summary
+from ragmetrics_core.datasets.reviews import (
+    Reviews,
+    items_to_review,
+    review,
+    review_summary,
+)
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, read_set, write_set
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -32,38 +42,129 @@ def add_to(commands: Any) -> None:
     kinds = shared.group(commands, "dataset")
     parser = command(kinds, "discrete", _discrete)
     _add_building(parser, DiscreteSettings)
-    add(parser, "--pairs", "questions with golden answers; else a model writes", "FILE", nargs="+")
+    add(
+        parser,
+        "--pairs",
+        "questions with golden answers; else a model writes",
+        "FILE",
+        nargs="+",
+    )
     parser = command(kinds, "continuous", _continuous)
     _add_building(parser, ContinuousSettings)
     parser = command(kinds, "review", _review)
-    add(parser, "set", "a set; decisions are kept beside it, SET.reviews.jsonl", "SET", Path)
-    add(parser, "--reviewer", "who decides; by default $USER", "NAME", default=os.environ.get("USER", ""))
-    flag(parser, "--second-reviewer", "decide independently on a part, for the agreement (kappa)")
-    add(parser, "--share", "that part of what was decided (default 0.5)", "SHARE", float, 0.5)
+    add(
+        parser,
+        "set",
+        "a set; decisions are kept beside it, SET.reviews.jsonl",
+        "SET",
+        Path,
+    )
+    add(
+        parser,
+        "--reviewer",
+        "who decides; by default $USER",
+        "NAME",
+        default=os.environ.get("USER", ""),
+    )
+    flag(
+        parser,
+        "--second-reviewer",
+        "decide independently on a part, for the agreement (kappa)",
+    )
+    add(
+        parser,
+        "--share",
+        "that part of what was decided (default 0.5)",
+        "SHARE",
+        float,
+        0.5,
+    )
     parser = command(kinds, "score", _score)
     add(parser, "sets", "files of ragmetrics dataset", "SET", Path, nargs="+")
     shared.add_judge(parser, "; may be repeated", action="append", default=[])
-    add(parser, "--metrics", "separated by commas (retrieval_accuracy)", "NAMES", default="retrieval_accuracy")
-    add(parser, "--prompts", "for retrieval accuracy, by which facts are extracted (io,cot)", "NAMES", default="io,cot")
-    add(parser, "--threshold", "a point is positive from this score on (0.5)", "T", float, 0.5)
-    add(parser, "--draws", f"resamples of intervals ({scoring.DRAWS})", "N", positive, scoring.DRAWS)
+    add(
+        parser,
+        "--metrics",
+        "separated by commas (retrieval_accuracy)",
+        "NAMES",
+        default="retrieval_accuracy",
+    )
+    add(
+        parser,
+        "--prompts",
+        "for retrieval accuracy, by which facts are extracted (io,cot)",
+        "NAMES",
+        default="io,cot",
+    )
+    add(
+        parser,
+        "--threshold",
+        "a point is positive from this score on (0.5)",
+        "T",
+        float,
+        0.5,
+    )
+    add(
+        parser,
+        "--draws",
+        f"resamples of intervals ({scoring.DRAWS})",
+        "N",
+        positive,
+        scoring.DRAWS,
+    )
     shared.add_calls(parser)
     kinds = shared.group(commands, "facts")
     parser = command(kinds, "extract", _extract)
     add(parser, "file", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path)
-    add(parser, "--out", "the facts, as JSON to edit; needed but for --dry-run", "FACTS.json", Path)
+    add(
+        parser,
+        "--out",
+        "the facts, as JSON to edit; needed but for --dry-run",
+        "FACTS.json",
+        Path,
+    )
     shared.add_judge(parser)
-    add(parser, "--extraction", "direct, or with a chain of thought", default="io", choices=("io", "cot"))
+    add(
+        parser,
+        "--extraction",
+        "direct, or with a chain of thought",
+        default="io",
+        choices=("io", "cot"),
+    )
     shared.add_calls(parser)
-    add(command(kinds, "freeze", _freeze), "file", "a file of ragmetrics facts extract", "FACTS.json", Path)
+    add(
+        command(kinds, "freeze", _freeze),
+        "file",
+        "a file of ragmetrics facts extract",
+        "FACTS.json",
+        Path,
+    )
 
 
 def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
     """Add what both kinds of set are built from, and an option for each setting."""
-    add(parser, "corpus", "text, Markdown, JSONL, JSON files, or folders", "PATH", nargs="+")
-    add(parser, "--where", "only rows that have it; may be repeated", "FIELD=VALUE", default=[], action="append")
+    add(
+        parser,
+        "corpus",
+        "text, Markdown, JSONL, JSON files, or folders",
+        "PATH",
+        nargs="+",
+    )
+    add(
+        parser,
+        "--where",
+        "only rows that have it; may be repeated",
+        "FIELD=VALUE",
+        default=[],
+        action="append",
+    )
     add(parser, "--out", "the set, as JSONL; needed but for --dry-run", "FILE", Path)
-    add(parser, "--model", "name of the model that writes and labels; by default RAGMETRICS_JUDGE", "NAME")
+    add(
+        parser,
+        "--model",
+        "name of the model that writes and labels; by default RAGMETRICS_JUDGE",
+        "NAME",
+    )
     add(parser, "--language", "language of what it writes", "NAME")
     shared.add_settings(parser, settings)
     shared.add_calls(parser)
@@ -72,7 +173,9 @@ def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> 
 def _discrete(options: argparse.Namespace) -> int:
     where, documents, source = _given(options)
     settings = shared.settings_from(options, DiscreteSettings)
-    retriever = None if settings.retriever == "bm25" else named_retriever(settings.retriever)
+    retriever = (
+        None if settings.retriever == "bm25" else named_retriever(settings.retriever)
+    )
     pairs, maker = load_pairs(options.pairs, where=where) if options.pairs else (), None
     if options.pairs and options.dry_run:
         show("no calls: questions, answers and documents are there")
@@ -81,10 +184,14 @@ def _discrete(options: argparse.Namespace) -> int:
         judge = _model(options)
         if options.dry_run:
             work = settings.questions, "questions"
-            return shared.dry_run(judge, *work, lambda it: write_pairs(documents, settings, Maker(it)))
+            return shared.dry_run(
+                judge, *work, lambda it: write_pairs(documents, settings, Maker(it))
+            )
         maker = shared.maker(judge, options)
         pairs = write_pairs(documents, settings, maker)
-    made = build_discrete(documents, pairs, settings, retriever=retriever, source=source, maker=maker)
+    made = build_discrete(
+        documents, pairs, settings, retriever=retriever, source=source, maker=maker
+    )
     return _finish(made, maker, options)
 
 
@@ -94,19 +201,31 @@ def _continuous(options: argparse.Namespace) -> int:
     judge = _model(options)
     if options.dry_run:
         work = settings.documents, "documents"
-        return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, Maker(it)))
+        return shared.dry_run(
+            judge, *work, lambda it: build_continuous(documents, settings, Maker(it))
+        )
     maker = shared.maker(judge, options)
-    return _finish(build_continuous(documents, settings, maker, source=source), maker, options)
+    return _finish(
+        build_continuous(documents, settings, maker, source=source), maker, options
+    )
 
 
-def _given(options: argparse.Namespace) -> tuple[Mapping[str, str], Sequence[Document], tuple[str, ...]]:
+def _given(
+    options: argparse.Namespace,
+) -> tuple[Mapping[str, str], Sequence[Document], tuple[str, ...]]:
     """What rows must have, the documents that do, and what a set says of its source."""
     shared.needs_out(options)
     where = dict(text.partition("=")[::2] for text in options.where)
     if wrong := [text for text in options.where if "=" not in text]:
-        raise SettingError(f"--where is written FIELD=VALUE, e.g. source=wice; got {wrong[0]!r}")
+        raise SettingError(
+            f"--where is written FIELD=VALUE, e.g. source=wice; got {wrong[0]!r}"
+        )
     documents = load_documents(options.corpus, where=where)
-    return where, documents, (*options.corpus, *options.where, f"{len(documents)} documents")
+    return (
+        where,
+        documents,
+        (*options.corpus, *options.where, f"{len(documents)} documents"),
+    )
 
 
 def _model(options: argparse.Namespace) -> LLMJudge:
@@ -114,25 +233,48 @@ def _model(options: argparse.Namespace) -> LLMJudge:
     judge = shared.judge_from(named, options) if named else None
     if isinstance(judge, LLMJudge):
         return judge
-    raise SettingError("sets are written by a language model: --model gpt-4o-mini; a discrete one also of --pairs")
+    raise SettingError(
+        "sets are written by a language model: --model gpt-4o-mini; a discrete one also"
+        " of --pairs"
+    )
 
 
 def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
     write_set(options.out, made)
-    lines = [f"{options.out}: {scoring.heading(made, None)}", scoring.composition(made, None)]
+    lines = [
+        f"{options.out}: {scoring.heading(made, None)}",
+        scoring.composition(made, None),
+    ]
     if isinstance(made, ContinuousSet):
         pairs = [(point.label, point.by_tags) for point in made.points]
         rank, error = spearman(pairs), mean_error(pairs)
-        facts, calls = sum(len(it.facts) for it in made.documents), sum(it.calls for it in made.documents)
+        facts, calls = (
+            sum(len(it.facts) for it in made.documents),
+            sum(it.calls for it in made.documents),
+        )
         lines += [
-            f"{facts} facts; {calls} questions for the labels, {len(made.documents)} to write.",
-            "Label from the matrix against the sentences' own tags: mean absolute difference "
-            f"{error or 0.0:.3f}, Spearman {'undefined' if rank is None else f'{rank:.3f}'}.",
+            (
+                f"{facts} facts; {calls} questions for the labels,"
+                f" {len(made.documents)} to write."
+            ),
+            (
+                "Label from the matrix against the sentences' own tags: mean absolute"
+                f" difference {error or 0.0:.3f}, Spearman"
+                f" {'undefined' if rank is None else f'{rank:.3f}'}."
+            ),
         ]
         if len(made.documents) < options.documents:
-            lines.append(f"Only {len(made.documents)} of {options.documents} documents could be used.")
+            lines.append(
+                f"Only {len(made.documents)} of {options.documents} documents could be"
+                " used."
+            )
     if made.header.left_out:
-        lines.append("Left out: " + ", ".join(f"{count} {reason}" for reason, count in made.header.left_out.items()))
+        lines.append(
+            "Left out: "
+            + ", ".join(
+                f"{count} {reason}" for reason, count in made.header.left_out.items()
+            )
+        )
     if maker is not None:
         lines.append(f"Model: {maker.name}; {shared.spent(maker.usage)}")
     show("\n".join([*lines, f"Next: ragmetrics dataset review {options.out}"]))
@@ -140,22 +282,36 @@ def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> i
 
 
 def _review(options: argparse.Namespace) -> int:
-    """Ask about what is not decided yet; the same command goes on where it was stopped."""
+    """Ask about what is not decided yet.
+
+    The same command goes on where it was stopped.
+    """
     given = read_set(options.set)
     reviews = Reviews(options.set, given)
     reviewer, second = options.reviewer, options.second_reviewer
     if not reviewer:
         raise SettingError("your login is unknown; name yourself with --reviewer")
     if second and any(one.reviewer == reviewer for one in reviews.first.values()):
-        raise SettingError(f"{reviewer!r} is the first reviewer; the second one needs another --reviewer")
+        raise SettingError(
+            f"{reviewer!r} is the first reviewer; the second one needs another"
+            " --reviewer"
+        )
     items = items_to_review(given, reviews, second=second, share=options.share)
     try:
-        done = review(items, reviews, reviewer=reviewer, second=second, ask=input, show=show)
+        done = review(
+            items, reviews, reviewer=reviewer, second=second, ask=input, show=show
+        )
     except KeyboardInterrupt:
         show("")
         done = False
     lines = review_summary(given, reviews)
-    show("\n".join(lines if done else [*lines, "Not all is decided; the same command goes on here."]))
+    show(
+        "\n".join(
+            lines
+            if done
+            else [*lines, "Not all is decided; the same command goes on here."]
+        )
+    )
     return 0
 
 
@@ -168,31 +324,55 @@ def _score(options: argparse.Namespace) -> int:
     ]
     prompts = list(dict.fromkeys(name.strip() for name in options.prompts.split(",")))
     if set(prompts) - set(scoring.PROMPTS):
-        raise SettingError(f"--prompts are {', '.join(scoring.PROMPTS)}; got {options.prompts!r}")
+        raise SettingError(
+            f"--prompts are {', '.join(scoring.PROMPTS)}; got {options.prompts!r}"
+        )
     tables = []
     for path, given in [(path, read_set(path)) for path in options.sets]:
-        rows = [(judge, *it) for judge in judges for it in scoring.variants(metrics, judge, prompts)]
-        tables.append(_estimates(path, given, rows) if options.dry_run else _table(path, given, rows, options))
+        rows = [
+            (judge, *it)
+            for judge in judges
+            for it in scoring.variants(metrics, judge, prompts)
+        ]
+        tables.append(
+            _estimates(path, given, rows)
+            if options.dry_run
+            else _table(path, given, rows, options)
+        )
     show("\n\n".join(tables))
     return 0
 
 
-def _table(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]], options: argparse.Namespace) -> str:
+def _table(
+    path: Path,
+    given: AnySet,
+    rows: Sequence[tuple[Judge, Metric, str]],
+    options: argparse.Namespace,
+) -> str:
     reviews, kept = Reviews(path, given), shared.store(options)
     scores = [
         scoring.score_set(
-            *(given, reviews, metric, judge), prompt=prompt, threshold=options.threshold, draws=options.draws,
-            concurrency=options.concurrency, store=kept, progress=options.progress,
+            *(given, reviews, metric, judge),
+            prompt=prompt,
+            threshold=options.threshold,
+            draws=options.draws,
+            concurrency=options.concurrency,
+            store=kept,
+            progress=options.progress,
         )
         for judge, metric, prompt in rows
-    ]  # fmt: skip
+    ]
     return scoring.score_table(given, reviews, scores, name=str(path))
 
 
-def _estimates(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]]) -> str:
+def _estimates(
+    path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]]
+) -> str:
     return "\n\n".join(
         f"{path}, {judge.name}, {metric.name} {prompt}\n"
-        + estimate(scoring.samples_of(given, metric), [metric], judge).text("points or documents")
+        + estimate(scoring.samples_of(given, metric), [metric], judge).text(
+            "points or documents"
+        )
         for judge, metric, prompt in rows
     )
 
@@ -202,12 +382,23 @@ def _extract(options: argparse.Namespace) -> int:
     rows, how = [row for _, row in read_objects(options.file)], options.extraction
     judge = shared.judge_from(options.judge, options)
     if options.dry_run:
-        return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, Maker(it), extraction=how))
+        return shared.dry_run(
+            judge,
+            len(rows),
+            "references",
+            lambda it: extract_facts(rows, Maker(it), extraction=how),
+        )
     maker = shared.maker(judge, options)
     file = extract_facts(rows, maker, extraction=how)
     write_facts(options.out, file)
-    show(f"{options.out}: {file.count} facts of {len(file.rows)} references; {file.model}, {shared.spent(maker.usage)}")
-    show(f"Next: edit the facts in {options.out} if they need it, then ragmetrics facts freeze {options.out}")
+    show(
+        f"{options.out}: {file.count} facts of {len(file.rows)} references;"
+        f" {file.model}, {shared.spent(maker.usage)}"
+    )
+    show(
+        f"Next: edit the facts in {options.out} if they need it, then ragmetrics facts"
+        f" freeze {options.out}"
+    )
     return 0
 
 

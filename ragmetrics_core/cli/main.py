@@ -1,7 +1,8 @@
 """Entry point of the ``ragmetrics`` command.
 
-Exit codes: 0 all well; 1 a gate failed, or nothing was scored; 2 bad input or an unusable judge; 3 a gate is
-undecided; 4 batches are on their way; 130 interrupted (what is done is written).
+Exit codes: 0 all well; 1 a gate failed, or nothing was scored; 2 bad input or an
+unusable judge; 3 a gate is undecided; 4 batches are on their way; 130 interrupted (what
+is done is written).
 """
 
 import argparse
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    for stream in (sys.stdout, sys.stderr):  # what cannot show a character shows a question mark
+    # what cannot show a character shows a question mark
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[Lines()])
@@ -43,7 +45,11 @@ def _run(arguments: Sequence[str]) -> int:
 
     empty = _empty_argument(arguments)
     if empty is not None:
-        print(f"ragmetrics: {empty} is empty, perhaps a variable that is not set; give a value", file=sys.stderr)
+        print(
+            f"ragmetrics: {empty} is empty, perhaps a variable that is not set; give a"
+            " value",
+            file=sys.stderr,
+        )
         return 2
     options = command_parser(*arguments[:1]).parse_args(arguments)
     from ragmetrics_core.cli.options import discard
@@ -67,8 +73,9 @@ def _run(arguments: Sequence[str]) -> int:
 def _empty_argument(arguments: Sequence[str]) -> str | None:
     """What is empty among the arguments, in words; None if nothing is.
 
-    An empty value is what a shell makes of a variable that is not set. It must not count as an option that is left out,
-    or a run takes another judge or another address than it was told.
+    An empty value is what a shell makes of a variable that is not set. It must not
+    count as an option that is left out, or a run takes another judge or another address
+    than it was told.
     """
     before = ""
     for argument in arguments:
@@ -97,9 +104,15 @@ class Lines(logging.StreamHandler[TextIO]):
 def command_parser(asked: str = "") -> argparse.ArgumentParser:
     """The parser; of all commands only the one asked for is loaded, so that none waits for the others."""
     parser = argparse.ArgumentParser(
-        prog="ragmetrics", description="Evaluate retrieval and answers of RAG applications.", allow_abbrev=False
+        prog="ragmetrics",
+        description="Evaluate retrieval and answers of RAG applications.",
+        allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"ragmetrics {version('ragmetrics-core')}")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"ragmetrics {version('ragmetrics-core')}",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
     home = _HOMES.get(asked, asked)
@@ -113,5 +126,7 @@ def command_parser(asked: str = "") -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        del sys.path[0]  # the working folder, which python -m puts first: no module of it stands for another
+        # the working folder, which python -m puts first: no module of it stands for
+        # another
+        del sys.path[0]
     sys.exit(main())

@@ -11,7 +11,12 @@ from typing import Any, TypeVar, get_args
 from ragmetrics_core.cli import listed
 from ragmetrics_core.data import SettingError, Settings, Usage, clean, told, write_text
 from ragmetrics_core.datasets.making import Maker
-from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
+from ragmetrics_core.endpoints.store import (
+    MemoryStore,
+    ReplyStore,
+    SqliteStore,
+    default_path,
+)
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
@@ -36,10 +41,17 @@ def share(text: str) -> float:
     return found
 
 
-def command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], **more: str) -> argparse.ArgumentParser:
-    """Add a command to a parser's commands, and what it runs; its help and its example are those listed."""
+def command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], **more: str
+) -> argparse.ArgumentParser:
+    """Add a command to a parser's commands, and what it runs.
+
+    Its help and its example are those listed.
+    """
     example, text = listed(name)
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, allow_abbrev=False, **more)
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, allow_abbrev=False, **more
+    )
     parser.epilog = f"{parser.epilog or ''} Example: {example}".strip()
     parser.set_defaults(run=run)
     return parser
@@ -47,14 +59,24 @@ def command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], 
 
 def group(commands: Any, name: str) -> Any:
     """Add a command that has commands of its own, and return the place for these."""
-    return commands.add_parser(name, help=listed(name)[1]).add_subparsers(required=True, metavar="COMMAND")
+    return commands.add_parser(name, help=listed(name)[1]).add_subparsers(
+        required=True, metavar="COMMAND"
+    )
 
 
 def add(
-    parser: Any, name: str, text: str, unit: str | None = None, kind: Any = None, default: Any = None, **more: Any
+    parser: Any,
+    name: str,
+    text: str,
+    unit: str | None = None,
+    kind: Any = None,
+    default: Any = None,
+    **more: Any,
 ) -> None:
     """Add an option or argument with a value: what it says, its unit, what makes the value of the text."""
-    parser.add_argument(name, help=text, metavar=unit, type=kind, default=default, **more)
+    parser.add_argument(
+        name, help=text, metavar=unit, type=kind, default=default, **more
+    )
 
 
 def flag(parser: Any, name: str, text: str) -> None:
@@ -67,32 +89,64 @@ def add_calls(parser: argparse.ArgumentParser) -> None:
     add_endpoint(parser)
     add(parser, "--concurrency", "most model calls in flight", "N", positive, 32)
     flag(parser, "--dry-run", "print calls, tokens and price, and make no call")
-    parser.add_argument("--quiet", dest="progress", action="store_false", default=None, help="no progress")
-    kept = parser.add_argument_group("stored replies", "nothing is paid twice: replies of models are kept in a file")
+    parser.add_argument(
+        "--quiet",
+        dest="progress",
+        action="store_false",
+        default=None,
+        help="no progress",
+    )
+    kept = parser.add_argument_group(
+        "stored replies", "nothing is paid twice: replies of models are kept in a file"
+    )
     where = kept.add_mutually_exclusive_group()
     add_store(where)
     flag(where, "--no-store", "keep no replies after the run")
     told = (
-        "ask everything anew, and keep the new replies in place of the old ones; after an interruption go on without "
+        "ask everything anew, and keep the new replies in place of the old ones; after"
+        " an interruption go on without "
     )
-    flag(kept, "--fresh", told + "it, which takes what was paid for, and for the rest the old replies that there are")
+    flag(
+        kept,
+        "--fresh",
+        told
+        + "it, which takes what was paid for, and for the rest the old replies that"
+        " there are",
+    )
 
 
 def add_endpoint(parser: Any) -> None:
     """Add the options that name an address and its key."""
-    add(parser, "--api-base", "the models' endpoint, e.g. http://127.0.0.1:8000/v1", "URL")
-    told = "the environment variable that holds the key of --api-base, which gets no other; else of the provider itself"
+    add(
+        parser,
+        "--api-base",
+        "the models' endpoint, e.g. http://127.0.0.1:8000/v1",
+        "URL",
+    )
+    told = (
+        "the environment variable that holds the key of --api-base, which gets no"
+        " other; else of the provider itself"
+    )
     add(parser, "--api-key-env", told, "NAME")
 
 
 def add_store(parser: Any) -> None:
     """Add the option that names the file of stored replies."""
-    add(parser, "--store", "by default RAGMETRICS_STORE, else in the user's cache folder", "FILE", Path)
+    add(
+        parser,
+        "--store",
+        "by default RAGMETRICS_STORE, else in the user's cache folder",
+        "FILE",
+        Path,
+    )
 
 
 def add_judge(parser: argparse.ArgumentParser, more: str = "", **changed: Any) -> None:
     """Add the option that names a judge."""
-    told = f"lexical (embedded, the default), a model, e.g. gpt-4o-mini, or module:name of your own{more}"
+    told = (
+        "lexical (embedded, the default), a model, e.g. gpt-4o-mini, or module:name of"
+        f" your own{more}"
+    )
     add(parser, "--judge", told, "NAME", **changed)
 
 
@@ -102,26 +156,55 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
-    """Add the option that says which samples belong together; None if each stands alone."""
-    told = f"{only}samples that belong together, e.g. user.id in their metadata; none if each stands alone; by default "
+    """Add the option that says which samples belong together.
+
+    None if each stands alone.
+    """
+    told = (
+        f"{only}samples that belong together, e.g. user.id in their metadata; none if"
+        " each stands alone; by default "
+    )
     told += "the conversation or source document, where there is one"
-    add(parser, "--cluster", told, "KEY", lambda key: None if key == "none" else key, "auto")
+    add(
+        parser,
+        "--cluster",
+        told,
+        "KEY",
+        lambda key: None if key == "none" else key,
+        "auto",
+    )
 
 
-def add_settings(parser: Any, settings: type[Settings], only: Sequence[str] = (), about: str = "") -> None:
-    """Add an option for each setting; for ``only`` some of them, each None if it is not given."""
+def add_settings(
+    parser: Any, settings: type[Settings], only: Sequence[str] = (), about: str = ""
+) -> None:
+    """Add an option for each setting.
+
+    For ``only`` some of them, each None if it is not given.
+    """
     for name in only or settings.model_fields:
         field, option = settings.model_fields[name], f"--{name.replace('_', '-')}"
         default, kinds = field.default, {field.annotation, *get_args(field.annotation)}
-        told = f"{about}{field.description}" + ("" if default is None else f" ({default})")
+        told = f"{about}{field.description}" + (
+            "" if default is None else f" ({default})"
+        )
         given = None if only else default
         if bool in kinds:
             flag(parser, option, field.description or "")
         elif isinstance(default, str):
-            add(parser, option, told, default=given, choices=get_args(field.annotation) or None)
+            add(
+                parser,
+                option,
+                told,
+                default=given,
+                choices=get_args(field.annotation) or None,
+            )
         else:
             kind: Any = next((kind for kind in (int, float) if kind in kinds), Path)
-            unit, kind = "FILE" if kind is Path else "N", positive if kind is int and default else kind
+            unit, kind = (
+                "FILE" if kind is Path else "N",
+                positive if kind is int and default else kind,
+            )
             add(parser, option, told, unit, kind, given)
 
 
@@ -131,28 +214,39 @@ def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
 
 
 def store(options: argparse.Namespace) -> ReplyStore:
-    """By default the file in the user's cache folder; it is made at the first call of a model, if there is one."""
+    """By default the file in the user's cache folder.
+
+    It is made at the first call of a model, if there is one.
+    """
     if options.no_store:
         return MemoryStore()
     found = SqliteStore(options.store or default_path(), fresh=options.fresh)
-    atexit.register(found.flush)  # what came last is on disk, too, when the command ends
+    # what came last is on disk, too, when the command ends
+    atexit.register(found.flush)
     return found
 
 
 def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
     """The judge that is named, else ``RAGMETRICS_JUDGE``, else the embedded one, which has no endpoint."""
-    judge = resolve_judge(name, api_base=options.api_base, api_key_env=options.api_key_env)
+    judge = resolve_judge(
+        name, api_base=options.api_base, api_key_env=options.api_key_env
+    )
     for option in ("api_base", "api_key_env"):
         if getattr(options, option) and not isinstance(judge, LLMJudge):
             shown = f"--{option.replace('_', '-')}"
-            raise SettingError(f"{shown} needs a model: --judge openai/MODEL; the embedded judge has no endpoint")
+            raise SettingError(
+                f"{shown} needs a model: --judge openai/MODEL; the embedded judge has"
+                " no endpoint"
+            )
     return judge
 
 
 def needs_out(options: argparse.Namespace) -> None:
     """Refuse a command that makes a file and has no name for it, unless it only estimates."""
     if options.out is None and not options.dry_run:
-        raise SettingError("--out names the file to write; without it only --dry-run makes sense")
+        raise SettingError(
+            "--out names the file to write; without it only --dry-run makes sense"
+        )
 
 
 def spent(usage: Usage) -> str:
@@ -161,17 +255,29 @@ def spent(usage: Usage) -> str:
     more += [f"{usage.faults} repeated after faults"] if usage.faults else []
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
     asked = usage.spared + usage.passed
-    more += [f"the cheap judge decided {usage.spared} of {asked} questions"] if asked else []
+    more += (
+        [f"the cheap judge decided {usage.spared} of {asked} questions"]
+        if asked
+        else []
+    )
     return ", ".join([f"{usage.calls} calls", *more, price])
 
 
 def maker(judge: Judge, options: argparse.Namespace) -> Maker:
     """Where a model works, with the options of the command."""
     language, shown = getattr(options, "language", None), options.progress
-    return Maker(judge, store=store(options), concurrency=options.concurrency, language=language, progress=shown)
+    return Maker(
+        judge,
+        store=store(options),
+        concurrency=options.concurrency,
+        language=language,
+        progress=shown,
+    )
 
 
-def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Judge], object], more: str = "") -> int:
+def dry_run(
+    judge: Judge, count: int, unit: str, work: Callable[[Judge], object], more: str = ""
+) -> int:
     """Work with judges that count, so that the numbers are those of the very same code, and print them."""
     low, high = counting_judges(judge)
     for counter in (low, high):
@@ -182,7 +288,10 @@ def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Judge], object]
 
 def add_undecided(parser: Any) -> None:
     """Add when a gate is undecided and what that means."""
-    told = f"share of all rows that must be scored; with fewer a gate is undecided ({MIN_SCORED})"
+    told = (
+        "share of all rows that must be scored; with fewer a gate is undecided"
+        f" ({MIN_SCORED})"
+    )
     add(parser, "--min-scored", told, "SHARE", share, MIN_SCORED)
     told = "what an undecided gate means: exit code 3 (the default), 0 or 1"
     add(parser, "--undecided", told, default="exit3", choices=("exit3", "pass", "fail"))
@@ -193,12 +302,22 @@ def exit_code(decisions: Iterable[Decision], options: argparse.Namespace) -> int
     outcomes = {decision.outcome for decision in decisions}
     if "failed" in outcomes:
         return 1
-    return {"exit3": 3, "pass": 0, "fail": 1}[options.undecided] if "undecided" in outcomes else 0
+    return (
+        {"exit3": 3, "pass": 0, "fail": 1}[options.undecided]
+        if "undecided" in outcomes
+        else 0
+    )
 
 
 def add_summary(parser: Any) -> None:
-    """Add the option that names a Markdown file for people who read a CI job; see ``summarise``."""
-    told = "write Markdown for a CI job's summary; by default added to $GITHUB_STEP_SUMMARY, where that is set"
+    """Add the option that names a Markdown file for people who read a CI job.
+
+    See ``summarise``.
+    """
+    told = (
+        "write Markdown for a CI job's summary; by default added to"
+        " $GITHUB_STEP_SUMMARY, where that is set"
+    )
     add(parser, "--summary", told, "FILE.md", Path)
 
 
@@ -207,7 +326,10 @@ def summarise(options: argparse.Namespace, text: str) -> None:
     if options.summary:
         write_text(options.summary, text, "the summary")
     elif place := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with told("GITHUB_STEP_SUMMARY cannot be written"), Path(place).open("a", encoding="utf-8") as file:
+        with (
+            told("GITHUB_STEP_SUMMARY cannot be written"),
+            Path(place).open("a", encoding="utf-8") as file,
+        ):
             file.write(f"{clean(text)}\n")
 
 

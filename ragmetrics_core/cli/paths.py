@@ -9,8 +9,11 @@ from pathlib import Path
 from ragmetrics_core.data import PARTIAL, InputError, check_stays
 from ragmetrics_core.endpoints.store import default_path
 
-# Every option and argument that names a path, by its place among the parsed options; a test holds it complete.
-_NAMED = "files file corpus data pairs results against template labels first second set sets"
+# Every option and argument that names a path, by its place among the parsed options; a
+# test holds it complete.
+_NAMED = (
+    "files file corpus data pairs results against template labels first second set sets"
+)
 READ = tuple(_NAMED.split())
 _OURS = ("store", "rate_file")  # opened where they are, if they are ours
 # What is written, with the files beside it.
@@ -23,23 +26,38 @@ def check_paths(options: argparse.Namespace) -> None:
     """Refuse inputs named twice, and outputs that destroy something or cannot be written, before anything runs."""
     taken: dict[Hashable, str] = {}
     for name in READ:
-        seen: dict[Hashable, Path] = {}  # the copies of a file would pass for more evidence
+        # the copies of a file would pass for more evidence
+        seen: dict[Hashable, Path] = {}
         for path in _given(options, name):
             if first := next((seen[key] for key in _keys(path) if key in seen), None):
-                raise InputError(f"{path} is named twice" if path == first else f"{path} and {first} are one file")
+                raise InputError(
+                    f"{path} is named twice"
+                    if path == first
+                    else f"{path} and {first} are one file"
+                )
             seen |= dict.fromkeys(_keys(path), path)
             beside = [path.with_suffix(".reviews.jsonl")] if name in _REVIEWED else []
             for file in (path, *(path.rglob("*") if path.is_dir() else ()), *beside):
                 taken |= dict.fromkeys(_keys(file), f"the input {file}")
     for name, ends in WRITTEN.items():
-        unnamed = name == "store" and name in options and not getattr(options, "no_store", False)
+        unnamed = (
+            name == "store"
+            and name in options
+            and not getattr(options, "no_store", False)
+        )
         for path in _given(options, name) or ([default_path()] if unnamed else []):
-            shown, real = f"--{name.replace('_', '-')}", os.path.realpath(path.expanduser() if name in _OURS else path)
+            shown, real = (
+                f"--{name.replace('_', '-')}",
+                os.path.realpath(path.expanduser() if name in _OURS else path),
+            )
             own = {key: end for end in ends for key in _keys(Path(real + end))}
             for key, end in own.items():
                 if met := taken.get(key):
                     first_written = f" (written first to {path}{end})" if end else ""
-                    raise InputError(f"{shown} {path}{first_written} would overwrite {met}; name another file")
+                    raise InputError(
+                        f"{shown} {path}{first_written} would overwrite {met}; name"
+                        " another file"
+                    )
             taken |= dict.fromkeys(own, shown)
             if name not in _OURS:
                 _check_place(f"{shown} {path}", path, options)
@@ -55,14 +73,17 @@ def _check_added_to(options: argparse.Namespace, taken: Mapping[Hashable, str]) 
     for key in _keys(Path(place)):
         if met := taken.get(key):
             raise InputError(
-                f"GITHUB_STEP_SUMMARY names {met}, which would be added to; name another file with --summary"
+                f"GITHUB_STEP_SUMMARY names {met}, which would be added to; name"
+                " another file with --summary"
             )
 
 
 def _given(options: argparse.Namespace, name: str) -> list[Path]:
     """The paths that an option names; none if it is not given."""
     given = getattr(options, name, None)
-    return list(map(Path, given if isinstance(given, list) else [given] if given else []))
+    return list(
+        map(Path, given if isinstance(given, list) else [given] if given else [])
+    )
 
 
 def _keys(path: Path) -> set[Hashable]:
@@ -83,11 +104,22 @@ def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
     if not path.parent.is_dir():
         raise InputError(f"{shown} cannot be written: there is no folder {path.parent}")
     check_stays(path, shown)
-    partial = Path(os.path.realpath(path) + PARTIAL)  # what is no file cannot be put aside
+    # what is no file cannot be put aside
+    partial = Path(os.path.realpath(path) + PARTIAL)
     if partial.is_symlink():
-        raise InputError(f"{shown} is written first to {partial}, which is a link; remove it, or name another file")
+        raise InputError(
+            f"{shown} is written first to {partial}, which is a link; remove it, or"
+            " name another file"
+        )
     if os.path.lexists(partial) and not partial.is_file():
-        raise InputError(f"{shown} is written first to {partial}, which is no file; name another one")
+        raise InputError(
+            f"{shown} is written first to {partial}, which is no file; name another one"
+        )
     for name in ("corpus", "data"):
-        if any(folder.is_dir() and folder.resolve() in path.resolve().parents for folder in _given(options, name)):
-            raise InputError(f"{shown} stands in the {name}, which would hold it the next time")
+        if any(
+            folder.is_dir() and folder.resolve() in path.resolve().parents
+            for folder in _given(options, name)
+        ):
+            raise InputError(
+                f"{shown} stands in the {name}, which would hold it the next time"
+            )

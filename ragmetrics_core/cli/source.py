@@ -12,7 +12,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Self
 
-from ragmetrics_core import traces as recorded  # a name of it is loaded at its first use
+# a name of it is loaded at its first use
+from ragmetrics_core import traces as recorded
 from ragmetrics_core.data import AmbiguousColumns, RowError, Sample, own, told
 from ragmetrics_core.datasets.reading import check_readable, read_samples
 from ragmetrics_core.reporting.matching import KeysSought
@@ -40,7 +41,10 @@ class _File:
     def sha256(self) -> str:
         """The digest of its bytes; ``InputError`` if it cannot be read."""
         piped = self.traces and self.traces.lines.piped
-        with told(f"{self.path} cannot be read"), nullcontext(piped) if piped else self.path.open("rb") as file:
+        with (
+            told(f"{self.path} cannot be read"),
+            nullcontext(piped) if piped else self.path.open("rb") as file,
+        ):
             file.seek(0)
             return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -48,7 +52,10 @@ class _File:
     def columns(self) -> str:
         """The columns that no field of a sample was made of, in words."""
         more = ", …" if len(self.unread) > _SHOWN_COLUMNS else ""
-        return f"columns that were not recognised: {', '.join(islice(self.unread, _SHOWN_COLUMNS))}{more}"
+        return (
+            "columns that were not recognised:"
+            f" {', '.join(islice(self.unread, _SHOWN_COLUMNS))}{more}"
+        )
 
 
 class Source:
@@ -61,18 +68,31 @@ class Source:
         resolve = own(options.resolve) if options.resolve else None
         self._files = list(map(_File, options.files))
         for file in self._files if options.traces else ():
-            file.traces = recorded.samples_from_spans(file.path, resolve=resolve, dialect=options.dialect)
+            file.traces = recorded.samples_from_spans(
+                file.path, resolve=resolve, dialect=options.dialect
+            )
         self._limit, self._strict = options.limit, options.strict
-        self._columns = {name: found for name in COLUMNS if (found := getattr(options, f"{name}_column")) is not None}
+        self._columns = {
+            name: found
+            for name in COLUMNS
+            if (found := getattr(options, f"{name}_column")) is not None
+        }
         self._count = 0
 
     def counted(self, *, always: bool = False) -> Self | Iterator[Sample | RowError]:
         """The samples, after a first reading of files that are not large, from which on their number is known.
 
-        What makes a file unreadable, a key or column that no sample has, two columns that may hold one field, and with
-        ``--strict`` a row that is no sample, is found before a call is paid.
+        What makes a file unreadable, a key or column that no sample has, two columns
+        that may hold one field, and with ``--strict`` a row that is no sample, is found
+        before a call is paid.
         """
-        if not always and sum(file.path.stat().st_size for file in self._files if file.path.exists()) > _LARGE:
+        if (
+            not always
+            and sum(
+                file.path.stat().st_size for file in self._files if file.path.exists()
+            )
+            > _LARGE
+        ):
             return iter(self)
         self._count = 0
         for item in chain.from_iterable(map(self._items, self._files)):
@@ -93,15 +113,24 @@ class Source:
                     file.bad += 1
                     if file.bad <= _SHOWN_PROBLEMS + 1:
                         more = f"{file.path}: further bad rows are only counted"
-                        print(f"ragmetrics: {item if file.bad <= _SHOWN_PROBLEMS else more}", file=sys.stderr)
+                        print(
+                            "ragmetrics:"
+                            f" {item if file.bad <= _SHOWN_PROBLEMS else more}",
+                            file=sys.stderr,
+                        )
                 yield item
             file.whole = True
 
     def _items(self, file: _File) -> Iterator[Sample | RowError]:
-        """The rows of a file, or the samples of its traces; with ``--strict`` a row that is no sample is raised."""
+        """The rows of a file, or the samples of its traces.
+
+        With ``--strict`` a row that is no sample is raised.
+        """
         found = file.traces
         given = islice(found, self._limit) if found is not None else None
-        for item in given or read_samples(file.path, self._columns, self._limit, file.unread):
+        for item in given or read_samples(
+            file.path, self._columns, self._limit, file.unread
+        ):
             if self._strict and isinstance(item, RowError):
                 raise item
             if isinstance(item, Sample):
@@ -109,24 +138,49 @@ class Source:
             yield item
         if found is None:
             return
-        told = [f"{count} {code}" for code, count in Counter(code for _, code in found.notes.without).items()]
-        file.notes = [f"{file.path}: traces that gave no sample: {', '.join(told)}"] if told else []
-        file.notes += [f"{file.path}: {len(found.notes.bad)} unreadable lines or spans"] if found.notes.bad else []
+        told = [
+            f"{count} {code}"
+            for code, count in Counter(code for _, code in found.notes.without).items()
+        ]
+        file.notes = (
+            [f"{file.path}: traces that gave no sample: {', '.join(told)}"]
+            if told
+            else []
+        )
+        file.notes += (
+            [f"{file.path}: {len(found.notes.bad)} unreadable lines or spans"]
+            if found.notes.bad
+            else []
+        )
 
     def described(self, facts: RunFacts) -> RunFacts:
         """The facts of a run with the files that it reads, and their rows as far as they are read."""
         rows = [(file, file.rows if file.whole else None) for file in self._files]
-        inputs = tuple(Input(name=file.path.name, sha256=file.sha256, rows=count) for file, count in rows)
+        inputs = tuple(
+            Input(name=file.path.name, sha256=file.sha256, rows=count)
+            for file, count in rows
+        )
         return facts.model_copy(update={"inputs": inputs})
 
     def idle(self, reasons: Mapping[str, str]) -> int:
-        """Say why no metric applies to each file, by ``reasons`` why each is undefined; the exit code of that."""
+        """Say why no metric applies to each file, by ``reasons`` why each is undefined.
+
+        The exit code of that.
+        """
         told = "".join(f"; {name}: {why}" for name, why in reasons.items())
-        named = [f"--{name}-column" for name in COLUMNS if f"no {name}" in told] or ["--question-column etc."]
+        named = [f"--{name}-column" for name in COLUMNS if f"no {name}" in told] or [
+            "--question-column etc."
+        ]
         for file in self._files:
-            unused = f"; {file.columns}; name the right ones with {', '.join(named)}" if file.unread else ""
+            unused = (
+                f"; {file.columns}; name the right ones with {', '.join(named)}"
+                if file.unread
+                else ""
+            )
             why = f"(rows: {file.rows}, bad: {file.bad}{told}){unused}"
-            print(f"ragmetrics: no metric applies to {file.path} {why}", file=sys.stderr)
+            print(
+                f"ragmetrics: no metric applies to {file.path} {why}", file=sys.stderr
+            )
         for note in chain(*(file.notes for file in self._files)):
             print(f"ragmetrics: {note}", file=sys.stderr)
         return 2
@@ -134,5 +188,9 @@ class Source:
     @property
     def remarks(self) -> list[str]:
         """For each file, the columns that no field of a sample was made of, and what gave no sample."""
-        lines = [f"{file.path}: {file.columns}, kept as metadata" for file in self._files if file.unread]
+        lines = [
+            f"{file.path}: {file.columns}, kept as metadata"
+            for file in self._files
+            if file.unread
+        ]
         return lines + [note for file in self._files for note in file.notes]

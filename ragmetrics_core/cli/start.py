@@ -14,7 +14,9 @@ from ragmetrics_core.metrics.registry import METRICS
 
 _CALLS = {
     "context_utilization": "1 per distinct chunk; 1 in all with judging=listwise",
-    "context_adherence": "1 with n=polls where the model can, else 5 (polls); +1 below 0.5 for the cause",
+    "context_adherence": (
+        "1 with n=polls where the model can, else 5 (polls); +1 below 0.5 for the cause"
+    ),
     "context_recall": "1 per distinct reference",
     "retrieval_accuracy": "facts × contexts + 1; contexts + 1 with calls=per_context",
 }
@@ -33,8 +35,15 @@ def add_to(commands: Any) -> None:
 def _init(_: argparse.Namespace) -> int:
     if os.path.lexists(PROJECT_FILE):  # a link to nothing is somebody's, too
         raise InputError(f"{PROJECT_FILE} exists here, and is yours; it stays as it is")
-    write_text(PROJECT_FILE, files("ragmetrics_core.cli").joinpath(PROJECT_FILE).read_text("utf-8"), "the file")
-    show(f"{PROJECT_FILE} is written; its settings are comments until you edit it. Then: ragmetrics evaluate FILE")
+    write_text(
+        PROJECT_FILE,
+        files("ragmetrics_core.cli").joinpath(PROJECT_FILE).read_text("utf-8"),
+        "the file",
+    )
+    show(
+        f"{PROJECT_FILE} is written; its settings are comments until you edit it. Then:"
+        " ragmetrics evaluate FILE"
+    )
     return 0
 
 
@@ -48,7 +57,10 @@ def _trust(options: argparse.Namespace) -> int:
     lines = [f"{file.path} is trusted as it is now; any change asks again. It chooses:"]
     lines += [f"  {choice}" for choice in choices or ["nothing that needs trust"]]
     if file.settings.code:
-        lines.append("What it imports runs as your own code, also where those files change later.")
+        lines.append(
+            "What it imports runs as your own code, also where those files change"
+            " later."
+        )
     show("\n".join([*lines, f"For CI: {TRUST_VARIABLE}={digest_of(file.content)}"]))
     return 0
 
@@ -56,11 +68,18 @@ def _trust(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     """Run the demonstration and print its report."""
     report = demo()
-    print("\n".join([report.table(), *(f"! {sign}" for sign in report.summary().all_signs)]))
+    print(
+        "\n".join(
+            [report.table(), *(f"! {sign}" for sign in report.summary().all_signs)]
+        )
+    )
     if options.out:
         report.to_jsonl(options.out)
         print(f"Samples and results: {options.out}")
-    print("Your own answers: ragmetrics init, then ragmetrics evaluate FILE (JSONL, JSON, CSV or Parquet).")
+    print(
+        "Your own answers: ragmetrics init, then ragmetrics evaluate FILE (JSONL, JSON,"
+        " CSV or Parquet)."
+    )
     return 0
 
 
@@ -68,7 +87,13 @@ def _metrics(_: argparse.Namespace) -> int:
     for name, kind in METRICS.items():
         metric = kind()
         needs = ", ".join(" or ".join(group) for group in metric.needs)
-        print(f"{name}\n  {(kind.__doc__ or '').splitlines()[0]}\n  needs: {needs}\n  calls: {_CALLS[name]}")
+        print(
+            f"{name}\n  {(kind.__doc__ or '').splitlines()[0]}\n  needs: {needs}\n "
+            f" calls: {_CALLS[name]}"
+        )
         print(f"  signature: {metric.signature}\n")
-    print("The embedded judge makes no calls. Settings: --set adherence.polls=3; formulas: docs/metrics.md.")
+    print(
+        "The embedded judge makes no calls. Settings: --set adherence.polls=3;"
+        " formulas: docs/metrics.md."
+    )
     return 0

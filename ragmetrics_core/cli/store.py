@@ -28,19 +28,44 @@ def add_to(commands: Any) -> None:
     text = "Replies of models are kept so that nothing is paid twice."
     parser = command(commands, "store", _run, description=text)
     told = "show entries, size and age (the default); prune old replies; clear all"
-    add(parser, "action", told, default="show", nargs="?", choices=("show", "prune", "clear"))
+    add(
+        parser,
+        "action",
+        told,
+        default="show",
+        nargs="?",
+        choices=("show", "prune", "clear"),
+    )
     add_store(parser)
-    add(parser, "--older-than", "for prune: hours, days or weeks, e.g. 12h, 30d or 8w", "AGE")
+    add(
+        parser,
+        "--older-than",
+        "for prune: hours, days or weeks, e.g. 12h, 30d or 8w",
+        "AGE",
+    )
     parser = command(commands, "batch", _batch)
-    told = "say how far they are (the default); keep the answers of those that have ended; end those that have not"
-    add(parser, "action", told, default="status", nargs="?", choices=("status", "collect", "cancel"))
+    told = (
+        "say how far they are (the default); keep the answers of those that have ended;"
+        " end those that have not"
+    )
+    add(
+        parser,
+        "action",
+        told,
+        default="status",
+        nargs="?",
+        choices=("status", "collect", "cancel"),
+    )
     add_store(parser)
     add_endpoint(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     if (options.action == "prune") != (options.older_than is not None):
-        raise SettingError("prune needs --older-than, e.g. ragmetrics store prune --older-than 30d; nothing else does")
+        raise SettingError(
+            "prune needs --older-than, e.g. ragmetrics store prune --older-than 30d;"
+            " nothing else does"
+        )
     path = options.store or default_path()
     before = _before(options.older_than) if options.action == "prune" else inf
     if not path.exists():
@@ -55,7 +80,9 @@ def _run(options: argparse.Namespace) -> int:
             else:
                 show(f"{path}: {_remove(connection, before)} replies removed")
     except (OSError, sqlite3.Error) as error:
-        raise InputError(f"the store {path} cannot be used ({type(error).__name__}: {error})") from error
+        raise InputError(
+            f"the store {path} cannot be used ({type(error).__name__}: {error})"
+        ) from error
     return 0
 
 
@@ -63,11 +90,22 @@ def _batch(options: argparse.Namespace) -> int:
     path, lines = options.store or default_path(), list[str]()
     if path.exists():
         parking = ParkingStore(SqliteStore(path), _services(options))
-        for found in run(parking.look(options.action == "collect", options.action == "cancel")).values():
-            counts = ", ".join(f"{count} {name}" for name, count in found["request_counts"].items())
-            lines.append(f"{found['id'] or 'a batch'}: {found['status']} {counts}".rstrip())
-        told = "which is not asked: name it with --api-base, and its key with --api-key-env"
-        lines += [f"a batch: at {address}, {told}" for address in parking.elsewhere.values()]
+        for found in run(
+            parking.look(options.action == "collect", options.action == "cancel")
+        ).values():
+            counts = ", ".join(
+                f"{count} {name}" for name, count in found["request_counts"].items()
+            )
+            lines.append(
+                f"{found['id'] or 'a batch'}: {found['status']} {counts}".rstrip()
+            )
+        told = (
+            "which is not asked: name it with --api-base, and its key with"
+            " --api-key-env"
+        )
+        lines += [
+            f"a batch: at {address}, {told}" for address in parking.elsewhere.values()
+        ]
     elif options.store:
         raise InputError(f"there is no file {path}")
     show("\n".join(lines) or f"{path}: no batch is on its way")
@@ -75,27 +113,46 @@ def _batch(options: argparse.Namespace) -> int:
 
 
 def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
-    """OpenAI, and the address that is named here or in the environment; the file of replies names none."""
+    """OpenAI, and the address that is named here or in the environment.
+
+    The file of replies names none.
+    """
     endpoint = named_endpoint(options.api_base, options.api_key_env)
     if not endpoint.address:
-        return [OpenAICompatibleModel.openai("batches", api_key_env=endpoint.key_variable)]
-    named = OpenAICompatibleModel.openai("batches", api_base=endpoint.address, api_key_env=endpoint.key_variable)
+        return [
+            OpenAICompatibleModel.openai("batches", api_key_env=endpoint.key_variable)
+        ]
+    named = OpenAICompatibleModel.openai(
+        "batches", api_base=endpoint.address, api_key_env=endpoint.key_variable
+    )
     return [OpenAICompatibleModel.openai("batches"), named]
 
 
 def _lines(connection: sqlite3.Connection) -> Iterator[str]:
     """What is held of each model."""
     for model, replies, unusable, first, last in connection.execute(_HELD):
-        days = " to ".join(dict.fromkeys(time.strftime("%Y-%m-%d", time.localtime(made)) for made in (first, last)))
-        yield f"{model or 'unnamed model'}: {replies - unusable} replies, {unusable} unusable ones, of {days}"
+        days = " to ".join(
+            dict.fromkeys(
+                time.strftime("%Y-%m-%d", time.localtime(made))
+                for made in (first, last)
+            )
+        )
+        yield (
+            f"{model or 'unnamed model'}: {replies - unusable} replies, {unusable}"
+            f" unusable ones, of {days}"
+        )
 
 
 def _remove(connection: sqlite3.Connection, before: float) -> int:
     """Remove the replies made before a time; returns how many there were."""
     connection.execute("BEGIN IMMEDIATE")
-    removed = connection.execute("DELETE FROM replies WHERE created < ?", (before,)).rowcount
+    removed = connection.execute(
+        "DELETE FROM replies WHERE created < ?", (before,)
+    ).rowcount
     with suppress(sqlite3.OperationalError):  # there were never batches
-        connection.execute("DELETE FROM parked WHERE result IS NOT NULL AND ?", (before == inf,))
+        connection.execute(
+            "DELETE FROM parked WHERE result IS NOT NULL AND ?", (before == inf,)
+        )
     connection.execute("COMMIT")
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -105,5 +162,8 @@ def _remove(connection: sqlite3.Connection, before: float) -> int:
 def _before(age: str) -> float:
     number, unit = age[:-1], age[-1:]
     if not number.isdecimal() or unit not in _SECONDS:
-        raise SettingError(f"--older-than is a number of hours, days or weeks, e.g. 12h, 30d or 8w; got {age!r}")
+        raise SettingError(
+            "--older-than is a number of hours, days or weeks, e.g. 12h, 30d or 8w;"
+            f" got {age!r}"
+        )
     return time.time() - float(number) * _SECONDS[unit]

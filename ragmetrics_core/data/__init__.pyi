@@ -1,5 +1,7 @@
 from ragmetrics_core.data.answered import answer_holds_contexts as answer_holds_contexts
-from ragmetrics_core.data.answered import answered_without_context as answered_without_context
+from ragmetrics_core.data.answered import (
+    answered_without_context as answered_without_context,
+)
 from ragmetrics_core.data.cells import follow as follow
 from ragmetrics_core.data.cells import number_as_text as number_as_text
 from ragmetrics_core.data.cells import plain_data as plain_data

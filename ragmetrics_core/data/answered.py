@@ -6,29 +6,42 @@ from collections.abc import Iterator, Mapping
 from ragmetrics_core.data.cells import structured
 from ragmetrics_core.data.sample import Sample
 
-_FEWEST = 100  # characters of all contexts together; an honest answer may quote less than that whole
+# characters of all contexts together; an honest answer may quote less than that whole
+_FEWEST = 100
 _BLANKS = re.compile(r"\s+")
 
 
 def answered_without_context(sample: Sample) -> bool:
     """Whether there is an answer, and it is known that no text reached the generator.
 
-    Contexts that were never recorded are not known: a table without their column, a trace that holds ids alone.
+    Contexts that were never recorded are not known: a table without their column, a
+    trace that holds ids alone.
     """
-    if sample.missing("answer") or not (sample.missing("contexts") and sample.missing("ledger")):
+    if sample.missing("answer") or not (
+        sample.missing("contexts") and sample.missing("ledger")
+    ):
         return False
     notes = sample.capture
     if notes is not None and notes.grade is not None:
         return notes.evidence_from not in (None, "ids_only")
-    return "contexts" in sample.model_fields_set or sample.retrieved == () or sample.ledger is not None
+    return (
+        "contexts" in sample.model_fields_set
+        or sample.retrieved == ()
+        or sample.ledger is not None
+    )
 
 
 def answer_holds_contexts(sample: Sample) -> bool:
     """Whether the answer contains each of its contexts whole, white space and the escapes of JSON apart.
 
-    Such an answer supports itself. Contexts of less than a hundred characters together are not looked for.
+    Such an answer supports itself. Contexts of less than a hundred characters together
+    are not looked for.
     """
-    contexts = [_BLANKS.sub("", context.text) for context in sample.contexts if not context.blank]
+    contexts = [
+        _BLANKS.sub("", context.text)
+        for context in sample.contexts
+        if not context.blank
+    ]
     if sample.answer is None or sum(map(len, contexts)) < _FEWEST:
         return False
     answer = _BLANKS.sub("", "".join(_texts_in(structured(sample.answer))))

@@ -5,15 +5,21 @@ from typing import Any, Literal
 
 from ragmetrics_core.data.errors import RowError
 
-# What pyarrow raises for a text that is no UTF-8, a time beyond all of Python's, and a map with one key twice.
+# What pyarrow raises for a text that is no UTF-8, a time beyond all of Python's, and a
+# map with one key twice.
 _UNREADABLE = (ValueError, OverflowError, KeyError)
 
 Maps = Literal["strict", "lossy"]
 """Whether a map with one key twice is an error, or the key's last value counts."""
 
 
-def rows_of(table: Any, *, maps: Maps = "strict") -> Iterator[dict[str, Any] | RowError]:
-    """The rows of an Arrow table or record batch as mappings; one that Python cannot hold comes as its error."""
+def rows_of(
+    table: Any, *, maps: Maps = "strict"
+) -> Iterator[dict[str, Any] | RowError]:
+    """The rows of an Arrow table or record batch as mappings.
+
+    One that Python cannot hold comes as its error.
+    """
     try:
         yield from table.to_pylist(maps_as_pydicts=maps)
         return
@@ -28,10 +34,15 @@ def _row(row: Any, maps: Maps) -> dict[str, Any] | RowError:
         return dict(row.to_pylist(maps_as_pydicts=maps)[0])
     except _UNREADABLE as error:
         problem = type(error).__name__
-    columns = (name for name, column in zip(row.column_names, row.columns, strict=True) if not _readable(column, maps))
+    columns = (
+        name
+        for name, column in zip(row.column_names, row.columns, strict=True)
+        if not _readable(column, maps)
+    )
     return RowError(
-        f"{', '.join(columns)}: a value that Python cannot hold ({problem}): a text that is no UTF-8, a time out of "
-        "range, or an object with one key twice; mend it where the table is made"
+        f"{', '.join(columns)}: a value that Python cannot hold ({problem}): a text"
+        " that is no UTF-8, a time out of range, or an object with one key twice; mend"
+        " it where the table is made"
     )
 
 

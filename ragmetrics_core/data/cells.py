@@ -12,30 +12,59 @@ from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.frozen import blank
 from ragmetrics_core.data.sample import Context, Turn
 
-# LangChain (page_content, under kwargs if serialised), Haystack (content), LlamaIndex (node), Phoenix (document.).
+# LangChain (page_content, under kwargs if serialised), Haystack (content), LlamaIndex
+# (node), Phoenix (document.).
 _TEXT_KEYS = (
-    *("text", "page_content", "content", "chunk", "passage", "passage_text", "context", "document", "node.text"),
-    *("node.text_resource.text", "text_resource.text", "document.content", "kwargs.page_content"),
+    *(
+        "text",
+        "page_content",
+        "content",
+        "chunk",
+        "passage",
+        "passage_text",
+        "context",
+        "document",
+        "node.text",
+    ),
+    *(
+        "node.text_resource.text",
+        "text_resource.text",
+        "document.content",
+        "kwargs.page_content",
+    ),
 )
 _ID_KEYS = (
     *("id", "id_", "node_id", "doc_id", "document_id", "chunk_id", "passage_id"),
     *("node.id_", "document.id", "kwargs.id"),
 )
 _SCORE_KEYS = ("score", "relevance_score", "similarity", "document.score")
-_METADATA_KEYS = ("metadata", "meta", "node.metadata", "document.metadata", "kwargs.metadata")
+_METADATA_KEYS = (
+    "metadata",
+    "meta",
+    "node.metadata",
+    "document.metadata",
+    "kwargs.metadata",
+)
 _SPEAKERS = {"human": "user", "ai": "assistant"}
 
 # How str() writes lists of objects, and arrays with their middle left out.
 _WRITTEN_OBJECTS = re.compile(
-    r"\[?\s*array\(\[|\[\s*[A-Za-z_][\w.]*\(\w+=|\[\s*<[\w.]+ object at |\[['\"].*['\"]\s*\.\.\.\s*['\"]", re.DOTALL
+    r"\[?\s*array\(\[|\[\s*[A-Za-z_][\w.]*\(\w+=|\[\s*<[\w.]+ object at"
+    r" |\[['\"].*['\"]\s*\.\.\.\s*['\"]",
+    re.DOTALL,
 )
-# A string, and the mark with which another one begins behind it. One that is not closed goes on to the end of the text,
-# so that no character is looked at for each mark before it.
-_STRING = re.compile(r"""('(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z))(?=\s*+(['"]?))""", re.DOTALL)
-# How a list of texts or objects begins: in brackets, in smart quotes, as an array of Postgres, as a tuple of texts, or
-# as JSON that stands in JSON as a text.
+# A string, and the mark with which another one begins behind it. One that is not closed
+# goes on to the end of the text, so that no character is looked at for each mark before
+# it.
+_STRING = re.compile(
+    r"""('(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z))(?=\s*+(['"]?))""",
+    re.DOTALL,
+)
+# How a list of texts or objects begins: in brackets, in smart quotes, as an array of
+# Postgres, as a tuple of texts, or as JSON that stands in JSON as a text.
 _LIST_BEGINS = re.compile(
-    r"""\s*(?:\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""", re.DOTALL
+    r"""\s*(?:\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
+    re.DOTALL,
 )
 _CLOSING = {"[": "]", "{": "}"}
 _ENCODINGS = 4  # JSON in JSON, so often
@@ -50,7 +79,8 @@ def present(value: Any) -> bool:
     value = plain_data(value)
     if isinstance(value, str):
         return not blank(value)
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which is not imported here
+    # of pandas, which is not imported here
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return False
     return not (isinstance(value, float) and math.isnan(value))
 
@@ -58,7 +88,8 @@ def present(value: Any) -> bool:
 def filled(value: Any, field: str) -> bool:
     """Whether a cell holds something for a field of a sample.
 
-    In a column of several texts also what tables write for nothing is nothing, such as ``None`` or ``[nan]``.
+    In a column of several texts also what tables write for nothing is nothing, such as
+    ``None`` or ``[nan]``.
     """
     if not present(value):
         return False
@@ -76,7 +107,9 @@ def _is_written_nothing(value: Any) -> bool:
     if not isinstance(data, (list, tuple)) or len(data) != 1:
         return False
     (only,) = data
-    return not present(only) or (isinstance(only, str) and only.strip().casefold() in _NOTHING)
+    return not present(only) or (
+        isinstance(only, str) and only.strip().casefold() in _NOTHING
+    )
 
 
 def plain_data(value: Any) -> Any:
@@ -89,7 +122,9 @@ def number_as_text(value: Any) -> Any:
     value = plain_data(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
-    return str(int(value)) if isinstance(value, int) or value.is_integer() else repr(value)
+    return (
+        str(int(value)) if isinstance(value, int) or value.is_integer() else repr(value)
+    )
 
 
 def structured(value: Any) -> Any:
@@ -110,7 +145,10 @@ def structured(value: Any) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """The value that a text holds as JSON or Python, if it may be a list or an object; else None."""
+    """The value that a text holds as JSON or Python, if it may be a list or an object.
+
+    Else None.
+    """
     if text.lstrip(" \t\r\n\"'\\")[:1] not in ("[", "{", "("):
         return None
     try:
@@ -121,7 +159,8 @@ def _parsed(text: str) -> Any:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a text is no code of ours: its escapes are nobody's mistake
+            # a text is no code of ours: its escapes are nobody's mistake
+            warnings.simplefilter("ignore")
             return ast.literal_eval(_STRING.sub(_with_comma, text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
@@ -143,7 +182,11 @@ def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
         value = structured(value)
         if isinstance(value, Mapping) and part in value:
             value = value[part]
-        elif isinstance(value, (list, tuple)) and part.isdecimal() and int(part) < len(value):
+        elif (
+            isinstance(value, (list, tuple))
+            and part.isdecimal()
+            and int(part) < len(value)
+        ):
             value = value[int(part)]
         else:
             return False, None
@@ -151,16 +194,22 @@ def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
 
 
 def _first(item: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    """The first value that is there and not None; keys with dots are names, or else paths."""
-    values = (item[key] if key in item else follow(item, key.split("."))[1] for key in keys)
+    """The first value that is there and not None.
+
+    Keys with dots are names, or else paths.
+    """
+    values = (
+        item[key] if key in item else follow(item, key.split("."))[1] for key in keys
+    )
     return next((value for value in values if value is not None), None)
 
 
 def listed(value: Any) -> list[Any]:
     """Several things as a list; a single one as a list of one.
 
-    A text that holds a list or an object, as JSON or Python, is that list or object. An object whose text is a list, as
-    Hugging Face writes lists of objects, is one object per text.
+    A text that holds a list or an object, as JSON or Python, is that list or object. An
+    object whose text is a list, as Hugging Face writes lists of objects, is one object
+    per text.
     """
     data = structured(value)
     if not isinstance(data, Mapping):
@@ -169,17 +218,33 @@ def listed(value: Any) -> list[Any]:
     texts = _first(columns, _TEXT_KEYS)
     if not isinstance(texts, list):
         return [data]
-    lists = {name: value for name, value in columns.items() if isinstance(value, list) and len(value) == len(texts)}
-    return [{name: value[index] for name, value in lists.items()} for index in range(len(texts))]
+    lists = {
+        name: value
+        for name, value in columns.items()
+        if isinstance(value, list) and len(value) == len(texts)
+    }
+    return [
+        {name: value[index] for name, value in lists.items()}
+        for index in range(len(texts))
+    ]
 
 
 def contexts(value: Any, field: str) -> list[Any]:
     """Contexts of a row; ``RowError`` if one has no text, or Python objects were written as one text."""
-    written = isinstance(value, str) and value.rstrip()[-1:] in ("]", ")") and _WRITTEN_OBJECTS.match(value.lstrip())
+    written = (
+        isinstance(value, str)
+        and value.rstrip()[-1:] in ("]", ")")
+        and _WRITTEN_OBJECTS.match(value.lstrip())
+    )
     if written and isinstance(structured(value), str):
-        raise RowError(f"{field}: Python objects that str() wrote as one text; write a list of their texts, or JSON")
+        raise RowError(
+            f"{field}: Python objects that str() wrote as one text; write a list of"
+            " their texts, or JSON"
+        )
     _refuse_broken_list(value, field)
-    return [context(item, field, rank) for rank, item in enumerate(listed(value), start=1)]
+    return [
+        context(item, field, rank) for rank, item in enumerate(listed(value), start=1)
+    ]
 
 
 def looks_like_list(value: Any) -> bool:
@@ -189,7 +254,9 @@ def looks_like_list(value: Any) -> bool:
         >>> looks_like_list('["one", "tw'), looks_like_list("[one, two]"), looks_like_list("[1] One, two.")
         (True, True, False)
     """
-    return isinstance(value, str) and bool(_LIST_BEGINS.match(value) or _is_unquoted_list(value.strip()))
+    return isinstance(value, str) and bool(
+        _LIST_BEGINS.match(value) or _is_unquoted_list(value.strip())
+    )
 
 
 def _is_unquoted_list(text: str) -> bool:
@@ -210,9 +277,9 @@ def _refuse_broken_list(value: Any, field: str) -> None:
     if not looks_like_list(value) or not isinstance(structured(value), str):
         return
     raise RowError(
-        f"{field}: begins as a list and cannot be read as one; perhaps it was cut off, as Excel cuts a cell at 32,767 "
-        "characters, or written without its quotes; write the whole list as JSON, or a text that looks so as a list of "
-        "one text"
+        f"{field}: begins as a list and cannot be read as one; perhaps it was cut off,"
+        " as Excel cuts a cell at 32,767 characters, or written without its quotes;"
+        " write the whole list as JSON, or a text that looks so as a list of one text"
     )
 
 
@@ -221,16 +288,30 @@ def context(item: Any, field: str, rank: int) -> Any:
     if isinstance(item, (str, Context)):
         return {"text": item} if isinstance(item, str) else item
     if not isinstance(item, Mapping):
-        raise RowError(f"{field}: number {rank} must be a text or an object with a text, found {type(item).__name__}")
+        raise RowError(
+            f"{field}: number {rank} must be a text or an object with a text, found"
+            f" {type(item).__name__}"
+        )
     text = _first(item, _TEXT_KEYS)
     if not isinstance(text, str):
         keys = ", ".join(map(str, item)) or "nothing"
-        raise RowError(f"{field}: number {rank} is an object without a text (one of {', '.join(_TEXT_KEYS)}): {keys}")
+        raise RowError(
+            f"{field}: number {rank} is an object without a text (one of"
+            f" {', '.join(_TEXT_KEYS)}): {keys}"
+        )
     name, score = _first(item, _ID_KEYS), plain_data(_first(item, _SCORE_KEYS))
-    number = isinstance(score, (int, float)) and not isinstance(score, bool) and abs(score) < math.inf
+    number = (
+        isinstance(score, (int, float))
+        and not isinstance(score, bool)
+        and abs(score) < math.inf
+    )
     return {
         "text": text,
-        "id": None if isinstance(name, (Mapping, list, tuple)) or not present(name) else str(number_as_text(name)),
+        "id": (
+            None
+            if isinstance(name, (Mapping, list, tuple)) or not present(name)
+            else str(number_as_text(name))
+        ),
         "score": float(score) if number else None,
         "metadata": metadata(_first(item, _METADATA_KEYS) or {}),
     }
@@ -239,7 +320,11 @@ def context(item: Any, field: str, rank: int) -> Any:
 def metadata(value: Any) -> dict[str, Any]:
     """Metadata with texts for names."""
     found = structured(value)
-    return {str(key): one for key, one in found.items()} if isinstance(found, Mapping) else {"metadata": found}
+    return (
+        {str(key): one for key, one in found.items()}
+        if isinstance(found, Mapping)
+        else {"metadata": found}
+    )
 
 
 def facts(value: Any) -> list[Any] | None:
@@ -247,7 +332,11 @@ def facts(value: Any) -> list[Any] | None:
     _refuse_broken_list(value, "facts")
     kept = ("text", "weight", "vital")
     return [
-        {key: item[key] for key in kept if item.get(key) is not None} if isinstance(item, Mapping) else item
+        (
+            {key: item[key] for key in kept if item.get(key) is not None}
+            if isinstance(item, Mapping)
+            else item
+        )
         for item in listed(value)
     ] or None
 
@@ -256,13 +345,19 @@ def turns(value: Any) -> list[Any]:
     """Earlier turns from messages, from pairs of question and answer, or from texts that take turns.
 
     Raises:
-        RowError: For a single text, which is no history, and for a list that cannot be read.
+        RowError: For a single text, which is no history, and for a list that cannot be
+            read.
     """
     _refuse_broken_list(value, "history")
     if isinstance(structured(value), str):
-        raise RowError("history: needs a list of texts or of messages with a content, found a single text")
+        raise RowError(
+            "history: needs a list of texts or of messages with a content, found a"
+            " single text"
+        )
     said = listed(value)
-    if said and all(isinstance(turn, (list, tuple)) and len(turn) == 2 for turn in said):
+    if said and all(
+        isinstance(turn, (list, tuple)) and len(turn) == 2 for turn in said
+    ):
         said = [text for pair in said for text in pair]
     return [_turn(number, turn) for number, turn in enumerate(said)]
 
@@ -270,5 +365,12 @@ def turns(value: Any) -> list[Any]:
 def _turn(number: int, turn: Any) -> Any:
     if isinstance(turn, Mapping):
         speaker = str(_first(turn, ("role", "speaker", "type")) or "user")
-        return {"role": _SPEAKERS.get(speaker, speaker), "content": _first(turn, ("content", "text", "message"))}
-    return turn if isinstance(turn, Turn) else {"role": ("user", "assistant")[number % 2], "content": turn}
+        return {
+            "role": _SPEAKERS.get(speaker, speaker),
+            "content": _first(turn, ("content", "text", "message")),
+        }
+    return (
+        turn
+        if isinstance(turn, Turn)
+        else {"role": ("user", "assistant")[number % 2], "content": turn}
+    )

@@ -2,9 +2,10 @@
 
 What columns are called decides, never what their cells hold:
 
-- Of the usual names of a field, the first that the row has names its column. An empty cell there is an empty field; no
-  other column stands in for it.
-- Two filled columns that may hold one field and differ are refused, because nobody can say which is meant.
+- Of the usual names of a field, the first that the row has names its column. An empty
+  cell there is an empty field; no other column stands in for it.
+- Two filled columns that may hold one field and differ are refused, because nobody can
+  say which is meant.
 - A column that is named for a field holds that field and no other.
 """
 
@@ -14,49 +15,90 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data import cells
-from ragmetrics_core.data.cells import filled, follow, looks_like_list, number_as_text, plain_data, structured
-from ragmetrics_core.data.errors import AmbiguousColumns, NoSuchColumn, RowError, SettingError
+from ragmetrics_core.data.cells import (
+    filled,
+    follow,
+    looks_like_list,
+    number_as_text,
+    plain_data,
+    structured,
+)
+from ragmetrics_core.data.errors import (
+    AmbiguousColumns,
+    NoSuchColumn,
+    RowError,
+    SettingError,
+)
 from ragmetrics_core.data.messages import messages_said
 from ragmetrics_core.data.nearest import did_you_mean, plain_name
 from ragmetrics_core.data.sample import Context
 
-# Per field of the sample, the column names in use, the most specific first. Compared without case, spaces, hyphens and
-# underscores. A name with a dot is a column's name, or a path into a column. Where a column holds an object, the same
-# names are looked for in it. In DeepEval, `context` is the ideal one and `retrieval_context` what was retrieved.
-_COLUMNS: dict[str, list[str]] = json.loads(files("ragmetrics_core.data").joinpath("columns.json").read_text("utf-8"))
-# Columns that may hold a whole request or reply, in which contexts and earlier turns stand, too.
-_HOLDERS = ("outputs", "output", "response", "result", "prediction", "inputs", "input", "request")
+# Per field of the sample, the column names in use, the most specific first. Compared
+# without case, spaces, hyphens and underscores. A name with a dot is a column's name,
+# or a path into a column. Where a column holds an object, the same names are looked for
+# in it. In DeepEval, `context` is the ideal one and `retrieval_context` what was
+# retrieved.
+_COLUMNS: dict[str, list[str]] = json.loads(
+    files("ragmetrics_core.data").joinpath("columns.json").read_text("utf-8")
+)
+# Columns that may hold a whole request or reply, in which contexts and earlier turns
+# stand, too.
+_HOLDERS = (
+    "outputs",
+    "output",
+    "response",
+    "result",
+    "prediction",
+    "inputs",
+    "input",
+    "request",
+)
 
 
 def _with_paths(names: Sequence[str]) -> tuple[str, ...]:
     """The names, then the paths to each of them in the columns that hold a whole request or reply."""
-    paths = (f"{holder}.{name}" for holder in _HOLDERS for name in names if "." not in name)
+    paths = (
+        f"{holder}.{name}" for holder in _HOLDERS for name in names if "." not in name
+    )
     return tuple(dict.fromkeys((*names, *paths)))
 
 
 _HELD = ("contexts", "history")
-USUAL_NAMES = {field: _with_paths(names) if field in _HELD else tuple(names) for field, names in _COLUMNS.items()}
+USUAL_NAMES = {
+    field: _with_paths(names) if field in _HELD else tuple(names)
+    for field, names in _COLUMNS.items()
+}
 
-# Fields that are texts: an object in such a column is searched for the names above and for these. Of messages the last
-# one of this speaker is meant.
-_INSIDE = {"question": (), "answer": ("content", "text"), "reference": ("answer", "output", "response", "text")}
+# Fields that are texts: an object in such a column is searched for the names above and
+# for these. Of messages the last one of this speaker is meant.
+_INSIDE = {
+    "question": (),
+    "answer": ("content", "text"),
+    "reference": ("answer", "output", "response", "text"),
+}
 _SPEAKERS = {"question": "user", "answer": "assistant", "reference": "assistant"}
 _NESTED = 4  # objects in objects, or in JSON that stands in them as a text
 SEVERAL_ANSWERS = ("answers", "responses", "predictedanswers", "replies")
-_OWN = {"ledger": "calls", "capture": "evidence_from"}  # columns of our own results, and what their objects have
-# Fields that two columns may claim. A question has one rank of names: what stands behind it holds a whole prompt, a
-# request, or what was searched for.
+# columns of our own results, and what their objects have
+_OWN = {"ledger": "calls", "capture": "evidence_from"}
+# Fields that two columns may claim. A question has one rank of names: what stands
+# behind it holds a whole prompt, a request, or what was searched for.
 _CLAIMED = ("contexts", "answer", "reference")
-_IDEAL_CONTEXT = ("retrievalcontext", "context")  # DeepEval's names: what was retrieved, and beside it the ideal
+# DeepEval's names: what was retrieved, and beside it the ideal
+_IDEAL_CONTEXT = ("retrievalcontext", "context")
 _DEEPEVAL_JOINS = "|"
 _DEEPEVAL_OUTPUTS = ("actualoutput", "expectedoutput")
-_PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")  # of its data frames
+# of its data frames
+_PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")
 
 Row = Mapping[str, Any]
 
 
 class Place(NamedTuple):
-    """A column or path, and what it holds for a field; not certain where that is an object without a known name."""
+    """A column or path, and what it holds for a field.
+
+    Not certain where that is an object without a known name.
+    """
 
     value: Any
     column: str
@@ -64,7 +106,9 @@ class Place(NamedTuple):
 
 
 def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
-    """Per field of a sample its place in the row; a field whose column is empty has a place that holds nothing.
+    """Per field of a sample its place in the row.
+
+    A field whose column is empty has a place that holds nothing.
 
     Raises:
         SettingError: If ``columns`` names a field that samples do not have.
@@ -79,7 +123,11 @@ def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
     cells_of_row = _Cells(row)
     for field, names in _names_in(row).items():
         if field not in found:
-            taken = {place.column for place in found.values() if place.value is row.get(place.column)}
+            taken = {
+                place.column
+                for place in found.values()
+                if place.value is row.get(place.column)
+            }
             place = _chosen(field, list(_places(cells_of_row, field, names, taken)))
             if place is not None:
                 found[field] = place
@@ -89,20 +137,40 @@ def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
 
 
 def _names_in(row: Row) -> Mapping[str, Sequence[str]]:
-    """The usual names of each field; in data frames of Phoenix ``reference`` is the retrieved text."""
+    """The usual names of each field.
+
+    In data frames of Phoenix ``reference`` is the retrieved text.
+    """
     if not any(mark in row for mark in _PHOENIX_MARKS):
         return USUAL_NAMES
     references = [name for name in USUAL_NAMES["reference"] if name != "reference"]
-    return {**USUAL_NAMES, "contexts": (*USUAL_NAMES["contexts"], "reference"), "reference": references}
+    return {
+        **USUAL_NAMES,
+        "contexts": (*USUAL_NAMES["contexts"], "reference"),
+        "reference": references,
+    }
 
 
 def _refuse_joined_contexts(place: Place, row: "_Cells") -> None:
-    """Raise ``RowError`` for contexts that DeepEval has joined to one text; each could hold the sign itself."""
-    is_joined = isinstance(place.value, str) and _DEEPEVAL_JOINS in place.value and not looks_like_list(place.value)
-    if is_joined and plain_name(place.column) == _IDEAL_CONTEXT[0] and any(map(row.columns, _DEEPEVAL_OUTPUTS)):
+    """Raise ``RowError`` for contexts that DeepEval has joined to one text.
+
+    Each could hold the sign itself.
+    """
+    is_joined = (
+        isinstance(place.value, str)
+        and _DEEPEVAL_JOINS in place.value
+        and not looks_like_list(place.value)
+    )
+    if (
+        is_joined
+        and plain_name(place.column) == _IDEAL_CONTEXT[0]
+        and any(map(row.columns, _DEEPEVAL_OUTPUTS))
+    ):
         raise RowError(
-            f"contexts (column {place.column!r}): texts joined by {_DEEPEVAL_JOINS}, as DeepEval saves CSV and JSONL; "
-            f'save the data set as JSON (save_as("json")), or take the cell as one text: --contexts-column '
+            f"contexts (column {place.column!r}): texts joined by {_DEEPEVAL_JOINS}, as"
+            " DeepEval saves CSV and JSONL; "
+            f'save the data set as JSON (save_as("json")), or take the cell as one'
+            f" text: --contexts-column "
             f"{place.column} (in Python contexts_column=)"
         )
 
@@ -115,21 +183,30 @@ def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
         raise SettingError(f"no such field of a sample: {name}{near}; known: {known}")
 
 
-def _named(row: Row, field: str, column: str | Callable[[Mapping[str, Any]], Any]) -> Place:
+def _named(
+    row: Row, field: str, column: str | Callable[[Mapping[str, Any]], Any]
+) -> Place:
     """The place that was named for a field: what a callable gives, a column, or a path into one."""
     if callable(column):
         try:
             return Place(column(row), "")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise RowError(f"the function for {field} raised {type(error).__name__} on this row") from error
+            raise RowError(
+                f"the function for {field} raised {type(error).__name__} on this row"
+            ) from error
     if column in row:
         place = _read(row[column], field, column)
         return Place(row[column], column) if place is None else place
     is_there, value = follow(row, column.split("."))
     if not is_there:
         present_columns = [str(other) for other in row]
-        near, listed = did_you_mean(column, present_columns), ", ".join(present_columns) or "no columns"
-        raise NoSuchColumn(f"no column {column!r} for {field}{near}; the row has: {listed}")
+        near, listed = (
+            did_you_mean(column, present_columns),
+            ", ".join(present_columns) or "no columns",
+        )
+        raise NoSuchColumn(
+            f"no column {column!r} for {field}{near}; the row has: {listed}"
+        )
     return Place(value, column)
 
 
@@ -147,7 +224,11 @@ class _Cells:
     def columns(self, usual: str) -> Sequence[str]:
         """The columns that a usual name means; one of exactly that name comes first."""
         alike = self._by_plain_name.get(plain_name(usual), ())
-        return alike if len(alike) < 2 else sorted(alike, key=lambda column: column != usual)
+        return (
+            alike
+            if len(alike) < 2
+            else sorted(alike, key=lambda column: column != usual)
+        )
 
     def value(self, column: str) -> Any:
         """What a column holds."""
@@ -160,8 +241,13 @@ class _Cells:
         return follow(self._structured[column], path)
 
 
-def _places(row: _Cells, field: str, names: Sequence[str], taken: set[str]) -> Iterator[Place]:
-    """Where a field may be by its usual names, in their order; a column that is another field is no place."""
+def _places(
+    row: _Cells, field: str, names: Sequence[str], taken: set[str]
+) -> Iterator[Place]:
+    """Where a field may be by its usual names, in their order.
+
+    A column that is another field is no place.
+    """
     for usual in names:
         holder, _, path = usual.partition(".")
         columns = row.columns(usual)
@@ -194,13 +280,18 @@ def _refuse_rivals(field: str, first: Place, others: Sequence[Place]) -> None:
     """Raise ``AmbiguousColumns`` where another place is filled, too, and holds something else."""
     content = _content(field, first.value)
     for other in others:
-        if content is None or not filled(other.value, field) or _is_known_pair(field, first, other):
+        if (
+            content is None
+            or not filled(other.value, field)
+            or _is_known_pair(field, first, other)
+        ):
             continue
         other_content = _content(field, other.value)
         if other_content is not None and other_content != content:
             raise AmbiguousColumns(
-                f"columns {first.column!r} and {other.column!r} may both hold the {field}, and differ; name the right "
-                f"one: --{field}-column (in Python {field}_column=), or leave the other out"
+                f"columns {first.column!r} and {other.column!r} may both hold the"
+                f" {field}, and differ; name the right one: --{field}-column (in Python"
+                f" {field}_column=), or leave the other out"
             )
 
 
@@ -208,23 +299,37 @@ def _is_known_pair(field: str, first: Place, other: Place) -> bool:
     """Whether the second place is known to be no rival: a part of the first, the ideal context, or another field."""
     if other.column.startswith(f"{first.column}."):
         return True
-    first_name, other_name = (plain_name(place.column.rpartition(".")[2]) for place in (first, other))
+    first_name, other_name = (
+        plain_name(place.column.rpartition(".")[2]) for place in (first, other)
+    )
     if (first_name, other_name) == _IDEAL_CONTEXT:
         return True
-    return any(other_name == plain_name(name) for name in _COLUMNS["retrieved"]) and field == "contexts"
+    return (
+        any(other_name == plain_name(name) for name in _COLUMNS["retrieved"])
+        and field == "contexts"
+    )
 
 
 def _content(field: str, value: Any) -> object:
-    """What two places of a field are compared by; None for what cannot be read as this field."""
+    """What two places of a field are compared by.
+
+    None for what cannot be read as this field.
+    """
     if field == "contexts":
         try:
             contexts = cells.contexts(value, field)
         except RowError:
             return None
-        return [context.text if isinstance(context, Context) else context["text"] for context in contexts]
+        return [
+            context.text if isinstance(context, Context) else context["text"]
+            for context in contexts
+        ]
     data = structured(value)
     texts = list(data) if isinstance(data, (list, tuple)) else [plain_data(value)]
-    return [text.strip() if isinstance(text, str) else number_as_text(text) for text in texts]
+    return [
+        text.strip() if isinstance(text, str) else number_as_text(text)
+        for text in texts
+    ]
 
 
 def _read(value: Any, field: str, column: str) -> Place | None:
@@ -232,14 +337,21 @@ def _read(value: Any, field: str, column: str) -> Place | None:
     name = plain_name(column)
     if field in _OWN:  # a column of that name may hold anything else
         data = structured(value)
-        return Place(data, column) if isinstance(data, Mapping) and _OWN[field] in data else None
-    if field == "history" and not _may_be_history(value):  # e.g. the id of the conversation
+        return (
+            Place(data, column)
+            if isinstance(data, Mapping) and _OWN[field] in data
+            else None
+        )
+    # e.g. the id of the conversation
+    if field == "history" and not _may_be_history(value):
         return None
     if field not in _INSIDE:
         return Place(value, column)
-    data = value if name == field else structured(value)  # in a column of the field's own name JSON is the text
+    # in a column of the field's own name JSON is the text
+    data = value if name == field else structured(value)
     if field == "answer" and name in SEVERAL_ANSWERS:
-        return None if isinstance(data, Mapping) else Place(value, column)  # SQuAD's object holds the expected ones
+        # SQuAD's object holds the expected ones
+        return None if isinstance(data, Mapping) else Place(value, column)
     inner = _text_in(data, field)
     if inner is not None:
         return Place(inner.value, column)
@@ -247,21 +359,35 @@ def _read(value: Any, field: str, column: str) -> Place | None:
 
 
 def _may_be_history(value: Any) -> bool:
-    """Whether a cell is empty, a list or an object, or a text that begins as one; a single text is no history."""
+    """Whether a cell is empty, a list or an object, or a text that begins as one.
+
+    A single text is no history.
+    """
     is_data = isinstance(structured(value), (list, tuple, Mapping))
     return is_data or looks_like_list(value) or not filled(value, "history")
 
 
 def _text_in(data: Any, field: str, depth: int = _NESTED) -> Place | None:
-    """The text of a field in an object or in messages, or its several texts; None where it is not known to hold any."""
+    """The text of a field in an object or in messages, or its several texts.
+
+    None where it is not known to hold any.
+    """
     place = _text_under(data, USUAL_NAMES[field], field, depth)
     if place is not None:
         return place
-    said = [message.text for message in messages_said(data) if message.role == _SPEAKERS[field]]
-    return Place(said[-1], "") if said else _text_under(data, _INSIDE[field], field, depth)
+    said = [
+        message.text
+        for message in messages_said(data)
+        if message.role == _SPEAKERS[field]
+    ]
+    return (
+        Place(said[-1], "") if said else _text_under(data, _INSIDE[field], field, depth)
+    )
 
 
-def _text_under(data: Any, names: Sequence[str], field: str, depth: int) -> Place | None:
+def _text_under(
+    data: Any, names: Sequence[str], field: str, depth: int
+) -> Place | None:
     """What stands in an object under the first of these names, itself or in an object of its own."""
     if not isinstance(data, Mapping):
         return None

@@ -1,18 +1,16 @@
 """Every error that ragmetrics raises or reports.
 
-RagMetricsError
-├── InputError                    what the caller gave cannot be used
-│   ├── RowError                  one row of a table or file
-│   │   ├── CutOffLine            the last line of a file, which a crash cut off
-│   │   ├── NotJson               a text is no JSON
-│   │   ├── NoSuchColumn          a column that was named is not in this row
-│   │   └── AmbiguousColumns      two columns may hold one field, and differ
-│   └── SettingError              a setting of a metric, a judge or a run
-│       └── ForeignFile           a file that was to be ours is somebody else's
-├── MissingDependency             an optional package is needed for this
-├── MetricCrashed                 a metric's own code raised; the rest of the run goes on
-├── ScoreOutOfRange               a metric's own arithmetic gave no number in [0, 1]
-└── JudgeError                    a question was not answered
+RagMetricsError ├── InputError                    what the caller gave cannot be used │
+├── RowError                  one row of a table or file │   │   ├── CutOffLine
+the last line of a file, which a crash cut off │   │   ├── NotJson               a text
+is no JSON │   │   ├── NoSuchColumn          a column that was named is not in this row
+│   │   └── AmbiguousColumns      two columns may hold one field, and differ │   └──
+SettingError              a setting of a metric, a judge or a run │       └──
+ForeignFile           a file that was to be ours is somebody else's ├──
+MissingDependency             an optional package is needed for this ├── MetricCrashed
+a metric's own code raised; the rest of the run goes on ├── ScoreOutOfRange
+a metric's own arithmetic gave no number in [0, 1] └── JudgeError                    a
+question was not answered
     ├── JudgeUnavailable          no question will be answered: the run ends
     │   ├── AuthenticationFailed
     │   ├── ModelNotFound
@@ -38,8 +36,8 @@ RagMetricsError
     ├── BatchFailed               a batch was not made, refused or cancelled
     └── QuestionNotSupported
 
-Messages say what was given, what is needed and what to do. They never hold keys or texts of samples; the
-raw reply of a judge is on ``UnusableReply.raw``.
+Messages say what was given, what is needed and what to do. They never hold keys or
+texts of samples; the raw reply of a judge is on ``UnusableReply.raw``.
 """
 
 from typing import Self
@@ -78,7 +76,10 @@ class SettingError(InputError):
 
 
 class ForeignFile(SettingError):
-    """A file that was named to keep replies or rates in is somebody else's; it was left as it is."""
+    """A file that was named to keep replies or rates in is somebody else's.
+
+    It was left as it is.
+    """
 
 
 class MissingDependency(RagMetricsError, ImportError):
@@ -100,7 +101,8 @@ class JudgeError(RagMetricsError):
 class JudgeUnavailable(JudgeError):
     """No question will be answered by this judge as it is configured.
 
-    ``single`` is True if it has answered others, so that only this one was refused, as far as is known.
+    ``single`` is True if it has answered others, so that only this one was refused, as
+    far as is known.
     """
 
     single: bool = False
@@ -129,7 +131,8 @@ class LimitReached(JudgeUnavailable):
 class TransientJudgeError(JudgeError):
     """The same request may succeed later.
 
-    ``retry_after`` holds the seconds that the endpoint asked to wait; None if it did not say.
+    ``retry_after`` holds the seconds that the endpoint asked to wait; None if it did
+    not say.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -168,7 +171,8 @@ class UnsupportedParameter(RequestRejected):
 class ContextWindowExceeded(RequestRejected):
     """The request is longer than the model's context window.
 
-    ``where`` names the model, ``tokens`` and ``window`` count those of both; None if the endpoint did not say.
+    ``where`` names the model, ``tokens`` and ``window`` count those of both; None if
+    the endpoint did not say.
     """
 
     where: str = ""
@@ -176,11 +180,16 @@ class ContextWindowExceeded(RequestRejected):
     window: int | None = None
 
     @classmethod
-    def counted(cls, where: str, tokens: int | None, window: int | None, about: str = "") -> Self:
+    def counted(
+        cls, where: str, tokens: int | None, window: int | None, about: str = ""
+    ) -> Self:
         """Say both counts, as far as they are known."""
         length = "" if tokens is None else f" has {about}{tokens} tokens and"
         limit = "" if window is None else f" of {window} tokens"
-        error = cls(f"the request{length} is longer than the context window{limit} of {where}: use shorter contexts")
+        error = cls(
+            f"the request{length} is longer than the context window{limit} of {where}:"
+            " use shorter contexts"
+        )
         error.where, error.tokens, error.window = where, tokens, window
         return error
 

@@ -1,7 +1,8 @@
 """Evidence behind a score: open to every metric, with the shapes that reports understand.
 
-A metric's own evidence is a subclass that names its ``kind``. What is read from a file becomes the class of its kind
-where that is loaded, else the shape that its fields have, else plain fields: a report needs no metric to be read.
+A metric's own evidence is a subclass that names its ``kind``. What is read from a file
+becomes the class of its kind where that is loaded, else the shape that its fields have,
+else plain fields: a report needs no metric to be read.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class Evidence(Silent):
 
     known: ClassVar[dict[str, type[Evidence]]] = {}
 
-    kind: str = Field("other", description="A name of the metric's own; its default makes a subclass known.")
+    kind: str = Field(
+        "other",
+        description="A name of the metric's own; its default makes a subclass known.",
+    )
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -45,55 +49,96 @@ class JudgedChunk(Silent, extra="ignore"):
 
     rank: int = Field(description="1 for the first context.")
     id: str | None = Field(None, description="The context's own id, if it has one.")
-    useful: StrictBool | None = Field(None, description="The verdict; None if the judge did not answer.")
-    probability: Share | None = Field(None, description="p(useful), where the judge gives one.")
-    grade: int | None = Field(None, ge=0, le=3, description="0 to 3, where grades were asked for.")
-    precision: Share | None = Field(None, description="Precision among the first ``rank`` chunks (P@k).")
+    useful: StrictBool | None = Field(
+        None, description="The verdict; None if the judge did not answer."
+    )
+    probability: Share | None = Field(
+        None, description="p(useful), where the judge gives one."
+    )
+    grade: int | None = Field(
+        None, ge=0, le=3, description="0 to 3, where grades were asked for."
+    )
+    precision: Share | None = Field(
+        None, description="Precision among the first ``rank`` chunks (P@k)."
+    )
     reason: str = Field("", description="The judge's explanation.")
-    duplicate_of: int | None = Field(None, description="Rank of the identical chunk whose verdict this is.")
+    duplicate_of: int | None = Field(
+        None, description="Rank of the identical chunk whose verdict this is."
+    )
     mode: Mode = Field("verdict", description="How the probability was obtained.")
-    windows: int | None = Field(None, description="In how many windows a too long text was judged; None: as a whole.")
+    windows: int | None = Field(
+        None,
+        description="In how many windows a too long text was judged; None: as a whole.",
+    )
 
 
 class CallVerdict(Silent, extra="ignore"):
     """What a call was good for: it brought the first useful, useful again, none, no context, nothing; or failed."""
 
     call: int = Field(description="Place of the call in the ledger, from 0.")
-    verdict: Literal["useful", "repeated", "noise", "unread", "empty", "failed"] = Field(description="In that order.")
-    ranks: tuple[int, ...] = Field((), description="Ranks of the judged contexts that it brought, in its own order.")
+    verdict: Literal["useful", "repeated", "noise", "unread", "empty", "failed"] = (
+        Field(description="In that order.")
+    )
+    ranks: tuple[int, ...] = Field(
+        (),
+        description="Ranks of the judged contexts that it brought, in its own order.",
+    )
 
 
 class CallTable(Silent, extra="ignore"):
     """The calls that retrieved in this turn or brought a judged context, and what follows from their verdicts."""
 
-    calls: tuple[CallVerdict, ...] = Field(description="One line per call, in the ledger's order.")
+    calls: tuple[CallVerdict, ...] = Field(
+        description="One line per call, in the ledger's order."
+    )
     wasted: Share = Field(description="Share of calls that are not useful.")
-    repeats: Share | None = Field(description="Share of items that an earlier call had brought; None of none.")
-    first_useful: int | None = Field(description="Number of the first useful call, from 1: late evidence.")
-    last_useful: int | None = Field(description="Number of the last; calls behind it searched on after it.")
-    call_ap: Share | None = Field(description="Mean average precision inside the calls with a useful context.")
-    order_range: tuple[Share, Share] | None = Field(description="Range over (at most 120) orders of parallel calls.")
+    repeats: Share | None = Field(
+        description="Share of items that an earlier call had brought; None of none."
+    )
+    first_useful: int | None = Field(
+        description="Number of the first useful call, from 1: late evidence."
+    )
+    last_useful: int | None = Field(
+        description="Number of the last; calls behind it searched on after it."
+    )
+    call_ap: Share | None = Field(
+        description="Mean average precision inside the calls with a useful context."
+    )
+    order_range: tuple[Share, Share] | None = Field(
+        description="Range over (at most 120) orders of parallel calls."
+    )
 
 
 class JudgedChunks(Evidence):
     """Evidence with a verdict on each chunk."""
 
-    chunks: tuple[JudgedChunk, ...] = Field(description="One entry per chunk, in rank order.")
+    chunks: tuple[JudgedChunk, ...] = Field(
+        description="One entry per chunk, in rank order."
+    )
     useful: int | None = Field(None, description="Number of useful chunks.")
-    ledger: CallTable | None = Field(None, description="The calls, where a ledger names them.")
+    ledger: CallTable | None = Field(
+        None, description="The calls, where a ledger names them."
+    )
 
     @property
     def useful_known(self) -> int | None:
-        """Number of useful chunks, also where the score tells none; None if no verdict is known."""
+        """Number of useful chunks, also where the score tells none.
+
+        None if no verdict is known.
+        """
         verdicts = [chunk.useful for chunk in self.chunks if chunk.useful is not None]
         return sum(verdicts) if self.useful is None and verdicts else self.useful
 
     def verdicts(self) -> list[str]:
         """Which chunks are useful, how probably, and why."""
         words = {True: "useful", False: "not useful", None: "not judged"}
-        chances = ("" if own.probability is None else f", {own.probability:.2f}" for own in self.chunks)
+        chances = (
+            "" if own.probability is None else f", {own.probability:.2f}"
+            for own in self.chunks
+        )
         return [
-            f"chunk {own.rank}: {words[own.useful]}{chance}" + (own.reason and f" ({own.reason})")
+            f"chunk {own.rank}: {words[own.useful]}{chance}"
+            + (own.reason and f" ({own.reason})")
             for own, chance in zip(self.chunks, chances, strict=True)
         ]
 
@@ -102,22 +147,40 @@ class Claim(Silent, extra="ignore"):
     """A claim of the answer, and what it needs."""
 
     claim: Comment
-    needs: Annotated[Needs, BeforeValidator(lambda it: it.strip().lower() if isinstance(it, str) else it)]
+    needs: Annotated[
+        Needs,
+        BeforeValidator(lambda it: it.strip().lower() if isinstance(it, str) else it),
+    ]
 
 
 class Grounds(Silent, extra="ignore"):
     """What the claims of an answer rest on, where that may be more than the evidence of its turn."""
 
-    claims: tuple[tuple[Claim, ...], ...] = Field((), description="Per answered poll, each claim with what it needs.")
-    shares: dict[Needs, Share] | None = Field(None, description="Share of claims by label, mean over polls with any.")
-    kept: tuple[int, int] | None = Field(None, description="Items of earlier turns: shown, and known whether shown.")
+    claims: tuple[tuple[Claim, ...], ...] = Field(
+        (), description="Per answered poll, each claim with what it needs."
+    )
+    shares: dict[Needs, Share] | None = Field(
+        None, description="Share of claims by label, mean over polls with any."
+    )
+    kept: tuple[int, int] | None = Field(
+        None, description="Items of earlier turns: shown, and known whether shown."
+    )
     note: str = Field("", description="Why claims are not labelled.")
 
     @classmethod
-    def of(cls, claims: Sequence[tuple[Claim, ...]], kept: tuple[int, int] | None) -> Grounds:
+    def of(
+        cls, claims: Sequence[tuple[Claim, ...]], kept: tuple[int, int] | None
+    ) -> Grounds:
         """The labels of polls and their shares."""
         found = [[claim.needs for claim in own] for own in claims if own]
-        shares = {it: fmean(own.count(it) / len(own) for own in found) for it in get_args(Needs)} if found else None
+        shares = (
+            {
+                it: fmean(own.count(it) / len(own) for own in found)
+                for it in get_args(Needs)
+            }
+            if found
+            else None
+        )
         return cls(claims=tuple(claims), shares=shares, kept=kept)
 
 
@@ -125,21 +188,37 @@ class Polled(Evidence):
     """Evidence of a score that is a share of polls."""
 
     asked: int = Field(description="Polls asked; 1 for a deterministic judge.")
-    bounds: tuple[Share, Share] | None = Field(None, description="Shares that missing polls could have led to.")
-    repeatability: tuple[Share, Share] | None = Field(
-        None, description="Wilson interval over polls: no probability of being right; None: deterministic judge."
+    bounds: tuple[Share, Share] | None = Field(
+        None, description="Shares that missing polls could have led to."
     )
-    ledger: Grounds | None = Field(None, description="Where an answer may rest on earlier turns.")
+    repeatability: tuple[Share, Share] | None = Field(
+        None,
+        description=(
+            "Wilson interval over polls: no probability of being right; None:"
+            " deterministic judge."
+        ),
+    )
+    ledger: Grounds | None = Field(
+        None, description="Where an answer may rest on earlier turns."
+    )
 
 
 class Cell(Silent, extra="ignore"):
     """One fact × context: how probable it is that the context fully discusses the fact."""
 
-    probability: Share | None = Field(description="In [0, 1]; None if the judge did not answer.")
+    probability: Share | None = Field(
+        description="In [0, 1]; None if the judge did not answer."
+    )
     mode: Mode = Field("verdict", description="How it was obtained.")
-    mass: float | None = Field(None, description="Probability that the label tokens cover, for log-probabilities.")
+    mass: float | None = Field(
+        None,
+        description="Probability that the label tokens cover, for log-probabilities.",
+    )
     reason: str = Field("", description="The judge's explanation, where it gives one.")
-    windows: int | None = Field(None, description="In how many windows a too long text was judged; None: as a whole.")
+    windows: int | None = Field(
+        None,
+        description="In how many windows a too long text was judged; None: as a whole.",
+    )
 
     @property
     def covered(self) -> bool:
@@ -153,23 +232,40 @@ class CallGain(Silent, extra="ignore"):
     call: int = Field(description="Place of the call in the ledger, from 0.")
     alone: Share = Field(description="Value over the contexts that it brought.")
     gain: float = Field(description="What it adds to the value over all before it.")
-    total: Share = Field(description="Value over its contexts and all before; that of the last call is the score.")
+    total: Share = Field(
+        description=(
+            "Value over its contexts and all before; that of the last call is the"
+            " score."
+        )
+    )
 
 
 class FactMatrix(Evidence):
     """Evidence with a probability for each fact in each context."""
 
     facts: tuple[Fact, ...] = Field(description="The facts, in order.")
-    cells: tuple[tuple[Cell, ...], ...] = Field(description="One row per fact, one column per context.")
-    contexts_value: Share | None = Field(None, description="Value over the contexts shown, where more was judged.")
-    ledger: tuple[CallGain, ...] | None = Field(None, description="The curve by call of a ledger.")
+    cells: tuple[tuple[Cell, ...], ...] = Field(
+        description="One row per fact, one column per context."
+    )
+    contexts_value: Share | None = Field(
+        None, description="Value over the contexts shown, where more was judged."
+    )
+    ledger: tuple[CallGain, ...] | None = Field(
+        None, description="The curve by call of a ledger."
+    )
 
     def verdicts(self) -> list[str]:
         """For each fact the context that most probably holds it."""
         found = []
         for number, cells in enumerate(self.cells, 1):
-            chance, place = max(((cell.probability or 0.0, -at) for at, cell in enumerate(cells, 1)), default=(0.0, 0))
-            found.append(f"fact {number}: " + (f"in context {-place}" if chance > 0.5 else "in no context"))
+            chance, place = max(
+                ((cell.probability or 0.0, -at) for at, cell in enumerate(cells, 1)),
+                default=(0.0, 0),
+            )
+            found.append(
+                f"fact {number}: "
+                + (f"in context {-place}" if chance > 0.5 else "in no context")
+            )
             found[-1] += f", {chance:.2f}"
         return found
 
@@ -185,7 +281,10 @@ def _typed(value: Any) -> Any:
     """Evidence from its fields: of the class of its kind, else of the shape that it has."""
     if not isinstance(value, Mapping):
         return value
-    shape = next((shape for shape, names in _SHAPES.items() if value.keys() >= set(names)), Evidence)
+    shape = next(
+        (shape for shape, names in _SHAPES.items() if value.keys() >= set(names)),
+        Evidence,
+    )
     return Evidence.known.get(str(value.get("kind")), shape).model_validate(value)
 
 

@@ -11,13 +11,16 @@ from ragmetrics_core.data.errors import MissingDependency, SettingError
 def extra(module: str, name: str, needed_for: str) -> Any:
     """Import a module of the optional package that the extra ``name`` brings, e.g. ``"scipy.stats"``.
 
-    ``MissingDependency`` if it is not installed; the sentence begins with ``needed_for``.
+    ``MissingDependency`` if it is not installed; the sentence begins with
+    ``needed_for``.
     """
     try:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise MissingDependency(f'{needed_for} needs {package}: pip install "ragmetrics-core[{name}]"') from error
+        raise MissingDependency(
+            f'{needed_for} needs {package}: pip install "ragmetrics-core[{name}]"'
+        ) from error
 
 
 def own(place: str) -> Any:
@@ -29,8 +32,18 @@ def own(place: str) -> Any:
     sys.path.append(os.getcwd())
     try:
         found = import_module(module)
-    except (ImportError, SyntaxError, NameError, TypeError, AttributeError, LookupError, ValueError) as error:
-        raise SettingError(f"{place} cannot be imported from here or from where Python looks: {error}") from error
+    except (
+        ImportError,
+        SyntaxError,
+        NameError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        ValueError,
+    ) as error:
+        raise SettingError(
+            f"{place} cannot be imported from here or from where Python looks: {error}"
+        ) from error
     finally:
         sys.path[:] = before
     if not hasattr(found, name):

@@ -29,7 +29,10 @@ _MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
 )
 _PACKED = (
     (b"\x1f\x8b", "compressed with gzip; unpack it first (gzip -d)"),
-    (b"PK\x03\x04", "a zip archive, as workbooks of Excel are; unpack it, or save the table as CSV"),
+    (
+        b"PK\x03\x04",
+        "a zip archive, as workbooks of Excel are; unpack it, or save the table as CSV",
+    ),
 )
 
 
@@ -37,23 +40,35 @@ _PACKED = (
 def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     """Open a text file, UTF-8 or what its byte order mark says; ``newline`` is as for ``open``.
 
-    ``InputError`` if the file cannot be read, or is no such text; the message says how to convert it.
+    ``InputError`` if the file cannot be read, or is no such text; the message says how
+    to convert it.
     """
     try:
         with path.open("rb") as file:
             head = file.read(4)
-        if packed := next((what for mark, what in _PACKED if head.startswith(mark)), None):
+        if packed := next(
+            (what for mark, what in _PACKED if head.startswith(mark)), None
+        ):
             raise InputError(f"{path} is no text but {packed}")
-        encoding = next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8-sig")
+        encoding = next(
+            (name for mark, name in _MARKS if head.startswith(mark)), "utf-8-sig"
+        )
         if encoding == "utf-8-sig" and b"\0" in head:
             raise _not_utf8(path, "UTF-16BE" if head.startswith(b"\0") else "UTF-16LE")
         with path.open(encoding=encoding, newline=newline) as text:
             yield text
     except UnicodeDecodeError as error:
         if error.encoding != "utf-8":
-            raise InputError(f"{path}: begins like {error.encoding} and does not go on so; save it as UTF-8") from None
+            raise InputError(
+                f"{path}: begins like {error.encoding} and does not go on so; save it"
+                " as UTF-8"
+            ) from None
         with path.open("rb") as file:
-            line = next(n for n, line in enumerate(file, 1) if line.decode(errors="ignore").encode() != line)
+            line = next(
+                n
+                for n, line in enumerate(file, 1)
+                if line.decode(errors="ignore").encode() != line
+            )
         raise _not_utf8(path, "WINDOWS-1252", f", line {line}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
@@ -65,8 +80,13 @@ def read_text(path: Path) -> str:
         return file.read()
 
 
-def json_lines(path: str | Path, lines: Iterable[str | bytes]) -> Iterator[tuple[str, Any]]:
-    """Place and value of each line of JSONL that is not blank; a ``RowError`` in place of what is no JSON."""
+def json_lines(
+    path: str | Path, lines: Iterable[str | bytes]
+) -> Iterator[tuple[str, Any]]:
+    """Place and value of each line of JSONL that is not blank.
+
+    A ``RowError`` in place of what is no JSON.
+    """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -97,21 +117,29 @@ def json_value(text: str | bytes) -> Any:
         raise
     except json.JSONDecodeError as error:
         of_several_lines = "\n" in error.doc.rstrip()
-        place = f": line {error.lineno} column {error.colno}" if of_several_lines else ""
+        place = (
+            f": line {error.lineno} column {error.colno}" if of_several_lines else ""
+        )
         raise NotJson(f"not JSON ({error.msg}{place})") from None
     except UnicodeDecodeError:
         raise NotJson("not JSON (not UTF-8)") from None
     except RecursionError:
         raise NotJson("not JSON (nested too deeply)") from None
-    except ValueError:  # json reads numbers with int(), which takes so many digits and no more
-        raise NotJson(f"an integer of more than {sys.get_int_max_str_digits():,} digits; write it as a text") from None
+    # json reads numbers with int(), which takes so many digits and no more
+    except ValueError:
+        raise NotJson(
+            f"an integer of more than {sys.get_int_max_str_digits():,} digits; write it"
+            " as a text"
+        ) from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         doubled = ", ".join(repeated(key for key, _ in pairs))
-        raise RowError(f"an object has more than one value for {doubled}; keep one of them")
+        raise RowError(
+            f"an object has more than one value for {doubled}; keep one of them"
+        )
     return members
 
 
@@ -121,7 +149,9 @@ def told(sentence: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RowError) as error:
-        raise InputError(f"{sentence}: {getattr(error, 'strerror', None) or error}") from error
+        raise InputError(
+            f"{sentence}: {getattr(error, 'strerror', None) or error}"
+        ) from error
 
 
 def own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
@@ -133,14 +163,17 @@ def own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
 def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
     new = shlex.quote(str(path.with_name(f"{path.stem}.utf8{path.suffix}")))
     command = f"iconv -f {likely} -t UTF-8 {shlex.quote(str(path))} > {new}"
-    return InputError(f"{path}{place}: not UTF-8; save the file as UTF-8, or if it is {likely}: {command}")
+    return InputError(
+        f"{path}{place}: not UTF-8; save the file as UTF-8, or if it is {likely}:"
+        f" {command}"
+    )
 
 
 def check_stays(path: str | Path, shown: str) -> None:
     """Refuse a file to be written whose path is a link out of its folder, or leads out of the working folder by one.
 
-    A folder that somebody else made may hold such links, e.g. to a file in the user's home. What is no regular file,
-    such as ``/dev/stdout``, is no file to be destroyed.
+    A folder that somebody else made may hold such links, e.g. to a file in the user's
+    home. What is no regular file, such as ``/dev/stdout``, is no file to be destroyed.
 
     Raises:
         InputError: Beginning with ``shown``.
@@ -150,18 +183,26 @@ def check_stays(path: str | Path, shown: str) -> None:
         return
     folder = Path(path).parent
     if Path(path).is_symlink() and not place.is_relative_to(folder.resolve()):
-        raise InputError(f"{shown} is a link out of its folder, to {place}; remove the link, or name that file")
+        raise InputError(
+            f"{shown} is a link out of its folder, to {place}; remove the link, or name"
+            " that file"
+        )
     here = Path.cwd()
-    if Path(os.path.abspath(folder)).is_relative_to(here) and not folder.resolve().is_relative_to(here.resolve()):
-        raise InputError(f"{shown} leads out of this folder by a link, to {place}; remove the link, or name that file")
+    if Path(os.path.abspath(folder)).is_relative_to(
+        here
+    ) and not folder.resolve().is_relative_to(here.resolve()):
+        raise InputError(
+            f"{shown} leads out of this folder by a link, to {place}; remove the link,"
+            " or name that file"
+        )
 
 
 class Aside:
     """A text file that is written beside its place and takes it when it is whole, so that a run loses no old file.
 
-    What is no regular file, such as a pipe, is written at once. A link within its folder is followed; the file's mode
-    is kept. What an earlier run left in ``partial`` is kept under the next free name. One run at a time writes to a
-    place.
+    What is no regular file, such as a pipe, is written at once. A link within its
+    folder is followed; the file's mode is kept. What an earlier run left in ``partial``
+    is kept under the next free name. One run at a time writes to a place.
 
     Args:
         path: The file.
@@ -173,26 +214,41 @@ class Aside:
         whole: True once the file has its place.
 
     Raises:
-        InputError: If it cannot be written, e.g. because the disk is full, another run writes to it, or a link leads
-            out of its folder; so do ``write`` and ``finish``.
+        InputError: If it cannot be written, e.g. because the disk is full, another run
+            writes to it, or a link leads out of its folder; so do ``write`` and
+            ``finish``.
     """
 
     def __init__(self, path: str | Path, what: str) -> None:
         self.path, self._what = Path(path), what
         check_stays(self.path, str(self.path))
-        self._place = Path(os.path.realpath(path)) if self.path.is_symlink() else self.path
+        self._place = (
+            Path(os.path.realpath(path)) if self.path.is_symlink() else self.path
+        )
         self._direct = self._place.exists() and not self._place.is_file()
-        self.partial = self._place if self._direct else self._place.with_name(self._place.name + PARTIAL)
+        self.partial = (
+            self._place
+            if self._direct
+            else self._place.with_name(self._place.name + PARTIAL)
+        )
         self.written = self.whole = False
         with self._said():
             if self._place.is_file():
-                self._place.open("r+b").close()  # a file that must not be written must not be replaced
+                # a file that must not be written must not be replaced
+                self._place.open("r+b").close()
             self._file = self._opened()
 
     def write(self, text: str) -> None:
-        """Write some text; it has left this process when this returns. What no encoding can carry is replaced."""
+        """Write some text; it has left this process when this returns.
+
+        What no encoding can carry is replaced.
+        """
         with self._said():
-            if not self.written and not self._direct and os.fstat(self._file.fileno()).st_size:
+            if (
+                not self.written
+                and not self._direct
+                and os.fstat(self._file.fileno()).st_size
+            ):
                 self._keep_earlier()
             self.written = True
             self._file.write(str(clean(text)))
@@ -232,15 +288,16 @@ class Aside:
             return self._place.open("w", encoding="utf-8", newline="\n")
         if self.partial.is_symlink():
             raise InputError(
-                f"{self._what} is written first to {self.partial}, which is a link; remove it, or name another file"
+                f"{self._what} is written first to {self.partial}, which is a link;"
+                " remove it, or name another file"
             )
         while True:
             file = _open_no_link(self.partial)
             if not _lock(file):
                 file.close()
                 raise InputError(
-                    f"{self._what} cannot be written to {self.path}: another run writes there now; wait until it ends, "
-                    "or name another file"
+                    f"{self._what} cannot be written to {self.path}: another run writes"
+                    " there now; wait until it ends, or name another file"
                 )
             if _is_at(self.partial, file):
                 break
@@ -252,8 +309,8 @@ class Aside:
     def _take_place(self) -> None:
         if not _is_at(self.partial, self._file):
             raise InputError(
-                f"{self._what} is whole in {self._where()}, but another run has taken {self.partial}; "
-                f"{self.path} holds nothing of this run"
+                f"{self._what} is whole in {self._where()}, but another run has taken"
+                f" {self.partial}; {self.path} holds nothing of this run"
             )
         if sys.platform == "win32":
             self._file.close()  # there an open file cannot be moved
@@ -264,12 +321,18 @@ class Aside:
         """The name under which another run has put this run's file aside."""
         own = os.fstat(self._file.fileno())
         for path in self.partial.parent.glob("*"):
-            if path.name.startswith(self.partial.name) and os.path.samestat(path.lstat(), own):
+            if path.name.startswith(self.partial.name) and os.path.samestat(
+                path.lstat(), own
+            ):
                 return str(path)
         return "a file that was removed"
 
     def _keep_earlier(self) -> None:
-        kept = next(name for n in count(1) if not os.path.lexists(name := Path(f"{self.partial}.{n}")))
+        kept = next(
+            name
+            for n in count(1)
+            if not os.path.lexists(name := Path(f"{self.partial}.{n}"))
+        )
         if sys.platform == "win32":
             self._file.close()
         self.partial.rename(kept)
@@ -277,7 +340,12 @@ class Aside:
         self._file = self._opened()
         with kept.open("rb") as file:
             rows = sum(line.startswith(b'{"index"') for line in file)
-        logger.warning("%s keeps what an earlier run left in %s (judged rows: %d)", kept, self.partial.name, rows)
+        logger.warning(
+            "%s keeps what an earlier run left in %s (judged rows: %d)",
+            kept,
+            self.partial.name,
+            rows,
+        )
 
     def _said(self, what: str = "cannot be written to") -> AbstractContextManager[None]:
         return told(f"{self._what} {what} {self.path}")
@@ -299,7 +367,10 @@ def _open_no_link(path: Path) -> TextIO:
 
 
 def _lock(file: TextIO) -> bool:
-    """Hold a file until it is closed; False if another run holds it. Some file systems know no locks: True."""
+    """Hold a file until it is closed; False if another run holds it.
+
+    Some file systems know no locks: True.
+    """
     if sys.platform != "win32":
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -311,7 +382,10 @@ def _lock(file: TextIO) -> bool:
 
 
 def write_text(path: str | Path, text: str | Iterable[str], what: str) -> None:
-    """Write a whole file, or its pieces, as ``Aside`` does; an old one stays as it was until the new one is done."""
+    """Write a whole file, or its pieces, as ``Aside`` does.
+
+    An old one stays as it was until the new one is done.
+    """
     file = Aside(path, what)
     try:
         for piece in [text] if isinstance(text, str) else text:

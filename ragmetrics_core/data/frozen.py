@@ -10,8 +10,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ragmetrics_core.data.errors import SettingError
 
-# Fields of evidence, questions and metrics that hold symbols of ours; their other texts are shown by their size.
-_SYMBOLS = frozenset({"band", "cause", "formula", "id", "kind", "mode", "name", "scale", "status", "verdict"})
+# Fields of evidence, questions and metrics that hold symbols of ours; their other texts
+# are shown by their size.
+_SYMBOLS = frozenset(
+    {
+        "band",
+        "cause",
+        "formula",
+        "id",
+        "kind",
+        "mode",
+        "name",
+        "scale",
+        "status",
+        "verdict",
+    }
+)
 
 
 class _Size(str):
@@ -25,7 +39,9 @@ def redacted(name: str | None, value: object) -> object:
     """What a repr may show of a field: symbols and numbers as they are, of everything else the size."""
     if isinstance(value, str):
         return value if name in _SYMBOLS else _Size(f"<{len(value)} characters>")
-    if isinstance(value, (tuple, list, dict)) and not all(isinstance(item, (int, float)) for item in value):
+    if isinstance(value, (tuple, list, dict)) and not all(
+        isinstance(item, (int, float)) for item in value
+    ):
         return _Size(f"<{len(value)} items>")
     return value
 
@@ -34,17 +50,26 @@ _BUILDING = RLock()
 
 
 class Frozen(BaseModel):
-    """Immutable data; unknown fields are errors. Fields with texts of samples or replies are ``repr=False``."""
+    """Immutable data; unknown fields are errors.
 
-    # Validators are built at the first use of each class: those of all would double the time that importing takes.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+    Fields with texts of samples or replies are ``repr=False``.
+    """
+
+    # Validators are built at the first use of each class: those of all would double the
+    # time that importing takes.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
     def __str__(self) -> str:
         return repr(self)
 
     @classmethod
     def model_rebuild(cls, **how: Any) -> bool | None:
-        """Build the validator, at the first use of the class; one thread at a time, as pydantic does from 2.14 on."""
+        """Build the validator, at the first use of the class.
+
+        One thread at a time, as pydantic does from 2.14 on.
+        """
         with _BUILDING:
             how["_parent_namespace_depth"] = how.get("_parent_namespace_depth", 2) + 1
             return super().model_rebuild(**how)
@@ -58,17 +83,30 @@ class Settings(Frozen):
             super().__init__(**given)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            place, message, value = ".".join(map(str, first["loc"])), first["msg"], first["input"]
+            place, message, value = (
+                ".".join(map(str, first["loc"])),
+                first["msg"],
+                first["input"],
+            )
             raised = first.get("ctx", {}).get("error")
             if first["type"] == "extra_forbidden":
-                message = f"no such setting; there are: {', '.join(type(self).model_fields)}"
+                message = (
+                    f"no such setting; there are: {', '.join(type(self).model_fields)}"
+                )
             elif isinstance(value, (int, float)):
                 message += f", got {value}"
-            told = f"{type(self).__name__}: {place}{': ' if place else ''}{message.removeprefix('Value error, ')}"
-            raise (type(raised) if isinstance(raised, SettingError) else SettingError)(told) from None
+            told = (
+                f"{type(self).__name__}:"
+                f" {place}{': ' if place else ''}{message.removeprefix('Value error, ')}"
+            )
+            raise (type(raised) if isinstance(raised, SettingError) else SettingError)(
+                told
+            ) from None
 
 
-def check_number(where: str, value: object, *, least: float, whole: bool = True, above: bool = False) -> None:
+def check_number(
+    where: str, value: object, *, least: float, whole: bool = True, above: bool = False
+) -> None:
     """Refuse, by ``SettingError``, a setting that is no finite number, or too small.
 
     Args:
@@ -78,14 +116,18 @@ def check_number(where: str, value: object, *, least: float, whole: bool = True,
         whole: Whether it must be a whole number.
         above: Whether it must be more than ``least``.
     """
-    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(
+        value, bool
+    )
     if is_number and isfinite(cast("float", value)):
         number = cast("float", value)
         if number > least or (number == least and not above):
             return
     kind = "a whole number" if whole else "a finite number"
     bound = f"above {least:g}" if above else f"of at least {least:g}"
-    shown = repr(value) if isinstance(value, (int, float)) else f"a {type(value).__name__}"
+    shown = (
+        repr(value) if isinstance(value, (int, float)) else f"a {type(value).__name__}"
+    )
     raise SettingError(f"{where} must be {kind} {bound}, got {shown}")
 
 
@@ -94,14 +136,19 @@ class Silent(Frozen):
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Show sizes of texts and collections, not what they say."""
-        return [(name, redacted(name, value)) for name, value in super().__repr_args__()]
+        return [
+            (name, redacted(name, value)) for name, value in super().__repr_args__()
+        ]
 
 
 class Private:
     """Keeps texts out of reprs."""
 
     def __repr__(self) -> str:
-        shown = (f"{f.name}={redacted(f.name, getattr(self, f.name))!r}" for f in fields(self))  # type: ignore[arg-type]  # every subclass is a dataclass
+        shown = (
+            f"{f.name}={redacted(f.name, getattr(self, f.name))!r}"
+            for f in fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
+        )
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -120,7 +167,9 @@ def safe(text: str) -> str:
 
 def blank(text: str) -> bool:
     """True for a text that shows nothing: empty, white space, or signs without a shape such as a byte order mark."""
-    return all(character.isspace() or category(character) in ("Cf", "Cc") for character in text)
+    return all(
+        character.isspace() or category(character) in ("Cf", "Cc") for character in text
+    )
 
 
 def blank_is_none(value: object) -> object:
@@ -135,7 +184,9 @@ def _no_stand_in(value: object) -> object:
     return value
 
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_no_stand_in)]
+Share = Annotated[
+    float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_no_stand_in)
+]
 """A number from 0 to 1; a text or a truth value is none."""
 
 Text = Annotated[str, BeforeValidator(clean)]

@@ -30,7 +30,9 @@ def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, fl
     centre = share + z * z / (2 * count)
     half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     low, high = ((centre + side) / (1 + z * z / count) for side in (-half, half))
-    return 0.0 if successes == 0 else max(0.0, low), 1.0 if successes == count else min(1.0, high)
+    return 0.0 if successes == 0 else max(0.0, low), (
+        1.0 if successes == count else min(1.0, high)
+    )
 
 
 def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
@@ -41,8 +43,8 @@ def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
         polls: Number of polls that were planned, n >= 3.
 
     Returns:
-        In [0, 1]: (a-1)/(k-1) if the a-th yes came at poll k, y/(k-1) if the b-th no did; yes / answered if
-        nothing was decided.
+        In [0, 1]: (a-1)/(k-1) if the a-th yes came at poll k, y/(k-1) if the b-th no
+        did; yes / answered if nothing was decided.
 
     Source:
         Girshick, Mosteller & Savage (1946), Annals of Mathematical Statistics 17(1).

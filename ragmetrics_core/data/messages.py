@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 
 ROLES = {
     **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
-    **dict.fromkeys(("ai", "assistant", "model", "AIMessage", "AIMessageChunk"), "assistant"),
+    **dict.fromkeys(
+        ("ai", "assistant", "model", "AIMessage", "AIMessageChunk"), "assistant"
+    ),
     **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
     **dict.fromkeys(("tool", "function", "ToolMessage", "FunctionMessage"), "tool"),
 }
@@ -17,8 +19,19 @@ CALL_PARTS = ("tool_call", "tool_use")
 _SILENT_PARTS = ("image", "reasoning", "thinking", *CALL_PARTS)
 _AROUND = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT = ("content", "contents", "parts", "blocks")
-# Where a request or a reply holds its messages: OpenAI, Anthropic, Gemini, Ollama, LangChain, LangGraph.
-_HOLDERS = ("messages", "choices", "message", "candidates", "generations", "output", "input", "contents", "content")
+# Where a request or a reply holds its messages: OpenAI, Anthropic, Gemini, Ollama,
+# LangChain, LangGraph.
+_HOLDERS = (
+    "messages",
+    "choices",
+    "message",
+    "candidates",
+    "generations",
+    "output",
+    "input",
+    "contents",
+    "content",
+)
 _DEPTH = 6
 
 
@@ -31,7 +44,11 @@ class Said(NamedTuple):
 
 def unwrapped(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """The class and fields of an object as LangChain and OpenInference write it."""
-    if value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping) and isinstance(value.get("id"), list):
+    if (
+        value.get("lc") == 1
+        and isinstance(value.get("kwargs"), Mapping)
+        and isinstance(value.get("id"), list)
+    ):
         return str(value["id"][-1]), value["kwargs"]
     if isinstance(value.get("data"), Mapping) and value.get("type") in ROLES:
         return str(value["type"]), value["data"]
@@ -51,11 +68,20 @@ def text_of(content: object) -> str:
     source = content.get("source")  # of a document as providers take it
     if isinstance(source, Mapping):
         return f"{source.get('data')}\n" if source.get("type") == "text" else ""
-    return next((text_of(content[key]) for key in ("text", "content", "response", "result") if content.get(key)), "")
+    return next(
+        (
+            text_of(content[key])
+            for key in ("text", "content", "response", "result")
+            if content.get(key)
+        ),
+        "",
+    )
 
 
 def messages_said(value: object, depth: int = _DEPTH) -> Iterator[Said]:
-    """The messages of a request or a reply that say something, in order; none where it holds no message.
+    """The messages of a request or a reply that say something, in order.
+
+    None where it holds no message.
 
     Examples:
         >>> list(messages_said({"messages": [{"role": "user", "content": "Who?"}]}))
@@ -75,7 +101,8 @@ def messages_said(value: object, depth: int = _DEPTH) -> Iterator[Said]:
         if isinstance(value.get(holder), (Mapping, list, tuple)):
             yield from messages_said(value[holder], depth - 1)
             return
-    if {"text", "finish_reason"} <= set(value):  # a choice of a model that completes texts
+    # a choice of a model that completes texts
+    if {"text", "finish_reason"} <= set(value):
         yield Said("assistant", text_of(value["text"]))
 
 

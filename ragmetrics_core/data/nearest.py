@@ -8,8 +8,14 @@ from functools import lru_cache
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import blank
 
-SHIPPED_METRICS = ("context_utilization", "context_adherence", "context_recall", "retrieval_accuracy")
-"""The metrics whose last word alone means them, in the order in which they are listed."""
+SHIPPED_METRICS = (
+    "context_utilization",
+    "context_adherence",
+    "context_recall",
+    "retrieval_accuracy",
+)
+"""The metrics whose last word alone means them, in the order in which they are listed.
+"""
 
 _ALIKE = 0.7  # from here on two names differ by a slip of the hand
 
@@ -17,7 +23,11 @@ _ALIKE = 0.7  # from here on two names differ by a slip of the hand
 @lru_cache(maxsize=4096)
 def plain_name(name: str) -> str:
     """A name without case, hyphens, underscores, white space of any kind and signs without a shape."""
-    return "".join(character for character in name.casefold() if character not in "_-" and not blank(character))
+    return "".join(
+        character
+        for character in name.casefold()
+        if character not in "_-" and not blank(character)
+    )
 
 
 def repeated(names: Iterable[str]) -> list[str]:
@@ -42,28 +52,37 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return by_plain_name[matches[0]] if matches else None
 
 
-def did_you_mean(name: str, known: Iterable[str], *, stands_for: Mapping[str, str] | None = None) -> str:
+def did_you_mean(
+    name: str, known: Iterable[str], *, stands_for: Mapping[str, str] | None = None
+) -> str:
     """``" (did you mean 'language'?)"``, or nothing where no known name is near.
 
     ``stands_for`` says for short names and aliases among the known what they mean.
     """
     near = nearest(name, known)
-    return "" if near is None else f" (did you mean {(stands_for or {}).get(near, near)!r}?)"
+    return (
+        ""
+        if near is None
+        else f" (did you mean {(stands_for or {}).get(near, near)!r}?)"
+    )
 
 
 def metric_among(name: str, metrics: Sequence[str], *, place: str) -> str:
     """The full name of the metric that is meant, among those of a run.
 
-    A full name comes first. The last word of a shipped metric means that metric and no other. The last word of
-    another metric is enough where no second one ends in it.
+    A full name comes first. The last word of a shipped metric means that metric and no
+    other. The last word of another metric is enough where no second one ends in it.
 
     Args:
-        name: The name as it was written; case, spaces, hyphens and underscores do not matter.
+        name: The name as it was written; case, spaces, hyphens and underscores do not
+            matter.
         metrics: Full names of the metrics of the run.
-        place: Where the metric was looked for, for the message, e.g. ``in this report``.
+        place: Where the metric was looked for, for the message, e.g. ``in this
+            report``.
 
     Raises:
-        SettingError: If no metric is meant, or more than one; the message names the nearest, or both.
+        SettingError: If no metric is meant, or more than one; the message names the
+            nearest, or both.
 
     Examples:
         >>> metric_among("recall", ["mine_recall", "context_recall"], place="in this report")
@@ -77,15 +96,24 @@ def metric_among(name: str, metrics: Sequence[str], *, place: str) -> str:
         return shipped
     candidates = [metric for metric in metrics if plain_name(metric) == written]
     if not candidates and shipped is None:
-        candidates = [metric for metric in metrics if plain_name(_last_word(metric)) == written]
+        candidates = [
+            metric for metric in metrics if plain_name(_last_word(metric)) == written
+        ]
     if len(candidates) == 1:
         return candidates[0]
     listed = ", ".join(metrics) or "none"
     if candidates:
-        raise SettingError(f"{name!r} means several metrics {place}: {', '.join(candidates)}; write the full name")
-    full_names = {_last_word(metric): metric for metric in metrics} | {metric: metric for metric in metrics}
+        raise SettingError(
+            f"{name!r} means several metrics {place}: {', '.join(candidates)}; write"
+            " the full name"
+        )
+    full_names = {_last_word(metric): metric for metric in metrics} | {
+        metric: metric for metric in metrics
+    }
     raise SettingError(
-        f"no metric {name!r} {place}{did_you_mean(name, full_names, stands_for=full_names)}; there are: {listed}"
+        f"no metric {name!r}"
+        f" {place}{did_you_mean(name, full_names, stands_for=full_names)}; there are:"
+        f" {listed}"
     )
 
 
@@ -95,4 +123,11 @@ def _last_word(metric: str) -> str:
 
 def _shipped_with_last_word(written: str) -> str | None:
     """The shipped metric that this word alone means; None for another word."""
-    return next((metric for metric in SHIPPED_METRICS if plain_name(_last_word(metric)) == written), None)
+    return next(
+        (
+            metric
+            for metric in SHIPPED_METRICS
+            if plain_name(_last_word(metric)) == written
+        ),
+        None,
+    )

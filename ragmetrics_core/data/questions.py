@@ -1,7 +1,7 @@
 """The open seam between metrics and judges: what is asked, how, and of what length.
 
-A judge answers any question from its fields alone; one of your own is a subclass of ``Question`` that adds nothing
-but its name.
+A judge answers any question from its fields alone; one of your own is a subclass of
+``Question`` that adds nothing but its name.
 """
 
 import re
@@ -15,14 +15,25 @@ from pydantic import BaseModel
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Private, check_number
-from ragmetrics_core.data.replies import Asked, Mode, NotAnswered, R, Weight, verdicts_of
+from ragmetrics_core.data.replies import (
+    Asked,
+    Mode,
+    NotAnswered,
+    R,
+    Weight,
+    verdicts_of,
+)
 from ragmetrics_core.data.sample import Sample, Turn
 
 Label = int | str
 Texts = str | tuple[str, ...] | None
-_SHORTEST, _OVERLAP = 1_000, 200  # characters of a text that is worth cutting, and of what its windows share
+# characters of a text that is worth cutting, and of what its windows share
+_SHORTEST, _OVERLAP = 1_000, 200
 
-PLACEHOLDER = re.compile(r"^[ \t]*\{(?P<alone>[^\W\d]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[^\W\d]\w*)\}", re.M)
+PLACEHOLDER = re.compile(
+    r"^[ \t]*\{(?P<alone>[^\W\d]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[^\W\d]\w*)\}",
+    re.M,
+)
 """A name in braces, alone on its line or not; other braces, as in JSON, are literal."""
 
 
@@ -33,8 +44,8 @@ class Part(Private):
     Args:
         label: What it is, in our words, e.g. ``"Answer"``.
         text: The text, or several; None and () show nothing.
-        marks: How several are told apart: fenced one by one with ``numbers`` or neutral ``letters``, or as ``lines``
-            of one fence, so that none can pose as another.
+        marks: How several are told apart: fenced one by one with ``numbers`` or neutral
+            ``letters``, or as ``lines`` of one fence, so that none can pose as another.
         rewrite: The application's own rewrite of the text, shown in the same fence.
         history: Earlier turns, shown in the same fence.
     """
@@ -48,7 +59,13 @@ class Part(Private):
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts, in order."""
-        return self.text if isinstance(self.text, tuple) else () if self.text is None else (self.text,)
+        return (
+            self.text
+            if isinstance(self.text, tuple)
+            else ()
+            if self.text is None
+            else (self.text,)
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -56,7 +73,10 @@ class Part(Private):
         numbers = range(1, len(self.texts) + 1)
         if self.marks == "letters":
             return tuple(map(_letters, numbers))
-        return tuple(f"{self.label[0] if self.marks == 'lines' else ''}{number}" for number in numbers)
+        return tuple(
+            f"{self.label[0] if self.marks == 'lines' else ''}{number}"
+            for number in numbers
+        )
 
 
 def _letters(number: int) -> str:
@@ -69,10 +89,12 @@ class Instructions(Private):
     """What the judge is told.
 
     Args:
-        template: Fixed text with ``{names}`` of parts, each on a line of its own; ``{examples}`` and ``{language}``
-            may stand anywhere. What is above a line ``---`` is the system message.
+        template: Fixed text with ``{names}`` of parts, each on a line of its own;
+            ``{examples}`` and ``{language}`` may stand anywhere. What is above a line
+            ``---`` is the system message.
         examples: Few-shot examples, already written out; "" for none.
-        language: Language of explanations, e.g. ``"German"``; None leaves it to the model.
+        language: Language of explanations, e.g. ``"German"``; None leaves it to the
+            model.
         optional: Names of parts that the template need not show.
     """
 
@@ -86,20 +108,34 @@ class Instructions(Private):
 def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
     """Refuse a template that a judge would be shown otherwise than it is meant, before a call is paid for.
 
-    ``SettingError`` if it names something else than these parts, one of them within a line, or one of them never.
+    ``SettingError`` if it names something else than these parts, one of them within a
+    line, or one of them never.
     """
     found = [match.groupdict() for match in PLACEHOLDER.finditer(instructions.template)]
-    alone, inside = ({one[kind] for one in found if one[kind]} for kind in ("alone", "inside"))
+    alone, inside = (
+        {one[kind] for one in found if one[kind]} for kind in ("alone", "inside")
+    )
     problems = {
-        "has {}, of which this question has no part; for braces that are meant write { name }": (alone | inside)
-        - {*parts, "examples", "language"},
-        "has {} within a line, where it cannot be fenced; give it a line of its own": inside.intersection(parts),
-        "never shows {}; give it a line, or name it in optional=": {*parts} - alone - inside - {*instructions.optional},
+        "has {}, of which this question has no part; for braces that are meant write { name }": (
+            (alone | inside) - {*parts, "examples", "language"}
+        ),
+        "has {} within a line, where it cannot be fenced; give it a line of its own": (
+            inside.intersection(parts)
+        ),
+        "never shows {}; give it a line, or name it in optional=": (
+            {*parts} - alone - inside - {*instructions.optional}
+        ),
     }
     for problem, names in problems.items():
         if names:
-            shown, has = (", ".join(f"{{{name}}}" for name in sorted(given)) for given in (names, parts))
-            raise SettingError(f"the template {problem.replace('{}', shown)}. The question's parts: {has}")
+            shown, has = (
+                ", ".join(f"{{{name}}}" for name in sorted(given))
+                for given in (names, parts)
+            )
+            raise SettingError(
+                f"the template {problem.replace('{}', shown)}. The question's parts:"
+                f" {has}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +145,15 @@ class Weigh:
     Args:
         field: Field of the reply, or of each item of its list, that holds the label.
         positive: The label whose probability is wanted.
-        labels: All labels; none begins with another, so that the first token tells them apart.
+        labels: All labels; none begins with another, so that the first token tells them
+            apart.
         cell_key: Field that names an item, where the reply is a list of items.
-        fallback_polls: How many polls stand in where a judge has no usable log-probabilities.
+        fallback_polls: How many polls stand in where a judge has no usable
+            log-probabilities.
 
     Raises:
-        SettingError: If the labels cannot be told apart, or ``positive`` is none of them.
+        SettingError: If the labels cannot be told apart, or ``positive`` is none of
+            them.
     """
 
     field: str
@@ -124,13 +163,20 @@ class Weigh:
     fallback_polls: int = 3
 
     def __post_init__(self) -> None:
-        check_number(f"Weigh({self.field!r}, fallback_polls=)", self.fallback_polls, least=1)
+        check_number(
+            f"Weigh({self.field!r}, fallback_polls=)", self.fallback_polls, least=1
+        )
         names = [str(label).casefold() for label in self.labels]
-        mixed = any(i != j and one.startswith(two) for i, one in enumerate(names) for j, two in enumerate(names))
+        mixed = any(
+            i != j and one.startswith(two)
+            for i, one in enumerate(names)
+            for j, two in enumerate(names)
+        )
         if mixed or self.positive not in self.labels or len(names) < 2:
             raise SettingError(
-                f"Weigh({self.field!r}) needs two or more labels of which none begins with another, positive among "
-                f"them; got {self.labels!r} and {self.positive!r}"
+                f"Weigh({self.field!r}) needs two or more labels of which none begins"
+                f" with another, positive among them; got {self.labels!r} and"
+                f" {self.positive!r}"
             )
 
 
@@ -139,8 +185,10 @@ class Split:
     """Lets a text that is too long for a judge be judged in overlapping windows.
 
     Args:
-        part: Name of the part that may be cut; of several texts, which are first divided into shorter groups.
-        field: Of each verdict the window counts where this field of the reply (or its weight) is highest.
+        part: Name of the part that may be cut; of several texts, which are first
+            divided into shorter groups.
+        field: Of each verdict the window counts where this field of the reply (or its
+            weight) is highest.
     """
 
     part: str
@@ -154,14 +202,17 @@ class Question(Private, Generic[R]):
     Args:
         parts: The texts to show, by the name of their placeholder.
         instructions: What the judge is told; judges that do not read prompts ignore it.
-        Reply: Form of the reply, a pydantic model: its validators read the reply, with the question as validation
-            context. Its JSON schema is sent, unless the template names every field of it in quotes.
+        Reply: Form of the reply, a pydantic model: its validators read the reply, with
+            the question as validation context. Its JSON schema is sent, unless the
+            template names every field of it in quotes.
         polls: How many independent replies.
-        first_poll: Index of the first of them where they are asked for in rounds, so that later rounds get fresh ones.
+        first_poll: Index of the first of them where they are asked for in rounds, so
+            that later rounds get fresh ones.
         temperature: Sampling temperature.
         weigh: Which label's probability is wanted; None for bare verdicts.
         split: What may be cut into windows; None if the texts are needed as a whole.
-        example: Reply for dry runs; a pair for the least and the most that is usual, or a function of the question.
+        example: Reply for dry runs; a pair for the least and the most that is usual, or
+            a function of the question.
     """
 
     parts: Mapping[str, Part]
@@ -172,12 +223,19 @@ class Question(Private, Generic[R]):
     temperature: float = 0.0
     weigh: Weigh | None = None
     split: Split | None = None
-    example: R | tuple[R, R] | Callable[[Any], tuple[R, R]] | None = field(default=None, compare=False)
+    example: R | tuple[R, R] | Callable[[Any], tuple[R, R]] | None = field(
+        default=None, compare=False
+    )
 
     def __post_init__(self) -> None:
         """Refuse a number that no judge can ask with."""
         check_number(f"{type(self).__name__}(polls=)", self.polls, least=1)
-        check_number(f"{type(self).__name__}(temperature=)", self.temperature, least=0, whole=False)
+        check_number(
+            f"{type(self).__name__}(temperature=)",
+            self.temperature,
+            least=0,
+            whole=False,
+        )
 
     def __getitem__(self, name: str) -> Any:
         """The text of a part, or its texts if it is a group."""
@@ -188,24 +246,40 @@ class Question(Private, Generic[R]):
         return self.Reply.model_validate(value, context=self)
 
     def examples(self) -> tuple[R, R] | None:
-        """The least and the most that is usual as a reply; None if the question names none."""
+        """The least and the most that is usual as a reply.
+
+        None if the question names none.
+        """
         given = self.example(self) if callable(self.example) else self.example
         return given if isinstance(given, tuple) or given is None else (given, given)
 
 
 def about(sample: Sample) -> dict[str, Part]:
     """The part ``question`` of a sample, with the application's rewrite and the earlier turns."""
-    return {"question": Part("Question", sample.question, "numbers", sample.standalone_question, sample.history)}
+    return {
+        "question": Part(
+            "Question",
+            sample.question,
+            "numbers",
+            sample.standalone_question,
+            sample.history,
+        )
+    }
 
 
 Batch = tuple[Question[Any], ...]
 Replies = tuple[Any, ...]
 
 
-def ask(questions: Sequence[Question[R]]) -> Generator[Batch, Replies, tuple[Asked[R] | NotAnswered, ...]]:
-    """Ask a batch of questions from within a metric's plan; they may be answered in any order, at the same time.
+def ask(
+    questions: Sequence[Question[R]],
+) -> Generator[Batch, Replies, tuple[Asked[R] | NotAnswered, ...]]:
+    """Ask a batch of questions from within a metric's plan.
 
-    Returns ``Asked`` or ``NotAnswered`` for each question, in order; use it with ``yield from``.
+    They may be answered in any order, at the same time.
+
+    Returns ``Asked`` or ``NotAnswered`` for each question, in order; use it with
+    ``yield from``.
 
     Raises:
         SettingError: If what is given is no sequence of questions.
@@ -221,20 +295,35 @@ def batch_of(step: object) -> Batch:
         wrong = type(step).__name__
     else:
         questions = tuple(step)
-        wrong = next((type(item).__name__ for item in questions if not isinstance(item, Question)), "")
+        wrong = next(
+            (
+                type(item).__name__
+                for item in questions
+                if not isinstance(item, Question)
+            ),
+            "",
+        )
         if not wrong:
             return questions
     raise SettingError(
-        f"a metric's plan asks questions: 'replies = yield from ask([question])', with a list of Question objects; "
-        f"got {wrong}"
+        "a metric's plan asks questions: 'replies = yield from ask([question])', with"
+        f" a list of Question objects; got {wrong}"
     )
 
 
-def shares(replies: Sequence[BaseModel], weigh: Weigh, mode: Mode | None = None) -> tuple[Weight, ...]:
-    """The share of replies with the positive label, per verdict; of a single reply the bare verdict."""
+def shares(
+    replies: Sequence[BaseModel], weigh: Weigh, mode: Mode | None = None
+) -> tuple[Weight, ...]:
+    """The share of replies with the positive label, per verdict.
+
+    Of a single reply the bare verdict.
+    """
     mode = mode or ("verdict" if len(replies) == 1 else "polls")
     verdicts = zip(*map(verdicts_of, replies), strict=True)
-    return tuple(Weight(fmean(getattr(one, weigh.field) == weigh.positive for one in own), mode) for own in verdicts)
+    return tuple(
+        Weight(fmean(getattr(one, weigh.field) == weigh.positive for one in own), mode)
+        for own in verdicts
+    )
 
 
 def halves(text: str) -> tuple[str, ...]:
@@ -246,7 +335,10 @@ def halves(text: str) -> tuple[str, ...]:
         return ()
     start, end = (len(text) - _OVERLAP) // 2, (len(text) + _OVERLAP) // 2
     first, second = text.find(" ", end, end + 80), text.rfind(" ", start - 80, start)
-    return text[: first if first >= 0 else end], text[second + 1 if second >= 0 else start :]
+    return (
+        text[: first if first >= 0 else end],
+        text[second + 1 if second >= 0 else start :],
+    )
 
 
 def divided(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -254,5 +346,8 @@ def divided(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     if len(texts) < 2:
         return tuple((half,) for text in texts for half in halves(text))
     total = sum(map(len, texts))
-    at = min(range(1, len(texts)), key=lambda count: abs(2 * sum(map(len, texts[:count])) - total))
+    at = min(
+        range(1, len(texts)),
+        key=lambda count: abs(2 * sum(map(len, texts[:count])) - total),
+    )
     return texts[:at], texts[at:]

@@ -7,17 +7,26 @@ from math import inf
 from typing import Annotated, Generic, Literal, TypeVar, get_args
 from unicodedata import normalize
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationInfo, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.frozen import Private, Silent
 
 R = TypeVar("R", bound=BaseModel)
 
-Mode = Literal["logprobs", "polls", "conditional", "sequential", "verdict", "lexical", "encoder"]
+Mode = Literal[
+    "logprobs", "polls", "conditional", "sequential", "verdict", "lexical", "encoder"
+]
 """How a probability was obtained: from log-probabilities of the label token, as the share over polls, after a
-reasoning (conditional on it), after other cells of the same reply (sequential), not at all (the bare verdict),
-from word overlap, or from an encoder's labels."""
+reasoning (conditional on it), after other cells of the same reply (sequential), not at
+all (the bare verdict), from word overlap, or from an encoder's labels.
+"""
 
 
 def _one_of(known: Mapping[str, object], needed: str) -> BeforeValidator:
@@ -33,13 +42,20 @@ def _one_of(known: Mapping[str, object], needed: str) -> BeforeValidator:
 
 
 _BITS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
-Bit = Annotated[bool, _one_of(_BITS, "0 or 1"), WithJsonSchema({"type": "integer", "enum": [0, 1]})]
+Bit = Annotated[
+    bool, _one_of(_BITS, "0 or 1"), WithJsonSchema({"type": "integer", "enum": [0, 1]})
+]
 """A field of a reply that is 0 or 1, however a model writes it: ``"1"``, ``1.0``, ``true``, ``"yes"``."""
 
-Points = Annotated[Literal[0, 1, 2, 3], _one_of({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3")]
+Points = Annotated[
+    Literal[0, 1, 2, 3],
+    _one_of({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3"),
+]
 """A field of a reply that is 0, 1, 2 or 3."""
 
-Comment = Annotated[str, BeforeValidator(lambda value: value.strip() if isinstance(value, str) else "")]
+Comment = Annotated[
+    str, BeforeValidator(lambda value: value.strip() if isinstance(value, str) else "")
+]
 """A field of a reply with the judge's own words; whatever is no text counts as none."""
 
 
@@ -58,7 +74,9 @@ def _in_order(items: tuple[Item, ...], info: ValidationInfo) -> tuple[Item, ...]
     expected = info.context.parts[info.field_name or ""].labels
     given = [item.label for item in items]
     if sorted(given) != sorted(expected):
-        raise ValueError(f"it must have each of these labels exactly once: {', '.join(expected)}")
+        raise ValueError(
+            f"it must have each of these labels exactly once: {', '.join(expected)}"
+        )
     return tuple(items[given.index(label)] for label in expected)
 
 
@@ -75,8 +93,18 @@ def verdicts_of(reply: BaseModel) -> tuple[BaseModel, ...]:
 @lru_cache(maxsize=64)
 def list_field(model: type[BaseModel]) -> str | None:
     """Name of the field of a reply that is a list of objects; None if it has none."""
-    kinds = {name: next(iter(get_args(info.annotation)), None) for name, info in model.model_fields.items()}
-    return next((name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    kinds = {
+        name: next(iter(get_args(info.annotation)), None)
+        for name, info in model.model_fields.items()
+    }
+    return next(
+        (
+            name
+            for name, kind in kinds.items()
+            if isinstance(kind, type) and issubclass(kind, BaseModel)
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +115,13 @@ class Usage:
         calls: Requests that reached the model, repairs and retries included.
         stored: Replies taken from the store instead of a call.
         repairs: Calls that asked again because a reply was unusable.
-        faults: Calls repeated after transient faults, whether or not the last one succeeded.
+        faults: Calls repeated after transient faults, whether or not the last one
+            succeeded.
         prompt_tokens: Tokens sent, as the endpoint counts them.
         completion_tokens: Tokens received.
         cost: US dollars; None where the price is unknown.
-        fallbacks: What the endpoint could not do and was replaced, e.g. ``n``, ``logprobs``.
+        fallbacks: What the endpoint could not do and was replaced, e.g. ``n``,
+            ``logprobs``.
         models: Names of the models as the endpoint returned them.
         spared: Questions that the cheap judge of a cascade decided.
         passed: Questions that its strong judge was asked.
@@ -123,7 +153,9 @@ class Usage:
     def is_a_count(self) -> bool:
         """Whether all its numbers are finite and at least 0."""
         numbers = (*(getattr(self, name) for name in _COUNTED), self.cost or 0.0)
-        return all(isinstance(number, (int, float)) and 0 <= number < inf for number in numbers)
+        return all(
+            isinstance(number, (int, float)) and 0 <= number < inf for number in numbers
+        )
 
 
 _COUNTED = tuple(field.name for field in fields(Usage) if field.type is int)
@@ -155,11 +187,18 @@ class Weight:
         if self.mode not in get_args(Mode):
             modes = ", ".join(get_args(Mode))
             raise JudgeError(
-                f"the judge gave a probability of the mode {self.mode!r}; a Weight's mode is one of {modes}"
+                f"the judge gave a probability of the mode {self.mode!r}; a Weight's"
+                f" mode is one of {modes}"
             )
-        for name, number in (("p", self.p), ("mass", 0 if self.mass is None else self.mass)):
+        for name, number in (
+            ("p", self.p),
+            ("mass", 0 if self.mass is None else self.mass),
+        ):
             if not 0 <= number <= 1:
-                raise JudgeError(f"the judge gave a probability of {name}={number!r}; a Weight's {name} lies in [0, 1]")
+                raise JudgeError(
+                    f"the judge gave a probability of {name}={number!r}; a Weight's"
+                    f" {name} lies in [0, 1]"
+                )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -167,12 +206,15 @@ class Asked(Private, Generic[R]):
     """What came of a question.
 
     Args:
-        replies: The replies that could be read, in the order of the polls; at least one. A deterministic judge gives
-            one, however many were asked for.
+        replies: The replies that could be read, in the order of the polls; at least
+            one. A deterministic judge gives one, however many were asked for.
         failures: Why others are missing.
-        weights: One per verdict of a reply, in their order, where they are wanted and known.
-        windows: In how many windows each verdict of a reply was judged; () if all were judged as a whole.
-        together: True if one request gave several replies, so that stopping early would save nothing.
+        weights: One per verdict of a reply, in their order, where they are wanted and
+            known.
+        windows: In how many windows each verdict of a reply was judged; () if all were
+            judged as a whole.
+        together: True if one request gave several replies, so that stopping early would
+            save nothing.
     """
 
     replies: tuple[R, ...]

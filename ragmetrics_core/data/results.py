@@ -14,7 +14,9 @@ from ragmetrics_core.data.showing import EMBEDDED, element, judge_in_words
 
 
 class Signature(Frozen):
-    """What two numbers must share to be comparable; printed as one line, as files of before hold it.
+    """What two numbers must share to be comparable.
+
+    Printed as one line, as files of before hold it.
 
     Examples:
         >>> signature = Signature(metric="context_recall", version="1", prompt="21b7c5").by("lexical", {})
@@ -26,10 +28,16 @@ class Signature(Frozen):
 
     metric: str = Field("", description="Name of the metric.")
     version: str = Field("", description="Its version.")
-    settings: dict[str, str] = Field(default_factory=dict, description="Its settings that change scores.")
+    settings: dict[str, str] = Field(
+        default_factory=dict, description="Its settings that change scores."
+    )
     prompt: str = Field("", description='Digest of its prompts; "" if it has none.')
-    judge: str = Field("", description='Name of the judge; "" as long as none is known.')
-    details: dict[str, str] = Field(default_factory=dict, description="Settings of the judge that change replies.")
+    judge: str = Field(
+        "", description='Name of the judge; "" as long as none is known.'
+    )
+    details: dict[str, str] = Field(
+        default_factory=dict, description="Settings of the judge that change replies."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -55,11 +63,24 @@ class Signature(Frozen):
     def parts(self) -> Iterator[tuple[str, str]]:
         """Everything that must be the same, but for the metric's name, by name."""
         version = self.version and f"v{self.version}"
-        named = {"version": version, **self.settings, "prompt": self.prompt, "judge": self.judge, **self.details}
-        return ((name, value) for name, value in named.items() if value or name in {**self.settings, **self.details})
+        named = {
+            "version": version,
+            **self.settings,
+            "prompt": self.prompt,
+            "judge": self.judge,
+            **self.details,
+        }
+        return (
+            (name, value)
+            for name, value in named.items()
+            if value or name in {**self.settings, **self.details}
+        )
 
     def __str__(self) -> str:
-        words = (value if name == "version" else f"{name}:{value}" for name, value in self.parts())
+        words = (
+            value if name == "version" else f"{name}:{value}"
+            for name, value in self.parts()
+        )
         return "|".join([self.metric, *words])
 
     def __repr__(self) -> str:
@@ -72,14 +93,20 @@ class Signature(Frozen):
 class ErrorInfo(Frozen):
     """An error as data."""
 
-    type: str = Field(description="Name of its class in ``ragmetrics_core.data.errors``.")
+    type: str = Field(
+        description="Name of its class in ``ragmetrics_core.data.errors``."
+    )
     message: Text = Field(description="What was given, what is needed, what to do.")
-    raw: Text = Field("", repr=False, description="The judge's raw reply, if there was one.")
+    raw: Text = Field(
+        "", repr=False, description="The judge's raw reply, if there was one."
+    )
 
     @classmethod
     def of(cls, error: RagMetricsError) -> Self:
         """Take an exception's class name, message and raw reply."""
-        return cls(type=type(error).__name__, message=str(error), raw=getattr(error, "raw", ""))
+        return cls(
+            type=type(error).__name__, message=str(error), raw=getattr(error, "raw", "")
+        )
 
 
 class _Result(Frozen):
@@ -87,23 +114,33 @@ class _Result(Frozen):
 
     metric: str = Field(description="Name of the metric.")
     reason: Text = Field(repr=False, description="Why this outcome, in words.")
-    evidence: AnyEvidence | None = Field(None, description="What the outcome rests on; None if nothing was asked.")
+    evidence: AnyEvidence | None = Field(
+        None, description="What the outcome rests on; None if nothing was asked."
+    )
     judge: str = Field("", description='Name of the judge; "" if none was asked.')
-    signature: Signature = Field(Signature.model_construct(), description="Settings that make two numbers comparable.")
+    signature: Signature = Field(
+        Signature.model_construct(),
+        description="Settings that make two numbers comparable.",
+    )
     sample_id: Text | None = Field(None, description="The sample's id, if it has one.")
     usage: Usage = Field(default_factory=Usage, description="What it cost.")
 
     def told(self) -> list[str]:
         """The outcome as one would tell it: what came out and why, each verdict, the judge; a line each."""
         came_out = f"{self.value:.3f}" if isinstance(self, Scored) else "undefined"
-        came_out = f"failed ({self.error.type})" if isinstance(self, Failed) else came_out
+        came_out = (
+            f"failed ({self.error.type})" if isinstance(self, Failed) else came_out
+        )
         lines = [f"{self.metric} {came_out}: {self.reason}".removesuffix(": ")]
         lines += self.evidence.verdicts() if self.evidence else []
         return lines + ([f"judge: {judge_in_words(self.judge)}"] if self.judge else [])
 
     @property
     def uncertain(self) -> bool:
-        """Whether the embedded judge says that it is near its threshold; other judges' words are their own."""
+        """Whether the embedded judge says that it is near its threshold.
+
+        Other judges' words are their own.
+        """
         return self.judge in EMBEDDED and self.reason.startswith("uncertain: ")
 
     def __repr__(self) -> str:
@@ -144,22 +181,47 @@ class SampleResult(Frozen):
     """All results of one sample."""
 
     index: int = Field(description="Position of the sample in the input, from 0.")
-    sample: Sample | None = Field(description="The sample; None for a row that is no sample.")
-    results: dict[str, MetricResult] = Field(default_factory=dict, description="One result per metric, by name.")
+    sample: Sample | None = Field(
+        description="The sample; None for a row that is no sample."
+    )
+    results: dict[str, MetricResult] = Field(
+        default_factory=dict, description="One result per metric, by name."
+    )
     problem: Text = Field("", description='Why the row is no sample; "" if it is one.')
-    unfinished: Usage | None = Field(None, description="Paid for metrics that a limit of the run cut off; else None.")
+    unfinished: Usage | None = Field(
+        None, description="Paid for metrics that a limit of the run cut off; else None."
+    )
 
     def __repr__(self) -> str:
-        found = {name: own.status if own.value is None else f"{own.value:.3f}" for name, own in self.results.items()}
-        said = self.problem or ", ".join(f"{name} {outcome}" for name, outcome in found.items()) or "not judged"
+        found = {
+            name: own.status if own.value is None else f"{own.value:.3f}"
+            for name, own in self.results.items()
+        }
+        said = (
+            self.problem
+            or ", ".join(f"{name} {outcome}" for name, outcome in found.items())
+            or "not judged"
+        )
         named = f" ({self.sample.id})" if self.sample and self.sample.id else ""
         return f"SampleResult({self.index}{named}: {said})"
 
     def _repr_html_(self) -> str:
-        shown = [part._repr_html_() for part in (self.sample, *self.results.values()) if part is not None]
-        return "".join([*shown, *([element("p", [self.problem])] if self.problem else [])])
+        shown = [
+            part._repr_html_()
+            for part in (self.sample, *self.results.values())
+            if part is not None
+        ]
+        return "".join(
+            [*shown, *([element("p", [self.problem])] if self.problem else [])]
+        )
 
     @property
     def usage(self) -> Usage:
-        """What everything cost, unfinished metrics included; the cost is None if any part of it is unknown."""
-        return sum((result.usage for result in self.results.values()), self.unfinished or Usage())
+        """What everything cost, unfinished metrics included.
+
+        The cost is None if any part of it is unknown.
+        """
+        return sum(
+            (result.usage for result in self.results.values()),
+            self.unfinished or Usage(),
+        )

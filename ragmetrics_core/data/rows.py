@@ -7,7 +7,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from ragmetrics_core.data import cells
-from ragmetrics_core.data.cells import filled, number_as_text, plain_data, present, structured
+from ragmetrics_core.data.cells import (
+    filled,
+    number_as_text,
+    plain_data,
+    present,
+    structured,
+)
 from ragmetrics_core.data.columns import SEVERAL_ANSWERS, Place, Row, find
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.nearest import plain_name
@@ -15,7 +21,10 @@ from ragmetrics_core.data.sample import Sample
 
 _NO_ERROR = ("false", "none", "null", "nan", "0")
 _NEEDED = {
-    **dict.fromkeys(("contexts", "retrieved"), "a text, or a list of texts or of objects with a text"),
+    **dict.fromkeys(
+        ("contexts", "retrieved"),
+        "a text, or a list of texts or of objects with a text",
+    ),
     "reference": "a text or a list of texts",
     "facts": "a list of texts",
     "history": "a list of texts or of messages with a content",
@@ -30,47 +39,80 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
     Arguments and errors are those of ``Sample.from_row``.
     """
     if not isinstance(row, Mapping):
-        raise RowError(f"a row must be an object with named fields, got {type(row).__name__}")
-    if set(row) == {"type", "init_parameters"} and isinstance(row["init_parameters"], Mapping):  # of Haystack
-        row = {"answer" if name == "data" else name: value for name, value in row["init_parameters"].items()}
+        raise RowError(
+            f"a row must be an object with named fields, got {type(row).__name__}"
+        )
+    # of Haystack
+    if set(row) == {"type", "init_parameters"} and isinstance(
+        row["init_parameters"], Mapping
+    ):
+        row = {
+            "answer" if name == "data" else name: value
+            for name, value in row["init_parameters"].items()
+        }
     found = find(row, columns)
     answers = _answers(found.get("answer", _NO_PLACE))
     if len(answers) < 2:
         return [_sample(row, found, {"answer": answers[0]} if answers else {})]
     name = found.get("id", _NO_PLACE).value
-    ids = [f"{name}#{number}" if present(name) else None for number in range(len(answers))]
-    return [_sample(row, found, {"answer": answer, "id": own}) for answer, own in zip(answers, ids, strict=True)]
+    ids = [
+        f"{name}#{number}" if present(name) else None for number in range(len(answers))
+    ]
+    return [
+        _sample(row, found, {"answer": answer, "id": own})
+        for answer, own in zip(answers, ids, strict=True)
+    ]
 
 
 def columns_by_field(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments such as ``question_column=`` by field of the sample; ``SettingError`` for other names."""
     for name in arguments:
         if not name.endswith("_column"):
-            raise SettingError(f"unknown argument {name!r}; columns are named like question_column=")
-    fields = {name.removesuffix("_column"): column for name, column in arguments.items() if column is not None}
-    return {"reference" if name == "ground_truth" else name: column for name, column in fields.items()}
+            raise SettingError(
+                f"unknown argument {name!r}; columns are named like question_column="
+            )
+    fields = {
+        name.removesuffix("_column"): column
+        for name, column in arguments.items()
+        if column is not None
+    }
+    return {
+        "reference" if name == "ground_truth" else name: column
+        for name, column in fields.items()
+    }
 
 
 def _answers(place: Place) -> list[Any]:
     """Several answers, or the one in its list; [] where the answer is no list.
 
-    An answer may itself be JSON: it is read as a list only in a column that is named for several.
+    An answer may itself be JSON: it is read as a list only in a column that is named
+    for several.
     """
     is_named_for_several = plain_name(place.column) in SEVERAL_ANSWERS
     data = structured(place.value) if is_named_for_several else plain_data(place.value)
-    texts = isinstance(data, (list, tuple)) and all(isinstance(one, str) for one in data)
+    texts = isinstance(data, (list, tuple)) and all(
+        isinstance(one, str) for one in data
+    )
     return (list(data) or [None]) if texts else []
 
 
 def _sample(row: Row, found: _Found, other: Mapping[str, Any]) -> Sample:
     values = {**{name: place.value for name, place in found.items()}, **other}
-    values = {name: plain_data(value) for name, value in values.items() if filled(value, name)}
-    values = {name: _READERS.get(name, plain_data)(value) for name, value in values.items()}
+    values = {
+        name: plain_data(value) for name, value in values.items() if filled(value, name)
+    }
+    values = {
+        name: _READERS.get(name, plain_data)(value) for name, value in values.items()
+    }
     if "contexts" not in values and "contexts" in found:
         values["contexts"] = ()  # recorded, and there were none
     columns = (place.column for place in found.values())
     used = {column if column in row else column.partition(".")[0] for column in columns}
-    rest = {str(name): value for name, value in row.items() if name not in used and present(value)}
+    rest = {
+        str(name): value
+        for name, value in row.items()
+        if name not in used and present(value)
+    }
     try:
         return Sample(**{**values, "metadata": {**rest, **values.get("metadata", {})}})
     except ValidationError as error:
@@ -80,13 +122,22 @@ def _sample(row: Row, found: _Found, other: Mapping[str, Any]) -> Sample:
 def _texts(value: Any) -> list[Any]:
     """Reference texts; a text that holds a list of texts is that list."""
     data = structured(value)
-    if isinstance(data, (list, tuple)) and (not isinstance(value, str) or all(isinstance(one, str) for one in data)):
+    if isinstance(data, (list, tuple)) and (
+        not isinstance(value, str) or all(isinstance(one, str) for one in data)
+    ):
         value = data
-    return [number_as_text(item) for item in (value if isinstance(value, (list, tuple)) else [value]) if present(item)]
+    return [
+        number_as_text(item)
+        for item in (value if isinstance(value, (list, tuple)) else [value])
+        if present(item)
+    ]
 
 
 def _problem(value: Any) -> str | None:
-    """The application's error as a text; False, also as tables write it, and empty objects say that there was none."""
+    """The application's error as a text.
+
+    False, also as tables write it, and empty objects say that there was none.
+    """
     if isinstance(value, str):
         return None if value.strip().casefold() in _NO_ERROR else value
     return json.dumps(value, default=str, ensure_ascii=False) if value else None
@@ -110,9 +161,19 @@ def _explain(error: ValidationError, found: _Found) -> str:
     """Which field needs what, and what was found: its type, never its text."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else "row"
-    number = next((f" number {part + 1}" for part in first["loc"][1:] if isinstance(part, int)), "")
+    number = next(
+        (f" number {part + 1}" for part in first["loc"][1:] if isinstance(part, int)),
+        "",
+    )
     column = found.get(name, _NO_PLACE).column
-    place = f"{name}{number} (column {column!r})" if column and column != name else f"{name}{number}"
+    place = (
+        f"{name}{number} (column {column!r})"
+        if column and column != name
+        else f"{name}{number}"
+    )
     if not first["type"].endswith("_type"):
         return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-    return f"{place}: needs {_NEEDED.get(name, 'a text')}, found {type(first['input']).__name__}"
+    return (
+        f"{place}: needs {_NEEDED.get(name, 'a text')}, found"
+        f" {type(first['input']).__name__}"
+    )

@@ -14,9 +14,18 @@ class Context(Frozen):
     """One retrieved chunk."""
 
     text: Text = Field(repr=False, description="The text as the generator saw it.")
-    id: Text | None = Field(None, description="The store's own id; None if it gave none. Never invented.")
-    score: float | None = Field(None, description="Its retriever's or reranker's; None if it gave none; in no prompt.")
-    metadata: dict[str, Any] = Field(default_factory=dict, repr=False, description="The chunk's metadata, untouched.")
+    id: Text | None = Field(
+        None, description="The store's own id; None if it gave none. Never invented."
+    )
+    score: float | None = Field(
+        None,
+        description=(
+            "Its retriever's or reranker's; None if it gave none; in no prompt."
+        ),
+    )
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="The chunk's metadata, untouched."
+    )
 
     @property
     def blank(self) -> bool:
@@ -27,9 +36,21 @@ class Context(Frozen):
 class Fact(Frozen):
     """One atomic, self-contained statement of a golden response."""
 
-    text: Annotated[Text, Field(pattern=r"\S")] = Field(repr=False, description="The statement.")
-    weight: float = Field(1.0, gt=0, allow_inf_nan=False, description="Its weight in the mean over facts, > 0.")
-    vital: bool = Field(True, description="Whether the answer must hold the fact; False for one that is merely okay.")
+    text: Annotated[Text, Field(pattern=r"\S")] = Field(
+        repr=False, description="The statement."
+    )
+    weight: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Its weight in the mean over facts, > 0.",
+    )
+    vital: bool = Field(
+        True,
+        description=(
+            "Whether the answer must hold the fact; False for one that is merely okay."
+        ),
+    )
 
 
 class Turn(Frozen):
@@ -40,7 +61,16 @@ class Turn(Frozen):
 
 
 Grade = Literal["exact", "located", "inferred", "incomplete"]
-EvidenceFrom = Literal["prompt", "resolved", "none_found", "undivided", "listed", "retrieved_only", "ids_only", "named"]
+EvidenceFrom = Literal[
+    "prompt",
+    "resolved",
+    "none_found",
+    "undivided",
+    "listed",
+    "retrieved_only",
+    "ids_only",
+    "named",
+]
 
 
 class CaptureNotes(Frozen):
@@ -48,21 +78,38 @@ class CaptureNotes(Frozen):
 
     grade: Grade | None = Field(
         None,
-        description="How sure the sample is: ``exact``; ``located``, some context was shown in part; ``inferred``, "
-        "contexts follow the framework's data flow, or something is ambiguous; ``incomplete``, there is no answer or "
-        "no evidence, or the run broke. None for samples that no rules made.",
+        description=(
+            "How sure the sample is: ``exact``; ``located``, some context was shown in"
+            " part; ``inferred``, contexts follow the framework's data flow, or"
+            " something is ambiguous; ``incomplete``, there is no answer or no"
+            " evidence, or the run broke. None for samples that no rules made."
+        ),
     )
     evidence_from: EvidenceFrom | None = Field(
         None,
-        description="How the contexts are known: from the ``prompt``; ``resolved`` by id; ``none_found``, the "
-        "retrieval returned nothing; ``undivided``, the text of a tool; ``listed``, the last list before the "
-        "answering call; ``retrieved_only``; ``ids_only``; ``named`` by the user.",
+        description=(
+            "How the contexts are known: from the ``prompt``; ``resolved`` by id;"
+            " ``none_found``, the retrieval returned nothing; ``undivided``, the text"
+            " of a tool; ``listed``, the last list before the answering call;"
+            " ``retrieved_only``; ``ids_only``; ``named`` by the user."
+        ),
     )
-    provenance: dict[str, str] = Field(default_factory=dict, repr=False, description="By field, the run or key behind.")
-    warnings: tuple[str, ...] = Field((), repr=False, description="What was ambiguous, in words.")
-    intermediate: tuple[Context, ...] = Field((), description="Answers of intermediate steps: no retrieved evidence.")
-    other: tuple[Context, ...] = Field((), description="Nodes of the run that are neither contexts nor retrieved.")
-    complete: bool = Field(True, description="False if the run was abandoned, interrupted or still going on.")
+    provenance: dict[str, str] = Field(
+        default_factory=dict, repr=False, description="By field, the run or key behind."
+    )
+    warnings: tuple[str, ...] = Field(
+        (), repr=False, description="What was ambiguous, in words."
+    )
+    intermediate: tuple[Context, ...] = Field(
+        (), description="Answers of intermediate steps: no retrieved evidence."
+    )
+    other: tuple[Context, ...] = Field(
+        (), description="Nodes of the run that are neither contexts nor retrieved."
+    )
+    complete: bool = Field(
+        True,
+        description="False if the run was abandoned, interrupted or still going on.",
+    )
 
 
 def _with_texts(value: object) -> object:
@@ -70,7 +117,9 @@ def _with_texts(value: object) -> object:
     if isinstance(value, (str, Context)):
         value = [value]
     if isinstance(value, (list, tuple)):
-        return tuple({"text": item} if isinstance(item, str) else item for item in value)
+        return tuple(
+            {"text": item} if isinstance(item, str) else item for item in value
+        )
     return value
 
 
@@ -83,38 +132,74 @@ def _as_texts(value: object) -> object:
     return value
 
 
-Facts = Annotated[tuple[Fact, ...] | None, BeforeValidator(_with_texts), AfterValidator(lambda facts: facts or None)]
-Contexts = Annotated[tuple[Context, ...], BeforeValidator(lambda value: () if value is None else _with_texts(value))]
+Facts = Annotated[
+    tuple[Fact, ...] | None,
+    BeforeValidator(_with_texts),
+    AfterValidator(lambda facts: facts or None),
+]
+Contexts = Annotated[
+    tuple[Context, ...],
+    BeforeValidator(lambda value: () if value is None else _with_texts(value)),
+]
 
 
 class EvidenceCall(Frozen):
     """One time that evidence arrived: a retrieval, the result of a tool, documents handed in, a model's own text."""
 
     kind: Literal["retrieval", "tool", "given", "written"] = Field(
-        description="written: by a model of the application, never evidence; tool: any other result without documents"
+        description=(
+            "written: by a model of the application, never evidence; tool: any other"
+            " result without documents"
+        )
     )
-    turn: int = Field(default=1, ge=1, description="The turn of the conversation, from 1.")
-    step: int = Field(default=0, ge=0, description="Calls of models of the turn that began before it; plain RAG: 0.")
-    name: str | None = Field(default=None, description="The tool's name; None without a tool.")
-    query: OptionalText = Field(default=None, repr=False, description="Its one text argument, else all as JSON.")
-    items: Contexts = Field(default=(), description="What it brought, in its own order; () for nothing.")
+    turn: int = Field(
+        default=1, ge=1, description="The turn of the conversation, from 1."
+    )
+    step: int = Field(
+        default=0,
+        ge=0,
+        description="Calls of models of the turn that began before it; plain RAG: 0.",
+    )
+    name: str | None = Field(
+        default=None, description="The tool's name; None without a tool."
+    )
+    query: OptionalText = Field(
+        default=None, repr=False, description="Its one text argument, else all as JSON."
+    )
+    items: Contexts = Field(
+        default=(), description="What it brought, in its own order; () for nothing."
+    )
     shown: tuple[int, ...] | None = Field(
-        default=None, description="Places of the items that the answering call was shown; None if that is unknown."
+        default=None,
+        description=(
+            "Places of the items that the answering call was shown; None if that is"
+            " unknown."
+        ),
     )
-    agent: str | None = Field(default=None, description="The agent that made the call; None for the only one.")
-    error: str | None = Field(default=None, repr=False, description="What it failed with; it has no items then.")
+    agent: str | None = Field(
+        default=None, description="The agent that made the call; None for the only one."
+    )
+    error: str | None = Field(
+        default=None,
+        repr=False,
+        description="What it failed with; it has no items then.",
+    )
 
 
 class Ledger(Frozen):
     """Every call of a turn, and of the turns before it, that brought evidence, ordered by turn, step and call."""
 
-    conversation: str | None = Field(default=None, description="Id that the turns of one conversation share.")
+    conversation: str | None = Field(
+        default=None, description="Id that the turns of one conversation share."
+    )
     turn: int = Field(default=1, ge=1, description="The turn of this sample, from 1.")
     calls: tuple[EvidenceCall, ...] = ()
 
 
 class Sample(Frozen):
-    """One turn of a RAG application, independent of any framework. None and blank texts are the same.
+    """One turn of a RAG application, independent of any framework.
+
+    None and blank texts are the same.
 
     Raises:
         pydantic.ValidationError: If a field has a wrong type or is unknown.
@@ -125,43 +210,86 @@ class Sample(Frozen):
         'Paris is the capital.'
     """
 
-    question: OptionalText = Field(None, repr=False, description="What the user asked, in the user's words.")
-    contexts: Contexts = Field((), description="What reached the generator, best first; plain strings are accepted.")
-    answer: OptionalText = Field(None, repr=False, description="What the application answered.")
+    question: OptionalText = Field(
+        None, repr=False, description="What the user asked, in the user's words."
+    )
+    contexts: Contexts = Field(
+        (),
+        description=(
+            "What reached the generator, best first; plain strings are accepted."
+        ),
+    )
+    answer: OptionalText = Field(
+        None, repr=False, description="What the application answered."
+    )
     reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = Field(
-        (), repr=False, description="The expected answer, one or several; the best match counts."
+        (),
+        repr=False,
+        description="The expected answer, one or several; the best match counts.",
     )
-    retrieved: Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)] = Field(
-        None,
-        description="From the retriever, before reranking, filtering or cutting; None: unknown, (): nothing found.",
+    retrieved: Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)] = (
+        Field(
+            None,
+            description=(
+                "From the retriever, before reranking, filtering or cutting; None:"
+                " unknown, (): nothing found."
+            ),
+        )
     )
-    facts: Facts = Field(None, description="Facts of the reference, if they were extracted before.")
-    standalone_question: OptionalText = Field(None, repr=False, description="The application's rewrite for retrieval.")
-    history: tuple[Turn, ...] = Field((), description="Earlier turns of the conversation, oldest first.")
+    facts: Facts = Field(
+        None, description="Facts of the reference, if they were extracted before."
+    )
+    standalone_question: OptionalText = Field(
+        None, repr=False, description="The application's rewrite for retrieval."
+    )
+    history: tuple[Turn, ...] = Field(
+        (), description="Earlier turns of the conversation, oldest first."
+    )
     generator: Text | None = Field(None, description="The model that wrote the answer.")
-    error: Text | None = Field(None, repr=False, description="What went wrong in the run: reported, never scored.")
+    error: Text | None = Field(
+        None,
+        repr=False,
+        description="What went wrong in the run: reported, never scored.",
+    )
     id: Text | None = Field(None, description="The caller's id of the sample.")
-    metadata: dict[str, Any] = Field(default_factory=dict, repr=False, description="The caller's own data, untouched.")
-    capture: CaptureNotes | None = Field(None, description="What capturing noted; None if it was not captured.")
-    ledger: Ledger | None = Field(None, description="Calls that brought evidence, also earlier; None if unrecorded.")
+    metadata: dict[str, Any] = Field(
+        default_factory=dict,
+        repr=False,
+        description="The caller's own data, untouched.",
+    )
+    capture: CaptureNotes | None = Field(
+        None, description="What capturing noted; None if it was not captured."
+    )
+    ledger: Ledger | None = Field(
+        None,
+        description="Calls that brought evidence, also earlier; None if unrecorded.",
+    )
 
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.
 
-        Fields are ``question``, ``contexts``, ``answer``, ``reference``, ``facts``, ``retrieved`` and ``ledger``.
+        Fields are ``question``, ``contexts``, ``answer``, ``reference``, ``facts``,
+        ``retrieved`` and ``ledger``.
         """
         value = getattr(self, field)
         if field == "ledger":  # what a model wrote is no evidence
             calls = value.calls if value else ()
-            value = [item for call in calls if call.kind != "written" for item in call.items]
+            value = [
+                item for call in calls if call.kind != "written" for item in call.items
+            ]
         if field in ("contexts", "retrieved", "ledger"):
             return not value or all(context.blank for context in value)
         return not value
 
     def _repr_html_(self) -> str:
         """What metrics read, for a notebook's cell; ``repr`` shows no texts."""
-        held: dict[str, Sequence[Context]] = {"contexts": self.contexts, "retrieved": self.retrieved or ()}
-        rows: list[tuple[str, str | Sequence[str]]] = [("question", self.question or "")]
+        held: dict[str, Sequence[Context]] = {
+            "contexts": self.contexts,
+            "retrieved": self.retrieved or (),
+        }
+        rows: list[tuple[str, str | Sequence[str]]] = [
+            ("question", self.question or "")
+        ]
         rows += [(name, [own.text for own in texts]) for name, texts in held.items()]
         rows += [("answer", self.answer or ""), ("reference", self.reference)]
         rows += [("facts", [own.text for own in self.facts or ()])]
@@ -173,15 +301,17 @@ class Sample(Frozen):
 
         Args:
             row: A mapping of column names to values.
-            **columns: For a field of the sample, where to find it: a column name (an exact name wins), a
-                dotted path through dicts and JSON strings (``"prediction.contexts"``), or a callable that
-                gets the row. Columns that no field uses go to ``metadata``.
+            **columns: For a field of the sample, where to find it: a column name (an
+                exact name wins), a dotted path through dicts and JSON strings
+                (``"prediction.contexts"``), or a callable that gets the row. Columns
+                that no field uses go to ``metadata``.
 
         Returns:
             The sample. A missing field is not an error.
 
         Raises:
-            RowError: If the row is no mapping, a value has a wrong type, or a named column is not there.
+            RowError: If the row is no mapping, a value has a wrong type, or a named
+                column is not there.
             SettingError: If ``columns`` names a field that samples do not have.
 
         Examples:
@@ -192,5 +322,8 @@ class Sample(Frozen):
 
         samples = samples_from_row(row, columns)
         if len(samples) > 1:
-            raise RowError(f"the row holds {len(samples)} answers; evaluate() makes one sample of each")
+            raise RowError(
+                f"the row holds {len(samples)} answers; evaluate() makes one sample of"
+                " each"
+            )
         return samples[0]

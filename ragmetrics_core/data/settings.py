@@ -1,8 +1,11 @@
-"""What a project has settled in ``ragmetrics.toml``; what is said where a run starts wins, then the environment.
+"""What a project has settled in ``ragmetrics.toml``.
 
-The file comes with its folder, which may be somebody else's. So it chooses neither where a key goes nor what is
-imported: what it says of addresses, code and paths outside its folder counts once the user trusts it. A key never goes
-to an address of the file, trusted or not.
+What is said where a run starts wins, then the environment.
+
+The file comes with its folder, which may be somebody else's. So it chooses neither
+where a key goes nor what is imported: what it says of addresses, code and paths outside
+its folder counts once the user trusts it. A key never goes to an address of the file,
+trusted or not.
 """
 
 import os
@@ -17,12 +20,21 @@ from pydantic import AfterValidator, Field
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Settings
 from ragmetrics_core.data.showing import EMBEDDED
-from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, is_loopback, is_trusted, printable
+from ragmetrics_core.data.trust import (
+    TRUST_VARIABLE,
+    digest_of,
+    is_loopback,
+    is_trusted,
+    printable,
+)
 
 PROJECT_FILE = "ragmetrics.toml"
 _MOST_BYTES = 2**16
-# A provider and a model; what may be code, an address or a resource of somebody's cloud account is none.
-_MODEL = re.compile(r"[a-z0-9][\w.\-]*(/[a-z0-9@][\w.\-:@]*)*", re.ASCII | re.IGNORECASE)
+# A provider and a model; what may be code, an address or a resource of somebody's cloud
+# account is none.
+_MODEL = re.compile(
+    r"[a-z0-9][\w.\-]*(/[a-z0-9@][\w.\-:@]*)*", re.ASCII | re.IGNORECASE
+)
 _NO_MODEL = re.compile(r"https?|arn:|\.\.", re.IGNORECASE)
 _SIDE_FILES = ("", "-wal", "-shm", "-journal")  # of a store
 
@@ -39,12 +51,25 @@ _Value = Annotated[str, AfterValidator(_not_empty)]
 class ProjectSettings(Settings):
     """The file's keys; each may be left out, none is empty."""
 
-    metrics: tuple[_Value, ...] | None = Field(None, description="names; None for all that apply")
-    judge: _Value | None = Field(None, description="name of the judge; None where ``RAGMETRICS_JUDGE`` is set")
-    api_base: _Value | None = Field(None, repr=False, description="address of its endpoint")
-    store: _Value | None = Field(None, description="where replies are kept; None where ``RAGMETRICS_STORE`` is set")
-    gates: tuple[_Value, ...] = Field((), description="means to reach, as ``adherence=0.8``")
-    columns: dict[str, _Value] = Field({}, description="by field of the sample, where rows hold it")
+    metrics: tuple[_Value, ...] | None = Field(
+        None, description="names; None for all that apply"
+    )
+    judge: _Value | None = Field(
+        None, description="name of the judge; None where ``RAGMETRICS_JUDGE`` is set"
+    )
+    api_base: _Value | None = Field(
+        None, repr=False, description="address of its endpoint"
+    )
+    store: _Value | None = Field(
+        None,
+        description="where replies are kept; None where ``RAGMETRICS_STORE`` is set",
+    )
+    gates: tuple[_Value, ...] = Field(
+        (), description="means to reach, as ``adherence=0.8``"
+    )
+    columns: dict[str, _Value] = Field(
+        {}, description="by field of the sample, where rows hold it"
+    )
 
     @property
     def code(self) -> tuple[str, ...]:
@@ -70,30 +95,46 @@ class ProjectFile(NamedTuple):
     settings: ProjectSettings
 
 
-def project_settings(folder: Path, *, decided: Collection[str] = (), as_it_is: bool = False) -> ProjectSettings:
+def project_settings(
+    folder: Path, *, decided: Collection[str] = (), as_it_is: bool = False
+) -> ProjectSettings:
     """The settings of a folder, without those that the environment decides.
 
     Args:
         folder: Where the file is looked for, in no folder above it.
-        decided: Names of settings that are decided elsewhere: what the file says of them counts for nothing.
-        as_it_is: Take the file without trust, for pytest, which runs the folder's code anyway.
+        decided: Names of settings that are decided elsewhere: what the file says of
+            them counts for nothing.
+        as_it_is: Take the file without trust, for pytest, which runs the folder's code
+            anyway.
 
     Raises:
-        SettingError: For a file that cannot be read, holds what it cannot hold, or chooses what only the user may.
+        SettingError: For a file that cannot be read, holds what it cannot hold, or
+            chooses what only the user may.
     """
     path = folder / PROJECT_FILE
     if not path.exists():
         return ProjectSettings()
     file = read_project_file(path)
-    left_out = {*decided, *(name for name in ("judge", "store") if os.environ.get(f"RAGMETRICS_{name.upper()}"))}
+    left_out = {
+        *decided,
+        *(
+            name
+            for name in ("judge", "store")
+            if os.environ.get(f"RAGMETRICS_{name.upper()}")
+        ),
+    }
     if "judge" in left_out or os.environ.get("RAGMETRICS_API_BASE"):
         left_out.add("api_base")  # it is the address of the file's judge
     settings = file.settings.model_copy(update=dict.fromkeys(left_out))
-    choices = [] if as_it_is or is_trusted(path, file.content) else settings.choices(folder)
+    choices = (
+        [] if as_it_is or is_trusted(path, file.content) else settings.choices(folder)
+    )
     if choices:
         raise SettingError(
-            f"{path} chooses {', '.join(choices)}, which only you may: look at the file, then run ragmetrics trust "
-            f"{path} (in CI set {TRUST_VARIABLE}={digest_of(file.content)}), or choose with an option yourself"
+            f"{path} chooses {', '.join(choices)}, which only you may: look at the"
+            f" file, then run ragmetrics trust {path} (in CI set"
+            f" {TRUST_VARIABLE}={digest_of(file.content)}), or choose with an option"
+            " yourself"
         )
     return settings
 
@@ -106,13 +147,20 @@ def read_project_file(path: Path) -> ProjectFile:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise SettingError(f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is")
-        table = tomllib.loads(content.decode("utf-8-sig"))  # some editors begin a file with a byte order mark
+            raise SettingError(
+                f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is"
+            )
+        # some editors begin a file with a byte order mark
+        table = tomllib.loads(content.decode("utf-8-sig"))
         return ProjectFile(path, content, _settings(table))
     except RecursionError:
-        raise SettingError(f"{path} cannot be read: it is nested too deeply; settings are plain lists") from None
+        raise SettingError(
+            f"{path} cannot be read: it is nested too deeply; settings are plain lists"
+        ) from None
     except UnicodeDecodeError:
-        raise SettingError(f"{path} cannot be read: it is not UTF-8; save it as UTF-8") from None
+        raise SettingError(
+            f"{path} cannot be read: it is not UTF-8; save it as UTF-8"
+        ) from None
     except (OSError, ValueError) as error:
         raise SettingError(f"{path} cannot be read: {printable(str(error))}") from None
 
@@ -120,21 +168,32 @@ def read_project_file(path: Path) -> ProjectFile:
 def _settings(table: dict[str, Any]) -> ProjectSettings:
     unknown = [name for name in table if name not in ProjectSettings.model_fields]
     if unknown:
-        raise SettingError(f"{unknown[0]}: no such setting; there are: {', '.join(ProjectSettings.model_fields)}")
+        raise SettingError(
+            f"{unknown[0]}: no such setting; there are:"
+            f" {', '.join(ProjectSettings.model_fields)}"
+        )
     return ProjectSettings(**table)
 
 
 def _is_model(name: str) -> bool:
     """True for the name of an embedded judge, or of a provider and its model."""
     name = name.strip()
-    return name in EMBEDDED or bool(_MODEL.fullmatch(name) and not _NO_MODEL.search(name))
+    return name in EMBEDDED or bool(
+        _MODEL.fullmatch(name) and not _NO_MODEL.search(name)
+    )
 
 
 def _is_inside(folder: Path, store: str) -> bool:
     """True if a store and the files beside it stand in the folder, links followed."""
     place = os.path.realpath(folder)
     try:
-        paths = [os.path.realpath(folder / Path(f"{store}{end}").expanduser()) for end in _SIDE_FILES]
-        return all(os.path.commonpath([place, path]) == place and path != place for path in paths)
+        paths = [
+            os.path.realpath(folder / Path(f"{store}{end}").expanduser())
+            for end in _SIDE_FILES
+        ]
+        return all(
+            os.path.commonpath([place, path]) == place and path != place
+            for path in paths
+        )
     except (ValueError, RuntimeError):  # a NUL, no such user, or another drive
         return False

@@ -16,28 +16,40 @@ Shown = str | Sequence[str]
 
 def judge_in_words(name: str) -> str:
     """The name of a judge, and of the embedded one what it is worth."""
-    return f"{name} (compares words; catches gross failures)" if name in EMBEDDED else name
+    return (
+        f"{name} (compares words; catches gross failures)" if name in EMBEDDED else name
+    )
 
 
-def judges_in_words(names: Iterable[str], addresses: Mapping[str, Sequence[str]]) -> str:
+def judges_in_words(
+    names: Iterable[str], addresses: Mapping[str, Sequence[str]]
+) -> str:
     """The names of judges, each with the addresses that were asked, where they are known."""
     shown = []
     for name in names:
         asked = ", ".join(addresses.get(name, ()))
-        shown.append(f"{judge_in_words(name)} at {asked}" if asked else judge_in_words(name))
+        shown.append(
+            f"{judge_in_words(name)} at {asked}" if asked else judge_in_words(name)
+        )
     return ", ".join(shown)
 
 
 def element(tag: str, texts: Iterable[Shown]) -> str:
-    """An element for each text, one with an ordered list in it for several; a long text is cut."""
+    """An element for each text, one with an ordered list in it for several.
+
+    A long text is cut.
+    """
     return "".join(f"<{tag}>{_inner(text)}</{tag.split()[0]}>" for text in texts)
 
 
 def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:
     """A table whose first column names what stands in the others."""
     head = f"<thead><tr>{element('th', headings)}</tr></thead>" if headings else ""
-    cell = "td" if headings else f"td {_LEFT}"  # notebooks put cells to the right, as for numbers
-    body = "".join(f"<tr>{element('th', row[:1])}{element(cell, row[1:])}</tr>" for row in rows)
+    # notebooks put cells to the right, as for numbers
+    cell = "td" if headings else f"td {_LEFT}"
+    body = "".join(
+        f"<tr>{element('th', row[:1])}{element(cell, row[1:])}</tr>" for row in rows
+    )
     return f"<table>{head}<tbody>{body}</tbody></table>"
 
 
@@ -45,4 +57,8 @@ def _inner(text: Shown) -> str:
     if not isinstance(text, str):
         return f"<ol {_LEFT}>{element('li', text)}</ol>"
     text = str(clean(text))
-    return escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text):,} characters)")
+    return escape(
+        text
+        if len(text) <= _LONGEST
+        else f"{text[:_LONGEST]} … ({len(text):,} characters)"
+    )

@@ -1,7 +1,8 @@
 """Which settings files the user trusts, by path and content, and which addresses need no trust.
 
-``ragmetrics trust FILE`` keeps path and digest in the user's configuration folder; any change of the file asks again.
-A job of continuous integration names the digest in ``RAGMETRICS_TRUST``.
+``ragmetrics trust FILE`` keeps path and digest in the user's configuration folder; any
+change of the file asks again. A job of continuous integration names the digest in
+``RAGMETRICS_TRUST``.
 """
 
 import hashlib
@@ -15,8 +16,12 @@ from pathlib import Path
 from ragmetrics_core.data.files import told, write_text
 
 TRUST_VARIABLE = "RAGMETRICS_TRUST"
-# What can be read in one way only: no user, no query, no number that a resolver may take for an address.
-_PLAIN_ADDRESS = re.compile(r"https?://([a-z]+|[\d.]+|\[[\da-f:]+\])(:\d{1,5})?(/[\w.\-/]*)?", re.ASCII | re.IGNORECASE)
+# What can be read in one way only: no user, no query, no number that a resolver may
+# take for an address.
+_PLAIN_ADDRESS = re.compile(
+    r"https?://([a-z]+|[\d.]+|\[[\da-f:]+\])(:\d{1,5})?(/[\w.\-/]*)?",
+    re.ASCII | re.IGNORECASE,
+)
 _LONGEST = 200
 
 

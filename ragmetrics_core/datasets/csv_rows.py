@@ -1,8 +1,9 @@
 """Rows of CSV and TSV, read strictly: a quotation mark that is not closed must not swallow the rows behind it.
 
-Three things are held against each record. Its quoting is that of RFC 4180. It has as many cells as the header has
-columns. Where it goes on over several lines, these do not look like rows of their own. Each line of a record that
-cannot be used is a bad row, so that a gate counts what was swallowed.
+Three things are held against each record. Its quoting is that of RFC 4180. It has as
+many cells as the header has columns. Where it goes on over several lines, these do not
+look like rows of their own. Each line of a record that cannot be used is a bad row, so
+that a gate counts what was swallowed.
 """
 
 import csv
@@ -17,9 +18,12 @@ from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name, repeated
 from ragmetrics_core.data.errors import InputError, RowError
 
 _KNOWN_COLUMNS = {plain_name(name) for names in USUAL_NAMES.values() for name in names}
-_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>", "\\N", "#N/A"))  # of numpy, pandas, databases, Excel
+# of numpy, pandas, databases, Excel
+_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>", "\\N", "#N/A"))
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
-_MARK = "\ufeff"  # a byte order mark; some programs write a second one, behind that which names the encoding
+# a byte order mark; some programs write a second one, behind that which names the
+# encoding
+_MARK = "\ufeff"
 
 
 class Record(NamedTuple):
@@ -36,17 +40,22 @@ class Record(NamedTuple):
 
 
 def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
-    """Rows of a CSV or TSV file with their places; a row that cannot be used comes as its error.
+    """Rows of a CSV or TSV file with their places.
 
-    The separator is a tab in ``.tsv``, else what a line ``sep=;`` says or what makes most known columns.
+    A row that cannot be used comes as its error.
+
+    The separator is a tab in ``.tsv``, else what a line ``sep=;`` says or what makes
+    most known columns.
 
     Raises:
-        InputError: If a quotation mark is not closed, two columns have one name, or the file cannot be read.
+        InputError: If a quotation mark is not closed, two columns have one name, or the
+            file cannot be read.
     """
     csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
     with open_text(path, newline="") as file:
         first_line = file.readline().lstrip(_MARK)
-        said = _SEPARATOR_LINE.fullmatch(first_line.strip())  # Excel's own line, e.g. sep=;
+        # Excel's own line, e.g. sep=;
+        said = _SEPARATOR_LINE.fullmatch(first_line.strip())
         if said is None:
             file.seek(0)
         separator = said[1] if said is not None else _likely_separator(path, first_line)
@@ -58,7 +67,9 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
         yield from _rows(records, header.cells, separator, path)
 
 
-def _records(file: TextIO, separator: str, path: Path, *, first_line: int) -> Iterator[Record]:
+def _records(
+    file: TextIO, separator: str, path: Path, *, first_line: int
+) -> Iterator[Record]:
     """The records of a file, without those that hold nothing, such as the lines of separators that Excel leaves.
 
     Raises:
@@ -78,7 +89,9 @@ def _records(file: TextIO, separator: str, path: Path, *, first_line: int) -> It
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise InputError(_unreadable(path, first_line, first_line + len(lines) - 1, error)) from None
+            raise InputError(
+                _unreadable(path, first_line, first_line + len(lines) - 1, error)
+            ) from None
         if cells is None:
             return
         if any(cell.strip() for cell in cells):
@@ -89,13 +102,17 @@ def _records(file: TextIO, separator: str, path: Path, *, first_line: int) -> It
 def _unreadable(path: Path, first: int, last: int, error: csv.Error) -> str:
     lines = f"line {first}" if first == last else f"lines {first} to {last}"
     return (
-        f"{path}, {lines}: not CSV ({error}): a cell that begins with a quotation mark must end with one, and marks "
-        "in it must be doubled; mend it, or give the rows as JSONL"
+        f"{path}, {lines}: not CSV ({error}): a cell that begins with a quotation mark"
+        " must end with one, and marks in it must be doubled; mend it, or give the"
+        " rows as JSONL"
     )
 
 
 def _likely_separator(path: Path, header: str) -> str:
-    """The separator that makes most known columns of the header, then most columns; of equals the first."""
+    """The separator that makes most known columns of the header, then most columns.
+
+    Of equals the first.
+    """
 
     def columns(separator: str) -> tuple[int, int]:
         names = next(csv.reader([header], delimiter=separator), [])
@@ -108,12 +125,15 @@ def _check_header(header: Record, separator: str, path: Path) -> None:
     columns = len(_cells_of_line(header.lines[0], separator))
     if _has_swallowed(header, columns, separator):
         raise InputError(
-            f"{path}, lines {header.first_line} to {header.last_line}: the header goes on over lines that look like "
-            "rows; close its quotation mark"
+            f"{path}, lines {header.first_line} to {header.last_line}: the header goes"
+            " on over lines that look like rows; close its quotation mark"
         )
     doubled = repeated(name for name in header.cells if name)
     if doubled:
-        raise InputError(f"{path}: several columns are named {', '.join(doubled)}; rename all but one")
+        raise InputError(
+            f"{path}: several columns are named {', '.join(doubled)}; rename all"
+            " but one"
+        )
 
 
 def _rows(
@@ -126,7 +146,9 @@ def _rows(
         problem = _problem(record, columns, separator, quotes_cells=quotes_cells)
         if problem is None:
             number += 1
-            cells = (None if cell.strip() in _MISSING else cell for cell in record.cells)
+            cells = (
+                None if cell.strip() in _MISSING else cell for cell in record.cells
+            )
             yield f"{path}, row {number}", dict(zip(columns, cells, strict=True))
             continue
         for _ in record.lines:
@@ -134,18 +156,26 @@ def _rows(
             yield f"{path}, row {number}", RowError(problem)
 
 
-def _problem(record: Record, columns: Sequence[str], separator: str, *, quotes_cells: bool) -> str | None:
+def _problem(
+    record: Record, columns: Sequence[str], separator: str, *, quotes_cells: bool
+) -> str | None:
     """Why a record is no row; None if it is one."""
     text = "".join(record.lines)
     if "\0" in text:
-        return "holds a NUL character, which no text has: the file is damaged, or in another encoding"
+        return (
+            "holds a NUL character, which no text has: the file is damaged, or in"
+            " another encoding"
+        )
     if quotes_cells and '"' in text and not _quoting(separator).fullmatch(text):
-        return "a quotation mark inside a cell that is not in quotes; put the cell in quotes, and double marks in it"
+        return (
+            "a quotation mark inside a cell that is not in quotes; put the cell in"
+            " quotes, and double marks in it"
+        )
     if _has_swallowed(record, len(columns), separator):
         return (
-            f"a quotation mark that is not closed: a cell goes on from line {record.first_line} to line "
-            f"{record.last_line}, over lines that look like rows; close it, or, if that text is meant, give the rows "
-            "as JSONL"
+            "a quotation mark that is not closed: a cell goes on from line"
+            f" {record.first_line} to line {record.last_line}, over lines that look"
+            " like rows; close it, or, if that text is meant, give the rows as JSONL"
         )
     if len(record.cells) > len(columns):
         return "more cells than the header has columns"
@@ -169,24 +199,31 @@ def _cell(separator: str) -> re.Pattern[str]:
 
 
 def _cells_of_line(line: str, separator: str) -> list[str]:
-    """The cells of one line by itself; a quotation mark that is not closed in it is a character like others."""
+    """The cells of one line by itself.
+
+    A quotation mark that is not closed in it is a character like others.
+    """
     return _cell(separator).findall(line.rstrip("\r\n"))
 
 
 def _has_quoted_cell(record: Record, separator: str) -> bool:
-    return any(cell.startswith('"') for cell in _cells_of_line(record.lines[0], separator))
+    return any(
+        cell.startswith('"') for cell in _cells_of_line(record.lines[0], separator)
+    )
 
 
 def _has_swallowed(record: Record, columns: int, separator: str) -> bool:
     """Whether a record of several lines is rather that many rows, of which the first has an unclosed quotation mark.
 
-    Its first line and most others then have the right number of cells, each by itself. In a table of one column every
-    line has that.
+    Its first line and most others then have the right number of cells, each by itself.
+    In a table of one column every line has that.
     """
     first, *others = record.lines
     if columns == 1 or not others or not _looks_like_row(first, columns, separator):
         return False
-    return 2 * sum(_looks_like_row(line, columns, separator) for line in others) >= len(others)
+    return 2 * sum(_looks_like_row(line, columns, separator) for line in others) >= len(
+        others
+    )
 
 
 def _looks_like_row(line: str, columns: int, separator: str) -> bool:
@@ -199,4 +236,7 @@ def _looks_like_row(line: str, columns: int, separator: str) -> bool:
         return False
     if any(cell.startswith(" ") for cell in cells[1:]):
         return False
-    return not all(before[-1:].isdigit() and behind[:1].isdigit() for before, behind in pairwise(cells))
+    return not all(
+        before[-1:].isdigit() and behind[:1].isdigit()
+        for before, behind in pairwise(cells)
+    )

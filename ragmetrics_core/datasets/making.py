@@ -9,7 +9,17 @@ from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from ragmetrics_core.data import Evidence, Failed, Frozen, NotAnswered, Sample, Scored, Silent, Undefined, Usage
+from ragmetrics_core.data import (
+    Evidence,
+    Failed,
+    Frozen,
+    NotAnswered,
+    Sample,
+    Scored,
+    Silent,
+    Undefined,
+    Usage,
+)
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable
 from ragmetrics_core.data.questions import Instructions, Part, Question, ask
 from ragmetrics_core.datasets.documents import Document
@@ -25,7 +35,9 @@ R = TypeVar("R", bound=BaseModel)
 Making = Callable[[Sample], Generator[Any, Any, T | Failed | Undefined]]
 """A plan whose end is not a score, but what a model made of the sample, or why it made nothing."""
 
-TEMPLATE = files(__package__).joinpath("prompts", "write_question.txt").read_text("utf-8")
+TEMPLATE = (
+    files(__package__).joinpath("prompts", "write_question.txt").read_text("utf-8")
+)
 """The prompt that has a question and its response written."""
 
 _Stated = Annotated[str, Field(min_length=1)]
@@ -60,7 +72,10 @@ class Written(Silent, extra="ignore", str_strip_whitespace=True):
         if isinstance(info.context, Question):
             known = info.context.parts["chunks"].labels
             if {sentence.chunk for sentence in sentences} != set(known):
-                raise ValueError(f"it must have at least one sentence from each chunk ({', '.join(known)})")
+                raise ValueError(
+                    "it must have at least one sentence from each chunk"
+                    f" ({', '.join(known)})"
+                )
         return sentences
 
     @property
@@ -89,7 +104,9 @@ def _examples(question: WriteQuestion) -> tuple[Written, Written]:
 
     def written(each: int) -> Written:
         tagged = product(question.parts["chunks"].labels, range(each))
-        sentences = tuple(TaggedSentence(text=f"{own} {own} {n}.", chunk=label) for label, n in tagged)
+        sentences = tuple(
+            TaggedSentence(text=f"{own} {own} {n}.", chunk=label) for label, n in tagged
+        )
         return Written(question=f"{own}?", sentences=sentences)
 
     return written(1), written(3)
@@ -112,14 +129,29 @@ class Maker:
     """
 
     def __init__(
-        self, judge: JudgeLike, *, store: ReplyStore | None = None, concurrency: int = 32,
-        language: str | None = None, progress: Show = False,
-    ) -> None:  # fmt: skip
-        self._judge, self._store = resolve_judge(judge), MemoryStore() if store is None else store
-        self.name, self.language, self.usage, self.left_out = self._judge.name, language, Usage(), Counter[str]()
+        self,
+        judge: JudgeLike,
+        *,
+        store: ReplyStore | None = None,
+        concurrency: int = 32,
+        language: str | None = None,
+        progress: Show = False,
+    ) -> None:
+        self._judge, self._store = (
+            resolve_judge(judge),
+            MemoryStore() if store is None else store,
+        )
+        self.name, self.language, self.usage, self.left_out = (
+            self._judge.name,
+            language,
+            Usage(),
+            Counter[str](),
+        )
         self._concurrency, self._progress = concurrency, progress
 
-    def make(self, plan: Making[T], samples: Sequence[Sample]) -> Iterator[T | Failed | Undefined]:
+    def make(
+        self, plan: Making[T], samples: Sequence[Sample]
+    ) -> Iterator[T | Failed | Undefined]:
         """What a plan makes of each sample, or why nothing; ``JudgeUnavailable`` if the model will answer nothing."""
 
         @metric
@@ -127,22 +159,40 @@ class Maker:
             item = yield from plan(sample)
             if isinstance(item, (Failed, Undefined)):
                 return item
-            return Scored(metric="making", value=1, reason="", evidence=Evidence.model_validate({"item": item}))
+            return Scored(
+                metric="making",
+                value=1,
+                reason="",
+                evidence=Evidence.model_validate({"item": item}),
+            )
 
         this = Run(making, self._judge, self._concurrency, self._store)
         for row in stream(this, samples, progress=self._progress, columns={}):
             self.usage += row.usage
             outcome = row.results.get("making")
-            if outcome is None:  # cut off by an interrupt or a limit: the run says so at its end
+            # cut off by an interrupt or a limit: the run says so at its end
+            if outcome is None:
                 continue
-            yield cast("Any", outcome.evidence).item if isinstance(outcome, Scored) else outcome
+            yield (
+                cast("Any", outcome.evidence).item
+                if isinstance(outcome, Scored)
+                else outcome
+            )
         if this.interrupted:
             raise KeyboardInterrupt
         if this.stopped:
             raise JudgeUnavailable(this.stopped)
 
-    def until(self, wanted: int, candidates: Iterable[Sample], plan: Making[T], key: Callable[[T], str]) -> list[T]:
-        """Make so many items of candidates in their order; where one gives nothing, the next one is tried.
+    def until(
+        self,
+        wanted: int,
+        candidates: Iterable[Sample],
+        plan: Making[T],
+        key: Callable[[T], str],
+    ) -> list[T]:
+        """Make so many items of candidates in their order.
+
+        Where one gives nothing, the next one is tried.
 
         Args:
             wanted: How many items; ``InputError`` if there is none at the end.
@@ -151,20 +201,32 @@ class Maker:
             key: What no two items may share, such as their question.
         """
         found, queue = dict[str, T](), iter(candidates)
-        while len(found) < wanted and (batch := list(islice(queue, wanted - len(found)))):
+        while len(found) < wanted and (
+            batch := list(islice(queue, wanted - len(found)))
+        ):
             for item in self.make(plan, batch):
                 if isinstance(item, (Failed, Undefined)):
-                    self.left_out[item.error.type if isinstance(item, Failed) else item.code] += 1
+                    self.left_out[
+                        item.error.type if isinstance(item, Failed) else item.code
+                    ] += 1
                 elif found.setdefault(key(item), item) is not item:
                     self.left_out["duplicate question"] += 1
         if not found:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
-            raise InputError(f"{self.name} gave nothing that could be used ({reasons}); try another model")
+            reasons = ", ".join(
+                f"{count} {reason}" for reason, count in self.left_out.items()
+            )
+            raise InputError(
+                f"{self.name} gave nothing that could be used ({reasons}); try another"
+                " model"
+            )
         return list(found.values())
 
 
 def answered(question: Question[R]) -> Generator[Any, Any, R]:
-    """The first reply to a question of a plan; raises the ``JudgeError`` if there is none, which ends the plan."""
+    """The first reply to a question of a plan.
+
+    Raises the ``JudgeError`` if there is none, which ends the plan.
+    """
     (answer,) = yield from ask([question])
     if isinstance(answer, NotAnswered):
         raise answer.error
@@ -172,13 +234,32 @@ def answered(question: Question[R]) -> Generator[Any, Any, R]:
 
 
 def header(
-    kind: Literal["discrete", "continuous"], documents: Iterable[Document], settings: Frozen, source: Iterable[str],
-    maker: Maker | None, *prompts: str, **more: str,
-) -> Header:  # fmt: skip
+    kind: Literal["discrete", "continuous"],
+    documents: Iterable[Document],
+    settings: Frozen,
+    source: Iterable[str],
+    maker: Maker | None,
+    *prompts: str,
+    **more: str,
+) -> Header:
     """How a set was made; ``maker`` is None where no model was asked, ``more`` are further parameters."""
     parameters, asked = settings.model_dump() | more, dict[str, Any]()
     if maker is not None:
         left_out = dict(sorted(maker.left_out.items()))
-        asked = {"model": maker.name, "prompts": digest(*prompts, maker.language or ""), "left_out": left_out}
-    seed, corpus = parameters.pop("seed"), digest_of(part for own in documents for part in (own.id, own.text))
-    return Header(kind=kind, source=tuple(source), corpus=corpus, seed=seed, parameters=parameters, **asked)
+        asked = {
+            "model": maker.name,
+            "prompts": digest(*prompts, maker.language or ""),
+            "left_out": left_out,
+        }
+    seed, corpus = (
+        parameters.pop("seed"),
+        digest_of(part for own in documents for part in (own.id, own.text)),
+    )
+    return Header(
+        kind=kind,
+        source=tuple(source),
+        corpus=corpus,
+        seed=seed,
+        parameters=parameters,
+        **asked,
+    )

@@ -1,7 +1,7 @@
 """Annotated sets: how a set was made, its points and their labels, as data and as JSONL.
 
-A file is a header, then one line per document and point. It holds no dates and no paths beyond those that were given,
-so that the same seed and replies give the same bytes.
+A file is a header, then one line per document and point. It holds no dates and no paths
+beyond those that were given, so that the same seed and replies give the same bytes.
 """
 
 import json
@@ -13,7 +13,18 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data import Cell, Context, Fact, Frozen, InputError, Sample, Share, Text, own_lines, write_text
+from ragmetrics_core.data import (
+    Cell,
+    Context,
+    Fact,
+    Frozen,
+    InputError,
+    Sample,
+    Share,
+    Text,
+    own_lines,
+    write_text,
+)
 from ragmetrics_core.reporting.jsonl import validated
 
 FORMAT = 1
@@ -28,17 +39,34 @@ class Header(Frozen):
     source: tuple[str, ...] = Field((), description="the files, as they were named")
     corpus: str = Field("", description="digest of the documents")
     seed: int = Field(0, description="seed of every choice")
-    parameters: dict[str, Any] = Field(default_factory=dict, description="settings that change the set")
-    model: str = Field("", description='model that wrote questions and labelled; "" if none was asked')
-    prompts: str = Field("", description='digest of the prompts; "" if no model was asked')
-    left_out: dict[str, int] = Field(default_factory=dict, description="how many were left out, per reason")
+    parameters: dict[str, Any] = Field(
+        default_factory=dict, description="settings that change the set"
+    )
+    model: str = Field(
+        "", description='model that wrote questions and labelled; "" if none was asked'
+    )
+    prompts: str = Field(
+        "", description='digest of the prompts; "" if no model was asked'
+    )
+    left_out: dict[str, int] = Field(
+        default_factory=dict, description="how many were left out, per reason"
+    )
 
 
 class DiscretePoint(Frozen):
     """A golden answer with retrieved documents, labelled by their ranks."""
 
-    document: str = Field(description="what intervals resample: the question's document, else the question")
-    sample: Sample = Field(description="answer and reference are the golden answer; its id tells nothing of the label")
+    document: str = Field(
+        description=(
+            "what intervals resample: the question's document, else the question"
+        )
+    )
+    sample: Sample = Field(
+        description=(
+            "answer and reference are the golden answer; its id tells nothing of the"
+            " label"
+        )
+    )
     ranks: tuple[int, ...] = Field(description="the documents' ranks, from 1")
     by_rank: Label = Field(description="the label that the ranks suggest")
 
@@ -53,19 +81,41 @@ class LabelledDocument(Frozen):
 
     id: str = Field(description="the document")
     question: Text = Field(repr=False, description="the question that a model wrote")
-    sentences: tuple[Text, ...] = Field(repr=False, description="the golden response, sentence by sentence")
-    tags: tuple[int, ...] = Field(description="for each sentence, the index of the golden context it was taken from")
-    contexts: tuple[Context, ...] = Field(description="golden contexts in the order of the document, then the noise")
+    sentences: tuple[Text, ...] = Field(
+        repr=False, description="the golden response, sentence by sentence"
+    )
+    tags: tuple[int, ...] = Field(
+        description=(
+            "for each sentence, the index of the golden context it was taken from"
+        )
+    )
+    contexts: tuple[Context, ...] = Field(
+        description="golden contexts in the order of the document, then the noise"
+    )
     golden: int = Field(description="how many of them are golden")
     facts: tuple[Fact, ...] = Field((), description="facts of the golden response")
-    cells: tuple[tuple[Cell, ...], ...] = Field((), description="one row per fact, one column per context")
-    calls: int = Field(0, description="questions asked for the labels: facts × contexts + 1")
+    cells: tuple[tuple[Cell, ...], ...] = Field(
+        (), description="one row per fact, one column per context"
+    )
+    calls: int = Field(
+        0, description="questions asked for the labels: facts × contexts + 1"
+    )
 
     def sample(self, subset: Iterable[int] | None = None) -> Sample:
         """The document as a sample, with all contexts or those of these indices."""
-        kept = self.contexts if subset is None else tuple(self.contexts[index] for index in subset)
+        kept = (
+            self.contexts
+            if subset is None
+            else tuple(self.contexts[index] for index in subset)
+        )
         said = " ".join(self.sentences)
-        return Sample(id=self.id, question=self.question, contexts=kept, answer=said, reference=said)
+        return Sample(
+            id=self.id,
+            question=self.question,
+            contexts=kept,
+            answer=said,
+            reference=said,
+        )
 
 
 class CombinationPoint(Frozen):
@@ -74,8 +124,14 @@ class CombinationPoint(Frozen):
     document: str = Field(description="the document")
     contexts: tuple[int, ...] = Field(description="indices of its contexts")
     golden: int = Field(description="how many of them are golden")
-    label: Share = Field(description="mean over the facts of the logical OR over the contexts")
-    by_tags: Share = Field(description="share of the sentences whose chunk is there: a label without the matrix")
+    label: Share = Field(
+        description="mean over the facts of the logical OR over the contexts"
+    )
+    by_tags: Share = Field(
+        description=(
+            "share of the sentences whose chunk is there: a label without the matrix"
+        )
+    )
 
 
 class DiscreteSet(Frozen):
@@ -107,10 +163,15 @@ def digest_of(parts: Iterable[str]) -> str:
 
 def to_jsonl(given: AnySet) -> str:
     """A set as the text of its file."""
-    rows: list[dict[str, Any]] = [{_MAGIC: FORMAT, **given.header.model_dump(mode="json")}]
+    rows: list[dict[str, Any]] = [
+        {_MAGIC: FORMAT, **given.header.model_dump(mode="json")}
+    ]
     documents = given.documents if isinstance(given, ContinuousSet) else ()
     for name, items in (("document", documents), ("point", given.points)):
-        rows += [{name: item.model_dump(mode="json", exclude_defaults=True)} for item in items]
+        rows += [
+            {name: item.model_dump(mode="json", exclude_defaults=True)}
+            for item in items
+        ]
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
@@ -124,18 +185,34 @@ def read_set(path: str | Path) -> AnySet:
     lines = own_lines(path, "the set")
     place, first = next(lines, (f"{path}, line 1", None))
     if not isinstance(first, dict) or first.pop(_MAGIC, None) != FORMAT:
-        raise InputError(f"{place}: this is no set of ragmetrics; make one with: ragmetrics dataset discrete")
-    header, kinds = validated(Header, first, place), dict[str, type[Frozen]](document=LabelledDocument)
+        raise InputError(
+            f"{place}: this is no set of ragmetrics; make one with: ragmetrics dataset"
+            " discrete"
+        )
+    header, kinds = (
+        validated(Header, first, place),
+        dict[str, type[Frozen]](document=LabelledDocument),
+    )
     kinds["point"] = DiscretePoint if header.kind == "discrete" else CombinationPoint
     found: dict[str, list[Any]] = {name: [] for name in kinds}
     for place, row in lines:
         if not isinstance(row, dict) or not row or not row.keys() <= kinds.keys():
-            raise InputError(f"{place}: this is no line of a set; the file was changed or cut off")
+            raise InputError(
+                f"{place}: this is no line of a set; the file was changed or cut off"
+            )
         for name, value in row.items():
             found[name].append(validated(kinds[name], value, place))
     if header.kind == "discrete":
         return DiscreteSet(header=header, points=tuple(found["point"]))
     widths = {document.id: len(document.contexts) for document in found["document"]}
-    if any(max(point.contexts, default=0) >= widths.get(point.document, 0) for point in found["point"]):
-        raise InputError(f"{path}: a point names a document or context that is not there; the file was changed")
-    return ContinuousSet(header=header, documents=tuple(found["document"]), points=tuple(found["point"]))
+    if any(
+        max(point.contexts, default=0) >= widths.get(point.document, 0)
+        for point in found["point"]
+    ):
+        raise InputError(
+            f"{path}: a point names a document or context that is not there; the file"
+            " was changed"
+        )
+    return ContinuousSet(
+        header=header, documents=tuple(found["document"]), points=tuple(found["point"])
+    )

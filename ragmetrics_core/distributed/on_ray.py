@@ -11,26 +11,39 @@ from ragmetrics_core.distributed.scorer import Scorer
 from ragmetrics_core.endpoints.chat import ChatReply
 from ragmetrics_core.endpoints.limits import Budget, Limits, RateLimiter
 
-_LOST_AFTER = 600.0  # seconds after which a call whose worker is gone is taken for paid; a judge waits 300 for a reply
-_AT_ONCE = 1_000_000  # calls that may wait in the actor; those that tell how calls ended must never wait behind them
+# seconds after which a call whose worker is gone is taken for paid; a judge waits 300
+# for a reply
+_LOST_AFTER = 600.0
+# calls that may wait in the actor; those that tell how calls ended must never wait
+# behind them
+_AT_ONCE = 1_000_000
 
 
 def score_dataset(
-    dataset: Any, scorer: Scorer, *, workers: int = 1, batch_size: int = 256, job: str | None = None
+    dataset: Any,
+    scorer: Scorer,
+    *,
+    workers: int = 1,
+    batch_size: int = 256,
+    job: str | None = None,
 ) -> Any:
     """Score a Ray dataset, with so many workers of one core each.
 
     Args:
         dataset: The dataset, one sample in each row.
-        scorer: What to do with it. Its limits hold for all workers together; limits per minute are those of all
-            models together.
-        workers: Processes, each with a judge of its own; leave a core for reading, or nothing is ever read.
-        batch_size: Rows that a worker is given at a time; many times ``concurrency``, as it waits for the last of them.
-        job: A name by which datasets share the limits given first, for as long as one of them is held.
+        scorer: What to do with it. Its limits hold for all workers together; limits per
+            minute are those of all models together.
+        workers: Processes, each with a judge of its own; leave a core for reading, or
+            nothing is ever read.
+        batch_size: Rows that a worker is given at a time; many times ``concurrency``,
+            as it waits for the last of them.
+        job: A name by which datasets share the limits given first, for as long as one
+            of them is held.
 
     Returns:
-        The dataset with the columns of ``Scorer.__call__``, not yet computed. A worker that dies is replaced, and its
-        batch is scored again: with a store that outlives it, only calls that were in flight are paid again.
+        The dataset with the columns of ``Scorer.__call__``, not yet computed. A worker
+        that dies is replaced, and its batch is scored again: with a store that outlives
+        it, only calls that were in flight are paid again.
 
     Raises:
         MissingDependency: If the extra ``ray`` is not installed.
@@ -64,7 +77,8 @@ class _Worker:
 class JobLimits:
     """The limits of a job, kept in one place: every call of every worker asks here before it leaves.
 
-    A call whose end nobody tells, because its worker died, counts as dear as the dearest after ten minutes.
+    A call whose end nobody tells, because its worker died, counts as dear as the
+    dearest after ten minutes.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -78,14 +92,22 @@ class JobLimits:
         return self._budget.remaining
 
     async def acquire(self, tokens: float) -> int | str:
-        """Wait until a call of so many tokens may leave; gives its number, or why none may leave any more."""
+        """Wait until a call of so many tokens may leave.
+
+        Gives its number, or why none may leave any more.
+        """
         try:
             counted = 0.0 if self._rate is None else await self._rate.acquire(tokens)
             await self._budget.acquire(tokens)
         except LimitReached as reached:
             return str(reached)
         number, loop = self._budget.calls, asyncio.get_running_loop()
-        self._held[number] = counted, loop.call_later(_LOST_AFTER, self._ended, number, Usage(cost=self._dearest))
+        self._held[number] = (
+            counted,
+            loop.call_later(
+                _LOST_AFTER, self._ended, number, Usage(cost=self._dearest)
+            ),
+        )
         return number
 
     async def observe(self, number: int, usage: Usage | None) -> None:
@@ -126,4 +148,6 @@ class _JobBudget(Budget):
 
     def observe(self, ticket: int, outcome: ChatReply | JudgeError | None) -> None:
         """Tell how a call ended."""
-        self._keeper.observe.remote(ticket, outcome.usage if isinstance(outcome, ChatReply) else None)
+        self._keeper.observe.remote(
+            ticket, outcome.usage if isinstance(outcome, ChatReply) else None
+        )

@@ -1,7 +1,8 @@
 """Which key goes to which address.
 
-A provider's usual key, from its usual variable, goes to the provider's own address only. Any other address gets the
-key that is named beside it, in the same place: two options, two environment variables of ours, or two arguments.
+A provider's usual key, from its usual variable, goes to the provider's own address
+only. Any other address gets the key that is named beside it, in the same place: two
+options, two environment variables of ours, or two arguments.
 """
 
 import os
@@ -17,22 +18,59 @@ KEY_VARIABLE = "RAGMETRICS_API_KEY"
 """The key of the address that the environment names."""
 OPENAI = "https://api.openai.com/v1"
 NAME_A_KEY = (
-    "a provider's usual key goes to the provider's own address only, so name the key of this one beside it: "
-    f"--api-key-env with --api-base, {KEY_VARIABLE} with {ADDRESS_VARIABLE}, or api_key= or api_key_env= in Python"
+    "a provider's usual key goes to the provider's own address only, so name the key"
+    f" of this one beside it: --api-key-env with --api-base, {KEY_VARIABLE} with"
+    f" {ADDRESS_VARIABLE}, or api_key= or api_key_env= in Python"
 )
 """What to do where another address than the provider's own wants a key."""
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# Headers that tell who asks. Which of them a client sends from the environment, only that client knows.
-_TELLS_WHO = re.compile(r"auth|key|token|secret|cookie|credential|organi[sz]ation|project", re.IGNORECASE)
+# Headers that tell who asks. Which of them a client sends from the environment, only
+# that client knows.
+_TELLS_WHO = re.compile(
+    r"auth|key|token|secret|cookie|credential|organi[sz]ation|project", re.IGNORECASE
+)
 _PROXY = re.compile(r"_proxy$", re.IGNORECASE)
-# Hosts of providers; those that begin with a dot give every customer a host of their own.
+# Hosts of providers; those that begin with a dot give every customer a host of their
+# own.
 _PROVIDERS = (
-    *("api.openai.com", "api.anthropic.com", "api.mistral.ai", "codestral.mistral.ai", "api.groq.com", "api.x.ai"),
-    *("api.cohere.ai", "api.cohere.com", "api.deepseek.com", "openrouter.ai", "api.together.xyz", "api.perplexity.ai"),
-    *("api.fireworks.ai", "api.cerebras.ai", "integrate.api.nvidia.com", "router.huggingface.co", "api.replicate.com"),
-    *(".googleapis.com", ".amazonaws.com", ".azure.com", ".azure.us", ".azure.cn", ".databricks.com"),
-    *(".azuredatabricks.net", ".snowflakecomputing.com", ".cloud.ibm.com", ".huggingface.cloud"),
+    *(
+        "api.openai.com",
+        "api.anthropic.com",
+        "api.mistral.ai",
+        "codestral.mistral.ai",
+        "api.groq.com",
+        "api.x.ai",
+    ),
+    *(
+        "api.cohere.ai",
+        "api.cohere.com",
+        "api.deepseek.com",
+        "openrouter.ai",
+        "api.together.xyz",
+        "api.perplexity.ai",
+    ),
+    *(
+        "api.fireworks.ai",
+        "api.cerebras.ai",
+        "integrate.api.nvidia.com",
+        "router.huggingface.co",
+        "api.replicate.com",
+    ),
+    *(
+        ".googleapis.com",
+        ".amazonaws.com",
+        ".azure.com",
+        ".azure.us",
+        ".azure.cn",
+        ".databricks.com",
+    ),
+    *(
+        ".azuredatabricks.net",
+        ".snowflakecomputing.com",
+        ".cloud.ibm.com",
+        ".huggingface.cloud",
+    ),
 )
 
 
@@ -46,15 +84,19 @@ class Endpoint(NamedTuple):
 def refuse_empty(value: str | None, place: str) -> None:
     """Raise ``SettingError`` for a value that is empty, as a variable of CI that is not set leaves it."""
     if value is not None and not value.strip():
-        raise SettingError(f"{place} is empty, perhaps a variable that is not set; give a value, or leave it out")
+        raise SettingError(
+            f"{place} is empty, perhaps a variable that is not set; give a value, or"
+            " leave it out"
+        )
 
 
 def named_endpoint(api_base: str | None, api_key_env: str | None) -> Endpoint:
     """The address and the variable of its key, both from the caller or both from the environment.
 
     Raises:
-        SettingError: If the caller names a key, and the environment the address; no variable of that name is set; or
-            an address is empty, which must not count as the provider's own.
+        SettingError: If the caller names a key, and the environment the address; no
+            variable of that name is set; or an address is empty, which must not count
+            as the provider's own.
     """
     check_variable(api_key_env)
     refuse_empty(api_base, "api_base (--api-base)")
@@ -83,23 +125,43 @@ def openai_endpoint(api_base: str | None, *, key_named: bool) -> Endpoint:
         raise SettingError(_two_places("OPENAI_BASE_URL"))
     # Where both addresses are set, our key belongs to ours.
     is_for_another = os.environ.get(ADDRESS_VARIABLE, address) != address
-    return Endpoint(address, KEY_VARIABLE if os.environ.get(KEY_VARIABLE) and not is_for_another else None)
+    return Endpoint(
+        address,
+        KEY_VARIABLE if os.environ.get(KEY_VARIABLE) and not is_for_another else None,
+    )
 
 
 def check_variable(name: str | None) -> None:
-    """Refuse a name that no variable of the environment has; it is not repeated, as it may be the key itself."""
+    """Refuse a name that no variable of the environment has.
+
+    It is not repeated, as it may be the key itself.
+    """
     if name is None:
         return
     if not _VARIABLE.fullmatch(name):
-        raise SettingError("--api-key-env (api_key_env=) takes the name of an environment variable, never the key")
+        raise SettingError(
+            "--api-key-env (api_key_env=) takes the name of an environment variable,"
+            " never the key"
+        )
     if not os.environ.get(name):
-        raise SettingError("the environment variable that --api-key-env (api_key_env=) names is not set")
+        raise SettingError(
+            "the environment variable that --api-key-env (api_key_env=) names is"
+            " not set"
+        )
 
 
-def headers_that_tell_who(headers: Mapping[str, str], given: Collection[str], key: str) -> list[str]:
+def headers_that_tell_who(
+    headers: Mapping[str, str], given: Collection[str], key: str
+) -> list[str]:
     """Names of the headers that tell who asks, but for those whose values the caller gave or that hold this key."""
-    telling = {name: value for name, value in headers.items() if _TELLS_WHO.search(name)}
-    return [name for name, value in telling.items() if value not in given and not (key and key in value)]
+    telling = {
+        name: value for name, value in headers.items() if _TELLS_WHO.search(name)
+    }
+    return [
+        name
+        for name, value in telling.items()
+        if value not in given and not (key and key in value)
+    ]
 
 
 def same_host(url: str, address: str) -> bool:
@@ -120,8 +182,9 @@ def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
 
 def _two_places(variable: str) -> str:
     return (
-        f"a key was named here, but the address comes from {variable}: name both in one place, "
-        f"--api-base and --api-key-env, or {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or api_base= and api_key= in Python"
+        f"a key was named here, but the address comes from {variable}: name both in one"
+        f" place, --api-base and --api-key-env, or {ADDRESS_VARIABLE} and"
+        f" {KEY_VARIABLE}, or api_base= and api_key= in Python"
     )
 
 
@@ -140,4 +203,7 @@ def _host(address: str) -> tuple[str, str, int] | None:
 
 
 def _of_provider(host: str) -> bool:
-    return any(host.endswith(known) if known.startswith(".") else host == known for known in _PROVIDERS)
+    return any(
+        host.endswith(known) if known.startswith(".") else host == known
+        for known in _PROVIDERS
+    )

@@ -28,14 +28,18 @@ from ragmetrics_core.endpoints.threads import is_being_cancelled
 T = TypeVar("T")
 
 _ENDS = get_args(Finish)
-_SHORTEST_WAIT = 0.5  # most seconds before the second attempt; they double with each further one
+# most seconds before the second attempt; they double with each further one
+_SHORTEST_WAIT = 0.5
 _LONGEST_WAIT = 60.0  # seconds between two attempts, unless the endpoint asks for more
 _GIVEN_UP = 600.0  # seconds from which on a request is not repeated
 CONNECTING_SECONDS = 10.0  # the same, while no connection can be made
 _OUTAGE = 30.0  # seconds for which an endpoint that refuses everything is left alone
 _ALONE = 2.0  # seconds for which all others wait for a call that is sent alone
-_SLICE = 0.1  # of them at a time, so that a loop that a client's import blocks for seconds counts as one
-_REFUSALS = 32  # in a row, from which on an endpoint that has answered is taken to refuse everything
+# of them at a time, so that a loop that a client's import blocks for seconds counts as
+# one
+_SLICE = 0.1
+# in a row, from which on an endpoint that has answered is taken to refuse everything
+_REFUSALS = 32
 
 
 class Availability:
@@ -55,10 +59,13 @@ class Availability:
             raise self._outage[1].with_traceback(None)
 
     async def is_first(self) -> bool:
-        """Wait until a call got through; for one that is sent alone and takes long, two seconds at most.
+        """Wait until a call got through.
+
+        For one that is sent alone and takes long, two seconds at most.
 
         Returns:
-            True if the caller's own call is the one to be sent alone: it releases ``alone`` when that has ended.
+            True if the caller's own call is the one to be sent alone: it releases
+            ``alone`` when that has ended.
         """
         while not self.open:
             before = self._waited
@@ -77,7 +84,9 @@ class Availability:
             return True
         return False
 
-    def observe(self, ticket: None, outcome: ChatReply | errors.JudgeError | None) -> None:
+    def observe(
+        self, ticket: None, outcome: ChatReply | errors.JudgeError | None
+    ) -> None:
         """Learn from a call; of an endpoint that has answered, one that it refuses tells little."""
         del ticket  # as of a ``Limiter``
         if isinstance(outcome, ChatReply):
@@ -86,11 +95,18 @@ class Availability:
             self.open, self._outage = True, None
         elif isinstance(outcome, errors.JudgeUnavailable):
             self._refusals += 1
-            outcome.single = self.open = bool(self.answers) and self._refusals < _REFUSALS
+            outcome.single = self.open = (
+                bool(self.answers) and self._refusals < _REFUSALS
+            )
             if not outcome.single:
                 self.refuse(outcome)
-        elif outcome is not None and (self._outage is None or time.monotonic() >= self._outage[0] + _OUTAGE):
-            self.open, self._outage = bool(self.answers) or not isinstance(outcome, errors.ConnectionFailed), None
+        elif outcome is not None and (
+            self._outage is None or time.monotonic() >= self._outage[0] + _OUTAGE
+        ):
+            self.open, self._outage = (
+                bool(self.answers) or not isinstance(outcome, errors.ConnectionFailed),
+                None,
+            )
 
     def refuse(self, error: errors.JudgeUnavailable) -> errors.JudgeUnavailable:
         """Leave the endpoint alone for a while; then a call is sent alone again."""
@@ -112,7 +128,9 @@ class Attempts:
     timeout: float | None
 
     async def send(self, request: ChatRequest) -> ChatReply:
-        """Call until there is a reply, an error that will not pass, or no attempt left; failures are values.
+        """Call until there is a reply, an error that will not pass, or no attempt left.
+
+        Failures are values.
 
         The usage counts every call that left, whether or not it was answered.
         """
@@ -124,7 +142,10 @@ class Attempts:
             reply = _failed(request, reached)
         if len(sent) == reply.usage.calls <= 1:
             return reply  # nothing to correct
-        return replace(reply, usage=replace(reply.usage, calls=len(sent), faults=max(len(sent) - 1, 0)))
+        return replace(
+            reply,
+            usage=replace(reply.usage, calls=len(sent), faults=max(len(sent) - 1, 0)),
+        )
 
     async def _attempted(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         counted = 0
@@ -135,20 +156,33 @@ class Attempts:
             except errors.JudgeUnavailable as error:
                 return _failed(request, error)
             except errors.JudgeError as error:
-                # told to slow down while others are answered: it takes its turn again, as often as it needs
-                counted += not (isinstance(error, errors.RateLimited) and self.endpoint.answers > answers)
+                # told to slow down while others are answered: it takes its turn again,
+                # as often as it needs
+                counted += not (
+                    isinstance(error, errors.RateLimited)
+                    and self.endpoint.answers > answers
+                )
                 wait = pause(error, counted, sent, self.most, self.endpoint.answers > 0)
                 if wait is not None:
                     await self.budget.pause(wait)
                     continue
-                if isinstance(error, errors.ConnectionFailed) and not self.endpoint.answers:
-                    return _failed(request, self.endpoint.refuse(errors.JudgeUnavailable(str(error))))
+                if (
+                    isinstance(error, errors.ConnectionFailed)
+                    and not self.endpoint.answers
+                ):
+                    return _failed(
+                        request,
+                        self.endpoint.refuse(errors.JudgeUnavailable(str(error))),
+                    )
                 return _failed(request, error)
 
     # Slots, rate, budget, and the call.
 
     async def _in_turn(self, request: ChatRequest, sent: list[float]) -> ChatReply:
-        """Call as soon as the limits allow it; as long as no call got through, alone."""
+        """Call as soon as the limits allow it.
+
+        As long as no call got through, alone.
+        """
         alone = await self.endpoint.is_first()
         try:
             async with self.slots:
@@ -160,7 +194,8 @@ class Attempts:
     async def _limited(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         tokens = sum(len(message.content) for message in request.messages) / 4
         outcome: ChatReply | errors.JudgeError | None = None
-        with ExitStack() as observing:  # each limiter observes how the call ended, even if another one fails at it
+        # each limiter observes how the call ended, even if another one fails at it
+        with ExitStack() as observing:
 
             def observe(limiter: Limiter | Availability, ticket: Any) -> None:
                 limiter.observe(ticket, outcome)
@@ -170,7 +205,9 @@ class Attempts:
                     observing.callback(observe, limiter, await limiter.acquire(tokens))
                 self.endpoint.check()
                 await self.store.settled()
-                observing.callback(observe, self.budget, await self.budget.acquire(tokens))
+                observing.callback(
+                    observe, self.budget, await self.budget.acquire(tokens)
+                )
                 observing.callback(observe, self.endpoint, None)
                 outcome = await self._call(request, tokens, sent)
             except errors.JudgeError as error:
@@ -178,7 +215,9 @@ class Attempts:
                 raise
         return outcome
 
-    async def _call(self, request: ChatRequest, tokens: float, sent: list[float]) -> ChatReply:
+    async def _call(
+        self, request: ChatRequest, tokens: float, sent: list[float]
+    ) -> ChatReply:
         spending = spending_here()
         spending.note(Usage(calls=1, faults=int(bool(sent))))
         sent.append(time.monotonic())
@@ -186,11 +225,15 @@ class Attempts:
             async with asyncio.timeout(self.timeout):
                 reply = await typed(self.model.name, self._complete, request)
         except TimeoutError:
-            raise errors.JudgeTimeout(f"{self.model.name} sent no reply within {self.timeout:g} s") from None
+            raise errors.JudgeTimeout(
+                f"{self.model.name} sent no reply within {self.timeout:g} s"
+            ) from None
         except errors.ContextWindowExceeded as error:
             if not error.where or error.tokens is not None:
                 raise
-            raise error.counted(error.where, int(tokens), error.window, about="about ") from None
+            raise error.counted(
+                error.where, int(tokens), error.window, about="about "
+            ) from None
         spending.note(replace(reply.usage, calls=0, faults=0))  # counted when it left
         return reply
 
@@ -204,9 +247,16 @@ def _failed(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
 
 
 def pause(
-    error: errors.JudgeError, counted: int, sent: Sequence[float], most: int = 8, answered: bool = True
+    error: errors.JudgeError,
+    counted: int,
+    sent: Sequence[float],
+    most: int = 8,
+    answered: bool = True,
 ) -> float | None:
-    """Seconds until the next attempt, by exponential backoff with full jitter; None if there shall be none."""
+    """Seconds until the next attempt, by exponential backoff with full jitter.
+
+    None if there shall be none.
+    """
     if not isinstance(error, errors.TransientJudgeError) or counted >= most:
         return None
     longest = min(_SHORTEST_WAIT * 2 ** min(max(counted - 1, 0), 10), _LONGEST_WAIT)
@@ -214,12 +264,19 @@ def pause(
     if error.retry_after is not None:
         wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
     connecting = errors.Unreachable if answered else errors.ConnectionFailed
-    left = sent[0] + (CONNECTING_SECONDS if isinstance(error, connecting) else _GIVEN_UP) - time.monotonic()
+    left = (
+        sent[0]
+        + (CONNECTING_SECONDS if isinstance(error, connecting) else _GIVEN_UP)
+        - time.monotonic()
+    )
     return wait if wait <= left else None
 
 
 async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
-    """Call what a model's author may have written; what it raises, unless an error of ours, becomes a judge error."""
+    """Call what a model's author may have written.
+
+    What it raises, unless an error of ours, becomes a judge error.
+    """
     try:
         return await call(*given)
     except errors.RagMetricsError:
@@ -228,7 +285,11 @@ async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
         if is_being_cancelled():
             raise
         error = foreign(raised, name)
-    except (Exception, SystemExit, KeyboardInterrupt) as raised:  # noqa: BLE001  # nobody knows what a client raises
+    except (
+        Exception,  # noqa: BLE001
+        SystemExit,
+        KeyboardInterrupt,
+    ) as raised:  # nobody knows what a client raises
         error = foreign(raised, name)
     raise error  # outside of any handler: what a client raised may hold keys and texts
 
@@ -236,7 +297,9 @@ async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
 def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
     """The reply with what it cost, and without lone surrogates and NUL, which no file or next request can carry."""
     if wrong := _wrong(reply):
-        raise errors.JudgeError(f"{model.name} could not answer: its complete returned {wrong}")
+        raise errors.JudgeError(
+            f"{model.name} could not answer: its complete returned {wrong}"
+        )
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise too_large(model.name)
     if not reply.usage.cost:
@@ -244,9 +307,15 @@ def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
         check_prices(model.name, prices)
         reply = priced(reply, prices)
     models = tuple(map(safe, reply.usage.models))
-    if models == reply.usage.models and all(safe(choice.text) == choice.text for choice in reply.choices):
+    if models == reply.usage.models and all(
+        safe(choice.text) == choice.text for choice in reply.choices
+    ):
         return reply
-    return replace(reply, choices=tuple(map(_clean, reply.choices)), usage=replace(reply.usage, models=models))
+    return replace(
+        reply,
+        choices=tuple(map(_clean, reply.choices)),
+        usage=replace(reply.usage, models=models),
+    )
 
 
 def _clean(choice: Choice) -> Choice:
@@ -259,11 +328,29 @@ def _wrong(reply: object) -> str:
     if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
         return f"a {type(reply).__name__}, not a ChatReply with a tuple of Choices"
     for it in reply.choices:
-        whole = isinstance(it, Choice) and isinstance(it.text, str) and it.finish in _ENDS
-        if not whole or not all(isinstance(token, TokenAlternatives) for token in it.tokens):
-            return f"what is no Choice with a text, a finish of {', '.join(_ENDS)}, and TokenAlternatives or none"
+        whole = (
+            isinstance(it, Choice) and isinstance(it.text, str) and it.finish in _ENDS
+        )
+        if not whole or not all(
+            isinstance(token, TokenAlternatives) for token in it.tokens
+        ):
+            return (
+                f"what is no Choice with a text, a finish of {', '.join(_ENDS)}, and"
+                " TokenAlternatives or none"
+            )
     if not isinstance(reply.usage, Usage):
         return f"a usage that is a {type(reply.usage).__name__}, no Usage"
-    counts = (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cost or 0)
-    counted = all(isinstance(count, (int, float)) and 0 <= count <= MOST_TOKENS for count in counts)
-    return "" if counted else f"a usage whose tokens or cost are no numbers from 0 to {MOST_TOKENS}"
+    counts = (
+        reply.usage.prompt_tokens,
+        reply.usage.completion_tokens,
+        reply.usage.cost or 0,
+    )
+    counted = all(
+        isinstance(count, (int, float)) and 0 <= count <= MOST_TOKENS
+        for count in counts
+    )
+    return (
+        ""
+        if counted
+        else f"a usage whose tokens or cost are no numbers from 0 to {MOST_TOKENS}"
+    )

@@ -1,7 +1,8 @@
 """What the replies of a model are kept under: its own name, its address and its settings, and no secret.
 
-Whatever is sent and may change a reply counts. How a model is called and watched does not, nor do the variables of the
-environment, except those that hold the address of the model's own provider.
+Whatever is sent and may change a reply counts. How a model is called and watched does
+not, nor do the variables of the environment, except those that hold the address of the
+model's own provider.
 """
 
 import functools
@@ -19,30 +20,90 @@ from pydantic import BaseModel
 
 _logger = logging.getLogger("ragmetrics_core")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_SECRET = frozenset({"key", "keys", "token", "secret", "password", "passwd", "credential", "credentials", "headers"})
-_NO_SECRET = frozenset({"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"})  # kinds of tokens
-_NEUTRAL = frozenset(  # how a model is called, watched and named, not what it replies
+_SECRET = frozenset(
     {
-        *("callbacks", "max_concurrency", "max_retries", "metadata", "name", "rate_limiter", "recursion_limit"),
-        *("request_timeout", "reuse_client", "run_id", "run_name", "streaming_callback", "tags", "timeout", "verbose"),
+        "key",
+        "keys",
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "credential",
+        "credentials",
+        "headers",
     }
 )
-# Below these, all names are of what is sent: a function called ``search``, a field called ``timeout``.
-_SENT_AS_IT_IS = frozenset({"extra_body", "functions", "properties", "response_format", "tool_choice", "tools"})
+# kinds of tokens
+_NO_SECRET = frozenset(
+    {"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"}
+)
+_NEUTRAL = frozenset(  # how a model is called, watched and named, not what it replies
+    {
+        *(
+            "callbacks",
+            "max_concurrency",
+            "max_retries",
+            "metadata",
+            "name",
+            "rate_limiter",
+            "recursion_limit",
+        ),
+        *(
+            "request_timeout",
+            "reuse_client",
+            "run_id",
+            "run_name",
+            "streaming_callback",
+            "tags",
+            "timeout",
+            "verbose",
+        ),
+    }
+)
+# Below these, all names are of what is sent: a function called ``search``, a field
+# called ``timeout``.
+_SENT_AS_IT_IS = frozenset(
+    {"extra_body", "functions", "properties", "response_format", "tool_choice", "tools"}
+)
 _USER = re.compile(r"//[^/@\s]*@")
 _ADDRESS_VARIABLE = re.compile(r"([A-Z][A-Z0-9_]*)_(?:BASE_URL|API_BASE|ENDPOINT|HOST)")
-_CLASS_FIELDS = frozenset({"_type", "class_name", "id", "type"})  # that name a class in what frameworks write
+# that name a class in what frameworks write
+_CLASS_FIELDS = frozenset({"_type", "class_name", "id", "type"})
 _OF_NO_PROVIDER = frozenset(  # words of variables and of classes that name no provider
     {
-        *("api", "base", "chat", "community", "completion", "components", "core", "generator", "generators"),
-        *("haystack", "index", "integrations", "langchain", "llama", "llm", "llms", "model", "models", "schema"),
+        *(
+            "api",
+            "base",
+            "chat",
+            "community",
+            "completion",
+            "components",
+            "core",
+            "generator",
+            "generators",
+        ),
+        *(
+            "haystack",
+            "index",
+            "integrations",
+            "langchain",
+            "llama",
+            "llm",
+            "llms",
+            "model",
+            "models",
+            "schema",
+        ),
     }
 )
 _PROVIDER_ALIASES = {"hf": "huggingface"}
-_LONG_WORD = 4  # characters, from which on a word may stand within another, as in ChatOpenAI
+# characters, from which on a word may stand within another, as in ChatOpenAI
+_LONG_WORD = 4
 
 
-def endpoint_key(address: str, query: str, model: str, extra: Mapping[str, Any]) -> str | None:
+def endpoint_key(
+    address: str, query: str, model: str, extra: Mapping[str, Any]
+) -> str | None:
     """What an endpoint's replies are kept under.
 
     Args:
@@ -64,18 +125,24 @@ def endpoint_key(address: str, query: str, model: str, extra: Mapping[str, Any])
 def key_of(thing: object, form: Callable[[], object]) -> str | None:
     """A digest of what the framework writes of a model object to a file, without secrets; the same in every process.
 
-    None if ``form`` gives no complete form, or the class of ``thing``, or of an object in it, is defined outside an
-    installed package.
+    None if ``form`` gives no complete form, or the class of ``thing``, or of an object
+    in it, is defined outside an installed package.
     """
     if not _all_installed(thing, set()):
         return None
     try:
         shown = public_form(form())
-        own_classes = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(thing).__mro__]
+        own_classes = [
+            f"{kind.__module__}.{kind.__qualname__}" for kind in type(thing).__mro__
+        ]
         addresses = provider_addresses([*own_classes, *_class_names(shown)])
         text = json.dumps([shown, public_form(addresses)], sort_keys=True)
     except Exception as error:  # noqa: BLE001  # whatever a framework or a part of the user's raises: no key
-        _logger.debug("replies of %s are kept for the process only: %s", type(thing).__name__, type(error).__name__)
+        _logger.debug(
+            "replies of %s are kept for the process only: %s",
+            type(thing).__name__,
+            type(error).__name__,
+        )
         return None
     return f"{type(thing).__qualname__}#{_digest(text)}"
 
@@ -83,8 +150,9 @@ def key_of(thing: object, form: Callable[[], object]) -> str | None:
 def provider_addresses(names: Iterable[str]) -> dict[str, str]:
     """The variables of the environment that hold the address of a provider.
 
-    A variable such as ``OPENAI_BASE_URL`` or ``OLLAMA_HOST`` counts if the words before its ending stand in ``names``,
-    which are those of classes or of providers. ``DB_HOST`` or ``LANGSMITH_ENDPOINT`` is the address of none.
+    A variable such as ``OPENAI_BASE_URL`` or ``OLLAMA_HOST`` counts if the words before
+    its ending stand in ``names``, which are those of classes or of providers.
+    ``DB_HOST`` or ``LANGSMITH_ENDPOINT`` is the address of none.
     """
     named = " ".join(names).lower()
     searched = f"{named} {named.replace('_', '')}"
@@ -98,7 +166,9 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
     for variable, value in os.environ.items():
         if (match := _ADDRESS_VARIABLE.fullmatch(variable)) is None:
             continue
-        parts = [word for word in match[1].lower().split("_") if word not in _OF_NO_PROVIDER]
+        parts = [
+            word for word in match[1].lower().split("_") if word not in _OF_NO_PROVIDER
+        ]
         if parts and all(map(is_named, parts)):
             addresses[variable] = value
     return addresses
@@ -110,13 +180,16 @@ def installed(module: str) -> bool:
     if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
-    return file is not None and not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+    return file is not None and not {"site-packages", "dist-packages"}.isdisjoint(
+        Path(file).parts
+    )
 
 
 def public_form(form: object, *, as_it_is: bool = False) -> object:
     """A form of a model's settings without fields that hold secrets, headers, and the user of addresses.
 
-    Fields that say how the model is called and watched are left out too, unless ``as_it_is``.
+    Fields that say how the model is called and watched are left out too, unless
+    ``as_it_is``.
     """
     if isinstance(form, Mapping):
         shown = {}
@@ -124,7 +197,9 @@ def public_form(form: object, *, as_it_is: bool = False) -> object:
             if not as_it_is and (value is None or name in _NEUTRAL):
                 continue
             if not _is_secret(name, value, as_it_is=as_it_is):
-                shown[name] = public_form(value, as_it_is=as_it_is or name in _SENT_AS_IT_IS)
+                shown[name] = public_form(
+                    value, as_it_is=as_it_is or name in _SENT_AS_IT_IS
+                )
         return shown
     if isinstance(form, (list, tuple)):
         return [public_form(value, as_it_is=as_it_is) for value in form]
@@ -132,9 +207,12 @@ def public_form(form: object, *, as_it_is: bool = False) -> object:
 
 
 def _is_secret(name: object, value: object, *, as_it_is: bool) -> bool:
-    """True for names such as ``api_key``, ``openaiApiKey`` or ``default_headers``; numbers are no secrets.
+    """True for names such as ``api_key``, ``openaiApiKey`` or ``default_headers``.
 
-    In what is sent as it is, a field of a schema may be called ``key``: only a text is a secret there.
+    Numbers are no secrets.
+
+    In what is sent as it is, a field of a schema may be called ``key``: only a text is
+    a secret there.
     """
     words = [word.lower() for word in _WORD.findall(str(name))]
     if isinstance(value, (int, float)) or _SECRET.isdisjoint(words):
@@ -150,7 +228,11 @@ def _class_names(form: object) -> Iterator[str]:
         for name, value in form.items():
             if name in _CLASS_FIELDS:
                 yield from [value] if isinstance(value, str) else []
-                yield from (part for part in value if isinstance(part, str)) if isinstance(value, list) else ()
+                yield from (
+                    (part for part in value if isinstance(part, str))
+                    if isinstance(value, list)
+                    else ()
+                )
             yield from _class_names(value)
     elif isinstance(form, list):
         for value in form:

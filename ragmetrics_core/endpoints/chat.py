@@ -12,7 +12,8 @@ from ragmetrics_core.data import JudgeError, SettingError, Usage
 if TYPE_CHECKING:
     _stated = property
 else:
-    from functools import cached_property as _stated  # which an object may set, where its class does not
+    # which an object may set, where its class does not
+    from functools import cached_property as _stated
 
 Finish = Literal["stop", "length", "refused", "other"]
 
@@ -31,8 +32,10 @@ class ChatRequest:
 
     Args:
         messages: In order.
-        schema: JSON schema of the reply; None where the prompt alone describes its form.
-        schema_in_object: Send the schema in the older form, beside ``"type": "json_object"``.
+        schema: JSON schema of the reply; None where the prompt alone describes its
+            form.
+        schema_in_object: Send the schema in the older form, beside ``"type":
+            "json_object"``.
         n: Number of independent replies.
         temperature: None leaves it to the endpoint.
         top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
@@ -67,7 +70,8 @@ class TokenAlternatives:
 class Origin:
     """The call that gave a reply: the model as the endpoint named it, and the number of replies that it gave.
 
-    ``unusable`` is True if two runs could not use what they got, of which this reply is the last; see ``ReplyStore``.
+    ``unusable`` is True if two runs could not use what they got, of which this reply is
+    the last; see ``ReplyStore``.
     """
 
     model: str = ""
@@ -96,7 +100,8 @@ class Choice:
 class ChatReply:
     """What a chat model returned: a choice per reply asked for, and what it cost.
 
-    ``failures`` is the session's, one per missing reply, so that what did succeed is kept; models raise instead.
+    ``failures`` is the session's, one per missing reply, so that what did succeed is
+    kept; models raise instead.
     """
 
     choices: tuple[Choice, ...]
@@ -106,7 +111,9 @@ class ChatReply:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model can do. True, False, or None: unknown, to be tried once and remembered.
+    """What a model can do.
+
+    True, False, or None: unknown, to be tried once and remembered.
 
     Args:
         n: Several replies in one request.
@@ -127,7 +134,8 @@ class Capabilities:
 class ChatModel(Protocol):
     """A chat model: LiteLLM in the core, the frameworks' model objects in the adapters, one of your own.
 
-    Implementations inherit from it, for its defaults; ``name`` and ``complete`` have none.
+    Implementations inherit from it, for its defaults; ``name`` and ``complete`` have
+    none.
     """
 
     @_stated
@@ -148,7 +156,10 @@ class ChatModel(Protocol):
         return ""
 
     def capabilities(self) -> Capabilities:
-        """What the model can do, as far as known without a call; by default each feature is tried once."""
+        """What the model can do, as far as known without a call.
+
+        By default each feature is tried once.
+        """
         return Capabilities()
 
     async def prepare(self) -> None:
@@ -167,12 +178,13 @@ class ChatModel(Protocol):
         """Send one request.
 
         Returns:
-            The reply; an endpoint that ignores ``n`` returns fewer choices, one that ignores log-probabilities
-            returns none.
+            The reply; an endpoint that ignores ``n`` returns fewer choices, one that
+            ignores log-probabilities returns none.
 
         Raises:
-            JudgeError: Mapped from whatever the endpoint or client raised. Any other exception is mapped by what it
-                says of the endpoint: an HTTP status, a timeout, a lost connection.
+            JudgeError: Mapped from whatever the endpoint or client raised. Any other
+                exception is mapped by what it says of the endpoint: an HTTP status, a
+                timeout, a lost connection.
         """
 
 
@@ -180,33 +192,54 @@ def check_prices(model: str, prices: object) -> None:
     """Refuse, by ``SettingError``, prices that are neither None nor two numbers of at least 0."""
     if prices is None:
         return
-    if isinstance(prices, (tuple, list)) and len(prices) == 2 and all(map(_is_price, prices)):
+    if (
+        isinstance(prices, (tuple, list))
+        and len(prices) == 2
+        and all(map(_is_price, prices))
+    ):
         return
-    shown = "; ".join(map(repr, prices)) if isinstance(prices, (tuple, list)) else type(prices).__name__
+    shown = (
+        "; ".join(map(repr, prices))
+        if isinstance(prices, (tuple, list))
+        else type(prices).__name__
+    )
     raise SettingError(
-        f"the prices of {model} must be two numbers of at least 0, US dollars per prompt token and per reply token, or "
-        f"None where they are not known; got {shown}"
+        f"the prices of {model} must be two numbers of at least 0, US dollars per"
+        " prompt token and per reply token, or None where they are not known; got"
+        f" {shown}"
     )
 
 
 def _is_price(price: object) -> bool:
-    return isinstance(price, (int, float)) and not isinstance(price, bool) and 0 <= price < math.inf
+    return (
+        isinstance(price, (int, float))
+        and not isinstance(price, bool)
+        and 0 <= price < math.inf
+    )
 
 
 def check_model(model: object) -> None:
     """Refuse, by ``SettingError``, what is no chat model, or one of the user's own that is not complete."""
     if not isinstance(model, ChatModel) or isinstance(model, type):
-        lack = "is a class: give one of its objects" if isinstance(model, type) else "must inherit from ChatModel"
+        lack = (
+            "is a class: give one of its objects"
+            if isinstance(model, type)
+            else "must inherit from ChatModel"
+        )
     elif not isinstance(model.name, str) or not model.name.strip():
         lack = "has no name, which results show"
     elif type(model).complete is ChatModel.complete:
         lack = "has no method complete"
     elif not iscoroutinefunction(model.complete):
-        lack = "has a complete that is no 'async def': await what blocks as endpoints.threads.in_thread"
+        lack = (
+            "has a complete that is no 'async def': await what blocks as"
+            " endpoints.threads.in_thread"
+        )
     else:
         return
     kind = model if isinstance(model, type) else type(model)
     raise SettingError(
-        f"{kind.__name__} {lack}; a chat model inherits from ragmetrics_core.endpoints.chat.ChatModel and has a name "
-        "and 'async def complete(self, request)'"
+        f"{kind.__name__} {lack}; a chat model inherits from"
+        " ragmetrics_core.endpoints.chat.ChatModel and has a name and 'async def"
+        " complete(self, request)'"
     )

@@ -18,7 +18,13 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.endpoints.addresses import NAME_A_KEY, OPENAI, openai_endpoint
 from ragmetrics_core.endpoints.cache_keys import endpoint_key
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, check_prices
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    check_prices,
+)
 from ragmetrics_core.endpoints.endpoint_errors import (
     MOST_BYTES,
     Fault,
@@ -57,11 +63,13 @@ class OpenAICompatibleModel(ChatModel):
     """A model behind an endpoint that speaks OpenAI's chat protocol: vLLM, SGLang, llama.cpp, Ollama, TGI, OpenAI.
 
     Args:
-        base_url: Address of the endpoint, up to and with ``/v1``. It may hold a user and password, which are sent
-            where there is no key, and a query; neither is ever shown.
+        base_url: Address of the endpoint, up to and with ``/v1``. It may hold a user
+            and password, which are sent where there is no key, and a query; neither is
+            ever shown.
         model: Its name there.
         api_key: The key.
-        api_key_env: The environment variable that holds the key, where ``api_key`` is None. No other one is read.
+        api_key_env: The environment variable that holds the key, where ``api_key`` is
+            None. No other one is read.
         timeout: Seconds for one call.
         capabilities: What the endpoint can do; by default each feature is tried once.
         prices: US dollars per prompt token and per reply token; None if unknown.
@@ -91,7 +99,9 @@ class OpenAICompatibleModel(ChatModel):
         name: str | None = None,
         batch_share: float = 1.0,
     ) -> None:
-        check_number("OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True)
+        check_number(
+            "OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True
+        )
         address = endpoint_address(base_url)
         self.base_url = address.shown.rstrip("/")
         self.model, self.name = model, name or f"openai-compatible/{model}"
@@ -99,12 +109,17 @@ class OpenAICompatibleModel(ChatModel):
         self.cache_key = endpoint_key(self.base_url, address.query, model, self._extra)
         self._user, self._query = address.user, address.query
         # Looked up once, where aiohttp would for each call.
-        self._proxy = None if proxy_bypass(address.host) else getproxies().get(address.scheme)
+        self._proxy = (
+            None if proxy_bypass(address.host) else getproxies().get(address.scheme)
+        )
         self._api_key, self.api_key_env = api_key, api_key_env
         self._timeout, self.batch_share = timeout, batch_share
         check_prices(name or model, prices)
         self._capabilities, self._prices = capabilities or Capabilities(), prices
-        self.batch_prices = prices and (prices[0] * batch_share, prices[1] * batch_share)
+        self.batch_prices = prices and (
+            prices[0] * batch_share,
+            prices[1] * batch_share,
+        )
 
     @property
     def address(self) -> str:
@@ -116,23 +131,33 @@ class OpenAICompatibleModel(ChatModel):
 
     @classmethod
     def openai(
-        cls, name: str, *, api_base: str | None = None, api_key: str | None = None, api_key_env: str | None = None
+        cls,
+        name: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
     ) -> Self:
         """One of OpenAI's own models, with what is known of it.
 
         Args:
             name: Its name, with or without ``openai/``.
-            api_base: Another address; None takes ``OPENAI_BASE_URL``, else OpenAI's own.
+            api_base: Another address; None takes ``OPENAI_BASE_URL``, else OpenAI's
+                own.
             api_key: The key.
-            api_key_env: The variable that holds it. With neither, OpenAI's own address gets ``OPENAI_API_KEY``, that
-                of ``OPENAI_BASE_URL`` gets ``RAGMETRICS_API_KEY``, and ``api_base`` gets none.
+            api_key_env: The variable that holds it. With neither, OpenAI's own address
+                gets ``OPENAI_API_KEY``, that of ``OPENAI_BASE_URL`` gets
+                ``RAGMETRICS_API_KEY``, and ``api_base`` gets none.
 
         Raises:
-            SettingError: If a key is given here, and the address comes from ``OPENAI_BASE_URL``.
+            SettingError: If a key is given here, and the address comes from
+                ``OPENAI_BASE_URL``.
         """
         model = name.removeprefix("openai/")
         known = listed(model)
-        endpoint = openai_endpoint(api_base, key_named=api_key is not None or api_key_env is not None)
+        endpoint = openai_endpoint(
+            api_base, key_named=api_key is not None or api_key_env is not None
+        )
         address = endpoint.address or OPENAI
         return cls(
             address,
@@ -169,13 +194,18 @@ class OpenAICompatibleModel(ChatModel):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request; ``JudgeError`` as its status and code say, or as listed in ``EXCEPTIONS``."""
         length = sum(len(message.content) for message in request.messages)
-        body = await computed(lambda: json.dumps(self.body(request)).encode(), size=length)
+        body = await computed(
+            lambda: json.dumps(self.body(request)).encode(), size=length
+        )
         return self.reply(await self.call("POST", _CHAT, body), self._prices)
 
     async def call(self, method: str, path: str, data: Any = None) -> Any:
-        """Call the endpoint at a path below ``base_url``; errors are those of ``complete``.
+        """Call the endpoint at a path below ``base_url``.
 
-        ``data`` is JSON as bytes, or the lines of a file. Returns the JSON that was sent, of ``…/content`` the bytes.
+        Errors are those of ``complete``.
+
+        ``data`` is JSON as bytes, or the lines of a file. Returns the JSON that was
+        sent, of ``…/content`` the bytes.
         """
         url = f"{self.base_url}/{path}{self._query and ('&' if '?' in path else '?')}{self._query}"
         bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
@@ -184,13 +214,18 @@ class OpenAICompatibleModel(ChatModel):
             raise moved(self.name, url, headers["Location"], self._key())
         if status >= 300:
             wait = seconds(headers.get("Retry-After"))
-            raise self._error(errors.JudgeServerError, Fault.from_reply(status, content.decode(errors="replace"), wait))
+            raise self._error(
+                errors.JudgeServerError,
+                Fault.from_reply(status, content.decode(errors="replace"), wait),
+            )
         try:
             if path.endswith("/content"):
                 return content
             body = await computed(partial(json.loads, content), size=len(content))
         except (ValueError, RecursionError):
-            raise errors.JudgeServerError(f"{self.name} sent a body that is no JSON; check the endpoint") from None
+            raise errors.JudgeServerError(
+                f"{self.name} sent a body that is no JSON; check the endpoint"
+            ) from None
         meant = status_of_body(body) if path == _CHAT else None
         if meant is not None:
             wait = seconds(headers.get("Retry-After"))
@@ -205,14 +240,24 @@ class OpenAICompatibleModel(ChatModel):
         import aiohttp  # not every run needs it
 
         headers = self._headers()
-        limit = aiohttp.ClientTimeout(longest, CONNECTING_SECONDS, sock_read=2 * self._timeout)
-        headers |= {"Content-Type": "application/json"} if isinstance(data, bytes) else {}
+        limit = aiohttp.ClientTimeout(
+            longest, CONNECTING_SECONDS, sock_read=2 * self._timeout
+        )
+        headers |= (
+            {"Content-Type": "application/json"} if isinstance(data, bytes) else {}
+        )
         if isinstance(data, list):
             lines, data = data, aiohttp.FormData({"purpose": "batch"})
             data.add_field("file", BytesIO(b"".join(lines)), filename="requests.jsonl")
-        settings: Any = {"proxy": self._proxy, "allow_redirects": False, "timeout": limit}
+        settings: Any = {
+            "proxy": self._proxy,
+            "allow_redirects": False,
+            "timeout": limit,
+        }
         try:
-            async with _session().request(method, url, data=data, headers=headers, **settings) as got:
+            async with _session().request(
+                method, url, data=data, headers=headers, **settings
+            ) as got:
                 parts, size = [], 0
                 async for part in got.content.iter_any():
                     parts.append(part)
@@ -222,12 +267,20 @@ class OpenAICompatibleModel(ChatModel):
                         raise too_large(self.name, most)
                 return got.status, got.headers, b"".join(parts)
         except (aiohttp.ClientError, OSError) as raised:
-            kinds = (ours for name, ours in EXCEPTIONS if isinstance(raised, getattr(aiohttp, name)))
-            fault = Fault(symbols=(type(raised).__name__,))  # its message may hold an address with a key
+            kinds = (
+                ours
+                for name, ours in EXCEPTIONS
+                if isinstance(raised, getattr(aiohttp, name))
+            )
+            # its message may hold an address with a key
+            fault = Fault(symbols=(type(raised).__name__,))
             error = self._error(next(kinds, errors.ConnectionFailed), fault)
             if type(raised) is TimeoutError:
-                error = errors.JudgeTimeout(f"{self.name} sent no reply within {longest:g} s")
-        raise error  # outside of any handler: what a client raised may hold keys and texts
+                error = errors.JudgeTimeout(
+                    f"{self.name} sent no reply within {longest:g} s"
+                )
+        # outside of any handler: what a client raised may hold keys and texts
+        raise error
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next call opens new ones."""
@@ -245,7 +298,8 @@ class OpenAICompatibleModel(ChatModel):
         key = self._key()
         if not (key.isascii() and key.isprintable()):
             raise errors.AuthenticationFailed(
-                f"the key for {self.name} holds a character that no key has, e.g. a line break: copy it again"
+                f"the key for {self.name} holds a character that no key has, e.g. a"
+                " line break: copy it again"
             )
         if key:
             return {"Authorization": f"Bearer {key}"}
@@ -256,7 +310,11 @@ class OpenAICompatibleModel(ChatModel):
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
         advice = ""
         if not self._key():
-            advice = f"set {self.api_key_env} or pass api_key=" if self.api_key_env else NAME_A_KEY
+            advice = (
+                f"set {self.api_key_env} or pass api_key="
+                if self.api_key_env
+                else NAME_A_KEY
+            )
         return judge_error(kind, fault, self.name, self.base_url, advice)
 
 
@@ -264,7 +322,10 @@ _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
 
 
 def _session() -> "aiohttp.ClientSession":
-    """The connections of the running loop, which are kept open between calls; slots limit how many there are."""
+    """The connections of the running loop, which are kept open between calls.
+
+    Slots limit how many there are.
+    """
     import aiohttp
 
     loop = asyncio.get_running_loop()
@@ -272,13 +333,25 @@ def _session() -> "aiohttp.ClientSession":
     if session is None or session.closed:
         for other in [other for other in _sessions if other.is_closed()]:
             del _sessions[other]
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300)
-        session = _sessions[loop] = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300
+        )
+        session = _sessions[loop] = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+        )
     return session
 
 
 @atexit.register
 def _close() -> None:
     """Let connections end quietly before the process does."""
-    running = [(loop, session) for loop, session in _sessions.items() if loop.is_running()]
-    wait([asyncio.run_coroutine_threadsafe(session.close(), loop) for loop, session in running], timeout=1.0)
+    running = [
+        (loop, session) for loop, session in _sessions.items() if loop.is_running()
+    ]
+    wait(
+        [
+            asyncio.run_coroutine_threadsafe(session.close(), loop)
+            for loop, session in running
+        ],
+        timeout=1.0,
+    )

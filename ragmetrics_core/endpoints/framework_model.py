@@ -1,8 +1,8 @@
 """A model object of a framework as the model behind a judge: how it is called, and what its replies are kept under.
 
-That is the object in the framework's own serialised form. No code is read. Where the form leaves out a part, or the
-code is somebody's own, there is no key: replies are then kept for the process only, and whoever wants more gives
-``cache_key=``.
+That is the object in the framework's own serialised form. No code is read. Where the
+form leaves out a part, or the code is somebody's own, there is no key: replies are then
+kept for the process only, and whoever wants more gives ``cache_key=``.
 """
 
 import asyncio
@@ -14,16 +14,26 @@ from typing import Any
 
 from ragmetrics_core.endpoints.attempts import typed
 from ragmetrics_core.endpoints.cache_keys import key_of
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+)
 from ragmetrics_core.endpoints.threads import in_thread
 
-Exchange = tuple[Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], ChatReply]]
+Exchange = tuple[
+    Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], ChatReply]
+]
 _active: ContextVar[bool] = ContextVar("ragmetrics_judge_work", default=False)
 
 
 @contextmanager
 def as_judge_work() -> Iterator[None]:
-    """Mark everything started inside as work of judges; tasks and copied contexts inherit the mark."""
+    """Mark everything started inside as work of judges.
+
+    Tasks and copied contexts inherit the mark.
+    """
     token = _active.set(True)
     try:
         yield
@@ -46,21 +56,28 @@ def is_judge_work() -> bool:
 class FrameworkModel(ChatModel):
     """A framework's own model object.
 
-    It is called through its sync API in a daemon thread of its own, in a context where neither the framework's
-    tracing nor our capture sees it. A thread that hangs delays nothing.
+    It is called through its sync API in a daemon thread of its own, in a context where
+    neither the framework's tracing nor our capture sees it. A thread that hangs delays
+    nothing.
 
     Args:
         held: The object.
         name: Name in results.
         capabilities: What it can do, as far as known.
         judge_async: Await its async API on the judges' event loop instead.
-        cache_key: What beside the name changes its replies; by default its own serialised form, without secrets.
+        cache_key: What beside the name changes its replies; by default its own
+            serialised form, without secrets.
     """
 
     name = ""
 
     def __init__(
-        self, held: object, name: str, capabilities: Capabilities, judge_async: bool, cache_key: str | None
+        self,
+        held: object,
+        name: str,
+        capabilities: Capabilities,
+        judge_async: bool,
+        cache_key: str | None,
     ) -> None:
         self._held, self.name, self._capabilities = held, name, capabilities
         self._async, self._cache_key = judge_async, cache_key
@@ -70,8 +87,15 @@ class FrameworkModel(ChatModel):
 
     @property
     def cache_key(self) -> str | None:
-        """As given, else a digest of the object's own serialised form; None if it has no complete one."""
-        return self._cache_key if self._cache_key is not None else key_of(self._held, self._form)
+        """As given, else a digest of the object's own serialised form.
+
+        None if it has no complete one.
+        """
+        return (
+            self._cache_key
+            if self._cache_key is not None
+            else key_of(self._held, self._form)
+        )
 
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known without a call."""
@@ -94,9 +118,13 @@ class FrameworkModel(ChatModel):
 
         task: asyncio.Future[ChatReply]
         if self._async:
-            task = asyncio.get_running_loop().create_task(awaited(), context=judge_context())
+            task = asyncio.get_running_loop().create_task(
+                awaited(), context=judge_context()
+            )
         else:
-            task = asyncio.wrap_future(in_thread(called, context=judge_context(), name="ragmetrics-model"))
+            task = asyncio.wrap_future(
+                in_thread(called, context=judge_context(), name="ragmetrics-model")
+            )
         try:
             await asyncio.wait([task])
         finally:

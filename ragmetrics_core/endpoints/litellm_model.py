@@ -1,9 +1,13 @@
-"""The chat model of the core: LiteLLM, which reaches every provider. The only file that knows it.
+"""The chat model of the core: LiteLLM, which reaches every provider.
 
-``import litellm`` takes seconds and would fetch a price list, so it happens at the first call, in a thread, with
-the list that comes with the package. Its retries and its console output are off. It would load a ``.env`` file that
-stands above its own folder, so it is told not to. It makes an httpx client of its own for each provider, all of which
-follow redirects, and takes keys from the environment whatever the address is; during our calls none does either.
+The only file that knows it.
+
+``import litellm`` takes seconds and would fetch a price list, so it happens at the
+first call, in a thread, with the list that comes with the package. Its retries and its
+console output are off. It would load a ``.env`` file that stands above its own folder,
+so it is told not to. It makes an httpx client of its own for each provider, all of
+which follow redirects, and takes keys from the environment whatever the address is;
+during our calls none does either.
 """
 
 import asyncio
@@ -26,13 +30,37 @@ from ragmetrics_core.endpoints.addresses import (
     same_host,
     variable_naming,
 )
-from ragmetrics_core.endpoints.cache_keys import endpoint_key, provider_addresses, public_form
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, check_prices
-from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, too_large
-from ragmetrics_core.endpoints.openai_form import choice_of, listed, priced, reply_of, request_body
+from ragmetrics_core.endpoints.cache_keys import (
+    endpoint_key,
+    provider_addresses,
+    public_form,
+)
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    check_prices,
+)
+from ragmetrics_core.endpoints.endpoint_errors import (
+    MOST_BYTES,
+    Fault,
+    judge_error,
+    moved,
+    too_large,
+)
+from ragmetrics_core.endpoints.openai_form import (
+    choice_of,
+    listed,
+    priced,
+    reply_of,
+    request_body,
+)
 from ragmetrics_core.endpoints.urls import endpoint_address, public
 
-# What LiteLLM's exceptions stand for where neither status nor text says it; of a class that is not listed, its base.
+# What LiteLLM's exceptions stand for where neither status nor text says it; of a class
+# that is not listed, its base.
 EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
     "ContextWindowExceededError": errors.ContextWindowExceeded,
     "UnsupportedParamsError": errors.UnsupportedParameter,
@@ -40,21 +68,43 @@ EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
     "JSONSchemaValidationError": errors.MalformedReply,
     **dict.fromkeys(
         (
-            *("EndpointNotSupportedByModelError", "LiteLLMUnknownProvider", "ModelNotMappedError"),
+            *(
+                "EndpointNotSupportedByModelError",
+                "LiteLLMUnknownProvider",
+                "ModelNotMappedError",
+            ),
             "UnsupportedEndpointError",
         ),
         errors.ModelNotFound,
     ),
     **dict.fromkeys(
         (
-            *("BlockedPiiEntityError", "ContentPolicyViolationError", "GuardrailRaisedException"),
-            *("ModifyResponseException", "RejectedRequestError", "SensitiveDataRouteException"),
+            *(
+                "BlockedPiiEntityError",
+                "ContentPolicyViolationError",
+                "GuardrailRaisedException",
+            ),
+            *(
+                "ModifyResponseException",
+                "RejectedRequestError",
+                "SensitiveDataRouteException",
+            ),
         ),
         errors.ContentRefused,
     ),
 }
 _MESSAGE = ("content", "refusal", "provider_specific_fields")  # of a reply
-_CANNOT_SAY = frozenset({"azure", "hosted_vllm", "litellm_proxy", "lm_studio", "ollama", "ollama_chat", "vllm"})
+_CANNOT_SAY = frozenset(
+    {
+        "azure",
+        "hosted_vllm",
+        "litellm_proxy",
+        "lm_studio",
+        "ollama",
+        "ollama_chat",
+        "vllm",
+    }
+)
 _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
 
 
@@ -66,7 +116,8 @@ class _Call:
     key: str  # the one that was named
     elsewhere: str  # the address that was named, too; "" for the provider's own
     headers: frozenset[str]  # values of headers that the caller gave
-    refused: list[errors.JudgeError] = field(default_factory=list)  # why its reply was not followed or not read
+    # why its reply was not followed or not read
+    refused: list[errors.JudgeError] = field(default_factory=list)
     address: str = ""  # what was asked
 
 
@@ -78,7 +129,8 @@ def _litellm() -> Any:
     """LiteLLM, imported with the price list of the package and without console output."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     mode = os.environ.get("LITELLM_MODE")
-    os.environ["LITELLM_MODE"] = "PRODUCTION"  # a .env file of the folder must not name addresses
+    # a .env file of the folder must not name addresses
+    os.environ["LITELLM_MODE"] = "PRODUCTION"
     try:
         import litellm as module  # takes seconds
     finally:
@@ -102,13 +154,16 @@ class LiteLLMModel(ChatModel):
     """A model that LiteLLM reaches: OpenAI, Anthropic, Mistral, Ollama, vLLM and a hundred others.
 
     Args:
-        model: LiteLLM's name of it, provider first, e.g. ``"openai/gpt-4o-mini"`` or ``"ollama/llama3.1"``.
+        model: LiteLLM's name of it, provider first, e.g. ``"openai/gpt-4o-mini"`` or
+            ``"ollama/llama3.1"``.
         api_base: Address of an endpoint of your own; None for the provider's.
         api_key: The key.
-        api_key_env: The environment variable that holds it. With neither, the provider's own address gets the key in
-            the provider's usual variable, and ``api_base`` gets none.
+        api_key_env: The environment variable that holds it. With neither, the
+            provider's own address gets the key in the provider's usual variable, and
+            ``api_base`` gets none.
         timeout: Seconds for one call.
-        capabilities: What the endpoint can do, if you know better than LiteLLM's tables.
+        capabilities: What the endpoint can do, if you know better than LiteLLM's
+            tables.
         prices: US dollars per prompt token and per reply token, if you know better.
         extra: Further arguments of ``litellm.acompletion``, e.g. ``{"seed": 1}``.
 
@@ -131,16 +186,24 @@ class LiteLLMModel(ChatModel):
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        check_number("LiteLLMModel(timeout=)", timeout, least=0, whole=False, above=True)
+        check_number(
+            "LiteLLMModel(timeout=)", timeout, least=0, whole=False, above=True
+        )
         if importlib.util.find_spec("litellm") is None:
             raise errors.MissingDependency(
-                f"{model} is reached through LiteLLM: pip install 'ragmetrics-core[litellm]'; without it "
-                "there are OpenAI's own models and openai-compatible/MODEL with api_base="
+                f"{model} is reached through LiteLLM: pip install"
+                " 'ragmetrics-core[litellm]'; without it there are OpenAI's own models"
+                " and openai-compatible/MODEL with api_base="
             )
         if "://" in model:
-            raise errors.SettingError("a model's name holds no address; name the address with api_base=")
-        if model.startswith("aiohttp_openai/"):  # a client of its own, which we cannot keep from keys and redirects
-            raise errors.SettingError(f"{model}: name it openai/{model.partition('/')[2]}")
+            raise errors.SettingError(
+                "a model's name holds no address; name the address with api_base="
+            )
+        # a client of its own, which we cannot keep from keys and redirects
+        if model.startswith("aiohttp_openai/"):
+            raise errors.SettingError(
+                f"{model}: name it openai/{model.partition('/')[2]}"
+            )
         self.model = self.name = model
         self.api_base, self._api_key, self._timeout = api_base, api_key, timeout
         self.api_key_env = api_key_env
@@ -160,18 +223,28 @@ class LiteLLMModel(ChatModel):
 
     @property
     def cache_key(self) -> str | None:
-        """Address, model and extra arguments; without an address, those of the provider that the environment holds."""
+        """Address, model and extra arguments.
+
+        Without an address, those of the provider that the environment holds.
+        """
         settings = public_form(self._extra)
         if not isinstance(settings, Mapping):
             return None
         if self._base is not None:
-            return endpoint_key(self._base.shown, self._base.query, self.model, settings)
+            return endpoint_key(
+                self._base.shown, self._base.query, self.model, settings
+            )
         addresses = public_form(provider_addresses([self._provider]))
-        return endpoint_key("", "", self.model, {"": addresses, **settings} if addresses else settings)
+        return endpoint_key(
+            "", "", self.model, {"": addresses, **settings} if addresses else settings
+        )
 
     @property
     def address(self) -> str:
-        """Where requests go, without user, query or key; the provider's own is known after the first call."""
+        """Where requests go, without user, query or key.
+
+        The provider's own is known after the first call.
+        """
         return self._asked
 
     def _key(self) -> str:
@@ -181,17 +254,28 @@ class LiteLLMModel(ChatModel):
         return os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
 
     def capabilities(self) -> Capabilities:
-        """What was stated, else what LiteLLM's tables say; unknown before ``prepare``."""
+        """What was stated, else what LiteLLM's tables say.
+
+        Unknown before ``prepare``.
+        """
         return self._capabilities or Capabilities()
 
     async def prepare(self) -> None:
         """Import LiteLLM in a thread, and look the model up in its tables."""
         if not self._theirs:
             litellm = await asyncio.to_thread(_litellm)
-            self._provider = _provider(litellm, self.model, self.api_base) or self._provider
+            self._provider = (
+                _provider(litellm, self.model, self.api_base) or self._provider
+            )
             if self._capabilities is None:
-                self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
-            kinds = [kind for kind in vars(litellm.exceptions).values() if isinstance(kind, type)]
+                self._capabilities = _table_capabilities(
+                    litellm, self.model, self.api_base
+                )
+            kinds = [
+                kind
+                for kind in vars(litellm.exceptions).values()
+                if isinstance(kind, type)
+            ]
             own = (kind for kind in kinds if kind.__module__ == "litellm.exceptions")
             self._theirs = tuple(kind for kind in own if issubclass(kind, Exception))
 
@@ -203,8 +287,14 @@ class LiteLLMModel(ChatModel):
             return None
         table = _litellm().model_cost
         entry = table.get(self.model) or table.get(self.model.partition("/")[2])
-        sent, received = ((entry or {}).get(f"{side}_cost_per_token") for side in ("input", "output"))
-        return (float(sent), float(received)) if sent is not None and received is not None else None
+        sent, received = (
+            (entry or {}).get(f"{side}_cost_per_token") for side in ("input", "output")
+        )
+        return (
+            (float(sent), float(received))
+            if sent is not None and received is not None
+            else None
+        )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request; ``JudgeError`` as listed in ``EXCEPTIONS``."""
@@ -216,7 +306,11 @@ class LiteLLMModel(ChatModel):
             async with asyncio.timeout(self._timeout):
                 response = await _litellm().acompletion(**self._arguments(request))
         except TimeoutError:
-            refused.append(errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s"))
+            refused.append(
+                errors.JudgeTimeout(
+                    f"{self.model} sent no reply within {self._timeout:g} s"
+                )
+            )
         except self._theirs as error:
             refused.append(self._translated(error))
         else:
@@ -224,17 +318,30 @@ class LiteLLMModel(ChatModel):
         finally:
             _call.reset(token)
             self._asked = self._asked or call.address
-        raise refused[0]  # outside of any handler: what LiteLLM raises holds echoed keys and texts
+        # outside of any handler: what LiteLLM raises holds echoed keys and texts
+        raise refused[0]
 
     def _new_call(self) -> _Call:
         headers = [self._extra.get(name) for name in ("extra_headers", "headers")]
-        values = [value for some in headers if isinstance(some, Mapping) for value in some.values()]
-        return _Call(self.model, self._key(), self.api_base or "", frozenset(map(str, values)))
+        values = [
+            value
+            for some in headers
+            if isinstance(some, Mapping)
+            for value in some.values()
+        ]
+        return _Call(
+            self.model, self._key(), self.api_base or "", frozenset(map(str, values))
+        )
 
     def _reply(self, response: Any) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
-        usage, choices = dict(getattr(response, "usage", None) or ()), map(_choice, response.choices or ())
-        reply = reply_of(self.model, choices, usage=usage, models=[response.model], key=self._key())
+        usage, choices = (
+            dict(getattr(response, "usage", None) or ()),
+            map(_choice, response.choices or ()),
+        )
+        reply = reply_of(
+            self.model, choices, usage=usage, models=[response.model], key=self._key()
+        )
         cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
         if self._prices is None and isinstance(cost, (int, float)):
             return replace(reply, usage=replace(reply.usage, cost=float(cost)))
@@ -255,7 +362,10 @@ class LiteLLMModel(ChatModel):
 
     def _translated(self, error: Exception) -> errors.JudgeError:
         bases = (EXCEPTIONS.get(base.__name__) for base in type(error).__mro__)
-        kind, fault = next(filter(None, bases), errors.JudgeServerError), Fault.of(error)
+        kind, fault = (
+            next(filter(None, bases), errors.JudgeServerError),
+            Fault.of(error),
+        )
         return judge_error(kind, fault, self.model, self.api_base, self._advice(fault))
 
     def _advice(self, fault: Fault) -> str:
@@ -267,7 +377,9 @@ class LiteLLMModel(ChatModel):
             return f"set {self.api_key_env} or pass api_key="
         if self.api_base is not None:
             return NAME_A_KEY
-        variables = ", ".join(_litellm().validate_environment(self.model).get("missing_keys", ()))
+        variables = ", ".join(
+            _litellm().validate_environment(self.model).get("missing_keys", ())
+        )
         return f"set {variables} or pass api_key=" if variables else ""
 
 
@@ -278,7 +390,9 @@ def _guard_clients() -> None:
     class Bounded(httpx.AsyncByteStream):
         """A stream that ends with an error where it is too long."""
 
-        def __init__(self, stream: Any, name: str, refused: list[errors.JudgeError]) -> None:
+        def __init__(
+            self, stream: Any, name: str, refused: list[errors.JudgeError]
+        ) -> None:
             self._stream, self._name, self._refused = stream, name, refused
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -298,28 +412,44 @@ def _guard_clients() -> None:
     send_and_wait = httpx.Client.send
 
     @functools.wraps(send)
-    async def guarded(client: httpx.AsyncClient, request: httpx.Request, **options: Any) -> httpx.Response:
+    async def guarded(
+        client: httpx.AsyncClient, request: httpx.Request, **options: Any
+    ) -> httpx.Response:
         call = _call.get()
         if call is None:
             return await send(client, request, **options)
         _guard_key(call, request)
-        response = await send(client, request, **{**options, "stream": True, "follow_redirects": False})
+        response = await send(
+            client, request, **{**options, "stream": True, "follow_redirects": False}
+        )
         if response.has_redirect_location:
-            call.refused.append(moved(call.model, str(request.url), response.headers["Location"], call.key))
+            call.refused.append(
+                moved(
+                    call.model, str(request.url), response.headers["Location"], call.key
+                )
+            )
         response.stream = Bounded(response.stream, call.model, call.refused)
         if not options.get("stream"):
             await response.aread()
         return response
 
     @functools.wraps(send_and_wait)
-    def guarded_and_waited(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+    def guarded_and_waited(
+        client: httpx.Client, request: httpx.Request, **options: Any
+    ) -> httpx.Response:
         call = _call.get()
         if call is None:
             return send_and_wait(client, request, **options)
         _guard_key(call, request)
-        response = send_and_wait(client, request, **{**options, "follow_redirects": False})
+        response = send_and_wait(
+            client, request, **{**options, "follow_redirects": False}
+        )
         if response.has_redirect_location:
-            call.refused.append(moved(call.model, str(request.url), response.headers["Location"], call.key))
+            call.refused.append(
+                moved(
+                    call.model, str(request.url), response.headers["Location"], call.key
+                )
+            )
         return response
 
     setattr(httpx.AsyncClient, "send", guarded)  # noqa: B010 - no assignment: it is of another type by its name alone
@@ -330,23 +460,30 @@ def _guard_key(call: _Call, request: Any) -> None:
     """Send no usual key to an address that is not the provider's own, and note the address.
 
     Raises:
-        AuthenticationFailed: If the environment names the address for LiteLLM, and a key would go there.
+        AuthenticationFailed: If the environment names the address for LiteLLM, and a
+            key would go there.
     """
     call.address = public(str(request.url)).removesuffix("/chat/completions")
     url = str(request.url)
-    is_there = not call.elsewhere or same_host(url, call.elsewhere)  # some providers take no address
+    # some providers take no address
+    is_there = not call.elsewhere or same_host(url, call.elsewhere)
     key = call.key if is_there else ""
-    credentials = headers_that_tell_who(request.headers, call.headers if is_there else (), key)
+    credentials = headers_that_tell_who(
+        request.headers, call.headers if is_there else (), key
+    )
     if call.elsewhere:
         for name in credentials:
             del request.headers[name]
         return
-    variable = variable_naming(url, os.environ.items()) if credentials and not call.key else ""
+    variable = (
+        variable_naming(url, os.environ.items()) if credentials and not call.key else ""
+    )
     if variable:
         refusal = errors.AuthenticationFailed(
-            f"{variable} names an address that is not the provider's own, {call.address}, and {call.model} would send "
-            f"its usual key there: name address and key with {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or --api-base and "
-            "--api-key-env"
+            f"{variable} names an address that is not the provider's own,"
+            f" {call.address}, and {call.model} would send its usual key there: name"
+            f" address and key with {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or"
+            " --api-base and --api-key-env"
         )
         call.refused.append(refusal)
         raise refusal
@@ -361,7 +498,10 @@ def _provider(litellm: Any, model: str, api_base: str | None) -> str | None:
 
 
 def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:
-    """What LiteLLM's tables say about a model; unknown for endpoints of one's own and models not listed."""
+    """What LiteLLM's tables say about a model.
+
+    Unknown for endpoints of one's own and models not listed.
+    """
     try:
         bare, provider, _, _ = litellm.get_llm_provider(model, api_base=api_base)
     except litellm.exceptions.BadRequestError:
@@ -369,20 +509,33 @@ def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capab
     known = not {model, bare, f"{provider}/{bare}"}.isdisjoint(litellm.model_cost)
     if api_base is not None or provider in _CANNOT_SAY or not known:
         return Capabilities()
-    parameters = litellm.get_supported_openai_params(model=bare, custom_llm_provider=provider) or ()
-    reasoning = bool(litellm.supports_reasoning(model=bare, custom_llm_provider=provider))
+    parameters = (
+        litellm.get_supported_openai_params(model=bare, custom_llm_provider=provider)
+        or ()
+    )
+    reasoning = bool(
+        litellm.supports_reasoning(model=bare, custom_llm_provider=provider)
+    )
     return Capabilities(
         n="n" in parameters,
         logprobs="top_logprobs" in parameters,
-        json_schema=bool(litellm.supports_response_schema(model=bare, custom_llm_provider=provider)),
-        temperature="temperature" in parameters and not (reasoning and provider == "openai"),
+        json_schema=bool(
+            litellm.supports_response_schema(model=bare, custom_llm_provider=provider)
+        ),
+        temperature="temperature" in parameters
+        and not (reasoning and provider == "openai"),
         reasoning=reasoning,
     )
 
 
 def _choice(choice: Any) -> Choice:
-    """A choice, as far as it is read; dumping all of it would cost a tenth of the call."""
+    """A choice, as far as it is read.
+
+    Dumping all of it would cost a tenth of the call.
+    """
     content, refusal, own = (getattr(choice.message, name, None) for name in _MESSAGE)
     logprobs = getattr(choice, "logprobs", None)
     refusal = refusal or (own or {}).get("refusal")
-    return choice_of(content, choice.finish_reason, refusal, logprobs and logprobs.model_dump())
+    return choice_of(
+        content, choice.finish_reason, refusal, logprobs and logprobs.model_dump()
+    )

@@ -1,8 +1,9 @@
 """A SQLite file of our own: opened only if it is ours or new, read on any thread, written by one.
 
-A file that is not ours is never opened for writing, renamed or changed, nor are the journals beside it: whose it is
-stands in its header, which is read without a lock before anything else is done. One thread commits all that waits
-together; in WAL mode a commit survives a killed process without waiting for the disk.
+A file that is not ours is never opened for writing, renamed or changed, nor are the
+journals beside it: whose it is stands in its header, which is read without a lock
+before anything else is done. One thread commits all that waits together; in WAL mode a
+commit survives a killed process without waiting for the disk.
 """
 
 import asyncio
@@ -40,13 +41,19 @@ class Kind(NamedTuple):
     table: str  # the statement that makes it
     made: str  # what is logged when a new one is made; %s is its place
     without: str  # what is so while it cannot be written, for the warning
-    journal: str = "WAL"  # DELETE where processes of several machines use the file: a WAL needs shared memory
+    # DELETE where processes of several machines use the file: a WAL needs shared memory
+    journal: str = "WAL"
 
 
 def check(path: Path, kind: Kind) -> None:
-    """Refuse a file that is neither new nor ours, by ``ForeignFile``; nothing is touched."""
+    """Refuse a file that is neither new nor ours, by ``ForeignFile``.
+
+    Nothing is touched.
+    """
     if _leads_to_itself(path):
-        raise ForeignFile(f"{path} is a link that leads to itself; name a file for {kind.holds}")
+        raise ForeignFile(
+            f"{path} is a link that leads to itself; name a file for {kind.holds}"
+        )
     if not path.exists():
         _check_stays(path)
     path = path.resolve()
@@ -55,15 +62,26 @@ def check(path: Path, kind: Kind) -> None:
     if path.exists() and path.stat().st_size:
         number, version = _seen(path)
         if number != kind.application_id:
-            raise ForeignFile(f"{path} is no file of ragmetrics' {kind.holds}, and is left as it is; name a new file")
+            raise ForeignFile(
+                f"{path} is no file of ragmetrics' {kind.holds}, and is left as it is;"
+                " name a new file"
+            )
         if version != kind.version:
-            raise ForeignFile(f"{path} was made by another version of ragmetrics; name another file")
+            raise ForeignFile(
+                f"{path} was made by another version of ragmetrics; name another file"
+            )
     elif Path(f"{path}-wal").exists():
-        raise ForeignFile(f"{path}-wal is the journal of a file that is gone; remove it or name another file")
+        raise ForeignFile(
+            f"{path}-wal is the journal of a file that is gone; remove it or name"
+            " another file"
+        )
 
 
 def connect(path: Path, kind: Kind) -> sqlite3.Connection:
-    """Open a file that is ours, making it as needed, for the owner alone; a damaged one is moved aside."""
+    """Open a file that is ours, making it as needed, for the owner alone.
+
+    A damaged one is moved aside.
+    """
     check(path, kind)
     path = path.resolve()
     _make(path, kind)
@@ -102,11 +120,15 @@ def _damaged(error: BaseException) -> bool:
 
 def _move_aside(path: Path, kind: Kind) -> None:
     check(path, kind)  # another one may have come to its place
-    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    aside = path.with_name(
+        f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    )
     for ending in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{ending}").rename(f"{aside}{ending}")
-    _logger.warning("%s was damaged: it is kept as %s, and a new file is used", path, aside.name)
+    _logger.warning(
+        "%s was damaged: it is kept as %s, and a new file is used", path, aside.name
+    )
 
 
 def _make(path: Path, kind: Kind) -> None:
@@ -121,11 +143,15 @@ def _make(path: Path, kind: Kind) -> None:
 
 
 def _opened(path: Path, kind: Kind) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
     try:
         if not _number(connection, "user_version"):
-            connection.execute("BEGIN IMMEDIATE")  # before the journal is a WAL: whose the file is stands in itself
-            if not _number(connection, "user_version"):  # else another process was faster
+            # before the journal is a WAL: whose the file is stands in itself
+            connection.execute("BEGIN IMMEDIATE")
+            # else another process was faster
+            if not _number(connection, "user_version"):
                 connection.execute(kind.table)
                 connection.execute(f"PRAGMA application_id={kind.application_id}")
                 connection.execute(f"PRAGMA user_version={kind.version}")
@@ -139,13 +165,19 @@ def _opened(path: Path, kind: Kind) -> sqlite3.Connection:
 
 
 def _keep_journal(connection: sqlite3.Connection, kind: Kind) -> None:
-    """Make the journal what it is to be; SQLite itself does not wait for others who do the same."""
+    """Make the journal what it is to be.
+
+    SQLite itself does not wait for others who do the same.
+    """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
             connection.execute(f"PRAGMA journal_mode={kind.journal}")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if (
+                error.sqlite_errorcode != sqlite3.SQLITE_BUSY
+                or time.monotonic() > until
+            ):
                 raise
             time.sleep(0.01)
         else:
@@ -158,38 +190,50 @@ def _number(connection: sqlite3.Connection, name: str) -> int:
 
 def _unlocked(path: Path) -> sqlite3.Connection:
     """A connection that reads the file itself, and neither locks it nor looks at its journals."""
-    return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(
+        f"{path.as_uri()}?immutable=1",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+    )
 
 
 def _seen(path: Path) -> tuple[int, int]:
     """Number and version in a file's header; -1 if it is none of SQLite's.
 
-    SQLite itself is asked first: to close a file that was opened in another way would take back the locks that this
-    process holds on it.
+    SQLite itself is asked first: to close a file that was opened in another way would
+    take back the locks that this process holds on it.
     """
     try:
         with contextlib.closing(_unlocked(path)) as connection:
-            return _number(connection, "application_id"), _number(connection, "user_version")
+            return _number(connection, "application_id"), _number(
+                connection, "user_version"
+            )
     except sqlite3.DatabaseError:  # no database, or a damaged one
         with path.open("rb") as file:
             header = file.read(100).ljust(100)
         if not header.startswith(b"SQLite format 3\0"):
             return -1, 0
-        (version,), (number,) = struct.unpack_from(">i", header, 60), struct.unpack_from(">i", header, 68)
+        (version,), (number,) = (
+            struct.unpack_from(">i", header, 60),
+            struct.unpack_from(">i", header, 68),
+        )
         return number, version
 
 
 class OwnFile:
     """A file of ours in use, opened at the first use; ``trouble`` says why it cannot be written any more.
 
-    While this process forks it is closed: SQLite's locks belong to a process, and a child that opens a file which it
-    inherited open waits for locks that nobody gives back.
+    While this process forks it is closed: SQLite's locks belong to a process, and a
+    child that opens a file which it inherited open waits for locks that nobody gives
+    back.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: Kind) -> None:
         self.path = Path(path).expanduser()
         self._kind = kind
-        with contextlib.suppress(OSError):  # what cannot be read is told when it is used
+        # what cannot be read is told when it is used
+        with contextlib.suppress(OSError):
             check(self.path, kind)
         self.begin()
         with _forking:
@@ -205,10 +249,14 @@ class OwnFile:
         self._writer: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: list[Change] = []
-        self._committed: Future[None] | None = None  # when the last change is, or was given up
+        # when the last change is, or was given up
+        self._committed: Future[None] | None = None
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
-        """The first row that is committed; None if there is none, or the file cannot be read. Texts are bytes."""
+        """The first row that is committed.
+
+        None if there is none, or the file cannot be read. Texts are bytes.
+        """
         row: tuple[Any, ...] | None = None
         with self._lock:
             if self._reader is None and self._readable:
@@ -240,7 +288,8 @@ class OwnFile:
     async def settled(self) -> None:
         """Wait until everything written so far is committed or given up."""
         if self._committed is not None and not self._committed.done():
-            await asyncio.wait([asyncio.wrap_future(self._committed)])  # who leaves does not take it back
+            # who leaves does not take it back
+            await asyncio.wait([asyncio.wrap_future(self._committed)])
 
     def flush(self) -> None:
         """Wait in the same way, from any thread."""
@@ -266,7 +315,10 @@ class OwnFile:
         return self._closed_in_the_end(connect(self.path, self._kind))
 
     def _closed_in_the_end(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """A connection that is closed with this object at the latest; Python 3.13 warns of one that nobody closed."""
+        """A connection that is closed with this object at the latest.
+
+        Python 3.13 warns of one that nobody closed.
+        """
         weakref.finalize(self, connection.close).atexit = False
         return connection
 
@@ -312,9 +364,19 @@ class OwnFile:
         if self.trouble is not None:
             return
         self.trouble, self._waiting = error, []
-        name = getattr(error, "sqlite_errorname", None) or getattr(error, "strerror", None) or type(error).__name__
-        why = str(error) if isinstance(error, ForeignFile) else f"{self.path} cannot be written ({name})"
-        _logger.warning("%s: %s; make room or name another file", self._kind.without, why)
+        name = (
+            getattr(error, "sqlite_errorname", None)
+            or getattr(error, "strerror", None)
+            or type(error).__name__
+        )
+        why = (
+            str(error)
+            if isinstance(error, ForeignFile)
+            else f"{self.path} cannot be written ({name})"
+        )
+        _logger.warning(
+            "%s: %s; make room or name another file", self._kind.without, why
+        )
         if _damaged(error):
             with contextlib.suppress(OSError, ForeignFile):
                 _move_aside(self.path.resolve(), self._kind)
@@ -339,10 +401,17 @@ def _after_fork_in_child() -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    """Have all of it in the file itself, and no journal beside it; what comes later opens it again."""
+    """Have all of it in the file itself, and no journal beside it.
+
+    What comes later opens it again.
+    """
     for file in list(_OPEN):
         file.close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_during_fork.close, after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_during_fork.close,
+        after_in_child=_after_fork_in_child,
+    )

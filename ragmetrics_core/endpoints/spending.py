@@ -1,8 +1,9 @@
 """What the calls of one question have cost so far, for a question that is cut off before its judge can say so.
 
-A judge returns what an answer cost. If a deadline, an interrupt or a crash ends it before, nothing is returned; so
-every call is also noted here, when it leaves and when it is answered. Tasks that a judge starts note theirs in the same
-place, because they inherit the context.
+A judge returns what an answer cost. If a deadline, an interrupt or a crash ends it
+before, nothing is returned; so every call is also noted here, when it leaves and when
+it is answered. Tasks that a judge starts note theirs in the same place, because they
+inherit the context.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from contextvars import ContextVar
 
 from ragmetrics_core.data import Usage
 
-_current: ContextVar["Spending | None"] = ContextVar("ragmetrics_spending", default=None)
+_current: ContextVar["Spending | None"] = ContextVar(
+    "ragmetrics_spending", default=None
+)
 
 
 class Spending:

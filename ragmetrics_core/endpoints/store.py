@@ -1,8 +1,9 @@
 """Replies that are kept, so that nothing is paid twice: in memory, or in a SQLite file, cache and crash journal in one.
 
-The file holds replies under digests of what was asked: no key and no prompt; but replies may quote texts of samples.
-A call is only sent once every reply received before it is committed (``settled``), so a killed run loses no more than
-the calls that were in flight.
+The file holds replies under digests of what was asked: no key and no prompt; but
+replies may quote texts of samples. A call is only sent once every reply received before
+it is committed (``settled``), so a killed run loses no more than the calls that were in
+flight.
 """
 
 import json
@@ -17,7 +18,15 @@ from uuid import uuid4
 
 from ragmetrics_core.data import ForeignFile, SettingError, safe
 from ragmetrics_core.endpoints import own_file
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, Origin, TokenAlternatives
+from ragmetrics_core.endpoints.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Finish,
+    Origin,
+    TokenAlternatives,
+)
 from ragmetrics_core.endpoints.own_file import Kind, OwnFile
 
 logger = logging.getLogger("ragmetrics_core")
@@ -27,14 +36,17 @@ logger = logging.getLogger("ragmetrics_core")
 class ReplyStore(Protocol):
     """Keeps single replies under a key that names everything that changes them.
 
-    Implementations inherit from it, for its defaults. ``get``, ``put`` and ``reject`` are called on the
-    judges' event loop and return at once; none of them raises for want of space or permission.
+    Implementations inherit from it, for its defaults. ``get``, ``put`` and ``reject``
+    are called on the judges' event loop and return at once; none of them raises for
+    want of space or permission.
 
-    **Unusable replies.** Whoever cannot use a reply calls ``reject``; for the rest of the run ``get`` returns None
-    under its key, so that it may be asked again. A store that outlives the run counts the runs that rejected what they
-    got, a run being what lies between two calls of ``flush``: after one, the next run asks again; after two, ``get``
-    returns the last such reply with ``choice.origin.unusable`` set. To read it tells once more why it cannot be used;
-    it is neither asked again nor repaired until a fresh run asks everything anew.
+    **Unusable replies.** Whoever cannot use a reply calls ``reject``; for the rest of
+    the run ``get`` returns None under its key, so that it may be asked again. A store
+    that outlives the run counts the runs that rejected what they got, a run being what
+    lies between two calls of ``flush``: after one, the next run asks again; after two,
+    ``get`` returns the last such reply with ``choice.origin.unusable`` set. To read it
+    tells once more why it cannot be used; it is neither asked again nor repaired until
+    a fresh run asks everything anew.
     """
 
     def get(self, key: str) -> Choice | None:
@@ -46,13 +58,21 @@ class ReplyStore(Protocol):
     def reject(self, key: str) -> None:
         """Mark a kept reply as unusable."""
 
-    def parked(self, model: ChatModel, keys: Sequence[str], request: ChatRequest) -> ChatReply | None:
-        """What a request for the replies under ``keys`` gets without a call; None, the usual case, to send it."""
+    def parked(
+        self, model: ChatModel, keys: Sequence[str], request: ChatRequest
+    ) -> ChatReply | None:
+        """What a request for the replies under ``keys`` gets without a call.
+
+        None, the usual case, to send it.
+        """
         del model, keys, request  # a store that answers for a service overrides this
         return None
 
     async def settled(self) -> None:
-        """Wait until everything put so far survives the end of the process; awaited before each call."""
+        """Wait until everything put so far survives the end of the process.
+
+        Awaited before each call.
+        """
         return
 
     def flush(self) -> None:
@@ -93,9 +113,15 @@ REPLIES = Kind(
     holds="replies",
     application_id=0x52614D65,  # "RaMe"
     version=4,
-    table="CREATE TABLE replies (key BLOB PRIMARY KEY, choice TEXT NOT NULL, created REAL NOT NULL, "
-    "model TEXT NOT NULL, unusable INTEGER NOT NULL DEFAULT 0, rejections INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
-    made="replies are kept in %s, so that none is paid twice; 'ragmetrics store' shows them",
+    table=(
+        "CREATE TABLE replies (key BLOB PRIMARY KEY, choice TEXT NOT NULL, created REAL"
+        " NOT NULL, model TEXT NOT NULL, unusable INTEGER NOT NULL DEFAULT 0,"
+        " rejections INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID"
+    ),
+    made=(
+        "replies are kept in %s, so that none is paid twice; 'ragmetrics store' shows"
+        " them"
+    ),
     without="new replies are kept in memory only",
 )
 _GET = "SELECT choice, model, unusable, rejections FROM replies WHERE key = ?"
@@ -103,19 +129,22 @@ _PUT = """INSERT INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?) 
 choice = excluded.choice, created = excluded.created, model = excluded.model, unusable = 0"""
 _REJECT = "UPDATE replies SET unusable = 1, rejections = rejections + ? WHERE key = ?"
 _SHARED = REPLIES._replace(journal="DELETE")
-_LISTED_FOR = 2.0  # seconds after which a folder is looked through for files of other processes
+# seconds after which a folder is looked through for files of other processes
+_LISTED_FOR = 2.0
 _RUNS = 2  # that could not use what they got, until it is known
 
 
 class SqliteStore(OwnFile, ReplyStore):
     """A store in a file; it is opened at the first use, and made if need be, for its owner alone.
 
-    A file that cannot be written costs a warning, not the run: new replies are then kept in memory.
+    A file that cannot be written costs a warning, not the run: new replies are then
+    kept in memory.
 
     Args:
         path: The file.
-        fresh: Ask everything anew once, and keep the new replies in place of what the file held before. A run that
-            was interrupted goes on without it; fresh again, everything is asked and paid again.
+        fresh: Ask everything anew once, and keep the new replies in place of what the
+            file held before. A run that was interrupted goes on without it; fresh
+            again, everything is asked and paid again.
 
     Raises:
         ForeignFile: If there is a file that is not ours.
@@ -125,7 +154,9 @@ class SqliteStore(OwnFile, ReplyStore):
         SqliteStore('replies.sqlite')
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, fresh: bool = False, kind: Kind = REPLIES) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, fresh: bool = False, kind: Kind = REPLIES
+    ) -> None:
         self.fresh, self._new = fresh, set[str]() if fresh else None
         super().__init__(path, kind)
 
@@ -133,7 +164,8 @@ class SqliteStore(OwnFile, ReplyStore):
         """Start anew: at first, and in a forked process."""
         super().begin()
         self._memory = MemoryStore()  # what is not committed yet, or cannot be
-        self._rejected: dict[str, bool] = {}  # what this run rejected; False once there is another reply
+        # what this run rejected; False once there is another reply
+        self._rejected: dict[str, bool] = {}
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.path)!r})"
@@ -150,7 +182,10 @@ class SqliteStore(OwnFile, ReplyStore):
     def put(self, choices: Mapping[str, Choice]) -> None:
         """Keep the replies of one call; they are committed together, soon."""
         now = time.time()
-        rows = [(bytes.fromhex(key), _dumped(one), now, safe(one.origin.model)) for key, one in choices.items()]
+        rows = [
+            (bytes.fromhex(key), _dumped(one), now, safe(one.origin.model))
+            for key, one in choices.items()
+        ]
         self._memory.put(choices)
         self._rejected.update((key, False) for key in choices if key in self._rejected)
         if self._new is not None:
@@ -173,8 +208,9 @@ class SqliteStore(OwnFile, ReplyStore):
 class FolderStore(ReplyStore):
     """A folder of stores for processes on several machines: each writes a file of its own and reads the others'.
 
-    What a killed process had kept, those that come after it find. A reply that turns out unusable is marked in every
-    file that holds it. The folder must be one that all processes see, and whose file system has locks.
+    What a killed process had kept, those that come after it find. A reply that turns
+    out unusable is marked in every file that holds it. The folder must be one that all
+    processes see, and whose file system has locks.
 
     Args:
         folder: The folder; it is made if need be.
@@ -195,7 +231,10 @@ class FolderStore(ReplyStore):
         return f"FolderStore({str(self._folder)!r})"
 
     def get(self, key: str) -> Choice | None:
-        """Return the reply kept under a key, by whichever process; None if it is to be asked for."""
+        """Return the reply kept under a key, by whichever process.
+
+        None if it is to be asked for.
+        """
         return next(filter(None, (store.get(key) for store in self._stores())), None)
 
     def put(self, choices: Mapping[str, Choice]) -> None:
@@ -219,8 +258,12 @@ class FolderStore(ReplyStore):
     def _mine(self) -> SqliteStore:
         """The store of this process; a forked one has another."""
         if self._own is None or self._own[0] != os.getpid():
-            self._own = os.getpid(), SqliteStore(self._folder / f"{uuid4().hex}.sqlite", kind=_SHARED)
-            self._listed = -_LISTED_FOR  # what the process that forked wrote is another's
+            self._own = (
+                os.getpid(),
+                SqliteStore(self._folder / f"{uuid4().hex}.sqlite", kind=_SHARED),
+            )
+            # what the process that forked wrote is another's
+            self._listed = -_LISTED_FOR
         return self._own[1]
 
     def _stores(self) -> list[SqliteStore]:
@@ -228,13 +271,20 @@ class FolderStore(ReplyStore):
         own = self._mine()
         if (now := time.monotonic()) - self._listed >= _LISTED_FOR:
             for path in self._folder.glob("*.sqlite"):
-                if path != own.path and path not in self._others and not self._is_foreign(path):
+                if (
+                    path != own.path
+                    and path not in self._others
+                    and not self._is_foreign(path)
+                ):
                     self._others[path] = SqliteStore(path, kind=_SHARED)
             self._listed = now
         return [own, *self._others.values()]
 
     def _is_foreign(self, path: Path) -> bool:
-        """Whether a file that lies in the folder is none of ours; it is left as it is, and said once."""
+        """Whether a file that lies in the folder is none of ours.
+
+        It is left as it is, and said once.
+        """
         if path in self._foreign:
             return True
         try:
@@ -247,8 +297,13 @@ class FolderStore(ReplyStore):
 
 
 def _dumped(choice: Choice) -> str:
-    tokens = [[token.token, token.logprob, token.alternatives] for token in choice.tokens]
-    return json.dumps([choice.text, choice.finish, choice.origin.together, tokens], separators=(",", ":"))
+    tokens = [
+        [token.token, token.logprob, token.alternatives] for token in choice.tokens
+    ]
+    return json.dumps(
+        [choice.text, choice.finish, choice.origin.together, tokens],
+        separators=(",", ":"),
+    )
 
 
 def _loaded(text: bytes, model: bytes, unusable: int, runs: int) -> Choice | None:
@@ -258,10 +313,19 @@ def _loaded(text: bytes, model: bytes, unusable: int, runs: int) -> Choice | Non
     try:
         content, finish, together, listed = json.loads(text)
         tokens = tuple(
-            TokenAlternatives(str(token), float(logprob), tuple((str(other), float(value)) for other, value in others))
+            TokenAlternatives(
+                str(token),
+                float(logprob),
+                tuple((str(other), float(value)) for other, value in others),
+            )
             for token, logprob, others in listed
         )
-        choice = Choice(content, finish, tokens, Origin(model.decode(), int(together), unusable=bool(unusable)))
+        choice = Choice(
+            content,
+            finish,
+            tokens,
+            Origin(model.decode(), int(together), unusable=bool(unusable)),
+        )
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
     return choice if isinstance(content, str) and finish in get_args(Finish) else None
@@ -269,7 +333,8 @@ def _loaded(text: bytes, model: bytes, unusable: int, runs: int) -> Choice | Non
 
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
 """A store, the path of a file, or with a slash at its end of a folder that several processes share, True for the file
-in the user's cache folder, False for memory, None for the default."""
+in the user's cache folder, False for memory, None for the default.
+"""
 
 
 def default_path() -> Path:
@@ -284,8 +349,9 @@ def default_path() -> Path:
 def resolve_store(store: StoreLike) -> ReplyStore:
     """Find the store to use: the one given, or of a path its file or (``"replies/"``) folder, opened at its first use.
 
-    True is the file in the user's cache folder, False memory, for this run, None the file that ``RAGMETRICS_STORE``
-    names, else memory. ``SettingError`` for anything else, and for a file that is not ours (``ForeignFile``).
+    True is the file in the user's cache folder, False memory, for this run, None the
+    file that ``RAGMETRICS_STORE`` names, else memory. ``SettingError`` for anything
+    else, and for a file that is not ours (``ForeignFile``).
     """
     named = os.environ.get("RAGMETRICS_STORE")
     if store is True or (store is None and named):
@@ -295,5 +361,11 @@ def resolve_store(store: StoreLike) -> ReplyStore:
     if store is None or store is False:
         return MemoryStore()
     if isinstance(store, (str, os.PathLike)) and store:
-        return FolderStore(store) if os.fspath(store).endswith(("/", os.sep)) else SqliteStore(store)
-    raise SettingError(f"store is a {type(store).__name__}; give a path, a ReplyStore, True or False")
+        return (
+            FolderStore(store)
+            if os.fspath(store).endswith(("/", os.sep))
+            else SqliteStore(store)
+        )
+    raise SettingError(
+        f"store is a {type(store).__name__}; give a path, a ReplyStore, True or False"
+    )

@@ -1,9 +1,10 @@
 """Work beside the event loop, in daemon threads: neither hanging calls nor long computing hold up the loop or the exit.
 
-A call that may wait gets a thread of its own (``in_thread``). Pure computing of ours takes turns (``computed``): many
-threads that compute would take the interpreter from the loop one after the other. There is one thread for what calls to
-models need, and one for the embedded judge, so that its longest text holds up no call. What nobody waits for any more
-ends at its next step (``check_wanted``).
+A call that may wait gets a thread of its own (``in_thread``). Pure computing of ours
+takes turns (``computed``): many threads that compute would take the interpreter from
+the loop one after the other. There is one thread for what calls to models need, and one
+for the embedded judge, so that its longest text holds up no call. What nobody waits for
+any more ends at its next step (``check_wanted``).
 """
 
 import asyncio
@@ -19,29 +20,42 @@ from typing import Literal, TypeVar
 T = TypeVar("T")
 
 Lane = Literal["calls", "judge"]
-_THREADS: dict[Lane, str] = {"calls": "ragmetrics-computing", "judge": "ragmetrics-judging"}
+_THREADS: dict[Lane, str] = {
+    "calls": "ragmetrics-computing",
+    "judge": "ragmetrics-judging",
+}
 COMPUTING = frozenset(_THREADS.values())
-_QUICK = 10_000  # characters that take less than a millisecond to render, to hash or to read
+# characters that take less than a millisecond to render, to hash or to read
+_QUICK = 10_000
 
 _lock = threading.Lock()
 _jobs: dict[Lane, SimpleQueue[Callable[[], None]]] = {}
-_given_up: ContextVar[threading.Event | None] = ContextVar("ragmetrics_given_up", default=None)
+_given_up: ContextVar[threading.Event | None] = ContextVar(
+    "ragmetrics_given_up", default=None
+)
 
 
 def in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T]:
-    """Call in a daemon thread of this name; an empty context hides the call from tracers.
+    """Call in a daemon thread of this name.
 
-    What it returns or raises, whatever it is, comes as a future. Giving up waiting does not end the call.
+    An empty context hides the call from tracers.
+
+    What it returns or raises, whatever it is, comes as a future. Giving up waiting does
+    not end the call.
     """
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # whoever gives up waiting cannot take it back
+    # whoever gives up waiting cannot take it back
+    future.set_running_or_notify_cancel()
     work = partial(_carried_out, call, future)
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
     return future
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody cancels the running task; a CancelledError that a client raises by itself is a failure of it."""
+    """Whether somebody cancels the running task.
+
+    A CancelledError that a client raises by itself is a failure of it.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -51,19 +65,28 @@ class GivenUp(Exception):
 
 
 def check_wanted() -> None:
-    """Raise ``GivenUp`` where nobody waits any more for what is computed here; long loops call it at each step."""
+    """Raise ``GivenUp`` where nobody waits any more for what is computed here.
+
+    Long loops call it at each step.
+    """
     given_up = _given_up.get()
     if given_up is not None and given_up.is_set():
         raise GivenUp
 
 
-async def computed(call: Callable[[], T], *, size: int | None = None, lane: Lane = "calls") -> T:
-    """Compute something beside the event loop, after what others asked for before; who gives up waiting takes it back.
+async def computed(
+    call: Callable[[], T], *, size: int | None = None, lane: Lane = "calls"
+) -> T:
+    """Compute something beside the event loop, after what others asked for before.
+
+    Who gives up waiting takes it back.
 
     Args:
         call: What computes, without waiting for anything.
-        size: How many characters it goes through; few are gone through at once. None if they take long in any case.
-        lane: After what it takes its turn: what calls to models need, or what the embedded judge computes.
+        size: How many characters it goes through; few are gone through at once. None if
+            they take long in any case.
+        lane: After what it takes its turn: what calls to models need, or what the
+            embedded judge computes.
     """
     if size is not None and size <= _QUICK:
         return call()
@@ -89,7 +112,9 @@ def _carried_out(call: Callable[[], T], future: Future[T]) -> None:
     try:
         future.set_result(call())
     except BaseException as error:  # noqa: BLE001  # who waits would wait for ever
-        if isinstance(error, Exception) and not isinstance(error, (StopIteration, CancelledError)):
+        if isinstance(error, Exception) and not isinstance(
+            error, (StopIteration, CancelledError)
+        ):
             future.set_exception(error)
         else:  # asyncio hands on neither, or the loop that all judges share would end
             stopped = RuntimeError(f"the call raised {type(error).__name__}")
@@ -102,7 +127,9 @@ def _running(lane: Lane) -> SimpleQueue[Callable[[], None]]:
     with _lock:
         if lane not in _jobs:
             _jobs[lane] = SimpleQueue()
-            threading.Thread(target=_compute, args=(_jobs[lane],), name=_THREADS[lane], daemon=True).start()
+            threading.Thread(
+                target=_compute, args=(_jobs[lane],), name=_THREADS[lane], daemon=True
+            ).start()
         return _jobs[lane]
 
 

@@ -1,6 +1,7 @@
 """An endpoint's address, read once: what is shown of it and where requests go come from the same parts.
 
-An address that two readers may take for two hosts is refused, because keys and texts would go to one of them.
+An address that two readers may take for two hosts is refused, because keys and texts
+would go to one of them.
 """
 
 import re
@@ -11,7 +12,9 @@ from ragmetrics_core.data import SettingError
 
 UNREADABLE = "an address that cannot be read"
 # A name, an IPv4 address or an IPv6 address in brackets, and a port.
-_HOST = re.compile(r"([\w.-]+|\[[\da-f.]*:[\da-f.:]*(%[\w.-]+)?\])(:\d*)?", re.ASCII | re.IGNORECASE)
+_HOST = re.compile(
+    r"([\w.-]+|\[[\da-f.]*:[\da-f.:]*(%[\w.-]+)?\])(:\d*)?", re.ASCII | re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -45,12 +48,14 @@ def endpoint_address(text: str) -> Address:
     """The parts of an address that requests may be sent to.
 
     Raises:
-        SettingError: If it is none, or one that can be read in two ways. The sentence does not repeat the address.
+        SettingError: If it is none, or one that can be read in two ways. The sentence
+            does not repeat the address.
     """
     address = read_address(text)
     if "@" in address.path:
         raise _refusal(
-            "holds an @ after its host. Write %40 there; in a user or password write / as %2F, ? as %3F and # as %23"
+            "holds an @ after its host. Write %40 there; in a user or password write /"
+            " as %2F, ? as %3F and # as %23"
         )
     return address
 
@@ -59,8 +64,9 @@ def read_address(text: str) -> Address:
     """The parts of an address that somebody named, or that was asked.
 
     Raises:
-        SettingError: If it does not begin with http:// or https:// and a host, or a sign in it is read differently
-            by different clients. The sentence does not repeat the address.
+        SettingError: If it does not begin with http:// or https:// and a host, or a
+            sign in it is read differently by different clients. The sentence does not
+            repeat the address.
     """
     if not text.isprintable() or " " in text or "\\" in text:
         raise _refusal("holds whitespace, a control character or a backslash")
@@ -73,12 +79,19 @@ def read_address(text: str) -> Address:
     port = _port(parts)
     user, _, host_and_port = parts.netloc.rpartition("@")
     if not _HOST.fullmatch(host_and_port):
-        raise _refusal("has a host with other signs than ASCII letters, digits, '.', '-' and '_'")
-    return Address(parts.scheme, parts.hostname, port, parts.path, parts.query, unquote(user))
+        raise _refusal(
+            "has a host with other signs than ASCII letters, digits, '.', '-' and '_'"
+        )
+    return Address(
+        parts.scheme, parts.hostname, port, parts.path, parts.query, unquote(user)
+    )
 
 
 def public(text: str) -> str:
-    """An address without the user, password and query that it may hold; what is no address is not repeated."""
+    """An address without the user, password and query that it may hold.
+
+    What is no address is not repeated.
+    """
     try:
         return read_address(text).shown
     except SettingError:
@@ -96,4 +109,7 @@ def _port(parts: SplitResult) -> int | None:
 
 
 def _refusal(reason: str) -> SettingError:
-    return SettingError(f"an endpoint's address is one such as http://127.0.0.1:8000/v1; the one given {reason}")
+    return SettingError(
+        "an endpoint's address is one such as http://127.0.0.1:8000/v1; the one given"
+        f" {reason}"
+    )

@@ -13,26 +13,43 @@ from ragmetrics_core.reporting.run_facts import Audit
 
 
 def audit(
-    results: Sequence[SampleResult], metrics: Sequence[Metric], *, judge: JudgeLike, concurrency: int, count: int = 50
+    results: Sequence[SampleResult],
+    metrics: Sequence[Metric],
+    *,
+    judge: JudgeLike,
+    concurrency: int,
+    count: int = 50,
 ) -> Audit | None:
     """Judge the chunks of some results of a run again in a shuffled order, without stored replies, by its judge.
 
-    The first Context Utilization among its metrics is asked again with its own settings, on ``count`` samples at most,
-    drawn at random among those with two judged chunks or more. None if the run has no Context Utilization.
+    The first Context Utilization among its metrics is asked again with its own
+    settings, on ``count`` samples at most, drawn at random among those with two judged
+    chunks or more. None if the run has no Context Utilization.
     """
-    metric = next((metric for metric in metrics if isinstance(metric, ContextUtilization)), None)
+    metric = next(
+        (metric for metric in metrics if isinstance(metric, ContextUtilization)), None
+    )
     if metric is None:
         return None
     draw = random.Random(0)  # noqa: S311 - sampling is no cryptography
-    fit = [(row.sample, found) for row in results if row.sample and len(found := _chunks(row, metric.name)) > 1]
+    fit = [
+        (row.sample, found)
+        for row in results
+        if row.sample and len(found := _chunks(row, metric.name)) > 1
+    ]
     chosen = draw.sample(fit, min(count, len(fit)))
     orders = [draw.sample(range(len(found)), len(found)) for _, found in chosen]
     shuffled = [
-        sample.model_copy(update={"contexts": tuple(sample.contexts[place] for place in order)})
+        sample.model_copy(
+            update={"contexts": tuple(sample.contexts[place] for place in order)}
+        )
         for (sample, _), order in zip(chosen, orders, strict=True)
     ]
     run = Run([metric], judge, concurrency, MemoryStore())
-    again = [_chunks(row, metric.name) for row in stream(run, shuffled, progress=False, columns={})]
+    again = [
+        _chunks(row, metric.name)
+        for row in stream(run, shuffled, progress=False, columns={})
+    ]
     if run.interrupted:
         raise KeyboardInterrupt
     verdicts = [
@@ -48,12 +65,18 @@ def audit(
         chunks=len(verdicts),
         changed=sum(old != new for _, old, new in verdicts),
         failed=sum(not own for own in again),
-        by_place=tuple((useful[place], judged[place]) for place in range(max(judged, default=-1) + 1)),
+        by_place=tuple(
+            (useful[place], judged[place])
+            for place in range(max(judged, default=-1) + 1)
+        ),
     )
 
 
 def _chunks(row: SampleResult, name: str) -> tuple[JudgedChunk, ...]:
-    """The judged chunks of a sample in rank order; empty if the metric was not scored."""
+    """The judged chunks of a sample in rank order.
+
+    Empty if the metric was not scored.
+    """
     result = row.results.get(name)
     found = None if result is None or result.value is None else result.evidence
     return found.chunks if isinstance(found, JudgedChunks) else ()

@@ -15,56 +15,85 @@ from ragmetrics_core.reporting.run_facts import Input
 
 
 def iter_results(
-    samples: Samples, metrics: Metrics = None, *, judge: JudgeLike = None, concurrency: int = 32,
-    store: StoreLike = None, limits: Limits | None = None, until: Until = None,
-    gates: Sequence[Gate | str] | str = (), progress: Show = False, **columns: Any,
-) -> Iterator[SampleResult]:  # fmt: skip
+    samples: Samples,
+    metrics: Metrics = None,
+    *,
+    judge: JudgeLike = None,
+    concurrency: int = 32,
+    store: StoreLike = None,
+    limits: Limits | None = None,
+    until: Until = None,
+    gates: Sequence[Gate | str] | str = (),
+    progress: Show = False,
+    **columns: Any,
+) -> Iterator[SampleResult]:
     """Evaluate samples and yield their results in input order, in bounded memory.
 
-    Arguments and errors are those of ``evaluate``. Samples are read as results are consumed, a bounded number
-    ahead; with ``until`` a list is drawn from, in another order, and the log says what was decided.
+    Arguments and errors are those of ``evaluate``. Samples are read as results are
+    consumed, a bounded number ahead; with ``until`` a list is drawn from, in another
+    order, and the log says what was decided.
     """
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     return stream(run, samples, progress=progress, columns=columns_by_field(columns))
 
 
 def evaluate(
-    samples: Samples, metrics: Metrics = None, *, judge: JudgeLike = None, concurrency: int = 32,
-    store: StoreLike = None, limits: Limits | None = None, until: Until = None,
-    gates: Sequence[Gate | str] | str = (), progress: Show = None, batch: bool | Literal["wait"] = False,
+    samples: Samples,
+    metrics: Metrics = None,
+    *,
+    judge: JudgeLike = None,
+    concurrency: int = 32,
+    store: StoreLike = None,
+    limits: Limits | None = None,
+    until: Until = None,
+    gates: Sequence[Gate | str] | str = (),
+    progress: Show = None,
+    batch: bool | Literal["wait"] = False,
     **columns: Any,
-) -> Report:  # fmt: skip
+) -> Report:
     """Score every sample with every metric.
 
     Args:
-        samples: Samples, rows as mappings, a data frame, or a Hugging Face dataset. Rows need no mapping.
+        samples: Samples, rows as mappings, a data frame, or a Hugging Face dataset.
+            Rows need no mapping.
         metrics: Metrics or their names; None for all that apply to at least one sample.
-        judge: A judge, a chat model, or a model's name such as ``"gpt-4o-mini"`` or ``"ollama/llama3.1"``; by
-            default the metric's own ``model``, then ``RAGMETRICS_JUDGE``, then the embedded judge.
+        judge: A judge, a chat model, or a model's name such as ``"gpt-4o-mini"`` or
+            ``"ollama/llama3.1"``; by default the metric's own ``model``, then
+            ``RAGMETRICS_JUDGE``, then the embedded judge.
         concurrency: Most model calls in flight.
-        store: Where replies are kept, so that nothing is paid twice and a killed run goes on where it ended: the
-            path of a file or (``"replies/"``) of a folder for several processes, a store, True for a file in the user's
-            cache folder, False for memory. By default what ``RAGMETRICS_STORE`` names, else memory.
-        limits: Caps on calls, money and time, and calls and tokens per minute. A cap that is reached ends the run
-            with everything done until then; what it cut off counts as not judged.
-        until: ``"decided"``, or its settings: judge rows in a drawn order until the gates are decided; what has
-            started then is finished and included. Iterators are taken in their own order, which must be random.
-        gates: With ``until``, means to reach, e.g. ``["adherence=0.8"]``; see ``report.decisions``.
-        progress: True or False; None shows a bar on a terminal and logs elsewhere; a callable gets the progress.
-        batch: Ask in batches, which services such as OpenAI's answer within a day at half the price: what has no
-            answer in ``store`` is submitted, and ``report.run.stopped`` says so; the same call later goes on, and the
-            one that finds all answered has the whole report. ``"wait"`` waits for it. With ``Limits(max_live=)`` a
-            later round of no more requests, such as repairs, is asked live instead, at the full price.
-        **columns: For rows, where a field is: ``question_column=``, ``contexts_column=``, ``answer_column=``,
-            ``ground_truth_column=``, … — a name, a dotted path or a callable.
+        store: Where replies are kept, so that nothing is paid twice and a killed run
+            goes on where it ended: the path of a file or (``"replies/"``) of a folder
+            for several processes, a store, True for a file in the user's cache folder,
+            False for memory. By default what ``RAGMETRICS_STORE`` names, else memory.
+        limits: Caps on calls, money and time, and calls and tokens per minute. A cap
+            that is reached ends the run with everything done until then; what it cut
+            off counts as not judged.
+        until: ``"decided"``, or its settings: judge rows in a drawn order until the
+            gates are decided; what has started then is finished and included. Iterators
+            are taken in their own order, which must be random.
+        gates: With ``until``, means to reach, e.g. ``["adherence=0.8"]``; see
+            ``report.decisions``.
+        progress: True or False; None shows a bar on a terminal and logs elsewhere; a
+            callable gets the progress.
+        batch: Ask in batches, which services such as OpenAI's answer within a day at
+            half the price: what has no answer in ``store`` is submitted, and
+            ``report.run.stopped`` says so; the same call later goes on, and the one
+            that finds all answered has the whole report. ``"wait"`` waits for it. With
+            ``Limits(max_live=)`` a later round of no more requests, such as repairs, is
+            asked live instead, at the full price.
+        **columns: For rows, where a field is: ``question_column=``,
+            ``contexts_column=``, ``answer_column=``, ``ground_truth_column=``, … — a
+            name, a dotted path or a callable.
 
     Returns:
-        A report with one entry per sample that was judged, in input order. It holds all samples and results in memory;
-        for more than memory holds use ``iter_results``. An interrupt (Ctrl-C) ends the run with what is done.
+        A report with one entry per sample that was judged, in input order. It holds all
+        samples and results in memory; for more than memory holds use ``iter_results``.
+        An interrupt (Ctrl-C) ends the run with what is done.
 
     Raises:
         SettingError: If a setting is invalid or a metric unknown.
-        JudgeUnavailable: If the judge's first call shows that it will answer nothing, e.g. for a wrong key.
+        JudgeUnavailable: If the judge's first call shows that it will answer nothing,
+            e.g. for a wrong key.
 
     Examples:
         >>> report = evaluate([{"question": "Capital?", "contexts": ["Paris."], "answer": "Paris"}])
@@ -72,40 +101,93 @@ def evaluate(
         [1.0]
     """
     if batch and not isinstance(samples, Sized):
-        raise SettingError("batches need a list of samples, not an iterator: they are read again once all is answered")
+        raise SettingError(
+            "batches need a list of samples, not an iterator: they are read again once"
+            " all is answered"
+        )
     budget = Budget(limits)
     while True:
-        run = Run(metrics, judge, concurrency, store, budget, until=until, gates=gates, batch=bool(batch))
-        results = list(stream(run, samples, progress=progress, columns=columns_by_field(columns)))
+        run = Run(
+            metrics,
+            judge,
+            concurrency,
+            store,
+            budget,
+            until=until,
+            gates=gates,
+            batch=bool(batch),
+        )
+        results = list(
+            stream(run, samples, progress=progress, columns=columns_by_field(columns))
+        )
         if not run.waited(batch == "wait"):
             break
     return report_of(run, results, asked=metrics is not None)
 
 
 async def aevaluate(
-    samples: Samples, metrics: Metrics = None, *, judge: JudgeLike = None, concurrency: int = 32,
-    store: StoreLike = None, limits: Limits | None = None, until: Until = None,
-    gates: Sequence[Gate | str] | str = (), progress: Show = False, **columns: Any,
-) -> Report:  # fmt: skip
-    """Score every sample with every metric, without blocking the caller's event loop; see ``evaluate``."""
+    samples: Samples,
+    metrics: Metrics = None,
+    *,
+    judge: JudgeLike = None,
+    concurrency: int = 32,
+    store: StoreLike = None,
+    limits: Limits | None = None,
+    until: Until = None,
+    gates: Sequence[Gate | str] | str = (),
+    progress: Show = False,
+    **columns: Any,
+) -> Report:
+    """Score every sample with every metric, without blocking the caller's event loop.
+
+    See ``evaluate``.
+    """
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
-    results = [result async for result in astream(run, samples, progress=progress, columns=columns_by_field(columns))]
+    results = [
+        result
+        async for result in astream(
+            run, samples, progress=progress, columns=columns_by_field(columns)
+        )
+    ]
     return report_of(run, results, asked=metrics is not None)
 
 
 def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
     """The report; metrics that nobody asked for by name and that never applied are left out, and it says so."""
     listed = run.decider.samples if run.decider is not None else None
-    inputs = (Input.of_samples((row.sample for row in results) if listed is None else listed),)
+    inputs = (
+        Input.of_samples((row.sample for row in results) if listed is None else listed),
+    )
     facts = run.facts.model_copy(update={"inputs": inputs})
-    names = [] if asked else [name for name in facts.metrics if name not in {own.metric for own in facts.decisions}]
+    names = (
+        []
+        if asked
+        else [
+            name
+            for name in facts.metrics
+            if name not in {own.metric for own in facts.decisions}
+        ]
+    )
     idle = {name: why for name in names if (why := _idle(results, name))}
     if idle:
-        metrics = {name: signature for name, signature in facts.metrics.items() if name not in idle}
-        notes = (*facts.notes, *(f"{name} left out: {why} on every row" for name, why in idle.items()))
+        metrics = {
+            name: signature
+            for name, signature in facts.metrics.items()
+            if name not in idle
+        }
+        notes = (
+            *facts.notes,
+            *(f"{name} left out: {why} on every row" for name, why in idle.items()),
+        )
         facts = facts.model_copy(update={"metrics": metrics, "notes": notes})
-        without = ({name: one for name, one in row.results.items() if name not in idle} for row in results)
-        rows = (row.model_copy(update={"results": own}) for row, own in zip(results, without, strict=True))
+        without = (
+            {name: one for name, one in row.results.items() if name not in idle}
+            for row in results
+        )
+        rows = (
+            row.model_copy(update={"results": own})
+            for row, own in zip(results, without, strict=True)
+        )
         results = Folded(rows) if isinstance(results, Folded) else list(rows)
     return Report(results=results, run=facts)
 
@@ -113,7 +195,10 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
 def _idle(results: Sequence[SampleResult], name: str) -> str:
     """Why a metric is undefined on every row; "" if it is not."""
     found = (row.results.get(name) for row in results if row.sample)
-    reasons = {"" if one is None or one.status != "undefined" else one.reason or "undefined" for one in found}
+    reasons = {
+        "" if one is None or one.status != "undefined" else one.reason or "undefined"
+        for one in found
+    }
     if not results or "" in reasons:
         return ""
     return reasons.pop() if len(reasons) == 1 else "undefined"

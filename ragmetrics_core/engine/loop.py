@@ -1,10 +1,10 @@
 """The one event loop on which all judge I/O runs, in a daemon thread of its own.
 
-Notebooks, running loops, ``score()`` and background evaluators share the judges' clients this way, without
-crossing loops. A process forked later makes its own.
+Notebooks, running loops, ``score()`` and background evaluators share the judges'
+clients this way, without crossing loops. A process forked later makes its own.
 
-Judges of a user's own that call no model may compute for long. They share a second loop (``submit_apart``), so that
-they hold up neither other judges nor the deadline of a run.
+Judges of a user's own that call no model may compute for long. They share a second loop
+(``submit_apart``), so that they hold up neither other judges nor the deadline of a run.
 """
 
 import asyncio
@@ -28,20 +28,24 @@ _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
 _APART = "ragmetrics-own-judges"
 _loop_apart: asyncio.AbstractEventLoop | None = None
-_came_back: threading.Event | None = None  # set as soon as that loop goes on, after somebody gave up waiting for it
-_waited: set[Future[Any]] = set()  # a loop holds its tasks weakly: one that only waits would be collected
+# set as soon as that loop goes on, after somebody gave up waiting for it
+_came_back: threading.Event | None = None
+# a loop holds its tasks weakly: one that only waits would be collected
+_waited: set[Future[Any]] = set()
 
 
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     """Start work on the judges' loop from any thread.
 
-    ``SettingError`` on the judges' loop itself, where waiting for the result would never end.
+    ``SettingError`` on the judges' loop itself, where waiting for the result would
+    never end.
     """
     if threading.current_thread().name in {_THREAD, _APART, *COMPUTING}:
         work.close()
         raise SettingError(
-            "a judge or a metric's plan cannot call score or evaluate: in a judge await other_judge.answer(question), "
-            "or await asyncio.to_thread(metric.score, ...); in a plan ask with 'yield from ask([...])'"
+            "a judge or a metric's plan cannot call score or evaluate: in a judge await"
+            " other_judge.answer(question), or await asyncio.to_thread(metric.score,"
+            " ...); in a plan ask with 'yield from ask([...])'"
         )
     future = asyncio.run_coroutine_threadsafe(work, _running())
     _waited.add(future)
@@ -62,23 +66,35 @@ def _look_after(future: Future[Any]) -> None:
     """After work that was given up: see whether its loop goes on, or is held by what still computes."""
     global _came_back
     with _lock:
-        if future.cancelled() and _loop_apart is not None and (_came_back is None or _came_back.is_set()):
+        if (
+            future.cancelled()
+            and _loop_apart is not None
+            and (_came_back is None or _came_back.is_set())
+        ):
             _came_back = threading.Event()
             _loop_apart.call_soon_threadsafe(_came_back.set)
 
 
 def _running_apart() -> asyncio.AbstractEventLoop:
-    """The loop for code of users' own; another one where that code holds it and nobody waits for it any more."""
+    """The loop for code of users' own.
+
+    Another one where that code holds it and nobody waits for it any more.
+    """
     global _loop_apart, _came_back
     with _lock:
         if _loop_apart is None or (_came_back is not None and not _came_back.is_set()):
             _loop_apart, _came_back = asyncio.new_event_loop(), None
-            threading.Thread(target=_keep_running, args=(_loop_apart,), name=_APART, daemon=True).start()
+            threading.Thread(
+                target=_keep_running, args=(_loop_apart,), name=_APART, daemon=True
+            ).start()
         return _loop_apart
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do work on the judges' loop, as ``submit`` does, and wait for it; who stops waiting, e.g. by Ctrl-C, ends it."""
+    """Do work on the judges' loop, as ``submit`` does, and wait for it.
+
+    Who stops waiting, e.g. by Ctrl-C, ends it.
+    """
     future = submit(work)
     try:
         return future.result()
@@ -91,7 +107,9 @@ def _running() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None or _thread is None or not _thread.is_alive():
             _loop = asyncio.new_event_loop()
-            _thread = threading.Thread(target=_keep_running, args=(_loop,), name=_THREAD, daemon=True)
+            _thread = threading.Thread(
+                target=_keep_running, args=(_loop,), name=_THREAD, daemon=True
+            )
             _thread.start()
         return _loop
 

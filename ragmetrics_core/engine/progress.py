@@ -19,7 +19,8 @@ LOG_SECONDS, LINE_SECONDS = 10.0, 0.2
 class Progress:
     """How far a run is: samples in ``total`` (None if not known beforehand) and ``done``, bad rows included.
 
-    ``failed`` counts results, ``calls`` those to the judge; ``cost`` is in US dollars, None once a price is unknown.
+    ``failed`` counts results, ``calls`` those to the judge; ``cost`` is in US dollars,
+    None once a price is unknown.
     """
 
     total: int | None
@@ -32,36 +33,61 @@ class Progress:
     def add(self, result: SampleResult) -> None:
         """Count one sample's results."""
         self.done += 1
-        self.failed += sum(outcome.status == "failed" for outcome in result.results.values())
+        self.failed += sum(
+            outcome.status == "failed" for outcome in result.results.values()
+        )
         usage = result.usage
         self.calls += usage.calls
-        self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost
+        self.cost = (
+            None if self.cost is None or usage.cost is None else self.cost + usage.cost
+        )
 
     def line(self) -> str:
         """One line for people: done, failed, calls, cost, time left."""
         of = left = ""
         if self.total is not None:
-            of, each = f"/{self.total}", (time.monotonic() - self.started) / max(self.done, 1)
-            left = f", {each * (self.total - self.done):.0f} s left" if 0 < self.done < self.total else ""
+            of, each = (
+                f"/{self.total}",
+                (time.monotonic() - self.started) / max(self.done, 1),
+            )
+            left = (
+                f", {each * (self.total - self.done):.0f} s left"
+                if 0 < self.done < self.total
+                else ""
+            )
         cost = "price unknown" if self.cost is None else f"${self.cost:.4f}"
-        return f"{self.done}{of} samples, {self.failed} failed, {self.calls} calls, {cost}{left}"
+        return (
+            f"{self.done}{of} samples, {self.failed} failed, {self.calls} calls,"
+            f" {cost}{left}"
+        )
 
 
 class Display:
-    """Shows progress until the run ends, over ``total`` samples or None; use it as a context manager.
+    """Shows progress until the run ends, over ``total`` samples or None.
 
-    ``show`` is True or False; None shows a line that renews itself on a terminal and in a notebook, and log lines
-    elsewhere; a callable gets the ``Progress`` after each sample.
+    Use it as a context manager.
+
+    ``show`` is True or False; None shows a line that renews itself on a terminal and in
+    a notebook, and log lines elsewhere; a callable gets the ``Progress`` after each
+    sample.
     """
 
-    def __init__(self, total: int | None, show: bool | Callable[[Progress], None] | None = None) -> None:
+    def __init__(
+        self, total: int | None, show: bool | Callable[[Progress], None] | None = None
+    ) -> None:
         self.progress = Progress(total)
         self._show = show
         self._last = time.monotonic()
         notebook = type(sys.stderr).__module__.startswith("ipykernel")
-        self._line = show is True or (show is None and (notebook or sys.stderr.isatty()))
+        self._line = show is True or (
+            show is None and (notebook or sys.stderr.isatty())
+        )
         self._cell: Any = None  # what a notebook shows, which is replaced, not added to
-        self._display = import_module("IPython.display").display if self._line and notebook else None
+        self._display = (
+            import_module("IPython.display").display
+            if self._line and notebook
+            else None
+        )
 
     def __enter__(self) -> Self:
         return self

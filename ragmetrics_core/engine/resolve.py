@@ -32,22 +32,26 @@ def resolve_judge(
     """Find the judge to use.
 
     Args:
-        judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``), ``"lexical"`` for the embedded
-            judge, ``module:name`` of a judge or chat model of your own, or None.
-        metric_model: The metric's own ``model``, used where ``judge`` is None; after it ``RAGMETRICS_JUDGE``.
-        api_base: Address of an endpoint of your own; None takes ``RAGMETRICS_API_BASE``, if that is set. A provider's
-            own address gets the key in the provider's usual variable, that of ``RAGMETRICS_API_BASE`` the key in
-            ``RAGMETRICS_API_KEY``, and ``api_base`` no key but that of ``api_key_env``.
-        api_key_env: The environment variable that holds the key of ``api_base``; without an address anywhere, of the
-            provider's own.
+        judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``),
+            ``"lexical"`` for the embedded judge, ``module:name`` of a judge or chat
+            model of your own, or None.
+        metric_model: The metric's own ``model``, used where ``judge`` is None; after it
+            ``RAGMETRICS_JUDGE``.
+        api_base: Address of an endpoint of your own; None takes
+            ``RAGMETRICS_API_BASE``, if that is set. A provider's own address gets the
+            key in the provider's usual variable, that of ``RAGMETRICS_API_BASE`` the
+            key in ``RAGMETRICS_API_KEY``, and ``api_base`` no key but that of
+            ``api_key_env``.
+        api_key_env: The environment variable that holds the key of ``api_base``;
+            without an address anywhere, of the provider's own.
 
     Returns:
-        The judge, the same one for the same name, endpoint and key; without any choice the embedded one, which one
-        log record per process says.
+        The judge, the same one for the same name, endpoint and key; without any choice
+        the embedded one, which one log record per process says.
 
     Raises:
-        SettingError: If ``judge`` is none of these, a name or address is empty, or the address and its key are named in
-            different places.
+        SettingError: If ``judge`` is none of these, a name or address is empty, or the
+            address and its key are named in different places.
     """
     chosen = judge if judge is not None else metric_model
     if chosen is None:
@@ -62,20 +66,27 @@ def resolve_judge(
         return _by_name("lexical", Endpoint(None, None), named_here=False)
     if isinstance(chosen, str):
         named_here = bool(api_base or api_key_env)
-        return _by_name(chosen.strip(), named_endpoint(api_base, api_key_env), named_here=named_here)
+        return _by_name(
+            chosen.strip(), named_endpoint(api_base, api_key_env), named_here=named_here
+        )
     raise SettingError(
-        f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on ChatModel, a model's name such as "
-        "'openai/gpt-4o-mini', or 'lexical'"
+        f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on"
+        " ChatModel, a model's name such as 'openai/gpt-4o-mini', or 'lexical'"
     )
 
 
 def _by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     """One judge, and so one session, per name, endpoint, key and environment, also where threads ask at once."""
-    # What the environment holds of keys and addresses counts, so that a corrected key makes a new session.
-    environment = hash(frozenset(pair for pair in os.environ.items() if _KEYS.search(pair[0])))
+    # What the environment holds of keys and addresses counts, so that a corrected key
+    # makes a new session.
+    environment = hash(
+        frozenset(pair for pair in os.environ.items() if _KEYS.search(pair[0]))
+    )
     key = hash(os.environ.get(endpoint.key_variable or ""))
     place = (name, endpoint, named_here, key, environment)
-    judge = _judges.get(place) or _judges.setdefault(place, _made(name, endpoint, named_here=named_here))
+    judge = _judges.get(place) or _judges.setdefault(
+        place, _made(name, endpoint, named_here=named_here)
+    )
     while len(_judges) > _MOST:
         _judges.pop(next(iter(_judges)), None)
     return judge
@@ -83,37 +94,63 @@ def _by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
 
 def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     if name in ("lexical", "lexical+vectors"):
-        from ragmetrics_core.lexical.judge import LexicalJudge  # the largest part of judging, often unused
+        # the largest part of judging, often unused
+        from ragmetrics_core.lexical.judge import LexicalJudge
 
         return LexicalJudge(vectors=name != "lexical")
     if not name:
-        raise SettingError("the judge's name is blank; give a model's name such as 'openai/gpt-4o-mini', or 'lexical'")
+        raise SettingError(
+            "the judge's name is blank; give a model's name such as"
+            " 'openai/gpt-4o-mini', or 'lexical'"
+        )
     if "://" in name:
-        raise SettingError("a model's name holds no address; name the address with api_base= (--api-base)")
+        raise SettingError(
+            "a model's name holds no address; name the address with api_base="
+            " (--api-base)"
+        )
     address, key_variable = endpoint
     if name.startswith(_COMPATIBLE):
         if not address:
             raise SettingError(
-                f"{name} needs the address of its endpoint: api_base= (--api-base) or RAGMETRICS_API_BASE, "
-                "e.g. http://127.0.0.1:8000/v1"
+                f"{name} needs the address of its endpoint: api_base= (--api-base) or"
+                " RAGMETRICS_API_BASE, e.g. http://127.0.0.1:8000/v1"
             )
-        return LLMJudge(OpenAICompatibleModel(address, name.removeprefix(_COMPATIBLE), api_key_env=key_variable))
+        return LLMJudge(
+            OpenAICompatibleModel(
+                address, name.removeprefix(_COMPATIBLE), api_key_env=key_variable
+            )
+        )
     if name.startswith("openai/") or listed(name) is not None:
-        return LLMJudge(OpenAICompatibleModel.openai(name, api_base=address, api_key_env=key_variable))
+        return LLMJudge(
+            OpenAICompatibleModel.openai(
+                name, api_base=address, api_key_env=key_variable
+            )
+        )
     if _OWN.fullmatch(name):
         return _own(name, named_here)
     return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
 
 
 def _own(place: str, addressed: bool) -> Judge:
-    """The judge, or that on the chat model, which stands there; it has its own address and key."""
+    """The judge, or that on the chat model, which stands there.
+
+    It has its own address and key.
+    """
     try:
         found = own(place)
     except SettingError as error:
-        raise SettingError(f"{error}; a model is named with its provider, e.g. ollama/{place}") from error
+        raise SettingError(
+            f"{error}; a model is named with its provider, e.g. ollama/{place}"
+        ) from error
     if addressed or not isinstance(found, (Judge, ChatModel)):
-        problem = "takes no other endpoint or key" if addressed else f"is a {type(found).__name__}"
-        raise SettingError(f"{place} {problem}; name a Judge or ChatModel object that is complete")
+        problem = (
+            "takes no other endpoint or key"
+            if addressed
+            else f"is a {type(found).__name__}"
+        )
+        raise SettingError(
+            f"{place} {problem}; name a Judge or ChatModel object that is complete"
+        )
     return resolve_judge(found)
 
 
@@ -121,6 +158,7 @@ def _own(place: str, addressed: bool) -> Judge:
 def announce_embedded_judge() -> None:
     """Say once per process that nobody chose a judge."""
     _logger.info(
-        "no judge was chosen: the embedded lexical judge answers, by word overlap and without any model; "
-        "choose one with judge=, --judge or RAGMETRICS_JUDGE, e.g. openai/gpt-4o-mini"
+        "no judge was chosen: the embedded lexical judge answers, by word overlap and"
+        " without any model; choose one with judge=, --judge or RAGMETRICS_JUDGE, e.g."
+        " openai/gpt-4o-mini"
     )

@@ -6,7 +6,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,7 +23,15 @@ from functools import cache
 from itertools import chain, islice
 from typing import Any, cast
 
-from ragmetrics_core.data import JudgeUnavailable, LimitReached, RowError, Sample, SampleResult, SettingError, Usage
+from ragmetrics_core.data import (
+    JudgeUnavailable,
+    LimitReached,
+    RowError,
+    Sample,
+    SampleResult,
+    SettingError,
+    Usage,
+)
 from ragmetrics_core.endpoints.batches import ParkingStore
 from ragmetrics_core.endpoints.chat import ChatModel, check_prices
 from ragmetrics_core.endpoints.limits import Budget, Limits
@@ -40,47 +57,76 @@ _PACKAGES = {"litellm": "litellm", "langchain_core": "langchain-core"} | {
     "llama_index.core": "llama-index-core",
     "haystack": "haystack-ai",
 }
-_AHEAD = 32  # questions that wait for a slot, between two attempts, or for their reply to be read
+# questions that wait for a slot, between two attempts, or for their reply to be read
+_AHEAD = 32
 _ENDING = 2.0  # seconds that what is in flight has to end after an interrupt
 POOL = 64  # samples that metrics look at which need others
 AHEAD = 1024
-"""Most rows behind the next one to give that have started; those that are done wait as results."""
-_GIVEN_FOR_ONE = 2  # results, where there are, for one row that starts: what waited behind a slow row becomes less
+"""Most rows behind the next one to give that have started.
+
+Those that are done wait as results.
+"""
+# results, where there are, for one row that starts: what waited behind a slow row
+# becomes less
+_GIVEN_FOR_ONE = 2
 
 
 class Run:
     """One run: metrics with their judges' sessions, and samples in flight; arguments and errors as of ``evaluate``."""
 
     def __init__(
-        self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike,
-        limits: Limits | Budget | None = None, *,
-        until: Until = None, gates: Sequence[Gate | str] | str = (), batch: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        metrics: Metrics,
+        judge: JudgeLike,
+        concurrency: int,
+        store: StoreLike,
+        limits: Limits | Budget | None = None,
+        *,
+        until: Until = None,
+        gates: Sequence[Gate | str] | str = (),
+        batch: bool = False,
+    ) -> None:
         if concurrency < 1:
             raise SettingError(f"concurrency must be at least 1, got {concurrency}")
         self.metrics = chosen(metrics)
         self.concurrency = concurrency
-        self.window = 2 * concurrency  # most samples in flight, so that memory is bounded while every call slot is used
+        # most samples in flight, so that memory is bounded while every call slot is
+        # used
+        self.window = 2 * concurrency
         self.interrupted = False
         self.audit: Audit | None = None
         self._models: set[str] = set()
-        self.untaken: dict[int, SampleResult] = {}  # by index the rows that are judged and that nobody has got yet
+        # by index the rows that are judged and that nobody has got yet
+        self.untaken: dict[int, SampleResult] = {}
         self._in_flight: set[asyncio.Task[Any]] = set()
-        self._waiting: deque[Future[SampleResult]] = deque()  # rows that have started, and that nobody has taken
-        self._unfinished: set[Future[SampleResult]] = set()  # those of them that are not done
+        # rows that have started, and that nobody has taken
+        self._waiting: deque[Future[SampleResult]] = deque()
+        # those of them that are not done
+        self._unfinished: set[Future[SampleResult]] = set()
         self._next_end: Future[None] = _uncancellable()  # of any of these
         self._lock = threading.Lock()
         self._before: tuple[Sample, ...] = ()
-        self._started, self._date = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+        self._started, self._date = (
+            time.monotonic(),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )
         self.store = resolve_store(store)
         self.parking: ParkingStore | None = None
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         self._slots = asyncio.Semaphore(concurrency + max(_AHEAD, concurrency // 8))
         self._door = asyncio.Lock()
         if self._budget.limits.max_live and not batch:
-            raise SettingError("max_live belongs to runs in batches: add batch=True (--batch), or leave it out")
-        models = {metric.name: metric.model if judge is None else None for metric in self.metrics}
-        judges = {model: resolve_judge(judge, metric_model=model) for model in models.values()}
+            raise SettingError(
+                "max_live belongs to runs in batches: add batch=True (--batch), or"
+                " leave it out"
+            )
+        models = {
+            metric.name: metric.model if judge is None else None
+            for metric in self.metrics
+        }
+        judges = {
+            model: resolve_judge(judge, metric_model=model) for model in models.values()
+        }
         self.judges = list(judges.values())
         for own_judge in self.judges:
             check_judge(own_judge)
@@ -89,11 +135,19 @@ class Run:
             _check_prices_stated(model)
         if batch:
             if until is not None or self._budget.limits.per_minute:
-                raise SettingError("batches know neither until= nor limits per minute: leave them out")
-            self.store = self.parking = ParkingStore(self.store, self._chat_models, self._budget)
+                raise SettingError(
+                    "batches know neither until= nor limits per minute: leave them out"
+                )
+            self.store = self.parking = ParkingStore(
+                self.store, self._chat_models, self._budget
+            )
         asked = {
             model: RunJudge(
-                own.session(concurrency=concurrency, store=self.store, budget=self._budget), self._slots, self._budget
+                own.session(
+                    concurrency=concurrency, store=self.store, budget=self._budget
+                ),
+                self._slots,
+                self._budget,
             )
             for model, own in judges.items()
         }
@@ -102,18 +156,28 @@ class Run:
         self._judges = {name: asked[model] for name, model in models.items()}
         self._check_signatures()
         if gates and until is None:
-            raise SettingError('gates= end a run until="decided"; of a run over all rows ask decide(gate, report)')
-        addresses = {judge.session.name: _addresses(judge.session) for judge in asked.values()}
-        self.decider = None if until is None else Decider(until, gates, self.metrics, addresses)
+            raise SettingError(
+                'gates= end a run until="decided"; of a run over all rows ask'
+                " decide(gate, report)"
+            )
+        addresses = {
+            judge.session.name: _addresses(judge.session) for judge in asked.values()
+        }
+        self.decider = (
+            None if until is None else Decider(until, gates, self.metrics, addresses)
+        )
 
     def check_prices(self) -> None:
         """Refuse a cap on money, by ``SettingError``, where nobody knows what a call costs."""
-        for model in self._chat_models if self._budget.limits.max_cost is not None else ():
+        for model in (
+            self._chat_models if self._budget.limits.max_cost is not None else ()
+        ):
             wait_for(model.prepare())
             if model.prices() is None:
                 raise SettingError(
-                    f"the price of {model.name} is not known, so max_cost cannot be held: limit max_calls instead, "
-                    "or evaluate from Python with a model that is given prices="
+                    f"the price of {model.name} is not known, so max_cost cannot be"
+                    " held: limit max_calls instead, or evaluate from Python with a"
+                    " model that is given prices="
                 )
 
     def _check_signatures(self) -> None:
@@ -133,32 +197,60 @@ class Run:
     @property
     def facts(self) -> RunFacts:
         """What is known of the run so far."""
-        loaded = {package: _version(package) for module, package in _PACKAGES.items() if module in sys.modules}
+        loaded = {
+            package: _version(package)
+            for module, package in _PACKAGES.items()
+            if module in sys.modules
+        }
         return RunFacts(
-            version=_version("ragmetrics-core"), packages={"python": platform.python_version(), **loaded},
+            version=_version("ragmetrics-core"),
+            packages={"python": platform.python_version(), **loaded},
             models=tuple(sorted(self._models)),
-            judges=tuple(dict.fromkeys(judge.session.name for judge in self._judges.values())),
-            details={judge.session.name: judge.session.details for judge in self._judges.values()},
-            addresses={judge.name: asked for judge in self.judges if (asked := _addresses(judge))},
-            metrics={metric.name: metric.signature for metric in self.metrics}, started=self._date,
-            seconds=round(time.monotonic() - self._started, 3), concurrency=self.concurrency,
-            interrupted=self.interrupted, audit=self.audit, stopped=self.stopped,
+            judges=tuple(
+                dict.fromkeys(judge.session.name for judge in self._judges.values())
+            ),
+            details={
+                judge.session.name: judge.session.details
+                for judge in self._judges.values()
+            },
+            addresses={
+                judge.name: asked
+                for judge in self.judges
+                if (asked := _addresses(judge))
+            },
+            metrics={metric.name: metric.signature for metric in self.metrics},
+            started=self._date,
+            seconds=round(time.monotonic() - self._started, 3),
+            concurrency=self.concurrency,
+            interrupted=self.interrupted,
+            audit=self.audit,
+            stopped=self.stopped,
             notes=(self.decider.note,) if self.decider else (),
             decisions=self.decider.decisions if self.decider else (),
-        )  # fmt: skip
+        )
 
     def due(
-        self, samples: Samples, columns: Mapping[str, Any], *, widened: Callable[[int], None]
+        self,
+        samples: Samples,
+        columns: Mapping[str, Any],
+        *,
+        widened: Callable[[int], None],
     ) -> Iterator[Future[Any]]:
         """Start as many samples as may be in flight, and give what is to be waited for.
 
-        That is the ``SampleResult`` of the next row, which is to be taken; or None, where that row is not done and the
-        end of another one leaves room for more: one row that does not end keeps no other from being judged.
+        That is the ``SampleResult`` of the next row, which is to be taken; or None,
+        where that row is not done and the end of another one leaves room for more: one
+        row that does not end keeps no other from being judged.
 
-        ``widened`` is told of each row that holds several samples how many more than one.
+        ``widened`` is told of each row that holds several samples how many more than
+        one.
         """
         rows = warn_of_doubles(each_sample(samples, columns, widened=widened))
-        items = self.decider.drawn(rows, listed=isinstance(samples, Sized)) if self.decider else iter(enumerate(rows))
+        items = (
+            self.decider.drawn(rows, listed=isinstance(samples, Sized))
+            if self.decider
+            else iter(enumerate(rows))
+        )
         self.untaken.clear()
         pool = list(islice(items, POOL))
         others = [item for _, item in pool if isinstance(item, Sample)]
@@ -189,8 +281,10 @@ class Run:
         """What is to be waited for until one more row may start."""
         given = 0
         while len(self._waiting) >= self.window and not self._over:
-            next_end = self._next_end  # before looking: what ends from here on is not missed
-            # A decision may end the run: no row that it may not need starts before the next one is looked at.
+            # before looking: what ends from here on is not missed
+            next_end = self._next_end
+            # A decision may end the run: no row that it may not need starts before the
+            # next one is looked at.
             may_go_ahead = self.decider is None and len(self._waiting) < AHEAD
             has_room = may_go_ahead and len(self._unfinished) < self.window
             if self._waiting[0].done() and not (has_room and given == _GIVEN_FOR_ONE):
@@ -210,29 +304,41 @@ class Run:
 
     @property
     def _refused(self) -> JudgeUnavailable | None:
-        """Why a judge that never answered says that it never will; None if there is no such judge."""
+        """Why a judge that never answered says that it never will.
+
+        None if there is no such judge.
+        """
         for judge in self._judges.values():
-            if not judge.answered and judge.unavailable and not isinstance(judge.unavailable, LimitReached):
+            if (
+                not judge.answered
+                and judge.unavailable
+                and not isinstance(judge.unavailable, LimitReached)
+            ):
                 return judge.unavailable
         return None
 
     def take(self, result: SampleResult) -> SampleResult:
         """Take a due result; a run whose judge has never answered and says that it never will ends here.
 
-        That is by ``JudgeUnavailable``, with the judge's own sentence, unless other calls of the run were paid: then
-        the run ends with what is done.
+        That is by ``JudgeUnavailable``, with the judge's own sentence, unless other
+        calls of the run were paid: then the run ends with what is done.
         """
         self._waiting.popleft()
-        if self._refused is not None and not any(judge.paid for judge in self._judges.values()):
+        if self._refused is not None and not any(
+            judge.paid for judge in self._judges.values()
+        ):
             raise self._refused
         if self.decider is not None:
             self.decider.take(result)
         return result
 
     def interrupt(self) -> Iterator[SampleResult]:
-        """End the run before its rows are done; of what was in flight, give what is done and what the rest cost.
+        """End the run before its rows are done.
 
-        What does not end within two seconds, such as a judge that blocks the loop of all judges, is given up untold.
+        Of what was in flight, give what is done and what the rest cost.
+
+        What does not end within two seconds, such as a judge that blocks the loop of
+        all judges, is given up untold.
         """
         self.interrupted = True
         with suppress(TimeoutError):
@@ -255,7 +361,11 @@ class Run:
     @property
     def waiting(self) -> bool:
         """True if batches are to answer what the run asked."""
-        return self.parking is not None and bool(self.parking.waiting) and not self.interrupted
+        return (
+            self.parking is not None
+            and bool(self.parking.waiting)
+            and not self.interrupted
+        )
 
     async def in_time(self, work: Awaitable[object]) -> None:
         """Do work for the whole run; at its deadline it is given up, and the run says why it ended."""
@@ -265,10 +375,17 @@ class Run:
 
     def waited(self, wait: bool) -> bool:
         """True if the samples are to be gone through again: after batches have ended, if told to ``wait``, or live."""
-        return bool(self.parking and self.waiting and (self.parking.small or (wait and wait_for(self.parking.wait()))))
+        return bool(
+            self.parking
+            and self.waiting
+            and (self.parking.small or (wait and wait_for(self.parking.wait())))
+        )
 
     def follow(self, index: int, sample: Sample) -> Future[SampleResult]:
-        """Start judging a sample of a stream without end; metrics that need others take those before it."""
+        """Start judging a sample of a stream without end.
+
+        Metrics that need others take those before it.
+        """
         metrics = [prepared(metric, self._before) for metric in self.metrics]
         if any(metric.needs_others for metric in self.metrics):
             self._before = (*self._before, sample)[-POOL:]
@@ -285,24 +402,47 @@ class Run:
         self.untaken[index] = result
         return result
 
-    async def _judge(self, index: int, item: Sample | RowError, metrics: Sequence[Metric]) -> SampleResult:
+    async def _judge(
+        self, index: int, item: Sample | RowError, metrics: Sequence[Metric]
+    ) -> SampleResult:
         if isinstance(item, RowError):
             return SampleResult(index=index, sample=None, problem=str(item))
         # Samples come in one after the other, while no question waits for a slot.
         async with asyncio.TaskGroup() as group, self._door:
             async with self._slots:
-                running = [group.create_task(carry_out(it, item, self._judges[it.name])) for it in metrics]
+                running = [
+                    group.create_task(carry_out(it, item, self._judges[it.name]))
+                    for it in metrics
+                ]
             await asyncio.sleep(0)  # their first questions stand before the next sample
         outcomes = [task.result() for task in running]
         self._models.update(*(outcome.usage.models for outcome in outcomes))
-        spent = sum((outcome.usage for outcome in outcomes if was_cut_off(outcome)), Usage())
-        results = {metric.name: own for metric, own in zip(metrics, outcomes, strict=True) if not was_cut_off(own)}
-        return SampleResult(index=index, sample=item, results=results, unfinished=spent if spent != Usage() else None)
+        spent = sum(
+            (outcome.usage for outcome in outcomes if was_cut_off(outcome)), Usage()
+        )
+        results = {
+            metric.name: own
+            for metric, own in zip(metrics, outcomes, strict=True)
+            if not was_cut_off(own)
+        }
+        return SampleResult(
+            index=index,
+            sample=item,
+            results=results,
+            unfinished=spent if spent != Usage() else None,
+        )
 
 
-def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]) -> Iterator[SampleResult]:
-    """Yield the results of a run in input order; an interrupt yields what is done or was paid, and marks the run."""
-    with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
+def stream(
+    run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]
+) -> Iterator[SampleResult]:
+    """Yield the results of a run in input order.
+
+    An interrupt yields what is done or was paid, and marks the run.
+    """
+    with Display(
+        len(samples) if isinstance(samples, Sized) else None, progress
+    ) as display:
         try:
             if run.parking is not None:
                 wait_for(run.in_time(run.parking.look()))
@@ -312,7 +452,8 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
                     continue
                 result = display.add(run.take(taken))
                 index = result.index
-                del run.untaken[index]  # and at once, before an interrupt can come between, it is given
+                # and at once, before an interrupt can come between, it is given
+                del run.untaken[index]
                 yield result
             if run.parking is not None:
                 wait_for(run.in_time(run.parking.submit()))
@@ -328,7 +469,9 @@ async def astream(
     run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]
 ) -> AsyncIterator[SampleResult]:
     """Yield the results of a run in input order, without blocking the caller's event loop."""
-    with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
+    with Display(
+        len(samples) if isinstance(samples, Sized) else None, progress
+    ) as display:
         try:
             for future in run.due(samples, columns, widened=display.widen):
                 taken: SampleResult | None = await asyncio.wrap_future(future)
@@ -339,11 +482,15 @@ async def astream(
                 yield result
         finally:
             run.give_up()
-            await asyncio.to_thread(run.store.flush)  # another process may hold the file's lock for a while
+            # another process may hold the file's lock for a while
+            await asyncio.to_thread(run.store.flush)
 
 
 def _check_prices_stated(model: ChatModel) -> None:
-    """Refuse prices of a user's own model that are none; ours check theirs, and may have to load a table for them."""
+    """Refuse prices of a user's own model that are none.
+
+    Ours check theirs, and may have to load a table for them.
+    """
     if type(model).__module__.startswith("ragmetrics_core."):
         return
     try:
@@ -362,12 +509,15 @@ def _uncancellable() -> Future[None]:
 
 def _addresses(judge: Judge) -> tuple[str, ...]:
     """The addresses that a judge's models ask, in order, as far as they are known."""
-    return tuple(dict.fromkeys(model.address for model in judge.models if model.address))
+    return tuple(
+        dict.fromkeys(model.address for model in judge.models if model.address)
+    )
 
 
 @cache
 def _version(package: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version  # 20 ms that an import need not pay
+    # 20 ms that an import need not pay
+    from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version(package)

@@ -39,12 +39,16 @@ from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 T = TypeVar("T")
 
-_OURS = "ragmetrics_core."  # modules whose metrics compute in proportion to the texts, and wait for nothing
+# modules whose metrics compute in proportion to the texts, and wait for nothing
+_OURS = "ragmetrics_core."
 _SETTLING = 0.1  # seconds
-_NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))  # where no metric of a user's own stands
+# where no metric of a user's own stands
+_NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
 
-_store = lru_cache(maxsize=8)(resolve_store)  # one for all calls while RAGMETRICS_STORE names the same file
-_READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  # what metrics read
+# one for all calls while RAGMETRICS_STORE names the same file
+_store = lru_cache(maxsize=8)(resolve_store)
+# what metrics read
+_READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -61,21 +65,27 @@ _inside: ContextVar[_Inside | None] = ContextVar("ragmetrics_inside", default=No
 
 
 async def score_one(
-    metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: Judge | str | None
+    metric: Metric,
+    sample: Sample | None,
+    fields: Mapping[str, Any],
+    judge: Judge | str | None,
 ) -> Outcome:
     """Score one sample, on the judges' loop; see ``Metric.score``.
 
-    Called by the code of a metric in a run, it spends what that run may spend, and the run counts it.
+    Called by the code of a metric in a run, it spends what that run may spend, and the
+    run counts it.
     """
     sample = await computed(partial(_one_sample, sample, fields))
     if metric.needs_others:
         raise errors.SettingError(
-            f"{metric.name} as set here takes contexts of other questions (controls=1), and score() sees one: "
-            "give control_contexts=, or use evaluate() with several samples"
+            f"{metric.name} as set here takes contexts of other questions (controls=1),"
+            " and score() sees one: give control_contexts=, or use evaluate() with"
+            " several samples"
         )
     named = os.environ.get("RAGMETRICS_STORE")
     store = _store(named) if named else None
-    if not isinstance(judge, Judge):  # a name may stand for a module that takes its time to load
+    # a name may stand for a module that takes its time to load
+    if not isinstance(judge, Judge):
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
     around = _inside.get()
     inside = around or _Inside(Budget())
@@ -90,7 +100,8 @@ async def score_one(
             await asyncio.to_thread(store.flush)
     if asked.unavailable is not None:
         raise asked.unavailable
-    if around is not None and was_cut_off(outcome):  # as the metric around it, which has no score then
+    # as the metric around it, which has no score then
+    if around is not None and was_cut_off(outcome):
         reached = around.budget.reached or errors.LimitReached(outcome.reason)
         raise reached.with_traceback(None)
     return outcome
@@ -98,30 +109,44 @@ async def score_one(
 
 def was_cut_off(outcome: Outcome) -> bool:
     """True for a metric that a limit of the run kept from its end: it is reported as not judged."""
-    return outcome.status == "failed" and outcome.error.type == errors.LimitReached.__name__
+    return (
+        outcome.status == "failed"
+        and outcome.error.type == errors.LimitReached.__name__
+    )
 
 
 def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
     if sample is not None:
         if fields:
-            raise errors.SettingError(f"give a sample or its fields, not both: {', '.join(fields)}")
+            raise errors.SettingError(
+                f"give a sample or its fields, not both: {', '.join(fields)}"
+            )
         return sample
     own = fields.get("metadata") or {}
     if not isinstance(own, Mapping):
-        raise errors.SettingError(f"metadata must be a mapping of your own data, got {type(own).__name__}")
-    made = Sample.from_row({name: value for name, value in fields.items() if name != "metadata"})
+        raise errors.SettingError(
+            f"metadata must be a mapping of your own data, got {type(own).__name__}"
+        )
+    made = Sample.from_row(
+        {name: value for name, value in fields.items() if name != "metadata"}
+    )
     if "history" in made.metadata:
-        raise errors.SettingError("history= takes a list of texts or of messages; a single text is no history")
+        raise errors.SettingError(
+            "history= takes a list of texts or of messages; a single text is no history"
+        )
     if made.metadata:
         raise errors.SettingError(
-            f"no field of a sample is named {', '.join(made.metadata)}; use question, contexts, answer, reference"
+            f"no field of a sample is named {', '.join(made.metadata)}; use question,"
+            " contexts, answer, reference"
         )
     if unread := [name for name in _READ if name in own and made.missing(name)]:
         raise errors.SettingError(
-            f"metadata holds {', '.join(unread)}, but metadata is yours and no metric reads it; "
-            f"give {unread[0]}= as an argument of its own"
+            f"metadata holds {', '.join(unread)}, but metadata is yours and no metric"
+            f" reads it; give {unread[0]}= as an argument of its own"
         )
-    return made.model_copy(update={"metadata": {str(name): value for name, value in own.items()}})
+    return made.model_copy(
+        update={"metadata": {str(name): value for name, value in own.items()}}
+    )
 
 
 @dataclass
@@ -129,12 +154,14 @@ class RunJudge:
     """A judge's session in one run, what the run may spend, and whether the judge ever answered."""
 
     session: Judge
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))  # for open questions
+    # for open questions
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
     budget: Budget = field(default_factory=Budget)
     answered: int = 0  # questions
     paid: bool = False  # whether any call of it was
     unavailable: errors.JudgeUnavailable | None = None  # why it answers none
-    _signatures: dict[str, tuple[Metric, Signature]] = field(default_factory=dict)  # by the metric's name
+    # by the metric's name
+    _signatures: dict[str, tuple[Metric, Signature]] = field(default_factory=dict)
 
     def signature_of(self, metric: Metric) -> Signature:
         """The signature of a metric by this judge, made once for all samples.
@@ -144,11 +171,17 @@ class RunJudge:
         """
         known = self._signatures.get(metric.name)
         if known is None or known[0] is not metric:
-            known = self._signatures[metric.name] = (metric, signature_by(metric, self.session))
+            known = self._signatures[metric.name] = (
+                metric,
+                signature_by(metric, self.session),
+            )
         return known[1]
 
     def note(self, error: errors.JudgeError) -> None:
-        """Remember an error that says that the judge answers nothing; a cap of the run says it of no judge."""
+        """Remember an error that says that the judge answers nothing.
+
+        A cap of the run says it of no judge.
+        """
         if not isinstance(error, errors.JudgeUnavailable) or error.single:
             return
         if self.unavailable is None or not isinstance(error, errors.LimitReached):
@@ -175,12 +208,13 @@ def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
         raise
     except Exception as error:  # it is somebody's code
         raise errors.SettingError(
-            f"the metric {metric.name} cannot be used: its prepare raised {type(error).__name__}"
+            f"the metric {metric.name} cannot be used: its prepare raised"
+            f" {type(error).__name__}"
         ) from error
     if not isinstance(ready, Metric) or ready.name != metric.name:
         raise errors.SettingError(
-            f"the metric {metric.name} cannot be used: its prepare must return the metric, or a copy with the same "
-            f"name; got {type(ready).__name__}"
+            f"the metric {metric.name} cannot be used: its prepare must return the"
+            f" metric, or a copy with the same name; got {type(ready).__name__}"
         )
     return ready
 
@@ -188,7 +222,8 @@ def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     """Carry out a metric on a sample: an outcome complete with judge, signature, sample id and usage.
 
-    Never raises: an unexpected exception of a metric or judge becomes ``Failed`` with ``MetricCrashed``.
+    Never raises: an unexpected exception of a metric or judge becomes ``Failed`` with
+    ``MetricCrashed``.
     """
     usage: list[Usage] = []
     inside = _Inside(judge.budget)
@@ -204,7 +239,12 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
         if is_being_cancelled():
             raise
         outcome = _crashed(metric, error)
-    except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # noqa: BLE001  # the rest goes on
+    except (
+        Exception,  # noqa: BLE001
+        SystemExit,
+        KeyboardInterrupt,
+        GeneratorExit,
+    ) as error:  # the rest goes on
         outcome = _crashed(metric, error)
     finally:
         _inside.reset(around)
@@ -231,47 +271,63 @@ def signature_by(metric: Metric, judge: Judge) -> Signature:
         raise
     except Exception as error:  # it is somebody's code
         raise errors.SettingError(
-            f"the metric {metric.name} cannot say what its settings are, because settings(), prompts() or "
-            f"instructions() raised {type(error).__name__}; all three give texts"
+            f"the metric {metric.name} cannot say what its settings are, because"
+            f" settings(), prompts() or instructions() raised {type(error).__name__};"
+            " all three give texts"
         ) from error
     try:
         details = dict(judge.details)
     except Exception as error:  # it is somebody's code
         raise errors.SettingError(
-            f"the judge {judge.name} cannot say what its settings are: details raised {type(error).__name__}"
+            f"the judge {judge.name} cannot say what its settings are: details raised"
+            f" {type(error).__name__}"
         ) from error
     if not all(isinstance(word, str) for word in (*details, *details.values())):
-        raise errors.SettingError(f"the details of the judge {judge.name} must be texts by name, e.g. {{'T': '1.0'}}")
+        raise errors.SettingError(
+            f"the details of the judge {judge.name} must be texts by name, e.g. {{'T':"
+            " '1.0'}"
+        )
     return own.by(judge.name, details)
 
 
-async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list[Usage]) -> Outcome:
-    """Carry out a plan step by step; each step ends, or is left to itself, at the deadline of the run.
+async def _conclude(
+    metric: Metric, sample: Sample, judge: RunJudge, usage: list[Usage]
+) -> Outcome:
+    """Carry out a plan step by step.
+
+    Each step ends, or is left to itself, at the deadline of the run.
 
     Raises:
         LimitReached: If the plan came to no end before the deadline.
     """
     judge.check_time()
-    begun = await judge.in_time(_beside(metric, sample, partial(_begun, metric, sample)))
+    begun = await judge.in_time(
+        _beside(metric, sample, partial(_begun, metric, sample))
+    )
     if isinstance(begun, Undefined):
         return begun
     plan, step = begun
     try:
         while not isinstance(step, StopIteration):
             judge.check_time()
-            answers = await gathered(_answer(judge, question, usage) for question in step)
+            answers = await gathered(
+                _answer(judge, question, usage) for question in step
+            )
             judge.check_time()
             replies = tuple(answer.reply for answer in answers)
-            step = await judge.in_time(_beside(metric, sample, partial(_step, plan, replies)))
+            step = await judge.in_time(
+                _beside(metric, sample, partial(_step, plan, replies))
+            )
     finally:
         if not isinstance(step, StopIteration):
             _left(metric, plan)
     if not isinstance(step.value, (Scored, Undefined, Failed)):
         raise errors.SettingError(
-            "a plan must return what self.scored(...), self.undefined(...) or self.failed(...) give, "
-            f"got {type(step.value).__name__}"
+            "a plan must return what self.scored(...), self.undefined(...) or"
+            f" self.failed(...) give, got {type(step.value).__name__}"
         )
-    if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:  # copies are not validated
+    # copies are not validated
+    if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:
         return metric.scored(step.value.value, step.value.reason, step.value.evidence)
     return step.value
 
@@ -279,7 +335,8 @@ async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list
 async def _beside(metric: Metric, sample: Sample, work: Callable[[], T]) -> T:
     """Do what a metric computes where it holds up nobody.
 
-    Nobody knows how long the code of a user's metric computes or waits: each of its steps has a thread of its own.
+    Nobody knows how long the code of a user's metric computes or waits: each of its
+    steps has a thread of its own.
     """
     if not _waits(metric):
         return await computed(work, size=_length(sample))
@@ -297,26 +354,35 @@ def _thread_of(metric: Metric) -> str:
 
 
 def _left(metric: Metric, plan: Plan) -> None:
-    """End a plan that came to no end; what it still does then, in a ``finally``, holds up nobody."""
+    """End a plan that came to no end.
+
+    What it still does then, in a ``finally``, holds up nobody.
+    """
     if _waits(metric):
         in_thread(plan.close, context=copy_context(), name=_thread_of(metric))
     else:
-        with suppress(ValueError):  # a thread that was left to itself is still at work in it
+        # a thread that was left to itself is still at work in it
+        with suppress(ValueError):
             plan.close()
 
 
-def _begun(metric: Metric, sample: Sample) -> Undefined | tuple[Plan, Batch | StopIteration]:
+def _begun(
+    metric: Metric, sample: Sample
+) -> Undefined | tuple[Plan, Batch | StopIteration]:
     """Why a metric is undefined for a sample, else its plan with its first step."""
     gap = metric.gap(sample)
     if isinstance(gap, Undefined):
         return gap
     if gap is not None:
-        raise errors.SettingError(f"gap must return self.undefined(...) or None, got {type(gap).__name__}")
+        raise errors.SettingError(
+            f"gap must return self.undefined(...) or None, got {type(gap).__name__}"
+        )
     plan: object = metric.plan(sample)
     if not isinstance(plan, Generator):
         raise errors.SettingError(
-            "plan must be a generator, which asks by 'replies = yield from ask([question])' and returns the outcome; "
-            f"where it asks nothing write 'yield from ask([])'. It returned {type(plan).__name__}"
+            "plan must be a generator, which asks by 'replies = yield from"
+            " ask([question])' and returns the outcome; where it asks nothing write"
+            f" 'yield from ask([])'. It returned {type(plan).__name__}"
         )
     return plan, _step(plan, None)
 
@@ -325,8 +391,12 @@ def _length(sample: Sample) -> int:
     """How many characters a plan goes through, nearly."""
     calls = sample.ledger.calls if sample.ledger is not None else ()
     brought = sum(len(item.text) for call in calls for item in call.items)
-    contexts = sum(len(context.text) for context in (*sample.contexts, *(sample.retrieved or ())))
-    references = sum(map(len, sample.reference)) + sum(len(fact.text) for fact in sample.facts or ())
+    contexts = sum(
+        len(context.text) for context in (*sample.contexts, *(sample.retrieved or ()))
+    )
+    references = sum(map(len, sample.reference)) + sum(
+        len(fact.text) for fact in sample.facts or ()
+    )
     return brought + contexts + references + len(sample.answer or "")
 
 
@@ -341,8 +411,9 @@ def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
 def _answer_of(judge: Judge, question: Question[Any]) -> Awaitable[Answer[Any]]:
     """What a judge answers, where it holds up nobody.
 
-    A judge of a user's own may compute for long, as one on torch does, and nobody knows. One that calls models, with
-    the store and the limits of its run, awaits them where all calls are made.
+    A judge of a user's own may compute for long, as one on torch does, and nobody
+    knows. One that calls models, with the store and the limits of its run, awaits them
+    where all calls are made.
     """
     is_ours = type(judge).__module__.startswith(_OURS)
     calls_models = bool(judge.models) or type(judge).session is not Judge.session
@@ -356,35 +427,46 @@ def _answer_of(judge: Judge, question: Question[Any]) -> Awaitable[Answer[Any]]:
 async def _awaited(judge: Judge, question: Question[Any]) -> Answer[Any]:
     answer: object = judge.answer(question)
     if not isawaitable(answer):
-        raise errors.JudgeError(f"the judge {judge.name} gave no answer: its answer must be an 'async def'")
+        raise errors.JudgeError(
+            f"the judge {judge.name} gave no answer: its answer must be an 'async def'"
+        )
     return cast("Answer[Any]", await answer)
 
 
-async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) -> Answer[Any]:
+async def _answer(
+    judge: RunJudge, question: Question[Any], usage: list[Usage]
+) -> Answer[Any]:
     """Ask a question as soon as there is a slot for it, and note what the answer cost.
 
-    An open question holds its prompt and a hundred small objects, which the garbage collector visits again and
-    again; opening thousands ahead costs more time than asking them.
+    An open question holds its prompt and a hundred small objects, which the garbage
+    collector visits again and again; opening thousands ahead costs more time than
+    asking them.
     """
     async with judge.slots:
         judge.check_time()
-        around = _inside.set(_Inside(judge.budget))  # what a judge spends inside is in the usage that it tells
+        # what a judge spends inside is in the usage that it tells
+        around = _inside.set(_Inside(judge.budget))
         with noted() as spending:
             answered = False
             try:
-                # A judge that keeps the deadline by itself then says what was spent until then.
-                answer = await judge.in_time(_answer_of(judge.session, question), grace=_SETTLING)
+                # A judge that keeps the deadline by itself then says what was spent
+                # until then.
+                answer = await judge.in_time(
+                    _answer_of(judge.session, question), grace=_SETTLING
+                )
                 check_answer(judge.session.name, answer, question)
                 answered = True
             except asyncio.CancelledError as stop:
                 if is_being_cancelled():
                     raise
                 raise RuntimeError("the judge raised CancelledError") from stop
-            except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
+            # they would end the loop that all judges share
+            except (SystemExit, KeyboardInterrupt) as stop:
                 raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
             finally:
                 _inside.reset(around)
-                if not answered and spending.usage != Usage():  # nobody else will ever tell what left
+                # nobody else will ever tell what left
+                if not answered and spending.usage != Usage():
                     usage.append(spending.usage)
                     judge.paid = judge.paid or _took_tokens(spending.usage)
     usage.append(answer.usage)
@@ -393,7 +475,9 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
         judge.answered += 1
         return answer
     error = answer.reply.error
-    if isinstance(error, errors.JudgeUnavailable) and not isinstance(error, errors.LimitReached):
+    if isinstance(error, errors.JudgeUnavailable) and not isinstance(
+        error, errors.LimitReached
+    ):
         raise error.with_traceback(None)
     return answer
 
@@ -401,7 +485,9 @@ async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) 
 def _paid(answer: Answer[Any]) -> bool:
     """True if a call was paid; one that an endpoint refuses takes no tokens, but counts as a call."""
     usage = answer.usage
-    if isinstance(answer.reply, NotAnswered) and isinstance(answer.reply.error, errors.JudgeUnavailable):
+    if isinstance(answer.reply, NotAnswered) and isinstance(
+        answer.reply.error, errors.JudgeUnavailable
+    ):
         return _took_tokens(usage)
     return usage.calls > 0
 
@@ -411,14 +497,30 @@ def _took_tokens(usage: Usage) -> bool:
 
 
 def _crashed(metric: Metric, error: BaseException) -> Failed:
-    """A failure that says where the metric's or judge's code raised; texts stay out of the message."""
+    """A failure that says where the metric's or judge's code raised.
+
+    Texts stay out of the message.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [it for it in frames if not it.filename.startswith(_NOT_THEIRS) and "site-packages" not in it.filename]
+    theirs = [
+        it
+        for it in frames
+        if not it.filename.startswith(_NOT_THEIRS)
+        and "site-packages" not in it.filename
+    ]
     frame = (theirs or frames)[-1]
-    message = f"{metric.name}: {type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
-    if isinstance(error, errors.RagMetricsError):  # it says what to do, and holds no text
+    message = (
+        f"{metric.name}: {type(error).__name__} in {frame.name}"
+        f" ({frame.filename}:{frame.lineno}); see error.raw"
+    )
+    # it says what to do, and holds no text
+    if isinstance(error, errors.RagMetricsError):
         message = f"{metric.name}: {error}"
-    logger.warning("metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name)
+    logger.warning(
+        "metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name
+    )
     failed = metric.failed(errors.MetricCrashed(message))
     raw = "".join(traceback.format_exception(error))
-    return failed.model_copy(update={"error": ErrorInfo(type="MetricCrashed", message=message, raw=raw)})
+    return failed.model_copy(
+        update={"error": ErrorInfo(type="MetricCrashed", message=message, raw=raw)}
+    )

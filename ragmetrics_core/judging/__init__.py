@@ -1,1 +1,4 @@
-"""Judges: everything that answers questions, and the chat models behind them. All I/O lives here."""
+"""Judges: everything that answers questions, and the chat models behind them.
+
+All I/O lives here.
+"""

@@ -8,12 +8,23 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic.fields import FieldInfo
 
 from ragmetrics_core.data import Question, R, list_field
-from ragmetrics_core.data.errors import ConflictingVerdicts, ContentRefused, CutOffReply, EmptyReply, MalformedReply
+from ragmetrics_core.data.errors import (
+    ConflictingVerdicts,
+    ContentRefused,
+    CutOffReply,
+    EmptyReply,
+    MalformedReply,
+)
 from ragmetrics_core.endpoints.chat import Choice
 from ragmetrics_core.judging.parsing import Found, objects
 
-_COMMENTS: tuple[tuple[object, ...], ...] = ((str, tuple[str, ...], list[str]), (str,), ())
-# What every endpoint with schemas knows; bounds of numbers and the like are checked when the reply is read.
+_COMMENTS: tuple[tuple[object, ...], ...] = (
+    (str, tuple[str, ...], list[str]),
+    (str,),
+    (),
+)
+# What every endpoint with schemas knows; bounds of numbers and the like are checked
+# when the reply is read.
 _KEYWORDS = ("type", "enum", "anyOf", "items", "description")
 
 
@@ -47,22 +58,33 @@ def _strict(schema: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, An
     if "anyOf" in schema:
         strict["anyOf"] = [_strict(option, known) for option in schema["anyOf"]]
     if "properties" in schema:
-        properties = {name: _strict(value, known) for name, value in schema["properties"].items()}
+        properties = {
+            name: _strict(value, known) for name, value in schema["properties"].items()
+        }
         strict.pop("description", None)  # the docstring of the model is for its readers
-        strict |= {"properties": properties, "required": list(properties), "additionalProperties": False}
+        strict |= {
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
     return strict
 
 
 def read(choice: Choice, question: Question[R]) -> Found[R]:
     """Read the reply to a question, and where it stands: its ``Reply`` reads every object with a required field.
 
-    ``UnusableReply`` if there is no such object, it is not well-formed or complete, or several contradict each other.
+    ``UnusableReply`` if there is no such object, it is not well-formed or complete, or
+    several contradict each other.
     """
     if choice.finish == "refused":
-        raise ContentRefused("the model or a content filter refused to answer", raw=choice.text)
+        raise ContentRefused(
+            "the model or a content filter refused to answer", raw=choice.text
+        )
     if not choice.text.strip():
         if choice.finish == "length":
-            raise CutOffReply("the reply ended at the token limit, before it began", raw=choice.text)
+            raise CutOffReply(
+                "the reply ended at the token limit, before it began", raw=choice.text
+            )
         raise EmptyReply("the reply is empty", raw=choice.text)
     names = _required(question.Reply)
     found = [
@@ -71,9 +93,13 @@ def read(choice: Choice, question: Question[R]) -> Found[R]:
         if any(name in value for name in names)
     ]
     if not found:
-        raise MalformedReply(f"it holds no JSON object with the field {names[-1]!r}", raw=choice.text)
+        raise MalformedReply(
+            f"it holds no JSON object with the field {names[-1]!r}", raw=choice.text
+        )
     if any(_essence(other.value) != _essence(found[0].value) for other in found[1:]):
-        raise ConflictingVerdicts("it holds several verdicts that contradict each other", raw=choice.text)
+        raise ConflictingVerdicts(
+            "it holds several verdicts that contradict each other", raw=choice.text
+        )
     return found[0]
 
 
@@ -81,7 +107,9 @@ def _read(choice: Choice, value: dict[str, Any], question: Question[R]) -> R:
     try:
         return question.read(value)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        problem = error.errors(
+            include_url=False, include_context=False, include_input=False
+        )[0]
     place = ".".join(map(str, problem["loc"])) or "reply"
     message = problem["msg"].removeprefix("Value error, ")
     raise MalformedReply(f"the field {place!r}: {message}", raw=choice.text)
@@ -90,7 +118,11 @@ def _read(choice: Choice, value: dict[str, Any], question: Question[R]) -> R:
 @lru_cache(maxsize=64)
 def _required(model: type[BaseModel]) -> tuple[str, ...]:
     """The fields of which an object must have one to count as the reply."""
-    required = [info.alias or name for name, info in model.model_fields.items() if info.is_required()]
+    required = [
+        info.alias or name
+        for name, info in model.model_fields.items()
+        if info.is_required()
+    ]
     return tuple(required or model.model_fields)
 
 
@@ -98,12 +130,22 @@ def _essence(reply: BaseModel) -> object:
     """What of two replies must be equal for them to agree: all but comments, as far as there is anything else."""
     items = list_field(type(reply))
     for comments in _COMMENTS:
-        kept = {name: value for name, value in reply if not _is_comment(type(reply).model_fields[name], comments)}
+        kept = {
+            name: value
+            for name, value in reply
+            if not _is_comment(type(reply).model_fields[name], comments)
+        }
         if kept:
-            return kept if items is None else {**kept, items: tuple(map(_essence, kept[items]))}
+            return (
+                kept
+                if items is None
+                else {**kept, items: tuple(map(_essence, kept[items]))}
+            )
     return None
 
 
 def _is_comment(field: FieldInfo, comments: tuple[object, ...]) -> bool:
     """True for free text; a text with a rule of its own, such as a length, is none."""
-    return field.annotation in comments and all(isinstance(rule, BeforeValidator) for rule in field.metadata)
+    return field.annotation in comments and all(
+        isinstance(rule, BeforeValidator) for rule in field.metadata
+    )

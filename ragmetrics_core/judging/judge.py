@@ -1,4 +1,7 @@
-"""What a judge is, from the engine's point of view; and one for tests, whose replies are written down beforehand."""
+"""What a judge is, from the engine's point of view.
+
+And one for tests, whose replies are written down beforehand.
+"""
 
 from __future__ import annotations
 
@@ -48,27 +51,37 @@ class Judge(ABC):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
 
-        A judge of one's own may compute here for long, if it names no ``models`` and has no ``session`` of its own: it
-        is asked on an event loop beside the one for calls to models.
+        A judge of one's own may compute here for long, if it names no ``models`` and
+        has no ``session`` of its own: it is asked on an event loop beside the one for
+        calls to models.
 
         Args:
             question: Any question of ``ragmetrics_core.data.questions``.
 
         Returns:
-            The reply, or ``NotAnswered`` with a typed error, and what it cost. Never raises for a reply that
-            is missing or unusable. An error of type ``JudgeUnavailable`` says that no question will be answered: the
-            run ends with that sentence.
+            The reply, or ``NotAnswered`` with a typed error, and what it cost. Never
+            raises for a reply that is missing or unusable. An error of type
+            ``JudgeUnavailable`` says that no question will be answered: the run ends
+            with that sentence.
 
         Raises:
             JudgeUnavailable: In the same case, if nothing was paid.
         """
 
-    def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> Judge:
+    def session(
+        self,
+        *,
+        concurrency: int,
+        store: ReplyStore | None,
+        budget: Budget | None = None,
+    ) -> Judge:
         """Return a judge for one run, with ``concurrency`` model calls in flight at most.
 
-        Replies are kept in ``store``, or a fresh one of this run; ``budget`` is what the run may spend, or no limit.
+        Replies are kept in ``store``, or a fresh one of this run; ``budget`` is what
+        the run may spend, or no limit.
         """
-        del concurrency, store, budget  # only judges that call a model have a use for them
+        # only judges that call a model have a use for them
+        del concurrency, store, budget
         return self
 
 
@@ -76,32 +89,55 @@ def check_judge(judge: object) -> None:
     """Refuse, by ``SettingError``, what is no judge, or one of the user's own that results could not name."""
     kind = type(judge).__name__
     if not isinstance(judge, Judge):
-        raise SettingError(f"the session of a judge must be a Judge; its session() returned {kind}")
+        raise SettingError(
+            f"the session of a judge must be a Judge; its session() returned {kind}"
+        )
     try:
         name, models = judge.name, tuple(judge.models)
     except Exception as error:  # it is somebody's code
         raise SettingError(
-            f"{kind} cannot be used as a judge: its name or its models raised {type(error).__name__}; a judge has a "
-            "name, and models, a tuple of the chat models that it may call"
+            f"{kind} cannot be used as a judge: its name or its models raised"
+            f" {type(error).__name__}; a judge has a name, and models, a tuple of the"
+            " chat models that it may call"
         ) from error
     if not isinstance(name, str) or not name.strip():
-        raise SettingError(f"{kind} has no name, which results show: give it a text, e.g. name = 'panel'")
+        raise SettingError(
+            f"{kind} has no name, which results show: give it a text, e.g. name ="
+            " 'panel'"
+        )
     if not all(hasattr(model, "address") for model in models):
-        raise SettingError(f"the models of the judge {name} must be chat models, those that it may call")
+        raise SettingError(
+            f"the models of the judge {name} must be chat models, those that it may"
+            " call"
+        )
 
 
 def check_answer(judge: str, answer: object, question: Question[Any]) -> None:
     """Refuse, by ``JudgeError``, what somebody's judge must not return."""
     wrong = ""
     if not isinstance(answer, Answer):
-        wrong = f"answer must return an Answer, from an 'async def'; got {type(answer).__name__}"
+        wrong = (
+            "answer must return an Answer, from an 'async def'; got"
+            f" {type(answer).__name__}"
+        )
     elif not isinstance(answer.reply, (Asked, NotAnswered)):
-        wrong = f"an Answer holds Asked replies or NotAnswered; got {type(answer.reply).__name__}"
+        wrong = (
+            "an Answer holds Asked replies or NotAnswered; got"
+            f" {type(answer.reply).__name__}"
+        )
     elif isinstance(answer.reply, Asked) and not answer.reply.replies:
-        wrong = "Asked holds at least one reply; where there is none answer with NotAnswered and why"
-    elif isinstance(answer.reply, Asked) and not all(isinstance(it, question.Reply) for it in answer.reply.replies):
+        wrong = (
+            "Asked holds at least one reply; where there is none answer with"
+            " NotAnswered and why"
+        )
+    elif isinstance(answer.reply, Asked) and not all(
+        isinstance(it, question.Reply) for it in answer.reply.replies
+    ):
         kinds = ", ".join(sorted({type(it).__name__ for it in answer.reply.replies}))
-        wrong = f"replies are objects of question.Reply, {question.Reply.__name__}; got {kinds}"
+        wrong = (
+            f"replies are objects of question.Reply, {question.Reply.__name__}; got"
+            f" {kinds}"
+        )
     elif not isinstance(answer.usage, Usage) or not answer.usage.is_a_count:
         wrong = "its usage must be a Usage whose numbers are finite and at least 0"
     if wrong:
@@ -112,9 +148,10 @@ class ScriptedJudge(Judge):
     """Answers each question type from a script; deterministic, no I/O.
 
     Args:
-        script: For a question type, what every such question is answered with, or a callable that gets the question
-            and returns it: a reply or its fields (each poll says the same), a list of them (one per poll), a whole
-            ``Asked``, or a ``JudgeError``, which a callable may also raise.
+        script: For a question type, what every such question is answered with, or a
+            callable that gets the question and returns it: a reply or its fields (each
+            poll says the same), a list of them (one per poll), a whole ``Asked``, or a
+            ``JudgeError``, which a callable may also raise.
         name: Name in results.
 
     Attributes:
@@ -129,7 +166,10 @@ class ScriptedJudge(Judge):
     """
 
     def __init__(
-        self, script: Mapping[type[Question[Any]], Any | Callable[[Any], Any]], *, name: str = "scripted"
+        self,
+        script: Mapping[type[Question[Any]], Any | Callable[[Any], Any]],
+        *,
+        name: str = "scripted",
     ) -> None:
         self.name = name
         self.asked: list[Question[Any]] = []
@@ -141,17 +181,31 @@ class ScriptedJudge(Judge):
         check_template(question.instructions, tuple(question.parts))
         if type(question) not in self._script:
             kind = type(question).__name__
-            message = f"the script has no reply for questions of type {kind}; add one, or ask a language model"
+            message = (
+                f"the script has no reply for questions of type {kind}; add one, or ask"
+                " a language model"
+            )
             return Answer(NotAnswered(QuestionNotSupported(message)))
         said = self._script[type(question)]
         try:
             said = said(question) if callable(said) else said
             if not isinstance(said, (Asked, JudgeError)):
                 polls = said if isinstance(said, list) else [said] * question.polls
-                replies = tuple(it if isinstance(it, question.Reply) else question.read(it) for it in polls)
-                said = Asked(replies, weights=shares(replies, question.weigh) if question.weigh else ())
+                replies = tuple(
+                    it if isinstance(it, question.Reply) else question.read(it)
+                    for it in polls
+                )
+                said = Asked(
+                    replies,
+                    weights=shares(replies, question.weigh) if question.weigh else (),
+                )
         except JudgeError as error:
             said = error
         except ValidationError as error:
-            said = MalformedReply(f"the script's reply has not the form of {question.Reply.__name__}", raw=str(error))
-        return Answer(NotAnswered(said) if isinstance(said, JudgeError) else said, Usage(calls=1))
+            said = MalformedReply(
+                f"the script's reply has not the form of {question.Reply.__name__}",
+                raw=str(error),
+            )
+        return Answer(
+            NotAnswered(said) if isinstance(said, JudgeError) else said, Usage(calls=1)
+        )

@@ -10,8 +10,23 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, R, Usage, Weigh, Weight, shares
-from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, JudgeUnavailable, TooFewPolls
+from ragmetrics_core.data import (
+    Answer,
+    Asked,
+    NotAnswered,
+    Question,
+    R,
+    Usage,
+    Weigh,
+    Weight,
+    shares,
+)
+from ragmetrics_core.data.errors import (
+    ContextWindowExceeded,
+    JudgeError,
+    JudgeUnavailable,
+    TooFewPolls,
+)
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, check_model
 from ragmetrics_core.endpoints.fitting import gathered
@@ -26,7 +41,8 @@ from ragmetrics_core.judging.parsing import Found
 from ragmetrics_core.judging.probabilities import mode_of, weights
 from ragmetrics_core.judging.rendering import render
 
-_OURS = "ragmetrics_core."  # modules whose replies are read in proportion to their length
+# modules whose replies are read in proportion to their length
+_OURS = "ragmetrics_core."
 
 
 @dataclass(eq=False, repr=False)
@@ -35,16 +51,18 @@ class LLMJudge(Judge):
 
     Args:
         model: The chat model.
-        max_tokens: Limit of a reply's length, in tokens; a reply that it cuts off is asked again with four times
-            as much.
+        max_tokens: Limit of a reply's length, in tokens; a reply that it cuts off is
+            asked again with four times as much.
         top_logprobs: Alternatives per token, where log-probabilities are asked for.
         attempts: Most calls for one request that fails for a passing reason.
-        timeout: Seconds for one call, beside the model's own timeout; None for no limit.
-        replicate: Number of an independent repetition, e.g. of a noise study: stored replies of one are not used
-            for another.
+        timeout: Seconds for one call, beside the model's own timeout; None for no
+            limit.
+        replicate: Number of an independent repetition, e.g. of a noise study: stored
+            replies of one are not used for another.
 
     Raises:
-        SettingError: If the model is none, or lacks its name or its method, or a number is out of range.
+        SettingError: If the model is none, or lacks its name or its method, or a number
+            is out of range.
 
     Examples:
         >>> from ragmetrics_core import LiteLLMModel
@@ -62,25 +80,51 @@ class LLMJudge(Judge):
 
     def __post_init__(self) -> None:
         check_model(self.model)
-        for name, least in (("max_tokens", 1), ("top_logprobs", 0), ("attempts", 1), ("replicate", 0)):
+        for name, least in (
+            ("max_tokens", 1),
+            ("top_logprobs", 0),
+            ("attempts", 1),
+            ("replicate", 0),
+        ):
             check_number(f"LLMJudge({name}=)", getattr(self, name), least=least)
         if self.timeout is not None:
-            check_number("LLMJudge(timeout=)", self.timeout, least=0, whole=False, above=True)
+            check_number(
+                "LLMJudge(timeout=)", self.timeout, least=0, whole=False, above=True
+            )
         self.name, self.models = self.model.name, (self.model,)
-        self._session = Session(self.model, attempts=self.attempts, timeout=self.timeout, replicate=self.replicate)
+        self._session = Session(
+            self.model,
+            attempts=self.attempts,
+            timeout=self.timeout,
+            replicate=self.replicate,
+        )
         self._run: Session | None = None
 
-    def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> LLMJudge:
-        """Return a judge for one run; calls in flight, and what is learned, are shared by all runs of this object."""
+    def session(
+        self,
+        *,
+        concurrency: int,
+        store: ReplyStore | None,
+        budget: Budget | None = None,
+    ) -> LLMJudge:
+        """Return a judge for one run.
+
+        Calls in flight, and what is learned, are shared by all runs of this object.
+        """
         judge = copy(self)
-        vars(judge).update(_run=self._session.during(store=store, concurrency=concurrency, budget=budget))
+        vars(judge).update(
+            _run=self._session.during(
+                store=store, concurrency=concurrency, budget=budget
+            )
+        )
         return judge
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question; about a text that is too long for the model, window by window where that can be.
 
-        A run of many questions shares a ``session``. If no question will be answered, the reply's error is
-        ``JudgeUnavailable``, and the usage says what was paid before.
+        A run of many questions shares a ``session``. If no question will be answered,
+        the reply's error is ``JudgeUnavailable``, and the usage says what was paid
+        before.
 
         Raises:
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
@@ -90,17 +134,25 @@ class LLMJudge(Judge):
             return await self.session(concurrency=32, store=None).answer(question)
         answer = await self._answer_whole(self._run, question)
         if parts := windows.smaller(question, answer):
-            return windows.joined(question, answer, await gathered(map(self.answer, parts)))
+            return windows.joined(
+                question, answer, await gathered(map(self.answer, parts))
+            )
         return answer
 
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
         await session.prepare()
         texts = (len(text) for part in question.parts.values() for text in part.texts)
-        rendered = partial(_Asking, self, session, cast("Question[BaseModel]", question))
+        rendered = partial(
+            _Asking, self, session, cast("Question[BaseModel]", question)
+        )
         asking = await computed(rendered, size=sum(texts))
         reply: Asked[R] | NotAnswered
         try:
-            reply = await (asking.polled() if question.weigh is None else asking.weighed(question.weigh))
+            reply = await (
+                asking.polled()
+                if question.weigh is None
+                else asking.weighed(question.weigh)
+            )
         except JudgeError as error:
             reply = NotAnswered(error.with_traceback(None))
         return Answer(reply, asking.usage)
@@ -109,27 +161,42 @@ class LLMJudge(Judge):
 class _Asking:
     """One question to a chat model; counts what it costs."""
 
-    def __init__(self, judge: LLMJudge, session: Session, question: Question[BaseModel]) -> None:
+    def __init__(
+        self, judge: LLMJudge, session: Session, question: Question[BaseModel]
+    ) -> None:
         self.usage = Usage()
         self._session = session
         self._question = question
         self._schema = schema_of(question.Reply)
         self._request = ChatRequest(
             messages=render(question),
-            schema=None if described(question.Reply, question.instructions.template) else self._schema,
+            schema=(
+                None
+                if described(question.Reply, question.instructions.template)
+                else self._schema
+            ),
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
         )
-        self._top_logprobs = 0 if "logprobs" in session.lacking() else judge.top_logprobs
+        self._top_logprobs = (
+            0 if "logprobs" in session.lacking() else judge.top_logprobs
+        )
 
     async def polled(self) -> Asked[Any]:
         """As many replies as the question wants, those that failed listed; ``JudgeError`` if there is none."""
         question = self._question
-        found, errors = await self._ask(self._request, question.polls, question.first_poll or 0)
+        found, errors = await self._ask(
+            self._request, question.polls, question.first_poll or 0
+        )
         if not found:
-            raise next((error for error in errors if isinstance(error, ContextWindowExceeded)), errors[0])
+            raise next(
+                (error for error in errors if isinstance(error, ContextWindowExceeded)),
+                errors[0],
+            )
         together = any(one.choice.origin.together > 1 for one in found)
-        return Asked(tuple(one.value for one in found), tuple(errors), together=together)
+        return Asked(
+            tuple(one.value for one in found), tuple(errors), together=together
+        )
 
     async def weighed(self, weigh: Weigh) -> Asked[Any]:
         """A reply with the probabilities of its label tokens, else the shares over polls.
@@ -140,7 +207,9 @@ class _Asking:
         """
         first: list[Found[Any]] = []
         known: tuple[Weight | None, ...] = ()
-        request = replace(self._request, temperature=1.0, top_logprobs=self._top_logprobs)
+        request = replace(
+            self._request, temperature=1.0, top_logprobs=self._top_logprobs
+        )
         if self._top_logprobs:
             first, errors = await self._ask(request, 1, 0)
             if errors:
@@ -153,37 +222,62 @@ class _Asking:
         replies = await self._majority(replace(request, top_logprobs=0), count, first)
         if count > 1 or mode != "sequential":
             return Asked(replies, weights=shares(replies, weigh, "polls"))
-        bare = shares(replies, weigh, mode)  # cells that the tokens settle keep their probability
-        return Asked(replies, weights=tuple(one or two for one, two in zip(known or bare, bare, strict=True)))
+        # cells that the tokens settle keep their probability
+        bare = shares(replies, weigh, mode)
+        return Asked(
+            replies,
+            weights=tuple(
+                one or two for one, two in zip(known or bare, bare, strict=True)
+            ),
+        )
 
-    async def _majority(self, request: ChatRequest, count: int, given: Sequence[Found[Any]]) -> tuple[BaseModel, ...]:
+    async def _majority(
+        self, request: ChatRequest, count: int, given: Sequence[Found[Any]]
+    ) -> tuple[BaseModel, ...]:
         """Poll until ``count`` replies were asked for, those already given included."""
         rest = count - len(given)
-        found, errors = await self._ask(request, rest, len(given)) if rest > 0 else ([], [])
+        found, errors = (
+            await self._ask(request, rest, len(given)) if rest > 0 else ([], [])
+        )
         replies = tuple(one.value for one in (*given, *found))
         if errors and not replies:
             raise errors[0]
         if 2 * len(replies) <= count:
-            raise TooFewPolls(f"{len(replies)} of {count} polls were answered, a majority is needed; ask again") from (
-                errors[0] if errors else None
-            )
+            raise TooFewPolls(
+                f"{len(replies)} of {count} polls were answered, a majority is needed;"
+                " ask again"
+            ) from (errors[0] if errors else None)
         return replies
 
-    async def _ask(self, request: ChatRequest, polls: int, first: int) -> tuple[list[Found[Any]], list[JudgeError]]:
+    async def _ask(
+        self, request: ChatRequest, polls: int, first: int
+    ) -> tuple[list[Found[Any]], list[JudgeError]]:
         """What was read, and what was not.
 
         Raises:
-            JudgeUnavailable: If a poll was refused, or not asked for a limit of the run: a score from the polls before
-                it would be another one than the next run gives.
+            JudgeUnavailable: If a poll was refused, or not asked for a limit of the
+                run: a score from the polls before it would be another one than the next
+                run gives.
         """
         reader = partial(read, question=self._question)
         own_reader = not self._question.Reply.__module__.startswith(_OURS)
         answers = await self._session.ask(
-            request, reader, schema=self._schema, polls=polls, first_poll=first, own_reader=own_reader
+            request,
+            reader,
+            schema=self._schema,
+            polls=polls,
+            first_poll=first,
+            own_reader=own_reader,
         )
         self.usage += answers.usage
-        errors = [outcome for outcome in answers.outcomes if isinstance(outcome, JudgeError)]
+        errors = [
+            outcome for outcome in answers.outcomes if isinstance(outcome, JudgeError)
+        ]
         for error in errors:
             if isinstance(error, JudgeUnavailable):
                 raise error
-        return [outcome for outcome in answers.outcomes if not isinstance(outcome, JudgeError)], errors
+        return [
+            outcome
+            for outcome in answers.outcomes
+            if not isinstance(outcome, JudgeError)
+        ], errors

@@ -1,8 +1,11 @@
-"""Finds the JSON objects in a judge's reply. It tolerates slips of form, may fail, and never guesses.
+"""Finds the JSON objects in a judge's reply.
 
-Prose before the object, code fences around it, trailing commas, single quotes and unquoted names are tolerated.
-Truncated objects, repeated keys, NaN and infinities are not; nor is an object that may be quoted, because it stands
-within a sentence or words follow it.
+It tolerates slips of form, may fail, and never guesses.
+
+Prose before the object, code fences around it, trailing commas, single quotes and
+unquoted names are tolerated. Truncated objects, repeated keys, NaN and infinities are
+not; nor is an object that may be quoted, because it stands within a sentence or words
+follow it.
 """
 
 import json
@@ -24,11 +27,17 @@ _FENCE = re.compile(r"`{3,}\w{0,20}\Z")
 _TAG = re.compile(r"<[\w-]{1,40}>\Z")
 _UNSEEN = " \t\r*\ufeff"  # emphasis with it
 _LONGEST_OPENING = 80
-_OUTERMOST = re.compile(r"\{(?:[^{}\"']*+(?P<flat>\}))?")  # most objects of a hostile reply hold nothing
+# most objects of a hostile reply hold nothing
+_OUTERMOST = re.compile(r"\{(?:[^{}\"']*+(?P<flat>\}))?")
 _STRUCTURE = re.compile(r"\{+|[}\"']")
-_STRING_END = {'"': re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL), "'": re.compile(r"(?:[^'\\]++|\\.)*+'", re.DOTALL)}
+_STRING_END = {
+    '"': re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL),
+    "'": re.compile(r"(?:[^'\\]++|\\.)*+'", re.DOTALL),
+}
 _TOLERANT_LIMIT = 65_536  # no reply of ours is longer
-_SLIP = re.compile(  # what JSON does not know: other quotes and names, comments, commas before a closing bracket
+# what JSON does not know: other quotes and names, comments, commas before a closing
+# bracket
+_SLIP = re.compile(
     r"(?P<string>\"(?:[^\"\\]++|\\.)*+(?:\"|\Z)|'(?:[^'\\]++|\\.)*+(?:'|\Z))"
     r"|(?<!\w)(?P<name>(?:True|False|None)\b|(?!\d)\w++(?=\s*+:))"
     r"|//[^\n]*+|/\*.*?(?:\*/|\Z)|,(?=\s*+[}\]])",
@@ -48,20 +57,25 @@ class Found(Generic[T]):
     end: int
 
 
-def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int, int]]:
+def objects(
+    choice: Choice, names: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], int, int]]:
     """The objects of a reply that may be meant, those in whose text one of these names of fields occurs.
 
     Each comes with where it begins in the reply's text, and where it ends.
 
     Raises:
-        CutOffReply: If the reply ends at the token limit before an object is complete, or without any.
-        MalformedReply: If an object is not complete or not well-formed, or may be quoted: none of them begins the
-            reply, a line or a fence or stands after a colon, or words follow the last.
+        CutOffReply: If the reply ends at the token limit before an object is complete,
+            or without any.
+        MalformedReply: If an object is not complete or not well-formed, or may be
+            quoted: none of them begins the reply, a line or a fence or stands after a
+            colon, or words follow the last.
     """
     text = choice.text
     behind, begun, own, last = _thought(choice), True, False, None
     most = behind + _TOLERANT_LIMIT
-    places = dict.fromkeys(names, -1)  # where each name occurs next; each is looked for from there on only
+    # where each name occurs next; each is looked for from there on only
+    places = dict.fromkeys(names, -1)
     for start, end in spans(text, behind):
         if start > behind:  # else it takes what the object before it has
             begun = _begins(text, behind, start, begun)
@@ -82,20 +96,27 @@ def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, An
     if last is None:
         _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
     if not own or not _CLOSING.match(text, last):
-        _fail(choice, "its JSON object stands among words, as a quotation does; it must begin a line and end the reply")
+        _fail(
+            choice,
+            "its JSON object stands among words, as a quotation does; it must begin a"
+            " line and end the reply",
+        )
 
 
 def _begins(text: str, behind: int, start: int, before: bool) -> bool:
     """True for an object, from ``start`` on, that begins the reply, a line or a fence, or that stands after a colon.
 
-    ``behind`` is where the object before it ends, or the reply begins; what directly follows another takes ``before``.
+    ``behind`` is where the object before it ends, or the reply begins; what directly
+    follows another takes ``before``.
     """
     between = text[behind:start].rstrip(_UNSEEN)
     if tag := _TAG.search(between[-_LONGEST_OPENING:]):
         between = between[: -len(tag[0])].rstrip(_UNSEEN)
     if not between:
         return before
-    return between[-1] in ":：\n" or _FENCE.search(between[-_LONGEST_OPENING:]) is not None
+    return (
+        between[-1] in ":：\n" or _FENCE.search(between[-_LONGEST_OPENING:]) is not None
+    )
 
 
 def _thought(choice: Choice) -> int:
@@ -107,14 +128,19 @@ def _thought(choice: Choice) -> int:
     ended = _THOUGHT.search(text)
     if _THINKING.match(text):
         return ended.end() if ended else _fail(choice, "it ends within its reasoning")
-    if ended is None or any(start < ended.start() < (end or len(text)) for start, end in spans(text)):
+    if ended is None or any(
+        start < ended.start() < (end or len(text)) for start, end in spans(text)
+    ):
         return 0
     return ended.end()
 
 
 def _fail(choice: Choice, problem: str) -> NoReturn:
     if choice.finish == "length":
-        raise CutOffReply("the reply ended at the token limit, before the verdict was complete", raw=choice.text)
+        raise CutOffReply(
+            "the reply ended at the token limit, before the verdict was complete",
+            raw=choice.text,
+        )
     raise MalformedReply(problem, raw=choice.text)
 
 
@@ -152,11 +178,18 @@ def _closing(text: str, start: int) -> int | None:
 
 
 def _parsed(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
-    """An object, read strictly, else tolerantly where that is allowed; None if it is not well-formed."""
+    """An object, read strictly, else tolerantly where that is allowed.
+
+    None if it is not well-formed.
+    """
     try:
         value: dict[str, Any] = _DECODER.decode(text)
     except (ValueError, RecursionError):
-        return _parsed(_SLIP.sub(_corrected, text), tolerantly=False) if tolerantly else None
+        return (
+            _parsed(_SLIP.sub(_corrected, text), tolerantly=False)
+            if tolerantly
+            else None
+        )
     return value
 
 
@@ -172,7 +205,12 @@ def _finite(number: str) -> float:
     return value
 
 
-_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_distinct, parse_constant=_finite, parse_float=_finite)
+_DECODER = json.JSONDecoder(
+    strict=False,
+    object_pairs_hook=_distinct,
+    parse_constant=_finite,
+    parse_float=_finite,
+)
 
 
 def _corrected(match: re.Match[str]) -> str:
@@ -190,7 +228,10 @@ def _escape(match: re.Match[str]) -> str:
 
 
 _STRINGS = re.compile(  # one that is never closed runs to the end
-    r'"(?P<double>(?:[^"\\]++|\\.)*+)(?:"|\Z)' + "|" + r"'(?P<single>(?:[^'\\]++|\\.)*+)(?:'|\Z)", re.DOTALL
+    r'"(?P<double>(?:[^"\\]++|\\.)*+)(?:"|\Z)'
+    + "|"
+    + r"'(?P<single>(?:[^'\\]++|\\.)*+)(?:'|\Z)",
+    re.DOTALL,
 )
 _VALUE = re.compile(r"\s*+:\s*+[\"']?\s*+")
 
@@ -198,10 +239,13 @@ _VALUE = re.compile(r"\s*+:\s*+[\"']?\s*+")
 def value_offsets(text: str, field: str, start: int, end: int) -> tuple[int, ...]:
     """Where the values of all fields of this name begin in an object of a reply, quotes and spaces skipped.
 
-    Offsets into the text, in order. Names inside strings do not count; neither do unquoted names.
+    Offsets into the text, in order. Names inside strings do not count; neither do
+    unquoted names.
     """
     offsets = []
     for key in _STRINGS.finditer(text, start, end):
-        if field in (key["double"], key["single"]) and (value := _VALUE.match(text, key.end(), end)):
+        if field in (key["double"], key["single"]) and (
+            value := _VALUE.match(text, key.end(), end)
+        ):
             offsets.append(value.end())
     return tuple(offsets)

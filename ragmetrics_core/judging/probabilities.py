@@ -1,9 +1,10 @@
 """The probability of a label, from the log-probabilities of the token that holds it.
 
-The token is found by the field's place in the reply's text, never by a fixed index. Variants of a label
-(``1``, `` 1``, ``1}``, ``"1"``, full-width) count together; ``10`` and ``0.5`` are not labels. A label that is not
-listed has a probability between 0 and the smallest listed one: where that could decide the verdict, or where
-the listed labels cover too little, there is no probability, never a guess.
+The token is found by the field's place in the reply's text, never by a fixed index.
+Variants of a label (``1``, `` 1``, ``1}``, ``"1"``, full-width) count together; ``10``
+and ``0.5`` are not labels. A label that is not listed has a probability between 0 and
+the smallest listed one: where that could decide the verdict, or where the listed labels
+cover too little, there is no probability, never a guess.
 """
 
 import math
@@ -14,21 +15,35 @@ from itertools import accumulate
 
 from pydantic import BaseModel
 
-from ragmetrics_core.data import Label, Mode, Question, Weigh, Weight, list_field, verdicts_of
+from ragmetrics_core.data import (
+    Label,
+    Mode,
+    Question,
+    Weigh,
+    Weight,
+    list_field,
+    verdicts_of,
+)
 from ragmetrics_core.endpoints.chat import Choice, TokenAlternatives
 from ragmetrics_core.judging.parsing import Found, value_offsets
 
 MASS_FLOOR = 0.9
-_SYNONYMS: dict[str, Label] = {"false": 0, "true": 1, "no": 0, "yes": 1}  # of labels that are 0 and 1
+# of labels that are 0 and 1
+_SYNONYMS: dict[str, Label] = {"false": 0, "true": 1, "no": 0, "yes": 1}
 _AROUND = " \t\r\n\"'`,:;{}[]"
 _NARROW = {0xFF10: "0", 0xFF11: "1"}
-_ENDED = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")  # a token may run on into the next field
+# a token may run on into the next field
+_ENDED = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")
 _KEY = re.compile(r"\s*([\w-]+)")
 _ROUNDING = 1e-3
 
 
-def weights(found: Found[BaseModel], question: Question[BaseModel]) -> tuple[Weight | None, ...]:
-    """The weights of a reply's cells, in their order, from log-probabilities; None where these do not settle it.
+def weights(
+    found: Found[BaseModel], question: Question[BaseModel]
+) -> tuple[Weight | None, ...]:
+    """The weights of a reply's cells, in their order, from log-probabilities.
+
+    None where these do not settle it.
 
     Source:
         Design note "Probabilities from tokens".
@@ -40,7 +55,11 @@ def weights(found: Found[BaseModel], question: Question[BaseModel]) -> tuple[Wei
     if weigh.cell_key is None:
         return read if len(read) == len(own) == 1 else unknown
     keys = [str(getattr(cell, weigh.cell_key)) for cell in own]
-    given = [match[1] for at in value_offsets(text, weigh.cell_key, start, end) if (match := _KEY.match(text, at))]
+    given = [
+        match[1]
+        for at in value_offsets(text, weigh.cell_key, start, end)
+        if (match := _KEY.match(text, at))
+    ]
     if len(read) != len(keys) or sorted(given) != sorted(keys):
         return unknown
     return tuple(read[given.index(key)] for key in keys)
@@ -52,14 +71,20 @@ def mode_of(question: Question[BaseModel]) -> Mode:
         return "verdict"
     if list_field(question.Reply) is not None:
         return "sequential"
-    return "logprobs" if next(iter(question.Reply.model_fields)) == question.weigh.field else "conditional"
+    return (
+        "logprobs"
+        if next(iter(question.Reply.model_fields)) == question.weigh.field
+        else "conditional"
+    )
 
 
-def label_weights(choice: Choice, weigh: Weigh, mode: Mode, start: int, end: int) -> tuple[Weight | None, ...]:
+def label_weights(
+    choice: Choice, weigh: Weigh, mode: Mode, start: int, end: int
+) -> tuple[Weight | None, ...]:
     """Weights of all fields of one name within the reply's object, which begins and ends here in its text.
 
-    In order of appearance; None where the tokens do not settle it. Empty if the reply has no log-probabilities or they
-    are not of this text.
+    In order of appearance; None where the tokens do not settle it. Empty if the reply
+    has no log-probabilities or they are not of this text.
     """
     text = choice.text
     written = "".join(token.token for token in choice.tokens)
@@ -69,22 +94,40 @@ def label_weights(choice: Choice, weigh: Weigh, mode: Mode, start: int, end: int
     shift -= len(text) - len(text.lstrip())
     ends = list(accumulate(len(token.token) for token in choice.tokens))
     offsets = value_offsets(text, weigh.field, start, end)
-    return tuple(_at(choice.tokens, ends, offset + shift, weigh, mode) for offset in offsets)
+    return tuple(
+        _at(choice.tokens, ends, offset + shift, weigh, mode) for offset in offsets
+    )
 
 
-def _at(tokens: Sequence[TokenAlternatives], ends: Sequence[int], at: int, weigh: Weigh, mode: Mode) -> Weight | None:
+def _at(
+    tokens: Sequence[TokenAlternatives],
+    ends: Sequence[int],
+    at: int,
+    weigh: Weigh,
+    mode: Mode,
+) -> Weight | None:
     """The weight at the token that holds the character at an offset."""
     index = bisect_right(ends, at)
     if index == len(ends):
         return None
     token = tokens[index]
     before = token.token[: at - (ends[index] - len(token.token))]
-    listed = {token.token: token.logprob, **dict(token.alternatives)}  # one text twice is one alternative
-    return settle([(_label(text, before, weigh.labels), logprob) for text, logprob in listed.items()], weigh, mode)
+    # one text twice is one alternative
+    listed = {token.token: token.logprob, **dict(token.alternatives)}
+    return settle(
+        [
+            (_label(text, before, weigh.labels), logprob)
+            for text, logprob in listed.items()
+        ],
+        weigh,
+        mode,
+    )
 
 
 def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
-    """Which label an alternative's text stands for; a word may begin in one token and go on in the next.
+    """Which label an alternative's text stands for.
+
+    A word may begin in one token and go on in the next.
 
     ``before`` is what the token that was chosen holds before its label.
     """
@@ -99,21 +142,32 @@ def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
     word = plain.rstrip(_AROUND)
     if word in _SYNONYMS and set(labels) == {0, 1}:
         return _SYNONYMS[word]
-    begun = [label for label in labels if plain and str(label).casefold().startswith(plain)]
+    begun = [
+        label for label in labels if plain and str(label).casefold().startswith(plain)
+    ]
     return begun[0] if len(begun) == 1 else None
 
 
-def settle(listed: Sequence[tuple[Label | None, float]], weigh: Weigh, mode: Mode = "logprobs") -> Weight | None:
+def settle(
+    listed: Sequence[tuple[Label | None, float]], weigh: Weigh, mode: Mode = "logprobs"
+) -> Weight | None:
     """Turn listed alternatives into the probability of the positive label, with its mass, if they settle it.
 
-    Listed are the label (None for anything else) and natural log-probability of each. None if a label that is not
-    listed could decide, if the labels cover less than ``MASS_FLOOR``, or if the numbers are no probabilities.
+    Listed are the label (None for anything else) and natural log-probability of each.
+    None if a label that is not listed could decide, if the labels cover less than
+    ``MASS_FLOOR``, or if the numbers are no probabilities.
     """
-    if not listed or any(math.isnan(logprob) or logprob > _ROUNDING for _, logprob in listed):
+    if not listed or any(
+        math.isnan(logprob) or logprob > _ROUNDING for _, logprob in listed
+    ):
         return None
     known = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
     one = math.fsum(weight for label, weight in known if label == weigh.positive)
-    zero = math.fsum(weight for label, weight in known if label is not None and label != weigh.positive)
+    zero = math.fsum(
+        weight
+        for label, weight in known
+        if label is not None and label != weigh.positive
+    )
     total = math.fsum(weight for _, weight in known)
     if zero + one < MASS_FLOOR or total > 1 + _ROUNDING:
         return None

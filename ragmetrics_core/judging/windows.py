@@ -1,7 +1,8 @@
 """Texts longer than the model's context window: judged in overlapping windows, as the question's ``split`` says.
 
-Of each verdict that window counts which says yes most clearly; a group of texts is judged as two shorter groups. What
-was judged in windows says so, and among the fallbacks of its usage.
+Of each verdict that window counts which says yes most clearly; a group of texts is
+judged as two shorter groups. What was judged in windows says so, and among the
+fallbacks of its usage.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from ragmetrics_core.data import ContextWindowExceeded, Question, divided, halves
-from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, list_field, verdicts_of
+from ragmetrics_core.data.replies import (
+    Answer,
+    Asked,
+    NotAnswered,
+    Usage,
+    list_field,
+    verdicts_of,
+)
 
 _MARK = "windows"
 
@@ -21,42 +29,80 @@ _MARK = "windows"
 def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], ...]:
     """The questions about each half of the text or of the group, if an answer failed for its length; else none.
 
-    None either if the text is shorter than what it is judged against, which is then what is too long.
+    None either if the text is shorter than what it is judged against, which is then
+    what is too long.
     """
-    failed = isinstance(answer.reply, NotAnswered) and isinstance(answer.reply.error, ContextWindowExceeded)
+    failed = isinstance(answer.reply, NotAnswered) and isinstance(
+        answer.reply.error, ContextWindowExceeded
+    )
     if question.split is None or not failed:
         return ()
     name, part = question.split.part, question.parts[question.split.part]
-    others = max((sum(map(len, other.texts)) for key, other in question.parts.items() if key != name), default=0)
+    others = max(
+        (
+            sum(map(len, other.texts))
+            for key, other in question.parts.items()
+            if key != name
+        ),
+        default=0,
+    )
     if sum(map(len, part.texts)) <= others:
         return ()
     texts = halves(part.text) if isinstance(part.text, str) else divided(part.texts)
-    return tuple(replace(question, parts={**question.parts, name: replace(part, text=text)}) for text in texts)
+    return tuple(
+        replace(question, parts={**question.parts, name: replace(part, text=text)})
+        for text in texts
+    )
 
 
-def joined(question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]) -> Answer[Any]:
+def joined(
+    question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]
+) -> Answer[Any]:
     """The verdicts about the whole, from the answers about its parts; ``failed`` is the one that was too long."""
-    usage = sum((answer.usage for answer in answers), failed.usage) + Usage(fallbacks=(_MARK,))
+    usage = sum((answer.usage for answer in answers), failed.usage) + Usage(
+        fallbacks=(_MARK,)
+    )
     replies = [answer.reply for answer in answers if isinstance(answer.reply, Asked)]
-    missing = next((answer.reply for answer in answers if isinstance(answer.reply, NotAnswered)), None)
+    missing = next(
+        (answer.reply for answer in answers if isinstance(answer.reply, NotAnswered)),
+        None,
+    )
     assert question.split is not None  # noqa: S101  # only such a question has parts
-    each, strength = [_each(asked) for asked in replies], partial(_strength, field=question.split.field)
+    each, strength = (
+        [_each(asked) for asked in replies],
+        partial(_strength, field=question.split.field),
+    )
     if len(question.parts[question.split.part].texts) > 1:  # each text is in one part
-        return Answer(_made_of(replies[0].reply, [*chain(*each)]) if missing is None else missing, usage)
+        return Answer(
+            _made_of(replies[0].reply, [*chain(*each)]) if missing is None else missing,
+            usage,
+        )
     if not replies:
         return Answer(missing or failed.reply, usage)
-    best = [  # of each verdict that of the window which says yes most clearly, with the number of windows
-        replace(max(windows, key=strength), windows=(sum(one.windows[0] for one in windows),))
+    # of each verdict that of the window which says yes most clearly, with the number of
+    # windows
+    best = [
+        replace(
+            max(windows, key=strength),
+            windows=(sum(one.windows[0] for one in windows),),
+        )
         for windows in zip(*each, strict=True)
     ]
     sure = all(strength(verdict)[0] for verdict in best)
-    return Answer(_made_of(replies[0].reply, best) if missing is None or sure else missing, usage)
+    return Answer(
+        _made_of(replies[0].reply, best) if missing is None or sure else missing, usage
+    )
 
 
 def _each(asked: Asked[Any]) -> list[Asked[Any]]:
     """Each verdict of the first reply, which of polls stands for all, as if it had been asked alone."""
     return [
-        Asked((verdict,), (), asked.weights[place : place + 1], asked.windows[place : place + 1] or (1,))
+        Asked(
+            (verdict,),
+            (),
+            asked.weights[place : place + 1],
+            asked.windows[place : place + 1] or (1,),
+        )
         for place, verdict in enumerate(verdicts_of(asked.reply))
     ]
 

@@ -1,8 +1,9 @@
 """Fitted weights of the embedded judge.
 
-Made by ``python benchmarks/fit_lexical.py DATA --write`` on the developer split (seed-free: the fit is convex).
-Each source weighs the same; inside a source the two classes are weighed to the prior given there. Positive
-verdicts begin at a probability of one half.
+Made by ``python benchmarks/fit_lexical.py DATA --write`` on the developer split
+(seed-free: the fit is convex). Each source weighs the same; inside a source the two
+classes are weighed to the prior given there. Positive verdicts begin at a probability
+of one half.
 """
 
 from dataclasses import dataclass
@@ -19,17 +20,27 @@ class Weights:
     slopes: Features
 
     def probability(self, features: Features) -> float:
-        """Probability of a positive verdict, in [0, 1]; at one half the verdict turns."""
-        logit = self.intercept + sum(slope * value for slope, value in zip(self.slopes, features, strict=True))
+        """Probability of a positive verdict, in [0, 1].
+
+        At one half the verdict turns.
+        """
+        logit = self.intercept + sum(
+            slope * value for slope, value in zip(self.slopes, features, strict=True)
+        )
         return 1.0 / (1.0 + exp(-logit))
 
 
 # fitted: begin
 ADHERENT = Weights(intercept=-4.2449, slopes=(2.4527, 1.2979, 1.6788, 0.9662, 1.164))
-WITH_VECTORS = Weights(intercept=-4.8483, slopes=(2.2923, 1.1382, 1.5143, 0.9784, 1.1203, 1.4214))
+WITH_VECTORS = Weights(
+    intercept=-4.8483, slopes=(2.2923, 1.1382, 1.5143, 0.9784, 1.1203, 1.4214)
+)
 USEFUL = Weights(intercept=-2.6009, slopes=(3.4432, 2.7402, 2.1507))
 FACT = Weights(intercept=-2.712, slopes=(2.1539, 1.2418, 1.1303))
 # fitted: end
 
 VETO = 0.49
-"""A number found nowhere multiplies the probability by this; one that denies the contexts has it at most."""
+"""A number found nowhere multiplies the probability by this.
+
+One that denies the contexts has it at most.
+"""

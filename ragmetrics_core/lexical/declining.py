@@ -8,7 +8,14 @@ _LONGEST = 600
 """Characters; an answer that only declines is short."""
 
 # Spelt out first: "don't" and "do not" are one wording.
-_SPELT = {"’": "'", "can't": "can not", "cannot": "can not", "n't": " not", "'m ": " am ", "there's": "there is"}
+_SPELT = {
+    "’": "'",
+    "can't": "can not",
+    "cannot": "can not",
+    "n't": " not",
+    "'m ": " am ",
+    "there's": "there is",
+}
 
 _THEM = (
     "(?:(?:the|this|these|those|any|my|your|given|provided|available|supplied|retrieved|above|following|contexts?|"
@@ -17,45 +24,63 @@ _THEM = (
 )
 _ADVERB = "(?:really |currently |directly |explicitly |specifically |confidently )?"
 _DECLINES = (
-    rf"(?:i|we) {_ADVERB}(?:(?:do|can|could) not|(?:am|are|was|were) (?:not able|unable) to) {_ADVERB}"
+    rf"(?:i|we) {_ADVERB}(?:(?:do|can|could) not|(?:am|are|was|were) (?:not"
+    rf" able|unable) to) {_ADVERB}"
     "(?:know|answer|say|tell|find|determine|locate|help|provide|give|confirm|have)",
     "(?:i am|we are|i|we)? ?(?:not (?:sure|certain)|unsure|uncertain)",
-    "(?:i|we) (?:have|found|find|see) (?:no|not enough|insufficient) (?:idea|clue|information|answer|details?)",
-    "(?:there (?:is|was) )?(?:no|not enough|insufficient) (?:relevant |specific |further )?"
-    "(?:idea|clue|information|answer|mention)",
+    (
+        "(?:i|we) (?:have|found|find|see) (?:no|not enough|insufficient)"
+        " (?:idea|clue|information|answer|details?)"
+    ),
+    (
+        "(?:there (?:is|was) )?(?:no|not enough|insufficient) (?:relevant |specific"
+        " |further )?(?:idea|clue|information|answer|mention)"
+    ),
     rf"{_THEM}(?:do|does|did) not {_ADVERB}"
     "(?:contain|provide|mention|say|state|include|specify|give|have|answer|address|tell|offer|cover|hold)",
-    "(?:(?:it|this|that|(?:the|this) (?:answer|information)) (?:is|was) )?not (?:mentioned|stated|specified|provided)",
+    (
+        "(?:(?:it|this|that|(?:the|this) (?:answer|information)) (?:is|was) )?not"
+        " (?:mentioned|stated|specified|provided)"
+    ),
     "(?:(?:it|this|that|(?:the|this|your) question) )?(?:can|could) not be answered",
     "(?:can not|unable to) (?:answer|say|tell)",
     "(?:unknown|unanswerable|n/a)$",
 )
 _ASKED_FOR = (
-    r"\b(?=$| (?:\w+ ){0,3}(?:answers?|questions?|information|details?|data|mention|idea|sure|what|when|where|who|whom|"
+    r"\b(?=$| (?:\w+"
+    r" ){0,3}(?:answers?|questions?|information|details?|data|mention|idea|sure|what|when|where|who|whom|"
     "whose|which|why|how|whether|if|it|this|that|these|those|about|from|in the)\\b)"
 )
 _DECLINING = re.compile(f"(?:{'|'.join(_DECLINES)}){_ASKED_FOR}")
 _POLITE = re.compile(
-    "(?:so )?(?:(?:i am|we are) )?(?:very |so |really )?sorry|(?:i|we) (?:do )?apologi[sz]e|apologies|"
+    "(?:so )?(?:(?:i am|we are) )?(?:very |so |really )?sorry|(?:i|we) (?:do"
+    " )?apologi[sz]e|apologies|"
     "unfortunately|regrettably|at this time|at the moment|therefore|"
     "as an? (?:ai|large)?(?: ?language)?(?: model| assistant)?|"
     rf"(?:based on|according to|given|from|in|with) {_THEM}|"
-    "(?:please|kindly) (?:provide|share|give|rephrase|clarify|try|check|consult|contact|ask|let).*|"
-    "(?:could|can|would|if) you .*(?:provide|share|clarify|rephrase|have|give|need|like).*|"
-    "(?:let me know|feel free) .*|(?:i|we)(?:'ll|'d| will| would) be (?:happy|glad) to help.*"
+    "(?:please|kindly)"
+    " (?:provide|share|give|rephrase|clarify|try|check|consult|contact|ask|let).*|"
+    "(?:could|can|would|if) you"
+    " .*(?:provide|share|clarify|rephrase|have|give|need|like).*|"
+    "(?:let me know|feel free) .*|(?:i|we)(?:'ll|'d| will| would) be (?:happy|glad) to"
+    " help.*"
 )
 _PARTS = re.compile(
-    r"[,;:()]|\s[-–—]+\s|—|\b(?:but|however|though|although|because|since|so|i am afraid|while|except|yet)\b"
+    r"[,;:()]|\s[-–—]+\s|—|\b(?:but|however|though|although|because|since|so|i am"
+    r" afraid|while|except|yet)\b"
 )
 
 # What a declining part may speak of besides what was asked.
 _GENERIC = frozenset(
     content(
-        "answer question know sure certain information detail context document text passage source article data "
-        "material result knowledge idea clue mention enough sufficient insufficient relevant specific further provide "
-        "given available supplied retrieved contain say state specify specified find found tell determine help confirm "
-        "able unable really regarding concerning related topic subject exact exactly address include give base search "
-        "excerpt requested request need necessary based directly explicitly precise unknown access mentioned"
+        "answer question know sure certain information detail context document text"
+        " passage source article data material result knowledge idea clue mention"
+        " enough sufficient insufficient relevant specific further provide given"
+        " available supplied retrieved contain say state specify specified find found"
+        " tell determine help confirm able unable really regarding concerning related"
+        " topic subject exact exactly address include give base search excerpt"
+        " requested request need necessary based directly explicitly precise unknown"
+        " access mentioned"
     )
 )
 
@@ -82,7 +107,9 @@ def declines(answer: str, question: str | None = None) -> bool:
     parts = [part for sentence in split_sentences(answer) for part in _parts(sentence)]
     asked = _GENERIC.union(content(question or ""))
     return any(map(_declining, parts)) and all(
-        _POLITE.fullmatch(part) or part in _ELSEWHERE or (_declining(part) and asked.issuperset(content(part)))
+        _POLITE.fullmatch(part)
+        or part in _ELSEWHERE
+        or (_declining(part) and asked.issuperset(content(part)))
         for part in parts
     )
 

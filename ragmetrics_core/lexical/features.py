@@ -15,15 +15,21 @@ from ragmetrics_core.lexical.constants import Features
 from ragmetrics_core.lexical.text import Passage, Sentence, beginning, names, negated
 
 MOST_SENTENCES = 200
-"""Sentences of an answer that are aligned; a longer answer is judged by its first ones and all of its terms."""
+"""Sentences of an answer that are aligned.
+
+A longer answer is judged by its first ones and all of its terms.
+"""
 
 Place = tuple[int, int]
 _MOST_PLACES = 500
 _MOST_NAMES = 10
 _MOST_COMPARED = 5_000  # context sentences whose vectors are looked at
-_ALIGNED, _NEAR = 0.6, 0.9  # least share of terms of a sentence that says the same, and of the best such share
+# least share of terms of a sentence that says the same, and of the best such share
+_ALIGNED, _NEAR = 0.6, 0.9
 _OPENING = 3
-_COVERAGE = 0.75  # weight of the covered share of the reference in the recall rating; the rest is the F1 of the terms
+# weight of the covered share of the reference in the recall rating; the rest is the F1
+# of the terms
+_COVERAGE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +40,12 @@ class Match:
         context: Index of the context; None if no term is found anywhere.
         sentence: Index of the sentence in it.
         share: Share of the answer sentence's terms in that one sentence, in [0, 1].
-        kept: Share of the best overlap of its other terms that remains where the name ``apart`` stands, in [0, 1];
-            the least over its names, 1.0 if it has none.
-        apart: The terms of that name; empty if all names stand where the rest of the sentence does.
-        denied: Terms that it negates, while sentences that say nearly the same negate nothing.
+        kept: Share of the best overlap of its other terms that remains where the name
+            ``apart`` stands, in [0, 1]; the least over its names, 1.0 if it has none.
+        apart: The terms of that name; empty if all names stand where the rest of the
+            sentence does.
+        denied: Terms that it negates, while sentences that say nearly the same negate
+            nothing.
     """
 
     context: int | None = None
@@ -60,12 +68,20 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
         for position, sentence in enumerate(context.sentences):
             check_wanted()
             for term in answer.terms.intersection(sentence.terms):
-                if len(places[term]) < _MOST_PLACES:  # bounds the work for texts of a megabyte
+                # bounds the work for texts of a megabyte
+                if len(places[term]) < _MOST_PLACES:
                     places[term].append((index, position))
-    return tuple(_match(sentence, contexts, places) for sentence in answer.sentences[:MOST_SENTENCES])
+    return tuple(
+        _match(sentence, contexts, places)
+        for sentence in answer.sentences[:MOST_SENTENCES]
+    )
 
 
-def _match(sentence: Sentence, contexts: Sequence[Passage], places: Mapping[str, Sequence[Place]]) -> Match:
+def _match(
+    sentence: Sentence,
+    contexts: Sequence[Passage],
+    places: Mapping[str, Sequence[Place]],
+) -> Match:
     check_wanted()
     terms = set(sentence.terms)
     hits = Counter(place for term in terms for place in places.get(term, ()))
@@ -76,40 +92,73 @@ def _match(sentence: Sentence, contexts: Sequence[Passage], places: Mapping[str,
     for name in names(sentence.text)[:_MOST_NAMES]:
         inside = Counter(place for term in name for place in places.get(term, ()))
         most = max(shared - inside[place] for place, shared in hits.items())
-        beside = max((hits[place] - len(name) for place, shared in inside.items() if shared == len(name)), default=None)
+        beside = max(
+            (
+                hits[place] - len(name)
+                for place, shared in inside.items()
+                if shared == len(name)
+            ),
+            default=None,
+        )
         if beside is not None and beside < kept * most:
             kept, apart = beside / most, name
-    near = [place for place, shared in hits.items() if shared >= max(_ALIGNED * len(terms), _NEAR * count)]
-    affirmed = near and not any(negated(contexts[context].sentences[position].text) for context, position in near)
-    denied = negated(sentence.text.replace(", not ", ", ")) if affirmed else frozenset()  # "May, not June" affirms
+    near = [
+        place
+        for place, shared in hits.items()
+        if shared >= max(_ALIGNED * len(terms), _NEAR * count)
+    ]
+    affirmed = near and not any(
+        negated(contexts[context].sentences[position].text)
+        for context, position in near
+    )
+    # "May, not June" affirms
+    denied = negated(sentence.text.replace(", not ", ", ")) if affirmed else frozenset()
     return Match(*best, count / len(terms), kept, apart, denied)
 
 
-def adherence(answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match]) -> Features:
+def adherence(
+    answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match]
+) -> Features:
     """Features of an answer against its contexts, aligned in ``matches``.
 
     Returns:
-        Share of the answer's terms found in the contexts, share of its bigrams, mean over its sentences of the
-        share in the best context sentence, least share of such an overlap that remains where a name stands, share
-        of its names found in the contexts. An answer without bigrams takes the first for the second.
+        Share of the answer's terms found in the contexts, share of its bigrams, mean
+        over its sentences of the share in the best context sentence, least share of
+        such an overlap that remains where a name stands, share of its names found in
+        the contexts. An answer without bigrams takes the first for the second.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
-    bigrams = frozenset[tuple[str, str]]().union(*(context.bigrams for context in contexts))
+    bigrams = frozenset[tuple[str, str]]().union(
+        *(context.bigrams for context in contexts)
+    )
     covered = _share(answer.terms, terms)
     best = sum(match.share for match in matches) / len(matches) if matches else 0.0
     kept = min((match.kept for match in matches), default=1.0)
-    named = [name <= terms for sentence in answer.sentences[:MOST_SENTENCES] for name in names(sentence.text)]
+    named = [
+        name <= terms
+        for sentence in answer.sentences[:MOST_SENTENCES]
+        for name in names(sentence.text)
+    ]
     found = sum(named) / len(named) if named else 1.0
-    return covered, _share(answer.bigrams, bigrams) if answer.bigrams else covered, best, kept, found
+    return (
+        covered,
+        _share(answer.bigrams, bigrams) if answer.bigrams else covered,
+        best,
+        kept,
+        found,
+    )
 
 
 def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
-    """Features of a chunk against a question and its answer; no other chunk is looked at.
+    """Features of a chunk against a question and its answer.
+
+    No other chunk is looked at.
 
     Returns:
-        Share of the answer's terms that the question does not hold (of the question's terms if there are none)
-        found in the chunk; how many bigrams of both it shares, on a logarithmic scale; share of its first
-        three terms that stand in either, because texts tend to open with their subject.
+        Share of the answer's terms that the question does not hold (of the question's
+        terms if there are none) found in the chunk; how many bigrams of both it shares,
+        on a logarithmic scale; share of its first three terms that stand in either,
+        because texts tend to open with their subject.
     """
     new = answer.terms - question.terms or question.terms
     both = question.terms | answer.terms
@@ -123,19 +172,30 @@ def presence(fact: Passage, context: Passage) -> Features:
     """Features of a fact against a context, each 0 for a fact without a content term.
 
     Returns:
-        Share of the fact's terms that the context holds, itself or another word that begins with the same four
-        letters; share in the best sentence; share in the context, the terms themselves only.
+        Share of the fact's terms that the context holds, itself or another word that
+        begins with the same four letters; share in the best sentence; share in the
+        context, the terms themselves only.
     """
     if not fact.terms:
         return 0.0, 0.0, 0.0
-    best = max((len(fact.terms.intersection(sentence.terms)) for sentence in context.sentences), default=0)
+    best = max(
+        (
+            len(fact.terms.intersection(sentence.terms))
+            for sentence in context.sentences
+        ),
+        default=0,
+    )
     alike = 1 - len(absent(fact, context)) / len(fact.terms)
     return alike, best / len(fact.terms), _share(fact.terms, context.terms)
 
 
 def absent(fact: Passage, context: Passage) -> frozenset[str]:
     """Terms of a fact that a context does not hold, nor any word that begins alike."""
-    return frozenset(term for term in fact.terms - context.terms if beginning(term) not in context.beginnings)
+    return frozenset(
+        term
+        for term in fact.terms - context.terms
+        if beginning(term) not in context.beginnings
+    )
 
 
 def likeness(answer: Passage, reference: Passage) -> float:
@@ -151,15 +211,21 @@ def likeness(answer: Passage, reference: Passage) -> float:
 def model() -> Any:
     """The vectors, loaded once per process; ``MissingDependency`` without the extra."""
     package = extra("wordllama", "vectors", "The embedded judge with sentence vectors")
-    return package.WordLlama.load(cache_dir=Path(package.__file__).parent, disable_download=True)
+    return package.WordLlama.load(
+        cache_dir=Path(package.__file__).parent, disable_download=True
+    )
 
 
 def nearness(answer: Passage, contexts: Sequence[Passage]) -> float:
     """Mean over the answer's sentences of the cosine with the nearest context sentence, in [0, 1]; 0.0 without one."""
     own = [sentence.text for sentence in answer.sentences[:MOST_SENTENCES]]
-    others = [sentence.text for context in contexts for sentence in context.sentences][:_MOST_COMPARED]
+    others = [sentence.text for context in contexts for sentence in context.sentences][
+        :_MOST_COMPARED
+    ]
     if not own or not others:
         return 0.0
-    vectors = model().embed([text.encode("utf-8", "replace").decode() for text in own + others], norm=True)
+    vectors = model().embed(
+        [text.encode("utf-8", "replace").decode() for text in own + others], norm=True
+    )
     nearest = (vectors[: len(own)] @ vectors[len(own) :].T).max(axis=1)
     return min(1.0, max(0.0, float(nearest.mean())))

@@ -10,15 +10,30 @@ _LONGEST = 20  # digits of a number that a word such as million may follow
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _GROUP = re.compile(r"[.,](?=\d{3}(?:[.,]|$))")
 _CITATION = re.compile(r"\[\d{1,3}(?:[,;–-] ?\d{1,3}){0,20}\]")
-_POINTER = re.compile(r"\b(?:passage|context|document|source|chunk)s? (?:id )?#?\d{1,2}\b|(?<!\w)\(?\d\)(?=\s)", re.I)
+_POINTER = re.compile(
+    r"\b(?:passage|context|document|source|chunk)s? (?:id"
+    r" )?#?\d{1,2}\b|(?<!\w)\(?\d\)(?=\s)",
+    re.I,
+)
 _NUMBERING = re.compile(r"^[ \t*#]*\(?\d{1,2}[.)]\*{0,2}(?=\s)", re.MULTILINE)
 _GAP = re.compile("(?<=\\d)[ \u00a0\u2009\u202f'’](?=\\d)")
-_SCALES = {"hundred": 2, "hundr": 2, "thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9, "trillion": 12}
+_SCALES = {
+    "hundred": 2,
+    "hundr": 2,
+    "thousand": 3,
+    "million": 6,
+    "mn": 6,
+    "billion": 9,
+    "bn": 9,
+    "trillion": 12,
+}
 _WRITTEN = re.compile(
-    "(\\d{1,3}(?:[ \u00a0\u2009\u202f'’]\\d{3})+(?!\\d)(?:[.,]\\d+)?|\\d+(?:[.,]\\d+)*)"
-    f"(?:[ \u00a0-]?({'|'.join(_SCALES)})\\b|(['’]?s)\\b)?"
+    "(\\d{1,3}(?:["
+    " \u00a0\u2009\u202f'’]\\d{3})+(?!\\d)(?:[.,]\\d+)?|\\d+(?:[.,]\\d+)*)(?:["
+    f" \u00a0-]?({'|'.join(_SCALES)})\\b|(['’]?s)\\b)?"
 )
-# The end of a span of years, written short: 2018–19. Dates such as 2018-11-05 are left alone.
+# The end of a span of years, written short: 2018–19. Dates such as 2018-11-05 are left
+# alone.
 _YEARS = re.compile(r"(?<![\d–—/-])(\d\d)(\d\d)([–—/-])(\d\d)(?![\d–—/-])")
 
 
@@ -32,7 +47,10 @@ def number(token: str) -> str:
         The number, e.g. ``"1998"`` for ``"1,998"`` and ``"2.5"`` for ``"02.50"``.
     """
     if not token.isascii():
-        token = "".join(str(unicodedata.decimal(sign, "")) if sign.isdecimal() else sign for sign in token)
+        token = "".join(
+            str(unicodedata.decimal(sign, "")) if sign.isdecimal() else sign
+            for sign in token
+        )
     token = _GROUP.sub("", token).replace(",", ".")
     if token.count(".") == 1:
         token = token.rstrip("0").rstrip(".")
@@ -42,7 +60,12 @@ def number(token: str) -> str:
 def numbers(text: str) -> frozenset[str]:
     """Numbers of a text, as ``number`` returns them, in every spelling: ``2018–19``, ``1 149``, ``53 million``."""
     spans = " ".join(map(_years, _YEARS.finditer(text)))
-    found = (way for part in (text, spans) for written in _WRITTEN.finditer(part) for way in _spellings(written))
+    found = (
+        way
+        for part in (text, spans)
+        for written in _WRITTEN.finditer(part)
+        for way in _spellings(written)
+    )
     return frozenset[str]().union(*found)
 
 
@@ -72,7 +95,9 @@ def spelt(terms: Iterable[str]) -> Iterator[str]:
         if term in _SCALES:
             value = max(value, 1) * 10 ** _SCALES[term]
         elif term.isdecimal() and len(term) < 3:
-            value = int(term) + value * (value % 100 == 0 or (value % 10 == 0 and value % 100 > 10 > int(term)))
+            value = int(term) + value * (
+                value % 100 == 0 or (value % 10 == 0 and value % 100 > 10 > int(term))
+            )
         else:
             value = 0
             continue
@@ -91,6 +116,13 @@ def unmarked(text: str) -> str:
 
 
 def strange(text: str, known: AbstractSet[str]) -> dict[str, None]:
-    """Numbers of a text not known in any spelling, as they are written; none that point (*passage 2*) or list."""
+    """Numbers of a text not known in any spelling, as they are written.
+
+    None that point (*passage 2*) or list.
+    """
     found = _WRITTEN.finditer(_YEARS.sub(_years, _POINTER.sub(" ", unmarked(text))))
-    return {it[1]: None for it in found if not any(way <= known for way in (*_spellings(it), *_decade(it)))}
+    return {
+        it[1]: None
+        for it in found
+        if not any(way <= known for way in (*_spellings(it), *_decade(it)))
+    }

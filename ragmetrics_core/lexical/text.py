@@ -1,7 +1,7 @@
 """Texts as sets of terms: words without inflection, character pairs, numbers and sentences.
 
-Everything here is linear in the length of the text and safe for any string: NUL, lone surrogates, texts
-without spaces or without a single word.
+Everything here is linear in the length of the text and safe for any string: NUL, lone
+surrogates, texts without spaces or without a single word.
 """
 
 import re
@@ -22,12 +22,14 @@ _FUNCTION_WORDS = """
     their them then there these they this those through to too under until up upon very was we were what when
     where which while who whom whose why will with within would yes you your
 """
-_STOP_WORDS = frozenset(_FUNCTION_WORDS.split())  # English alone; no other language has a list
+# English alone; no other language has a list
+_STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
 
 _LONGEST_CACHED_WORD = 40
 _LONGEST_CACHED_TEXT = 8_000
 
-# Scripts written without spaces (or, for Korean, with particles glued on) are read as pairs of characters.
+# Scripts written without spaces (or, for Korean, with particles glued on) are read as
+# pairs of characters.
 _DENSE = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -38,16 +40,25 @@ _TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|[\w{_MARKS}]+(?:['’][\w{_MARKS}]+)*")
 _PIECE = re.compile(rf"\d+|[{_DENSE}]+|[^\d{_DENSE}]+")
 
 _WORD = "[A-ZÀ-ÖØ-ÞΑ-ΩА-Я][\\w’'.-]*"
-_NAME = re.compile(rf"(?:(?<=[\w,;:)\"'’”] )[\"'“(]?{_WORD}|^[\"'“(]?{_WORD} {_WORD})(?: {_WORD})*")
-_NEGATIONS = r"\b(?:not(?! only\b| just\b)|never|cannot|no|without|neither|nor|unable to|fail(?:s|ed)? to)|n['’]t"
+_NAME = re.compile(
+    rf"(?:(?<=[\w,;:)\"'’”] )[\"'“(]?{_WORD}|^[\"'“(]?{_WORD} {_WORD})(?: {_WORD})*"
+)
+_NEGATIONS = (
+    r"\b(?:not(?! only\b| just\b)|never|cannot|no|without|neither|nor|unable"
+    r" to|fail(?:s|ed)? to)|n['’]t"
+)
 _NEGATION = re.compile(rf"(?:{_NEGATIONS})\b((?:[^\w.!?]+\w+){{1,4}})", re.IGNORECASE)
 
 _UNITS = "zero one two three four five six seven eight nine"
-_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_TEENS = (
+    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+)
 _TENS = "ten twenty thirty forty fifty sixty seventy eighty ninety"
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth"
 _NUMERALS = {word: str(10 * value) for value, word in enumerate(_TENS.split(), 1)}
-_NUMERALS |= {word: str(value) for value, word in enumerate(f"{_UNITS} {_TEENS}".split())}
+_NUMERALS |= {
+    word: str(value) for value, word in enumerate(f"{_UNITS} {_TEENS}".split())
+}
 _NUMERALS |= {word: str(value) for value, word in enumerate(_ORDINALS.split(), 1)}
 
 LONGEST_SENTENCE = 1000
@@ -55,10 +66,13 @@ LONGEST_SENTENCE = 1000
 
 _BREAK = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)[ \t]*\d{1,2}\.$"
+    r"(?:^|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)["
+    r" \t]*\d{1,2}\.$"
 )
 _VERB = "is|are|was|were|has|have|had|can|could|will|would|did|does"
-_CLAUSE = re.compile(rf"; |,? (?:and|but|while|whereas|although) (?=(?:\w+ ){{1,4}}(?:{_VERB})\b)")
+_CLAUSE = re.compile(
+    rf"; |,? (?:and|but|while|whereas|although) (?=(?:\w+ ){{1,4}}(?:{_VERB})\b)"
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,7 +92,8 @@ class Passage:
         terms: Every content term.
         bigrams: Every pair of neighbouring content terms of a sentence.
         beginnings: The first four letters of every term that is no number.
-        numbers: Every number, written as ``number`` returns it, those in English words included.
+        numbers: Every number, written as ``number`` returns it, those in English words
+            included.
     """
 
     sentences: tuple[Sentence, ...]
@@ -99,10 +114,14 @@ def read(text: str) -> Passage:
 
 @lru_cache(maxsize=256)
 def _read(text: str) -> Passage:
-    parts = ((sentence, _content_if_wanted(sentence)) for sentence in split_sentences(text))
+    parts = (
+        (sentence, _content_if_wanted(sentence)) for sentence in split_sentences(text)
+    )
     sentences = tuple(Sentence(sentence, found) for sentence, found in parts if found)
     terms = frozenset(chain.from_iterable(sentence.terms for sentence in sentences))
-    bigrams = frozenset(chain.from_iterable(pairwise(sentence.terms) for sentence in sentences))
+    bigrams = frozenset(
+        chain.from_iterable(pairwise(sentence.terms) for sentence in sentences)
+    )
     spelt_out = {number for sentence in sentences for number in spelt(sentence.terms)}
     beginnings = frozenset(beginning(term) for term in terms if not term[0].isdecimal())
     return Passage(sentences, terms, bigrams, beginnings, numbers(text) | spelt_out)
@@ -135,7 +154,11 @@ def _terms_of(token: str) -> tuple[str, ...]:
     """Terms of one token: none for a function word, several for a script without spaces."""
     if token[0].isdecimal():  # numbers seldom come again, and need no memory
         return (number(token),)
-    return _terms_of_word(token) if len(token) <= _LONGEST_CACHED_WORD else _terms_of_word.__wrapped__(token)
+    return (
+        _terms_of_word(token)
+        if len(token) <= _LONGEST_CACHED_WORD
+        else _terms_of_word.__wrapped__(token)
+    )
 
 
 @lru_cache(maxsize=16_384)
@@ -148,7 +171,9 @@ def _terms_of_word(token: str) -> tuple[str, ...]:
         return ()
     if word.isascii():
         return (_stem_english(word),)
-    return tuple(term for piece in _PIECE.findall(word) for term in _pairs_or_stem(piece))
+    return tuple(
+        term for piece in _PIECE.findall(word) for term in _pairs_or_stem(piece)
+    )
 
 
 def _pairs_or_stem(piece: str) -> Iterator[str]:
@@ -162,16 +187,23 @@ def _pairs_or_stem(piece: str) -> Iterator[str]:
 
 def names(text: str) -> list[frozenset[str]]:
     """Terms of each name of a sentence: words with capitals, at its start only if there are several."""
-    return [terms for name in _NAME.findall(text) if (terms := frozenset(content(name)))]
+    return [
+        terms for name in _NAME.findall(text) if (terms := frozenset(content(name)))
+    ]
 
 
 def negated(text: str) -> frozenset[str]:
     """The first content term after each English negation of a sentence."""
-    return frozenset(term for after in _NEGATION.findall(text) for term in content(after)[:1])
+    return frozenset(
+        term for after in _NEGATION.findall(text) for term in content(after)[:1]
+    )
 
 
 def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
-    """Words of a text with one of these terms, each once and in order; for scripts without spaces the terms."""
+    """Words of a text with one of these terms, each once and in order.
+
+    For scripts without spaces the terms.
+    """
     found: dict[str, None] = {}
     for token in _TOKEN.findall(text):
         own = _terms_of(token)
@@ -181,7 +213,10 @@ def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
 
 
 def holds(text: str, wording: str) -> bool:
-    """Does a text hold a wording without content terms word for word? A blank one is found nowhere."""
+    """Does a text hold a wording without content terms word for word?
+
+    A blank one is found nowhere.
+    """
     if not _fold(wording).strip():  # nothing but marks that folding drops
         return bool(wording.strip()) and wording.strip() in text
     text, wording = _fold(text), _fold(wording)
@@ -198,7 +233,10 @@ def _fold(text: str) -> str:
 
 
 def _stem_english(word: str) -> str:
-    """Strip plural, tense and adverb endings, so that forms of one word meet; a numeral becomes its digits."""
+    """Strip plural, tense and adverb endings, so that forms of one word meet.
+
+    A numeral becomes its digits.
+    """
     if word in _NUMERALS:
         return _NUMERALS[word]
     if len(word) < 4 or not word.isalpha():
@@ -234,7 +272,9 @@ def split_sentences(text: str) -> list[str]:
     sentences: list[str] = []
     start = 0
     for found in _BREAK.finditer(text):
-        if found[0] == "." and _ABBREVIATION.search(text, max(start, found.end() - 12), found.end()):
+        if found[0] == "." and _ABBREVIATION.search(
+            text, max(start, found.end() - 12), found.end()
+        ):
             continue
         sentences += _cut(text[start : found.end()])
         start = found.end()
@@ -242,7 +282,10 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _cut(sentence: str) -> Iterator[str]:
-    """Cut a text without sentence ends at white space, or where it must be; pieces may be empty."""
+    """Cut a text without sentence ends at white space, or where it must be.
+
+    Pieces may be empty.
+    """
     sentence, start = sentence.strip(), 0
     while len(sentence) - start > LONGEST_SENTENCE:
         end = sentence.rfind(" ", start + 1, start + LONGEST_SENTENCE)
@@ -253,7 +296,10 @@ def _cut(sentence: str) -> Iterator[str]:
 
 
 def split_clauses(sentence: str) -> list[str]:
-    """Clauses of a sentence in order; a piece of fewer than three words stays with its neighbour."""
+    """Clauses of a sentence in order.
+
+    A piece of fewer than three words stays with its neighbour.
+    """
     clauses: list[str] = []
     for piece in _CLAUSE.split(sentence):
         if clauses and min(len(piece.split()), len(clauses[-1].split())) < 3:

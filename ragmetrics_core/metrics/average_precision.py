@@ -1,4 +1,7 @@
-"""Average precision over ranks, exact, for verdicts, probabilities and grades; pure functions."""
+"""Average precision over ranks, exact, for verdicts, probabilities and grades.
+
+Pure functions.
+"""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -13,7 +16,10 @@ def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
         >>> [str(p) for p in precisions([True, False, True])]
         ['1', '1/2', '2/3']
     """
-    return [Fraction(useful, rank) for rank, useful in enumerate(accumulate(map(int, verdicts)), start=1)]
+    return [
+        Fraction(useful, rank)
+        for rank, useful in enumerate(accumulate(map(int, verdicts)), start=1)
+    ]
 
 
 def average_precision(verdicts: Sequence[bool]) -> float:
@@ -29,7 +35,11 @@ def average_precision(verdicts: Sequence[bool]) -> float:
         >>> average_precision([False, True]), average_precision([True, False])
         (0.5, 1.0)
     """
-    hits = [precision for precision, verdict in zip(precisions(verdicts), verdicts, strict=True) if verdict]
+    hits = [
+        precision
+        for precision, verdict in zip(precisions(verdicts), verdicts, strict=True)
+        if verdict
+    ]
     return float(sum(hits, Fraction(0)) / len(hits)) if hits else 0.0
 
 
@@ -40,7 +50,8 @@ def random_order(count: int, useful: int) -> float:
         In [0, 1]; 0.0 if none is useful.
 
     Source:
-        Bestgen (2015), "Exact expected average precision of the random baseline", PBML 103.
+        Bestgen (2015), "Exact expected average precision of the random baseline", PBML
+        103.
 
     Examples:
         >>> round(random_order(5, 1), 4)
@@ -49,7 +60,10 @@ def random_order(count: int, useful: int) -> float:
     if useful == 0 or count == 1:
         return float(useful)
     harmonic = sum(Fraction(1, rank) for rank in range(1, count + 1))
-    return float(Fraction(useful - 1, count - 1) + (count - useful) * harmonic / (count * (count - 1)))
+    return float(
+        Fraction(useful - 1, count - 1)
+        + (count - useful) * harmonic / (count * (count - 1))
+    )
 
 
 def expected_average_precision(probabilities: Sequence[float]) -> float:
@@ -59,20 +73,24 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
 
     Source:
-        Exact, by Poisson-binomial convolution: sum over k of p_k / k · E[(1 + S_<k) / (1 + S_<k + S_>k)]. All terms
-        with the same number of useful chunks share their convolutions, so that n chunks take n² steps.
+        Exact, by Poisson-binomial convolution: sum over k of p_k / k · E[(1 + S_<k) /
+        (1 + S_<k + S_>k)]. All terms with the same number of useful chunks share their
+        convolutions, so that n chunks take n² steps.
 
     Examples:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    hits, weighed = [1.0], [0.0]  # by number of useful chunks so far: its probability; the sum over k of its terms
+    # by number of useful chunks so far: its probability; the sum over k of its terms
+    hits, weighed = [1.0], [0.0]
     for rank, probability in enumerate(map(float, probabilities), start=1):
         weighed = _convolved(weighed, probability)
         for number, share in enumerate(hits, start=1):
             weighed[number] += probability / rank * number * share
         hits = _convolved(hits, probability)
-    return min(1.0, fsum(share / number for number, share in enumerate(weighed) if number))
+    return min(
+        1.0, fsum(share / number for number, share in enumerate(weighed) if number)
+    )
 
 
 def _convolved(distribution: Sequence[float], probability: float) -> list[float]:
@@ -85,7 +103,8 @@ def generalised_average_precision(gains: Sequence[float]) -> float:
     """The formula of average precision with gains in [0, 1] of the chunks at each rank instead of verdicts.
 
     Returns:
-        In [0, 1]; 0.0 if all gains are zero. Equals ``average_precision`` for gains 0 and 1.
+        In [0, 1]; 0.0 if all gains are zero. Equals ``average_precision`` for gains 0
+        and 1.
 
     Source:
         Kishida (2005), NII Technical Report NII-2005-014E, section 3.
@@ -96,7 +115,12 @@ def generalised_average_precision(gains: Sequence[float]) -> float:
     """
     gains = [float(gain) for gain in gains]
     total = fsum(gains)
-    terms = (sum_ / rank * gain for rank, (sum_, gain) in enumerate(zip(accumulate(gains), gains, strict=True), 1))
+    terms = (
+        sum_ / rank * gain
+        for rank, (sum_, gain) in enumerate(
+            zip(accumulate(gains), gains, strict=True), 1
+        )
+    )
     return min(1.0, fsum(terms) / total) if total else 0.0
 
 

@@ -1,4 +1,7 @@
-"""Context Adherence: is the answer based purely on the contexts? The share of "yes" over chain-of-thought polls."""
+"""Context Adherence: is the answer based purely on the contexts?
+
+The share of "yes" over chain-of-thought polls.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,36 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ragmetrics_core.data import Asked, Bit, Comment, NotAnswered, Sample, Share, Silent, stopped_estimate, wilson
-from ragmetrics_core.data.errors import LimitReached, QuestionNotSupported, SettingError, TooFewPolls
+from ragmetrics_core.data import (
+    Asked,
+    Bit,
+    Comment,
+    NotAnswered,
+    Sample,
+    Share,
+    Silent,
+    stopped_estimate,
+    wilson,
+)
+from ragmetrics_core.data.errors import (
+    LimitReached,
+    QuestionNotSupported,
+    SettingError,
+    TooFewPolls,
+)
 from ragmetrics_core.data.evidence import Grounds, Polled
 from ragmetrics_core.data.questions import Batch, Instructions, Question, Replies, ask
 from ragmetrics_core.metrics.calls import Groups, groups
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
-from ragmetrics_core.metrics.polls import EXAMPLES, Adherent, Poll, SentenceSupport, by_claims, rests_on, too_long
+from ragmetrics_core.metrics.polls import (
+    EXAMPLES,
+    Adherent,
+    Poll,
+    SentenceSupport,
+    by_claims,
+    rests_on,
+    too_long,
+)
 from ragmetrics_core.metrics.templates import prompt
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
@@ -29,7 +55,10 @@ class Sufficiency(Silent, extra="ignore"):
 
 
 class Sufficient(Question[Sufficiency]):
-    """Can the question be answered from these contexts, and does the answer address it? Parts: as ``Adherent``."""
+    """Can the question be answered from these contexts, and does the answer address it?
+
+    Parts: as ``Adherent``.
+    """
 
 
 class AdherenceEvidence(Polled, extra="ignore"):
@@ -41,59 +70,106 @@ class AdherenceEvidence(Polled, extra="ignore"):
     abstained: int = Field(0, description="Polls that found no claim in the answer.")
     missing: int = Field(0, description="Polls that were not answered.")
     polls: tuple[Poll, ...] = Field((), description="Every answered poll.")
-    probability: Share | None = Field(None, description="p(yes) of a deterministic judge; None for polls.")
-    early_stopped: bool = Field(False, description="True if polling stopped at a decided majority.")
-    explanation: str = Field("", description='From the majority side (a tie surfaces the "no" side).')
-    dissent: str = Field("", description='The strongest explanation of the other side; "" if there is none.')
-    unsupported: tuple[str, ...] = Field((), description='Claims that the "no" polls found unsupported.')
-    cause: Cause | None = Field(None, description="Hypothesis why a low score came about.")
+    probability: Share | None = Field(
+        None, description="p(yes) of a deterministic judge; None for polls."
+    )
+    early_stopped: bool = Field(
+        False, description="True if polling stopped at a decided majority."
+    )
+    explanation: str = Field(
+        "", description='From the majority side (a tie surfaces the "no" side).'
+    )
+    dissent: str = Field(
+        "",
+        description='The strongest explanation of the other side; "" if there is none.',
+    )
+    unsupported: tuple[str, ...] = Field(
+        (), description='Claims that the "no" polls found unsupported.'
+    )
+    cause: Cause | None = Field(
+        None, description="Hypothesis why a low score came about."
+    )
     remedy: str = Field("", description="What to do about that cause.")
-    cause_note: str = Field("", description="Why the judge thinks so, or why no cause could be determined.")
-    sentences: tuple[SentenceSupport, ...] = Field((), description="Per sentence, the evidence of a lexical judge.")
-    windows: int | None = Field(None, description="Windows in which claims were judged one by one; None: as a whole.")
+    cause_note: str = Field(
+        "", description="Why the judge thinks so, or why no cause could be determined."
+    )
+    sentences: tuple[SentenceSupport, ...] = Field(
+        (), description="Per sentence, the evidence of a lexical judge."
+    )
+    windows: int | None = Field(
+        None,
+        description="Windows in which claims were judged one by one; None: as a whole.",
+    )
 
     def verdicts(self) -> list[str]:
         """How the polls went, or how sure a deterministic judge is."""
         if self.probability is not None:
-            why = " (fitted on labels of people; words alone never reach 1)" if self.sentences else ""
-            return [f"{'supported' if self.yes else 'not supported'}, probability {self.probability:.2f}{why}"]
-        kinds = ("yes", self.yes), ("no", self.no), ("no claim", self.abstained), ("not answered", self.missing)
-        return [f"{count} of {self.asked} polls: {kind}" for kind, count in kinds if count]
+            why = (
+                " (fitted on labels of people; words alone never reach 1)"
+                if self.sentences
+                else ""
+            )
+            return [
+                f"{'supported' if self.yes else 'not supported'}, probability"
+                f" {self.probability:.2f}{why}"
+            ]
+        kinds = (
+            ("yes", self.yes),
+            ("no", self.no),
+            ("no claim", self.abstained),
+            ("not answered", self.missing),
+        )
+        return [
+            f"{count} of {self.asked} polls: {kind}" for kind, count in kinds if count
+        ]
 
 
 _REMEDIES: dict[Cause, str] = {
-    "insufficient_context": "Complete the context store, or retrieve more: the contexts do not hold what is asked.",
-    "reasoning_error": "The contexts hold what is needed: tell the prompt to stick to the contexts, or use a "
-    "stronger model to write answers.",
-    "misread_question": "The answer is about something else: check how the question reaches the prompt, and keep "
-    "irrelevant chunks out of it.",
+    "insufficient_context": (
+        "Complete the context store, or retrieve more: the contexts do not hold what is"
+        " asked."
+    ),
+    "reasoning_error": (
+        "The contexts hold what is needed: tell the prompt to stick to the contexts, or"
+        " use a stronger model to write answers."
+    ),
+    "misread_question": (
+        "The answer is about something else: check how the question reaches the prompt,"
+        " and keep irrelevant chunks out of it."
+    ),
 }
 _SHORT, _LONG = (
-    Sufficiency.model_construct(reason="The contexts hold it all. " * n, sufficient=True, on_question=True)
+    Sufficiency.model_construct(
+        reason="The contexts hold it all. " * n, sufficient=True, on_question=True
+    )
     for n in (6, 26)
 )
 
 
 class ContextAdherence(Metric):
-    """Is the answer grounded in the contexts? The share of independent chain-of-thought judgements that say yes.
+    """Is the answer grounded in the contexts?
 
-    Evidence of a sample with a ledger is what its calls brought, too. Where there are earlier turns, or texts that
-    models of the application wrote, polls label what each claim rests on, and the verdict is computed from that.
+    The share of independent chain-of-thought judgements that say yes.
+
+    Evidence of a sample with a ledger is what its calls brought, too. Where there are
+    earlier turns, or texts that models of the application wrote, polls label what each
+    claim rests on, and the verdict is computed from that.
 
     Returns:
         A score in [0, 1], higher is better: yes / (yes + no).
 
     Undefined when:
-        Evidence or answer are missing, or most polls find that the answer makes no claim (``abstained``).
+        Evidence or answer are missing, or most polls find that the answer makes no
+        claim (``abstained``).
 
     Raises:
-        SettingError: If ``early_stop`` is used with an even number of polls or fewer than three, or a template
-            lacks a placeholder.
+        SettingError: If ``early_stop`` is used with an even number of polls or fewer
+            than three, or a template lacks a placeholder.
 
     Source:
-        ChainPoll: Friel & Sanyal (2023), arXiv 2310.18344. Departures: an answer without claims is undefined;
-        contexts longer than the judge's window are judged claim by claim, a claim being supported if some window
-        supports it.
+        ChainPoll: Friel & Sanyal (2023), arXiv 2310.18344. Departures: an answer
+        without claims is undefined; contexts longer than the judge's window are judged
+        claim by claim, a claim being supported if some window supports it.
 
     Examples:
         >>> from ragmetrics_core import ScriptedJudge
@@ -104,30 +180,61 @@ class ContextAdherence(Metric):
     """
 
     version: ClassVar[str] = "3"
-    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("contexts", "ledger"), ("answer",))
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("contexts", "ledger"),
+        ("answer",),
+    )
 
     name: str = Field(default="context_adherence", min_length=1)
-    polls: int = Field(5, ge=1, description="Independent judgements; each explains itself before its verdict.")
-    temperature: float = Field(1.0, ge=0, le=2, description="At 1.0 the share estimates the judge's own p(yes).")
+    polls: int = Field(
+        5,
+        ge=1,
+        description="Independent judgements; each explains itself before its verdict.",
+    )
+    temperature: float = Field(
+        1.0,
+        ge=0,
+        le=2,
+        description="At 1.0 the share estimates the judge's own p(yes).",
+    )
     early_stop: bool = Field(
-        False, description="Stop at a decided majority, except where one request gives all polls. For gates: noisier."
+        False,
+        description=(
+            "Stop at a decided majority, except where one request gives all polls. For"
+            " gates: noisier."
+        ),
     )
     cause: bool = Field(True, description="Ask for a likely cause of scores below 0.5.")
     examples: str = Field("", description="Few-shot examples, written out.")
-    template: str | None = Field(None, description="Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.")
+    template: str | None = Field(
+        None,
+        description="Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> ContextAdherence:
         if self.early_stop and (self.polls < 3 or self.polls % 2 == 0):
-            raise SettingError(f"early_stop needs an odd number of polls of at least 3, got {self.polls}")
+            raise SettingError(
+                "early_stop needs an odd number of polls of at least 3, got"
+                f" {self.polls}"
+            )
         return self
 
     def instructions(self) -> tuple[Instructions, ...]:
         """How an answer is judged, how claims are listed, and how a cause is looked for."""
         return (
-            prompt("adherent", self.template, "contexts answer", "question", self.examples, self.language),
+            prompt(
+                "adherent",
+                self.template,
+                "contexts answer",
+                "question",
+                self.examples,
+                self.language,
+            ),
             prompt("facts_io", None, "reference", "question", language=self.language),
-            prompt("sufficient", None, "contexts question answer", language=self.language),
+            prompt(
+                "sufficient", None, "contexts question answer", language=self.language
+            ),
         )
 
     def settings(self) -> dict[str, str]:
@@ -138,41 +245,67 @@ class ContextAdherence(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Poll the judge, conclude by majority, and ask for the cause of a low score."""
         found, parts = groups(sample), turn(sample)
-        parts["contexts"] = replace(parts["contexts"], text=found.evidence + found.earlier)
+        parts["contexts"] = replace(
+            parts["contexts"], text=found.evidence + found.earlier
+        )
         if not parts["contexts"].texts:
             return self.undefined("no contexts")
         polls, grounds = yield from self._poll(found, parts)
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
         outcome = self._conclude(polls, found.ranks, grounds)
-        if outcome.status != "scored" or outcome.value >= 0.5 or not self.cause or outcome.evidence is None:
+        if (
+            outcome.status != "scored"
+            or outcome.value >= 0.5
+            or not self.cause
+            or outcome.evidence is None
+        ):
             return outcome
         cause = yield from self._find_cause(parts, in_windows=bool(polls.windows))
-        return outcome.model_copy(update={"evidence": outcome.evidence.model_copy(update=cause)})
+        return outcome.model_copy(
+            update={"evidence": outcome.evidence.model_copy(update=cause)}
+        )
 
     def _poll(
         self, found: Groups, parts: Mapping[str, Any]
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Polls; with labels where claims may rest on earlier turns and the judge can label."""
         whole = Adherent(
-            parts=parts, instructions=self.instructions()[0], Reply=Poll, polls=self.polls,
-            temperature=self.temperature, example=EXAMPLES,
-        )  # fmt: skip
+            parts=parts,
+            instructions=self.instructions()[0],
+            Reply=Poll,
+            polls=self.polls,
+            temperature=self.temperature,
+            example=EXAMPLES,
+        )
         note = "the metric has a prompt or examples of its own"
         if found.several and self.template is None and not self.examples:
             labelled = yield from self._rounds(rests_on(found, whole, self.language))
             if not isinstance(labelled, NotAnswered):
-                polls = replace(labelled, replies=tuple(one.poll for one in labelled.replies))
-                return polls, Grounds.of([one.claims for one in labelled.replies], found.kept)
+                polls = replace(
+                    labelled, replies=tuple(one.poll for one in labelled.replies)
+                )
+                return polls, Grounds.of(
+                    [one.claims for one in labelled.replies], found.kept
+                )
             unknown = isinstance(labelled.error, QuestionNotSupported)
             if not unknown and not too_long(labelled):
                 return labelled, None
-            note = "the judge cannot label claims" if unknown else "all groups are longer than the judge's window"
+            note = (
+                "the judge cannot label claims"
+                if unknown
+                else "all groups are longer than the judge's window"
+            )
         given = yield from self._rounds(whole)
-        note = f"Asked over the evidence of this and earlier turns, without labels: {note}."
+        note = (
+            "Asked over the evidence of this and earlier turns, without labels:"
+            f" {note}."
+        )
         return given, Grounds(kept=found.kept, note=note) if found.several else None
 
-    def _rounds(self, whole: Question[Any]) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
+    def _rounds(
+        self, whole: Question[Any]
+    ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """All polls in one round, or rounds that never overshoot the deciding poll."""
         total: Asked[Any] = Asked(())
         left = self.polls // 2 + 1 if self.early_stop else self.polls
@@ -182,16 +315,22 @@ class ContextAdherence(Metric):
             (reply,) = yield from ask([replace(whole, polls=left, first_poll=first)])
             if too_long(reply) and not total.replies and isinstance(whole, Adherent):
                 found = yield from by_claims(whole, self.instructions()[1])
-                unknown = isinstance(found, NotAnswered) and isinstance(found.error, QuestionNotSupported)
+                unknown = isinstance(found, NotAnswered) and isinstance(
+                    found.error, QuestionNotSupported
+                )
                 return reply if unknown else found
             if isinstance(reply, NotAnswered):
                 if not total.replies or isinstance(reply.error, LimitReached):
                     return reply
                 reply = Asked((), (reply.error,) * left)
             together = total.together or reply.together
-            replies, failures = total.replies + reply.replies, total.failures + reply.failures
+            replies, failures = (
+                total.replies + reply.replies,
+                total.failures + reply.failures,
+            )
             total = Asked(replies, failures, reply.weights, reply.windows, together)
-            if reply.asked < left:  # a deterministic judge: asking again would tell nothing new
+            # a deterministic judge: asking again would tell nothing new
+            if reply.asked < left:
                 break
             left = min(self.polls - total.asked, self._undecided(total))
         return total
@@ -203,44 +342,95 @@ class ContextAdherence(Metric):
         yes, no = len(_saying("yes", polls)), len(_saying("no", polls))
         return min(self.polls // 2 + 1 - yes, (self.polls + 1) // 2 - no)
 
-    def _conclude(self, polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None) -> Outcome:
+    def _conclude(
+        self, polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
+    ) -> Outcome:
         answered, asked, missing = len(polls.replies), polls.asked, len(polls.failures)
         if not answered and polls.failures:
             return self.failed(polls.failures[0])
-        yes, no, evidence = _saying("yes", polls), _saying("no", polls), _evidence(polls, ranks, grounds)
+        yes, no, evidence = (
+            _saying("yes", polls),
+            _saying("no", polls),
+            _evidence(polls, ranks, grounds),
+        )
         if 2 * answered <= asked:
-            cause = f"; the first failed with {type(polls.failures[0]).__name__}" if polls.failures else ""
-            message = f"only {answered} of {asked} polls were answered, a majority is needed{cause}"
+            cause = (
+                f"; the first failed with {type(polls.failures[0]).__name__}"
+                if polls.failures
+                else ""
+            )
+            message = (
+                f"only {answered} of {asked} polls were answered, a majority is"
+                f" needed{cause}"
+            )
             return self.failed(TooFewPolls(message), evidence)
         if 2 * evidence.abstained > answered or not (yes or no):
-            said = "beyond the user's own words" if grounds is not None and any(grounds.claims) else ""
-            reason = f"{evidence.abstained} of {answered} polls found that the answer makes no claim {said}".rstrip()
+            said = (
+                "beyond the user's own words"
+                if grounds is not None and any(grounds.claims)
+                else ""
+            )
+            reason = (
+                f"{evidence.abstained} of {answered} polls found that the answer makes"
+                f" no claim {said}".rstrip()
+            )
             return self.undefined(reason, "abstained", evidence)
-        value = len(yes) / (len(yes) + len(no)) if evidence.probability is None else evidence.probability
+        value = (
+            len(yes) / (len(yes) + len(no))
+            if evidence.probability is None
+            else evidence.probability
+        )
         if self.early_stop and not polls.together and self._undecided(polls) <= 0:
-            value = stopped_estimate([poll.verdict == "yes" for poll in (*yes, *no)], self.polls)
+            value = stopped_estimate(
+                [poll.verdict == "yes" for poll in (*yes, *no)], self.polls
+            )
             evidence = evidence.model_copy(update={"early_stopped": True})
         if missing:
             most = len(yes) + len(no) + missing
-            evidence = evidence.model_copy(update={"bounds": (len(yes) / most, (len(yes) + missing) / most)})
-        tie = "The polls are tied; the side against the answer says: " if len(yes) == len(no) else ""
-        windows = f" (Judged claim by claim in {evidence.windows} windows of the contexts.)" if evidence.windows else ""
+            evidence = evidence.model_copy(
+                update={"bounds": (len(yes) / most, (len(yes) + missing) / most)}
+            )
+        tie = (
+            "The polls are tied; the side against the answer says: "
+            if len(yes) == len(no)
+            else ""
+        )
+        windows = (
+            f" (Judged claim by claim in {evidence.windows} windows of the contexts.)"
+            if evidence.windows
+            else ""
+        )
         return self.scored(value, tie + evidence.explanation + windows, evidence)
 
-    def _find_cause(self, parts: Mapping[str, Any], in_windows: bool) -> Generator[Batch, Replies, dict[str, object]]:
+    def _find_cause(
+        self, parts: Mapping[str, Any], in_windows: bool
+    ) -> Generator[Batch, Replies, dict[str, object]]:
         """A hypothesis why the answer does not adhere, from a question of its own."""
         if parts["question"].text is None:
             return {"cause_note": "no cause could be looked for without the question"}
         if in_windows:
-            return {"cause_note": "no cause was looked for: the contexts are longer than the judge's window"}
+            return {
+                "cause_note": (
+                    "no cause was looked for: the contexts are longer than the judge's"
+                    " window"
+                )
+            }
         told = self.instructions()[2]
-        question = Sufficient(parts=parts, instructions=told, Reply=Sufficiency, example=(_SHORT, _LONG))
+        question = Sufficient(
+            parts=parts, instructions=told, Reply=Sufficiency, example=(_SHORT, _LONG)
+        )
         (asked,) = yield from ask([question])
         if isinstance(asked, NotAnswered):
             return {"cause_note": f"no cause was determined: {asked.error}"}
-        cause: Cause = "reasoning_error" if asked.reply.sufficient else "insufficient_context"
+        cause: Cause = (
+            "reasoning_error" if asked.reply.sufficient else "insufficient_context"
+        )
         cause = cause if asked.reply.on_question else "misread_question"
-        return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": asked.reply.reason}
+        return {
+            "cause": cause,
+            "remedy": _REMEDIES[cause],
+            "cause_note": asked.reply.reason,
+        }
 
 
 def _saying(verdict: str, polls: Asked[Any]) -> list[Any]:
@@ -249,23 +439,45 @@ def _saying(verdict: str, polls: Asked[Any]) -> list[Any]:
 
 def _strongest(polls: Sequence[Poll]) -> str:
     """The explanation that names most unsupported claims, then the longest, then the first."""
-    return max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason))).reason if polls else ""
+    return (
+        max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason))).reason
+        if polls
+        else ""
+    )
 
 
-def _evidence(polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None) -> AdherenceEvidence:
+def _evidence(
+    polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
+) -> AdherenceEvidence:
     answers, asked = polls.replies, polls.asked
     yes, no = _saying("yes", polls), _saying("no", polls)
     majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
     lines = (line for poll in answers for line in poll.sentences)
     return AdherenceEvidence(
-        asked=asked, windows=polls.windows[0] if polls.windows else None, yes=len(yes), no=len(no),
-        abstained=len(answers) - len(yes) - len(no), missing=len(polls.failures),
+        asked=asked,
+        windows=polls.windows[0] if polls.windows else None,
+        yes=len(yes),
+        no=len(no),
+        abstained=len(answers) - len(yes) - len(no),
+        missing=len(polls.failures),
         polls=tuple(poll.model_copy(update={"sentences": ()}) for poll in answers),
         probability=polls.weights[0].p if asked == 1 and polls.weights else None,
-        repeatability=wilson(len(yes), len(yes) + len(no)) if asked > 1 and (yes or no) else None,
-        explanation=_strongest(majority), dissent=_strongest(minority),
-        unsupported=tuple(dict.fromkeys(claim for poll in no for claim in poll.unsupported)),
+        repeatability=(
+            wilson(len(yes), len(yes) + len(no)) if asked > 1 and (yes or no) else None
+        ),
+        explanation=_strongest(majority),
+        dissent=_strongest(minority),
+        unsupported=tuple(
+            dict.fromkeys(claim for poll in no for claim in poll.unsupported)
+        ),
         # The rank among all contexts instead of that among those that were shown.
-        sentences=tuple(it if it.rank is None else it.model_copy(update={"rank": ranks[it.rank - 1]}) for it in lines),
+        sentences=tuple(
+            (
+                it
+                if it.rank is None
+                else it.model_copy(update={"rank": ranks[it.rank - 1]})
+            )
+            for it in lines
+        ),
         ledger=grounds,
-    )  # fmt: skip
+    )

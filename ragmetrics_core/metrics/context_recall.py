@@ -7,12 +7,23 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from ragmetrics_core.data import Comment, Evidence, Instructions, NotAnswered, Part, Question, Sample, Silent, ask
+from ragmetrics_core.data import (
+    Comment,
+    Evidence,
+    Instructions,
+    NotAnswered,
+    Part,
+    Question,
+    Sample,
+    Silent,
+    ask,
+)
 from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.metrics.metric import Metric, Plan, turn, unanswered
 from ragmetrics_core.metrics.templates import prompt, shipped
 
-# Name, lowest and highest score of each band. The published bands leave gaps (0.35, 0.95, …); these are closed.
+# Name, lowest and highest score of each band. The published bands leave gaps (0.35,
+# 0.95, …); these are closed.
 BANDS: tuple[tuple[str, float, float], ...] = (
     ("none", 0.0, 0.0),
     ("minimal", nextafter(0.0, 1.0), nextafter(0.35, 0.0)),
@@ -43,8 +54,15 @@ class Rating(Silent, extra="ignore"):
     """How well the answer matches an expected answer: a score inside the rubric's band that the judge named, if any."""
 
     reason: Comment = ""
-    band: Annotated[str, BeforeValidator(lambda v: "" if v is None else v.strip() if isinstance(v, str) else v)] = ""
-    score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_number)]
+    band: Annotated[
+        str,
+        BeforeValidator(
+            lambda v: "" if v is None else v.strip() if isinstance(v, str) else v
+        ),
+    ] = ""
+    score: Annotated[
+        float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_number)
+    ]
 
     @model_validator(mode="after")
     def _inside(self, info: ValidationInfo) -> Self:
@@ -53,19 +71,29 @@ class Rating(Silent, extra="ignore"):
             return self
         band = next((band for band in bands if band[0] == self.band.casefold()), None)
         if band is None:
-            raise ValueError(f"the band must be one of {', '.join(name for name, _, _ in bands)}")
+            raise ValueError(
+                f"the band must be one of {', '.join(name for name, _, _ in bands)}"
+            )
         name, low, high = band
         if not low <= self.score <= high:
-            span = f"between {round(low, 3)} and {round(high, 3)}" if low < high else str(low)
+            span = (
+                f"between {round(low, 3)} and {round(high, 3)}"
+                if low < high
+                else str(low)
+            )
             raise ValueError(f"the score must be {span} for the band {name!r}")
         return self
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RateRecall(Question[Rating]):
-    """How accurately does the answer match the expected answer? Parts: contexts, question, reference, answer."""
+    """How accurately does the answer match the expected answer?
 
-    bands: tuple[tuple[str, float, float], ...] = ()  # name, lowest and highest score; () to check only the score
+    Parts: contexts, question, reference, answer.
+    """
+
+    # name, lowest and highest score; () to check only the score
+    bands: tuple[tuple[str, float, float], ...] = ()
 
 
 class Unrated(Silent):
@@ -81,32 +109,45 @@ class RecallEvidence(Evidence, extra="ignore"):
 
     kind: Literal["context_recall"] = "context_recall"
     band: str = Field(description="Band of the rubric that the score lies in.")
-    best: int = Field(description="Index of the reference that matched best; of equals the first.")
-    ratings: tuple[Rating | Unrated, ...] = Field(description="One rating per reference, repeated ones too.")
-    with_contexts: bool = Field(description="False if it was rated against the reference alone.")
+    best: int = Field(
+        description="Index of the reference that matched best; of equals the first."
+    )
+    ratings: tuple[Rating | Unrated, ...] = Field(
+        description="One rating per reference, repeated ones too."
+    )
+    with_contexts: bool = Field(
+        description="False if it was rated against the reference alone."
+    )
 
 
-_SHORT, _LONG = (Rating.model_construct(reason="All points match. " * n, band="perfect", score=1.0) for n in (4, 18))
+_SHORT, _LONG = (
+    Rating.model_construct(reason="All points match. " * n, band="perfect", score=1.0)
+    for n in (4, 18)
+)
 
 
 class ContextRecall(Metric):
     """How accurately does the answer match the expected answer, in the light of the contexts?
 
-    It scores the *answer*. The share of the expected answer that the *contexts* hold is ``RetrievalAccuracy``.
+    It scores the *answer*. The share of the expected answer that the *contexts* hold is
+    ``RetrievalAccuracy``.
 
     Returns:
-        A score in [0, 1], higher is better: 0 none | (0, .35) minimal | [.35, .65) partial | [.65, 1) mostly |
-        1 perfect. Of several references the best match counts.
+        A score in [0, 1], higher is better: 0 none | (0, .35) minimal | [.35, .65)
+        partial | [.65, 1) mostly | 1 perfect. Of several references the best match
+        counts.
 
     Undefined when:
-        Answer or reference are missing. Without contexts it is rated against the reference alone, and says so.
+        Answer or reference are missing. Without contexts it is rated against the
+        reference alone, and says so.
 
     Raises:
         SettingError: If a template lacks a placeholder.
 
     Source:
-        The published rubric (0.0 unrelated, 0.1–0.3 minimal, 0.4–0.6 partial, 0.7–0.9 mostly accurate, 1.0
-        perfect). Departure: its gaps are closed, and the examples lie inside the bands.
+        The published rubric (0.0 unrelated, 0.1–0.3 minimal, 0.4–0.6 partial, 0.7–0.9
+        mostly accurate, 1.0 perfect). Departure: its gaps are closed, and the examples
+        lie inside the bands.
 
     Examples:
         >>> from ragmetrics_core import ScriptedJudge
@@ -123,35 +164,62 @@ class ContextRecall(Metric):
         default_factory=lambda: shipped("rate_recall_examples").strip(),
         description='Few-shot examples, written out; "" for none.',
     )
-    template: str | None = Field(None, description="Replaces prompt and rubric; needs ``{answer}``, ``{reference}``.")
+    template: str | None = Field(
+        None,
+        description="Replaces prompt and rubric; needs ``{answer}``, ``{reference}``.",
+    )
 
     def instructions(self) -> tuple[Instructions, ...]:
         """How an answer is rated."""
         optional = "question contexts"
-        return (prompt("rate_recall", self.template, "answer reference", optional, self.examples, self.language),)
+        return (
+            prompt(
+                "rate_recall",
+                self.template,
+                "answer reference",
+                optional,
+                self.examples,
+                self.language,
+            ),
+        )
 
     def plan(self, sample: Sample) -> Plan:
-        """Ask once about each distinct reference; every reference has its rating, and the best one counts."""
+        """Ask once about each distinct reference.
+
+        Every reference has its rating, and the best one counts.
+        """
         parts = turn(sample)
         contexts = bool(parts["contexts"].texts)
         distinct = tuple(dict.fromkeys(sample.reference))
-        replies = yield from ask([self._question(parts, reference) for reference in distinct])
-        rated = [Unrated() if isinstance(reply, NotAnswered) else _named(reply.reply) for reply in replies]
+        replies = yield from ask(
+            [self._question(parts, reference) for reference in distinct]
+        )
+        rated = [
+            Unrated() if isinstance(reply, NotAnswered) else _named(reply.reply)
+            for reply in replies
+        ]
         rating_of = dict(zip(distinct, rated, strict=True))
         ratings = tuple(rating_of[reference] for reference in sample.reference)
         best = max(range(len(ratings)), key=lambda index: ratings[index].score or 0.0)
-        evidence = RecallEvidence(band=ratings[best].band, best=best, ratings=ratings, with_contexts=contexts)
+        evidence = RecallEvidence(
+            band=ratings[best].band, best=best, ratings=ratings, with_contexts=contexts
+        )
         if error := unanswered(replies):
             return self.failed(error, evidence)
-        note = "" if contexts else " Rated against the reference alone, without contexts."
-        return self.scored(ratings[best].score or 0.0, ratings[best].reason + note, evidence)
+        note = (
+            "" if contexts else " Rated against the reference alone, without contexts."
+        )
+        return self.scored(
+            ratings[best].score or 0.0, ratings[best].reason + note, evidence
+        )
 
     def _question(self, parts: Mapping[str, Part], reference: str) -> RateRecall:
         return RateRecall(
             parts={**parts, "reference": Part("Reference answer", reference)},
             instructions=self.instructions()[0],
             Reply=Rating,
-            # A template of the user's own may name other bands; then only the score is checked.
+            # A template of the user's own may name other bands; then only the score is
+            # checked.
             bands=BANDS if self.template is None else (),
             example=(_SHORT, _LONG),
         )
@@ -159,4 +227,8 @@ class ContextRecall(Metric):
 
 def _named(rating: Rating) -> Rating:
     """With the band that the score lies in, where the judge named none."""
-    return rating if rating.band else rating.model_copy(update={"band": band_of(rating.score)})
+    return (
+        rating
+        if rating.band
+        else rating.model_copy(update={"band": band_of(rating.score)})
+    )

@@ -9,9 +9,36 @@ from typing import Any, ClassVar, Generic, Literal, cast
 
 from pydantic import BaseModel, Field, model_validator
 
-from ragmetrics_core.data import Context, JudgedChunk, JudgedChunks, MalformedReply, Sample, SettingError, Share, Silent
-from ragmetrics_core.data.questions import Instructions, Part, Question, Split, Weigh, about, ask
-from ragmetrics_core.data.replies import Asked, Bit, Comment, EachOnce, Item, Labelled, NotAnswered, Points, verdicts_of
+from ragmetrics_core.data import (
+    Context,
+    JudgedChunk,
+    JudgedChunks,
+    MalformedReply,
+    Sample,
+    SettingError,
+    Share,
+    Silent,
+)
+from ragmetrics_core.data.questions import (
+    Instructions,
+    Part,
+    Question,
+    Split,
+    Weigh,
+    about,
+    ask,
+)
+from ragmetrics_core.data.replies import (
+    Asked,
+    Bit,
+    Comment,
+    EachOnce,
+    Item,
+    Labelled,
+    NotAnswered,
+    Points,
+    verdicts_of,
+)
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.calls import call_table, originals
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
@@ -45,7 +72,10 @@ class EachChunk(Silent, Generic[Item], extra="ignore"):
 
 
 class Useful(Question[Any]):
-    """Which chunks are useful to arrive at the answer, or the reference? Parts: question, answer, chunk or chunks."""
+    """Which chunks are useful to arrive at the answer, or the reference?
+
+    Parts: question, answer, chunk or chunks.
+    """
 
 
 class UtilizationEvidence(JudgedChunks, extra="ignore"):
@@ -53,17 +83,36 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
 
     kind: Literal["context_utilization"] = "context_utilization"
     formula: str = Field(description="The formula of the score, in words.")
-    noise_share: Share | None = Field(None, description="Share of chunks that are not useful.")
-    duplicates: int = Field(0, description="Number of chunks identical to an earlier one.")
-    random_order: Share | None = Field(None, description="Average precision expected of the verdicts in random order.")
+    noise_share: Share | None = Field(
+        None, description="Share of chunks that are not useful."
+    )
+    duplicates: int = Field(
+        0, description="Number of chunks identical to an earlier one."
+    )
+    random_order: Share | None = Field(
+        None, description="Average precision expected of the verdicts in random order."
+    )
     lift: float | None = Field(None, description="Score minus ``random_order``.")
-    ideal: Share | None = Field(None, description="Best value any order of the same verdicts reaches.")
-    ndcg: Share | None = Field(None, description="Normalised discounted cumulative gain, for graded relevance.")
-    changed_verdicts: Share | None = Field(None, description="Share of verdicts changed when reversed (``orders=2``).")
+    ideal: Share | None = Field(
+        None, description="Best value any order of the same verdicts reaches."
+    )
+    ndcg: Share | None = Field(
+        None, description="Normalised discounted cumulative gain, for graded relevance."
+    )
+    changed_verdicts: Share | None = Field(
+        None, description="Share of verdicts changed when reversed (``orders=2``)."
+    )
 
 
 _UNKNOWN = JudgedChunk.model_construct(rank=0)
-_EMPTY = _UNKNOWN.model_copy(update={"useful": False, "probability": 0.0, "grade": 0, "reason": "The chunk is empty."})
+_EMPTY = _UNKNOWN.model_copy(
+    update={
+        "useful": False,
+        "probability": 0.0,
+        "grade": 0,
+        "reason": "The chunk is empty.",
+    }
+)
 _REPLIES: dict[str, type[BaseModel]] = {
     "useful_binary": Usefulness,
     "useful_list_binary": EachChunk[_LabelledUsefulness],
@@ -71,30 +120,44 @@ _REPLIES: dict[str, type[BaseModel]] = {
     "useful_list_graded": EachChunk[_LabelledGrade],
 }
 _FORMULAS = {
-    "binary": "average precision: sum of P@k over the ranks k of useful chunks / number of useful chunks",
-    "probability": "expected average precision over independent verdicts with p(useful) of each chunk",
-    "graded": "generalised average precision: sum of P@k · g_k / sum of g_k, with g = grade / 3",
+    "binary": (
+        "average precision: sum of P@k over the ranks k of useful chunks / number of"
+        " useful chunks"
+    ),
+    "probability": (
+        "expected average precision over independent verdicts with p(useful) of each"
+        " chunk"
+    ),
+    "graded": (
+        "generalised average precision: sum of P@k · g_k / sum of g_k, with g ="
+        " grade / 3"
+    ),
 }
 
 
 class ContextUtilization(Metric):
-    """Is each retrieved chunk useful to arrive at the answer? Average precision over the ranks.
+    """Is each retrieved chunk useful to arrive at the answer?
 
-    Several published metrics share this name and measure something else, such as the share of a context that
-    the answer uses; here it is average precision, and the evidence states the formula.
+    Average precision over the ranks.
+
+    Several published metrics share this name and measure something else, such as the
+    share of a context that the answer uses; here it is average precision, and the
+    evidence states the formula.
 
     Returns:
-        A score in [0, 1], higher is better: 1.0 if every useful chunk stands before every other; 0.0 if none
-        is useful.
+        A score in [0, 1], higher is better: 1.0 if every useful chunk stands before
+        every other; 0.0 if none is useful.
 
     Undefined when:
         Question, contexts, or the answer (or reference) are missing.
 
     Raises:
-        SettingError: If ``orders=2`` without listwise judging, or a template lacks a placeholder.
+        SettingError: If ``orders=2`` without listwise judging, or a template lacks a
+            placeholder.
 
     Source:
-        Average precision: Buckley & Voorhees (2000); per-chunk usefulness judged by a model.
+        Average precision: Buckley & Voorhees (2000); per-chunk usefulness judged by a
+        model.
 
     Examples:
         >>> from ragmetrics_core import ScriptedJudge
@@ -107,28 +170,59 @@ class ContextUtilization(Metric):
     """
 
     version: ClassVar[str] = "3"
-    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("contexts",), ("answer",))
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("question",),
+        ("contexts",),
+        ("answer",),
+    )
 
     name: str = Field(default="context_utilization", min_length=1)
-    k: int | None = Field(None, ge=1, description="Judge only the first k chunks; None judges all.")
+    k: int | None = Field(
+        None, ge=1, description="Judge only the first k chunks; None judges all."
+    )
     relevance: Literal["binary", "probability", "graded"] = Field(
-        "binary", description="Verdicts; expectation under p(useful) of each chunk; or grades 0–3 divided by 3."
+        "binary",
+        description=(
+            "Verdicts; expectation under p(useful) of each chunk; or grades 0–3 divided"
+            " by 3."
+        ),
     )
-    against: Literal["answer", "reference"] = Field("answer", description="What chunks are useful for.")
+    against: Literal["answer", "reference"] = Field(
+        "answer", description="What chunks are useful for."
+    )
     judging: Literal["pointwise", "listwise"] = Field(
-        "pointwise", description="One question per chunk; or one for all, in an order independent of rank."
+        "pointwise",
+        description=(
+            "One question per chunk; or one for all, in an order independent of rank."
+        ),
     )
-    orders: Literal[1, 2] = Field(1, description="2: a listwise question is asked again reversed; mean of both scores.")
-    polls: int = Field(5, ge=1, description="Judgements per chunk for probabilities without log-probabilities.")
+    orders: Literal[1, 2] = Field(
+        1,
+        description=(
+            "2: a listwise question is asked again reversed; mean of both scores."
+        ),
+    )
+    polls: int = Field(
+        5,
+        ge=1,
+        description="Judgements per chunk for probabilities without log-probabilities.",
+    )
     examples: str = Field("", description="Few-shot examples, written out.")
     template: str | None = Field(
-        None, description="Replaces the prompt; must hold ``{answer}`` and ``{chunk}`` (listwise ``{chunks}``)."
+        None,
+        description=(
+            "Replaces the prompt; must hold ``{answer}`` and ``{chunk}`` (listwise"
+            " ``{chunks}``)."
+        ),
     )
 
     @model_validator(mode="after")
     def _check(self) -> ContextUtilization:
         if self.orders == 2 and self.judging != "listwise":
-            raise SettingError("orders=2 needs judging='listwise': a chunk judged by itself has no order")
+            raise SettingError(
+                "orders=2 needs judging='listwise': a chunk judged by itself has no"
+                " order"
+            )
         return self
 
     @property
@@ -140,7 +234,16 @@ class ContextUtilization(Metric):
     def instructions(self) -> tuple[Instructions, ...]:
         """How chunks are judged."""
         required = "chunks answer" if self.judging == "listwise" else "chunk answer"
-        return (prompt(self._form, self.template, required, "question", self.examples, self.language),)
+        return (
+            prompt(
+                self._form,
+                self.template,
+                required,
+                "question",
+                self.examples,
+                self.language,
+            ),
+        )
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
@@ -149,25 +252,50 @@ class ContextUtilization(Metric):
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
-        settings: dict[str, str] = {"against": self.against, "judging": self.judging, "relevance": self.relevance}
+        settings: dict[str, str] = {
+            "against": self.against,
+            "judging": self.judging,
+            "relevance": self.relevance,
+        }
         settings |= {} if self.k is None else {"k": str(self.k)}
         settings |= {} if self.orders == 1 else {"orders": "2"}
-        return {**settings, "fallback": str(self.polls)} if self.relevance == "probability" else settings
+        return (
+            {**settings, "fallback": str(self.polls)}
+            if self.relevance == "probability"
+            else settings
+        )
 
     def plan(self, sample: Sample) -> Plan:
         """Ask for one verdict per distinct chunk and combine them over the ranks."""
         contexts = sample.contexts[: self.k]
-        texts = tuple(dict.fromkeys(context.text for context in contexts if not context.blank))
+        texts = tuple(
+            dict.fromkeys(context.text for context in contexts if not context.blank)
+        )
         if not texts:
             return self.undefined(f"the first {self.k} contexts are blank")
         shown: list[tuple[str, ...]] = [(text,) for text in texts]
         if self.judging == "listwise":
-            # An order by digest is independent of rank: a position-biased judge cannot favour early ranks.
-            order = tuple(sorted(texts, key=lambda text: sha256(f"{sample.question}\0{text}".encode()).digest()))
+            # An order by digest is independent of rank: a position-biased judge cannot
+            # favour early ranks.
+            order = tuple(
+                sorted(
+                    texts,
+                    key=lambda text: sha256(
+                        f"{sample.question}\0{text}".encode()
+                    ).digest(),
+                )
+            )
             shown = [order, order[::-1]][: self.orders]
         replies = yield from ask([self._question(sample, chunks) for chunks in shown])
-        said = [dict(_verdicts(reply, chunks)) for reply, chunks in zip(replies, shown, strict=True)]
-        said = said if self.orders == 2 else [dict(pair for part in said for pair in part.items())]
+        said = [
+            dict(_verdicts(reply, chunks))
+            for reply, chunks in zip(replies, shown, strict=True)
+        ]
+        said = (
+            said
+            if self.orders == 2
+            else [dict(pair for part in said for pair in part.items())]
+        )
         evidence = [self._evidence(contexts, verdicts) for verdicts in said]
         if error := unanswered(replies):
             return self.failed(error, evidence[0])
@@ -176,30 +304,53 @@ class ContextUtilization(Metric):
 
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
         listwise = self.judging == "listwise"
-        target = sample.answer if self.against == "answer" else "\n".join(sample.reference)
-        chunk = {"chunks": Part("Chunk", chunks, "letters")} if listwise else {"chunk": Part("Chunk", chunks[0])}
-        weigh = Weigh("useful", cell_key="label" if listwise else None, fallback_polls=self.polls)
+        target = (
+            sample.answer if self.against == "answer" else "\n".join(sample.reference)
+        )
+        chunk = (
+            {"chunks": Part("Chunk", chunks, "letters")}
+            if listwise
+            else {"chunk": Part("Chunk", chunks[0])}
+        )
+        weigh = Weigh(
+            "useful", cell_key="label" if listwise else None, fallback_polls=self.polls
+        )
         return Useful(
             parts={**about(sample), "answer": Part("Answer", target or ""), **chunk},
             instructions=self.instructions()[0],
             Reply=_REPLIES[self._form],
             weigh=weigh if self.relevance == "probability" else None,
-            split=Split(next(iter(chunk)), "grade" if self.relevance == "graded" else "useful"),
+            split=Split(
+                next(iter(chunk)), "grade" if self.relevance == "graded" else "useful"
+            ),
             example=_examples,
         )
 
-    def _evidence(self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]) -> UtilizationEvidence:
+    def _evidence(
+        self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]
+    ) -> UtilizationEvidence:
         """The verdicts of distinct texts at the ranks of one sample."""
-        found = [_EMPTY if one.blank else verdicts.get(one.text, _UNKNOWN) for one in contexts]
+        found = [
+            _EMPTY if one.blank else verdicts.get(one.text, _UNKNOWN)
+            for one in contexts
+        ]
         complete = _UNKNOWN not in found
         shares = ap.precisions([bool(verdict.useful) for verdict in found])
         chunks, first = [], originals(contexts)
-        for at, (context, verdict, share) in enumerate(zip(contexts, found, shares, strict=True)):
-            place = {"rank": at + 1, "id": context.id, "precision": float(share) if complete else None}
+        for at, (context, verdict, share) in enumerate(
+            zip(contexts, found, shares, strict=True)
+        ):
+            place = {
+                "rank": at + 1,
+                "id": context.id,
+                "precision": float(share) if complete else None,
+            }
             place["duplicate_of"] = None if first[at] == at else first[at] + 1
             chunks.append(verdict.model_copy(update=place))
         copies = len(contexts) - len(set(first))
-        return UtilizationEvidence(formula=_FORMULAS[self.relevance], chunks=tuple(chunks), duplicates=copies)
+        return UtilizationEvidence(
+            formula=_FORMULAS[self.relevance], chunks=tuple(chunks), duplicates=copies
+        )
 
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
         """The score of complete verdicts, and what stands beside it."""
@@ -210,53 +361,104 @@ class ContextUtilization(Metric):
         score: Callable[[Sequence[Any]], float] = ap.average_precision
         said: list[Any] = [bool(chunk.useful) for chunk in chunks]
         if self.relevance == "graded":
-            score, said = ap.generalised_average_precision, [it.grade / 3 for it in chunks if it.grade is not None]
-            update |= {"ideal": score(sorted(said, reverse=True)), "ndcg": ap.ndcg(said)}
+            score, said = (
+                ap.generalised_average_precision,
+                [it.grade / 3 for it in chunks if it.grade is not None],
+            )
+            update |= {
+                "ideal": score(sorted(said, reverse=True)),
+                "ndcg": ap.ndcg(said),
+            }
         elif self.relevance == "probability":
-            score, said = ap.expected_average_precision, [it.probability for it in chunks if it.probability is not None]
+            score, said = (
+                ap.expected_average_precision,
+                [it.probability for it in chunks if it.probability is not None],
+            )
         if len(said) < len(chunks):
             lacking = "grades" if self.relevance == "graded" else "probabilities"
-            return self.failed(MalformedReply(f"the judge gave no {lacking}; use relevance='binary' with this judge"))
+            return self.failed(
+                MalformedReply(
+                    f"the judge gave no {lacking}; use relevance='binary' with this"
+                    " judge"
+                )
+            )
         value = score(said)
         if self.relevance == "binary":
             baseline = ap.random_order(len(chunks), len(ranks))
-            update |= {"random_order": baseline, "lift": value - baseline, "ideal": float(any(said))}
+            update |= {
+                "random_order": baseline,
+                "lift": value - baseline,
+                "ideal": float(any(said)),
+            }
         if sample.ledger is not None:
-            useful, contexts = [bool(chunk.useful) for chunk in chunks], sample.contexts[: self.k]
-            update["ledger"] = call_table(sample, contexts, useful, lambda order: score([said[at] for at in order]))
+            useful, contexts = (
+                [bool(chunk.useful) for chunk in chunks],
+                sample.contexts[: self.k],
+            )
+            update["ledger"] = call_table(
+                sample,
+                contexts,
+                useful,
+                lambda order: score([said[at] for at in order]),
+            )
         reason = f"None of the {len(chunks)} chunks is useful to arrive at the answer."
         if ranks or value:
-            listed = f", at rank {', '.join(ranks[:10])}{', …' if len(ranks) > 10 else ''}" if ranks else ""
+            listed = (
+                f", at rank {', '.join(ranks[:10])}{', …' if len(ranks) > 10 else ''}"
+                if ranks
+                else ""
+            )
             reason = f"{len(ranks)} of {len(chunks)} chunks useful{listed}."
         return self.scored(value, reason, evidence.model_copy(update=update))
 
 
-def _verdicts(asked: Asked[Any] | NotAnswered, chunks: Sequence[str]) -> Iterator[tuple[str, JudgedChunk]]:
+def _verdicts(
+    asked: Asked[Any] | NotAnswered, chunks: Sequence[str]
+) -> Iterator[tuple[str, JudgedChunk]]:
     """What the judge said of each chunk of a question; nothing if it did not answer."""
     if isinstance(asked, NotAnswered):
         return
-    columns: Any = zip(chunks, *(verdicts_of(reply) for reply in asked.replies), strict=True)
+    columns: Any = zip(
+        chunks, *(verdicts_of(reply) for reply in asked.replies), strict=True
+    )
     for place, (text, *polls) in enumerate(columns):
         grade = getattr(polls[0], "grade", None)
         weight = asked.weights[place] if asked.weights else None
         said = polls[0].useful if grade is None else grade > 0
-        useful = said if weight is None or weight.mode in ("verdict", "lexical") else weight.p > 0.5
-        # Polls that are tied are explained from the side that counts, which is "not useful".
-        agreeing = (poll.reason for poll in polls if grade is not None or poll.useful == useful)
+        useful = (
+            said
+            if weight is None or weight.mode in ("verdict", "lexical")
+            else weight.p > 0.5
+        )
+        # Polls that are tied are explained from the side that counts, which is "not
+        # useful".
+        agreeing = (
+            poll.reason for poll in polls if grade is not None or poll.useful == useful
+        )
         windows = asked.windows[place] if asked.windows else 1
         judged = JudgedChunk(
-            rank=0, useful=useful, probability=weight.p if weight else None, grade=grade,
-            reason=next(agreeing, polls[0].reason), mode=weight.mode if weight else "verdict",
+            rank=0,
+            useful=useful,
+            probability=weight.p if weight else None,
+            grade=grade,
+            reason=next(agreeing, polls[0].reason),
+            mode=weight.mode if weight else "verdict",
             windows=windows if windows > 1 else None,
-        )  # fmt: skip
+        )
         yield text, judged
 
 
 def _examples(question: Useful) -> tuple[Any, Any]:
     """The best verdict on each chunk, with a short and a long reason."""
     labels = question.parts["chunks"].labels if "chunks" in question.parts else ()
-    best = ({"useful": 1, "grade": 3, "reason": reason} for reason in ("It says so.", "It says what is asked. " * 4))
-    short, long = (question.read({**one, "chunks": [{**one, "label": label} for label in labels]}) for one in best)
+    best = (
+        {"useful": 1, "grade": 3, "reason": reason}
+        for reason in ("It says so.", "It says what is asked. " * 4)
+    )
+    short, long = (
+        question.read({**one, "chunks": [{**one, "label": label} for label in labels]})
+        for one in best
+    )
     return short, long
 
 
@@ -265,10 +467,18 @@ def _averaged(outcomes: Sequence[Outcome]) -> Outcome:
     first, second = outcomes
     if first.status != "scored" or second.status != "scored":
         return first if first.status != "scored" else second
-    one, two = (cast("UtilizationEvidence", outcome.evidence) for outcome in outcomes)  # made by _outcome
-    changed = [a.useful != b.useful for a, b in zip(one.chunks, two.chunks, strict=True)]
+    # made by _outcome
+    one, two = (cast("UtilizationEvidence", outcome.evidence) for outcome in outcomes)
+    changed = [
+        a.useful != b.useful for a, b in zip(one.chunks, two.chunks, strict=True)
+    ]
     value = (first.value + second.value) / 2
     lift = None if one.random_order is None else value - one.random_order
     evidence = one.model_copy(update={"changed_verdicts": fmean(changed), "lift": lift})
-    reason = f"{first.reason} Mean of two orders; {sum(changed)} of {len(changed)} verdicts changed with the order."
-    return first.model_copy(update={"value": value, "reason": reason, "evidence": evidence})
+    reason = (
+        f"{first.reason} Mean of two orders; {sum(changed)} of {len(changed)} verdicts"
+        " changed with the order."
+    )
+    return first.model_copy(
+        update={"value": value, "reason": reason, "evidence": evidence}
+    )

@@ -10,13 +10,33 @@ from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import Cell, FactMatrix, JudgeError, Share, Silent
-from ragmetrics_core.data.questions import Instructions, Part, Question, Split, Weigh, shares
-from ragmetrics_core.data.replies import Asked, Bit, Comment, EachOnce, Labelled, NotAnswered, verdicts_of
+from ragmetrics_core.data.questions import (
+    Instructions,
+    Part,
+    Question,
+    Split,
+    Weigh,
+    shares,
+)
+from ragmetrics_core.data.replies import (
+    Asked,
+    Bit,
+    Comment,
+    EachOnce,
+    Labelled,
+    NotAnswered,
+    verdicts_of,
+)
 
 
 def distinct(texts: object) -> object:
-    """Texts that are not blank, each once, whatever their case and spacing; anything else as it is."""
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+    """Texts that are not blank, each once, whatever their case and spacing.
+
+    Anything else as it is.
+    """
+    if not isinstance(texts, (list, tuple)) or not all(
+        isinstance(text, str) for text in texts
+    ):
         return texts
     found: dict[str, str] = {}
     for text in filter(str.strip, texts):
@@ -38,21 +58,36 @@ class ReasonedFacts(Silent, extra="ignore"):
 
 
 class ExtractFacts(Question[Any]):
-    """Which distinct facts does this text state? Parts: question, reference. Replies have ``facts``."""
+    """Which distinct facts does this text state?
+
+    Parts: question, reference. Replies have ``facts``.
+    """
 
 
-def extraction(text: str, told: Instructions, question: dict[str, Part], *, reasoning: bool = False) -> ExtractFacts:
-    """The question for the facts of a golden response, or of an answer; with ``reasoning`` after a chain of thought."""
-    parts, reply = {**question, "reference": Part("Reference answer", text)}, ReasonedFacts if reasoning else Facts
+def extraction(
+    text: str, told: Instructions, question: dict[str, Part], *, reasoning: bool = False
+) -> ExtractFacts:
+    """The question for the facts of a golden response, or of an answer.
+
+    With ``reasoning`` after a chain of thought.
+    """
+    parts, reply = (
+        {**question, "reference": Part("Reference answer", text)},
+        ReasonedFacts if reasoning else Facts,
+    )
     return ExtractFacts(parts=parts, instructions=told, Reply=reply, example=_examples)
 
 
 def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
     """One fact per sentence, and three."""
     text = question["reference"]
-    own = sha256(text.encode(errors="replace")).hexdigest()[:32]  # as long as facts often are
+    # as long as facts often are
+    own = sha256(text.encode(errors="replace")).hexdigest()[:32]
     sentences = max(1, sum(text.count(end) for end in ".!?。"))
-    short, long = (Facts(facts=tuple(f"{number} {own}" for number in range(sentences * each))) for each in (1, 3))
+    short, long = (
+        Facts(facts=tuple(f"{number} {own}" for number in range(sentences * each)))
+        for each in (1, 3)
+    )
     return short, long
 
 
@@ -73,49 +108,83 @@ class CoveredList(Silent, extra="ignore"):
 
 
 class FactInContext(Question[Any]):
-    """Which facts are fully discussed in this context? Parts: question, context, fact or facts."""
+    """Which facts are fully discussed in this context?
+
+    Parts: question, context, fact or facts.
+    """
 
 
 Combination = Literal["or", "noisy_or", "soft"]
 """How a fact's cells become one number: 1 if any is above one half; 1 − Π(1 − p) over different texts, which takes the
-judge's errors as independent and grows with the number of contexts; or the highest probability."""
+judge's errors as independent and grows with the number of contexts; or the highest
+probability.
+"""
 
 
 class AccuracyEvidence(FactMatrix, extra="ignore"):
     """Evidence of Retrieval Accuracy: the facts × contexts matrix.
 
-    ``contexts_value`` is known where ``retrieved`` was judged and all contexts stand in it; the difference to the score
-    is what reranking or cutting lost.
+    ``contexts_value`` is known where ``retrieved`` was judged and all contexts stand in
+    it; the difference to the score is what reranking or cutting lost.
     """
 
     kind: Literal["retrieval_accuracy"] = "retrieval_accuracy"
-    facts_from: Literal["sample", "io", "cot"] = Field(description="The sample, or the reference by either prompt.")
-    evaluated: Literal["retrieved", "contexts"] = Field(description="What was judged: ``retrieved`` where known.")
-    context_ids: tuple[str | None, ...] = Field(description="The contexts' own ids, by column.")
-    soft: Share | None = Field(None, description="Mean over the facts of the highest probability in each row.")
-    control: Share | None = Field(None, description='Share of facts "found" in a foreign context: false positives.')
-    matrix_calls: int = Field(0, description="Questions asked for the matrix, as published: facts × contexts.")
+    facts_from: Literal["sample", "io", "cot"] = Field(
+        description="The sample, or the reference by either prompt."
+    )
+    evaluated: Literal["retrieved", "contexts"] = Field(
+        description="What was judged: ``retrieved`` where known."
+    )
+    context_ids: tuple[str | None, ...] = Field(
+        description="The contexts' own ids, by column."
+    )
+    soft: Share | None = Field(
+        None, description="Mean over the facts of the highest probability in each row."
+    )
+    control: Share | None = Field(
+        None,
+        description='Share of facts "found" in a foreign context: false positives.',
+    )
+    matrix_calls: int = Field(
+        0, description="Questions asked for the matrix, as published: facts × contexts."
+    )
     extraction_calls: int = Field(0, description="Questions asked to extract facts.")
-    combination: Combination = Field("or", description="How the cells of a fact are combined over contexts.")
+    combination: Combination = Field(
+        "or", description="How the cells of a fact are combined over contexts."
+    )
     duplicate_of: tuple[int | None, ...] = Field(
-        (), description="For ``noisy_or``, by column, that of the identical context before it; None for all others."
+        (),
+        description=(
+            "For ``noisy_or``, by column, that of the identical context before it; None"
+            " for all others."
+        ),
     )
 
     def combine(self, subset: Iterable[int]) -> float:
-        """Value that the metric takes on some of the contexts, by their indices from 0; no call is made.
+        """Value that the metric takes on some of the contexts, by their indices from 0.
+
+        No call is made.
 
         Returns:
-            Weighted mean over the facts, in [0, 1], of the logical OR over these contexts, of 1 − Π(1 − p) over
-            those with different texts, or of the highest probability; as ``combination`` says.
+            Weighted mean over the facts, in [0, 1], of the logical OR over these
+            contexts, of 1 − Π(1 − p) over those with different texts, or of the highest
+            probability; as ``combination`` says.
 
         Raises:
             IndexError: If an index is not that of a context.
         """
         columns = sorted(set(subset))
         if any(not 0 <= column < len(self.context_ids) for column in columns):
-            raise IndexError(f"contexts are numbered 0 to {len(self.context_ids) - 1}, got {columns}")
+            raise IndexError(
+                f"contexts are numbered 0 to {len(self.context_ids) - 1}, got {columns}"
+            )
         if self.duplicate_of:  # a copy shares its original's verdict, errors included
-            columns = sorted({at if (first := self.duplicate_of[at]) is None else first for at in columns})
+            columns = sorted(
+                {
+                    at if (first := self.duplicate_of[at]) is None else first
+                    for at in columns
+                }
+            )
         found = (
             fact.weight * self._found([row[column] for column in columns])
             for fact, row in zip(self.facts, self.cells, strict=True)
@@ -133,23 +202,33 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
 Grid = dict[tuple[str, str], Cell]
 """Cells by the text of their context and of their fact."""
 
-EMPTY = Cell.model_construct(probability=0.0, mode="verdict", reason="The context is empty.")
+EMPTY = Cell.model_construct(
+    probability=0.0, mode="verdict", reason="The context is empty."
+)
 
 
 def _covered(question: FactInContext) -> tuple[Any, Any]:
     """Every fact is covered."""
     labels = question.parts["facts"].labels if "facts" in question.parts else ()
-    reply = question.read({"covered": 1, "facts": [{"label": label, "covered": 1} for label in labels]})
+    reply = question.read(
+        {"covered": 1, "facts": [{"label": label, "covered": 1} for label in labels]}
+    )
     return reply, reply
 
 
 def covering(
-    about: dict[str, Part], context: str, facts: Sequence[str], told: Instructions, polls: int | None
+    about: dict[str, Part],
+    context: str,
+    facts: Sequence[str],
+    told: Instructions,
+    polls: int | None,
 ) -> list[FactInContext]:
     """Which facts a context covers: a question for each with these polls for weights, or with None one for all."""
     each = [{"fact": Part("Fact", fact)} for fact in facts]
     shared = {**about, "context": Part("Context", context)}
-    weigh = Weigh("covered", cell_key=None if polls else "label", fallback_polls=polls or 1)
+    weigh = Weigh(
+        "covered", cell_key=None if polls else "label", fallback_polls=polls or 1
+    )
     return [
         FactInContext(
             parts={**shared, **shown},
@@ -159,14 +238,29 @@ def covering(
             split=Split("context", "covered"),
             example=_covered,
         )
-        for shown in (each if polls else [{"facts": Part("Facts", tuple(facts), "lines")}])
+        for shown in (
+            each if polls else [{"facts": Part("Facts", tuple(facts), "lines")}]
+        )
     ]
 
 
-def grid_of(replies: Sequence[Asked[Any] | NotAnswered], texts: Sequence[str], facts: Sequence[str]) -> Grid:
-    """Cells of all facts in one context after the other; an unanswered question leaves them without probability."""
+def grid_of(
+    replies: Sequence[Asked[Any] | NotAnswered],
+    texts: Sequence[str],
+    facts: Sequence[str],
+) -> Grid:
+    """Cells of all facts in one context after the other.
+
+    An unanswered question leaves them without probability.
+    """
     expected = len(facts) * len(texts) // len(replies)
-    return dict(zip(product(texts, facts), chain.from_iterable(_cells(it, expected) for it in replies), strict=True))
+    return dict(
+        zip(
+            product(texts, facts),
+            chain.from_iterable(_cells(it, expected) for it in replies),
+            strict=True,
+        )
+    )
 
 
 def _cells(asked: Asked[Any] | NotAnswered, expected: int) -> list[Cell]:
@@ -175,10 +269,20 @@ def _cells(asked: Asked[Any] | NotAnswered, expected: int) -> list[Cell]:
         return [Cell(probability=None, reason=type(asked.error).__name__)] * expected
     verdicts: tuple[Any, ...] = verdicts_of(asked.reply)
     if len(verdicts) != expected:
-        raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {expected} facts")
+        raise JudgeError(
+            f"the judge gave {len(verdicts)} verdicts for {expected} facts"
+        )
     weights = asked.weights or shares(asked.replies, Weigh("covered"))
-    windows = [count if count > 1 else None for count in asked.windows] or [None] * expected
+    windows = [count if count > 1 else None for count in asked.windows] or [
+        None
+    ] * expected
     return [
-        Cell(probability=weight.p, mode=weight.mode, mass=weight.mass, reason=verdict.reason, windows=count)
+        Cell(
+            probability=weight.p,
+            mode=weight.mode,
+            mass=weight.mass,
+            reason=verdict.reason,
+            windows=count,
+        )
         for verdict, weight, count in zip(verdicts, weights, windows, strict=True)
     ]

@@ -15,9 +15,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 from pydantic import Field
 from pydantic_core import PydanticSerializationError
 
-from ragmetrics_core.data import Asked, Batch, Evidence, Instructions, NotAnswered, Part, Replies, Sample, Silent, about
+from ragmetrics_core.data import (
+    Asked,
+    Batch,
+    Evidence,
+    Instructions,
+    NotAnswered,
+    Part,
+    Replies,
+    Sample,
+    Silent,
+    about,
+)
 from ragmetrics_core.data.cells import plain_data
-from ragmetrics_core.data.errors import JudgeError, MetricCrashed, RagMetricsError, ScoreOutOfRange, SettingError
+from ragmetrics_core.data.errors import (
+    JudgeError,
+    MetricCrashed,
+    RagMetricsError,
+    ScoreOutOfRange,
+    SettingError,
+)
 from ragmetrics_core.data.frozen import Settings
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
 from ragmetrics_core.metrics.templates import digest
@@ -34,36 +51,63 @@ _DUST = 1e-9
 
 
 def unanswered(replies: Sequence[Asked[Any] | NotAnswered]) -> JudgeError | None:
-    """Why the first of the questions that were not answered was not; None if all were."""
-    return next((reply.error for reply in replies if isinstance(reply, NotAnswered)), None)
+    """Why the first of the questions that were not answered was not.
+
+    None if all were.
+    """
+    return next(
+        (reply.error for reply in replies if isinstance(reply, NotAnswered)), None
+    )
 
 
 def turn(sample: Sample) -> dict[str, Part]:
     """The parts contexts, question and answer of a sample."""
     contexts = tuple(context.text for context in sample.contexts if not context.blank)
-    return {"contexts": Part("Context", contexts), **about(sample), "answer": Part("Answer", sample.answer or "")}
+    return {
+        "contexts": Part("Context", contexts),
+        **about(sample),
+        "answer": Part("Answer", sample.answer or ""),
+    }
 
 
 def _groups(requires: Any) -> tuple[tuple[str, ...], ...]:
     """Groups of fields of a sample; a name alone is a group of one."""
     given = (requires,) if isinstance(requires, str) else requires
     try:
-        groups = tuple((group,) if isinstance(group, str) else tuple(group) for group in given)
+        groups = tuple(
+            (group,) if isinstance(group, str) else tuple(group) for group in given
+        )
     except TypeError:
         raise SettingError(
-            f'requires names fields of a sample, e.g. requires=["answer"]; got {type(requires).__name__}'
+            'requires names fields of a sample, e.g. requires=["answer"]; got'
+            f" {type(requires).__name__}"
         ) from None
-    if unknown := sorted({field for group in groups for field in group} - set(Sample.model_fields)):
-        raise SettingError(f"requires names {', '.join(unknown)}; a sample has: {', '.join(Sample.model_fields)}")
+    if unknown := sorted(
+        {field for group in groups for field in group} - set(Sample.model_fields)
+    ):
+        raise SettingError(
+            f"requires names {', '.join(unknown)}; a sample has:"
+            f" {', '.join(Sample.model_fields)}"
+        )
     return groups
 
 
 def _check_version(version: object, *, of: str) -> None:
     """Refuse a version that signatures, which are texts, cannot hold."""
     if not isinstance(version, str) or not version.strip():
-        shown = repr(version) if isinstance(version, (int, float, str)) else f"a {type(version).__name__}"
-        example = f'version="{version}"' if isinstance(version, (int, float)) else 'version="2"'
-        raise SettingError(f"the version of {of} is a text: write {example}; got {shown}")
+        shown = (
+            repr(version)
+            if isinstance(version, (int, float, str))
+            else f"a {type(version).__name__}"
+        )
+        example = (
+            f'version="{version}"'
+            if isinstance(version, (int, float))
+            else 'version="2"'
+        )
+        raise SettingError(
+            f"the version of {of} is a text: write {example}; got {shown}"
+        )
 
 
 class Metric(Silent, Settings, ABC):
@@ -72,16 +116,26 @@ class Metric(Silent, Settings, ABC):
     Attributes:
         version: Changes whenever a prompt or a rule changes scores.
         requires: What a sample must hold; of each group one field is enough.
-        in_thread: Whether a plan computes for long or waits, so that it is carried out in a worker thread.
+        in_thread: Whether a plan computes for long or waits, so that it is carried out
+            in a worker thread.
     """
 
     version: ClassVar[str] = "1"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ()
     in_thread: ClassVar[bool] = False
 
-    name: str = Field(min_length=1, description="Key of the results; two metrics of one run need different names.")
-    model: str | None = Field(None, description='Judge where none is named for the run, e.g. ``"gpt-4o-mini"``.')
-    language: str | None = Field(None, description="Language of explanations, e.g. ``German``; labels are the same.")
+    name: str = Field(
+        min_length=1,
+        description="Key of the results; two metrics of one run need different names.",
+    )
+    model: str | None = Field(
+        None,
+        description='Judge where none is named for the run, e.g. ``"gpt-4o-mini"``.',
+    )
+    language: str | None = Field(
+        None,
+        description="Language of explanations, e.g. ``German``; labels are the same.",
+    )
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -100,8 +154,8 @@ class Metric(Silent, Settings, ABC):
             sample: A sample that holds what the metric needs.
 
         Returns:
-            A generator that yields batches of questions, is sent the replies, and returns the outcome.
-            Use ``replies = yield from ask([...])``.
+            A generator that yields batches of questions, is sent the replies, and
+            returns the outcome. Use ``replies = yield from ask([...])``.
         """
 
     @property
@@ -110,12 +164,20 @@ class Metric(Silent, Settings, ABC):
         return self.requires
 
     def gap(self, sample: Sample) -> Undefined | None:
-        """Why the metric is undefined for a sample, before any call; None if it applies."""
+        """Why the metric is undefined for a sample, before any call.
+
+        None if it applies.
+        """
         if sample.error is not None:
-            return self.undefined("the application's run ended with an error, so there is nothing to score", "other")
+            return self.undefined(
+                "the application's run ended with an error, so there is nothing to"
+                " score",
+                "other",
+            )
         for group in self.needs:
             if all(sample.missing(field) for field in group):
-                # Where other evidence would do as well, its absence adds nothing to "no contexts".
+                # Where other evidence would do as well, its absence adds nothing to "no
+                # contexts".
                 lacking = ("contexts",) if "contexts" in group else group
                 return self.undefined(" and ".join(f"no {field}" for field in lacking))
         return None
@@ -133,13 +195,30 @@ class Metric(Silent, Settings, ABC):
     def settings(self) -> dict[str, str]:
         """Settings that change scores, for the signature: by default the metric's own fields."""
         own = type(self).model_fields.keys() - Metric.model_fields.keys()
-        given = [(name, _as_json(self, name)) for name in type(self).model_fields if name in own]
+        given = [
+            (name, _as_json(self, name))
+            for name in type(self).model_fields
+            if name in own
+        ]
         # Of texts and collections only a digest, as they may be long or private.
-        told = {name: str(it) if isinstance(it, int | float | None) else digest(json.dumps(it)) for name, it in given}
-        return {f"own_{name}" if name in Signature.model_fields else name: text for name, text in told.items()}
+        told = {
+            name: (
+                str(it)
+                if isinstance(it, int | float | None)
+                else digest(json.dumps(it))
+            )
+            for name, it in given
+        }
+        return {
+            f"own_{name}" if name in Signature.model_fields else name: text
+            for name, text in told.items()
+        }
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """What judges are told, question by question; made, and so checked, at construction."""
+        """What judges are told, question by question.
+
+        Made, and so checked, at construction.
+        """
         return ()
 
     def prompts(self) -> tuple[str, ...]:
@@ -151,53 +230,98 @@ class Metric(Silent, Settings, ABC):
     def signature(self) -> Signature:
         """What two numbers must share to be comparable, but for the judge."""
         prompt = digest(*self.prompts(), self.language or "") if self.prompts() else ""
-        return Signature(metric=self.name, version=self.version, settings=self.settings(), prompt=prompt)
+        return Signature(
+            metric=self.name,
+            version=self.version,
+            settings=self.settings(),
+            prompt=prompt,
+        )
 
-    def scored(self, value: float, reason: str, evidence: Evidence | None = None) -> Scored | Failed:
-        """A score in [0, 1] with its evidence; what is no such number is failed, never clipped.
+    def scored(
+        self, value: float, reason: str, evidence: Evidence | None = None
+    ) -> Scored | Failed:
+        """A score in [0, 1] with its evidence.
+
+        What is no such number is failed, never clipped.
 
         Args:
-            value: The score. Only what floating-point arithmetic adds, at most 1e-9 beyond a bound, is rounded to it.
+            value: The score. Only what floating-point arithmetic adds, at most 1e-9
+                beyond a bound, is rounded to it.
             reason: Why, in words.
             evidence: What it rests on.
         """
         if not -_DUST <= value <= 1 + _DUST:  # NaN is not either
-            message = f"{self.name} came to {value}, which is no score in [0, 1]; correct the metric or its judge"
+            message = (
+                f"{self.name} came to {value}, which is no score in [0, 1]; correct the"
+                " metric or its judge"
+            )
             return self.failed(ScoreOutOfRange(message), evidence)
-        return Scored(metric=self.name, value=min(1.0, max(0.0, value)), reason=reason, evidence=evidence)
+        return Scored(
+            metric=self.name,
+            value=min(1.0, max(0.0, value)),
+            reason=reason,
+            evidence=evidence,
+        )
 
-    def undefined(self, reason: str, code: Any = "missing", evidence: Evidence | None = None) -> Undefined:
+    def undefined(
+        self, reason: str, code: Any = "missing", evidence: Evidence | None = None
+    ) -> Undefined:
         """No score, because the metric has no meaning here."""
         return Undefined(metric=self.name, reason=reason, code=code, evidence=evidence)
 
-    def failed(self, error: RagMetricsError, evidence: Evidence | None = None) -> Failed:
+    def failed(
+        self, error: RagMetricsError, evidence: Evidence | None = None
+    ) -> Failed:
         """No score, because something went wrong."""
-        return Failed(metric=self.name, reason=str(error), error=ErrorInfo.of(error), evidence=evidence)
+        return Failed(
+            metric=self.name,
+            reason=str(error),
+            error=ErrorInfo.of(error),
+            evidence=evidence,
+        )
 
-    def score(self, sample: Sample | None = None, *, judge: Judge | str | None = None, **fields: Any) -> Outcome:
+    def score(
+        self,
+        sample: Sample | None = None,
+        *,
+        judge: Judge | str | None = None,
+        **fields: Any,
+    ) -> Outcome:
         """Score one sample and wait for the result.
 
         Args:
             sample: The sample; or give its fields as keywords.
-            judge: A judge or the name of a model; else ``model``, ``RAGMETRICS_JUDGE``, the embedded judge.
-            **fields: Fields of the sample in any usual spelling, e.g. ``question`` or ``input``.
+            judge: A judge or the name of a model; else ``model``, ``RAGMETRICS_JUDGE``,
+                the embedded judge.
+            **fields: Fields of the sample in any usual spelling, e.g. ``question`` or
+                ``input``.
 
         Returns:
             ``Scored``, ``Undefined`` with the reason, or ``Failed`` with the error.
 
         Raises:
-            SettingError: If a keyword is not known, or both a sample and keywords are given.
+            SettingError: If a keyword is not known, or both a sample and keywords are
+                given.
             RowError: If a field has a wrong type.
-            JudgeUnavailable: If the judge cannot answer any question, e.g. for a wrong key.
+            JudgeUnavailable: If the judge cannot answer any question, e.g. for a wrong
+                key.
         """
-        from ragmetrics_core.engine.loop import run  # the engine stands above the metrics
+        # the engine stands above the metrics
+        from ragmetrics_core.engine.loop import run
         from ragmetrics_core.engine.scoring import score_one
 
         return run(score_one(self, sample, fields, judge))
 
-    async def ascore(self, sample: Sample | None = None, *, judge: Judge | str | None = None, **fields: Any) -> Outcome:
+    async def ascore(
+        self,
+        sample: Sample | None = None,
+        *,
+        judge: Judge | str | None = None,
+        **fields: Any,
+    ) -> Outcome:
         """Score one sample without blocking the event loop; see ``score``."""
-        from ragmetrics_core.engine.loop import submit  # the engine stands above the metrics
+        # the engine stands above the metrics
+        from ragmetrics_core.engine.loop import submit
         from ragmetrics_core.engine.scoring import score_one
 
         return await asyncio.wrap_future(submit(score_one(self, sample, fields, judge)))
@@ -210,24 +334,43 @@ def _as_json(metric: Metric, field: str) -> Any:
     except PydanticSerializationError as error:
         kind = type(getattr(metric, field)).__name__
         raise SettingError(
-            f"the setting {field!r} of the metric {metric.name} is a {kind}, which the signature of results cannot "
-            "hold; make it a PrivateAttr or a ClassVar, or override settings() and say in texts what changes scores"
+            f"the setting {field!r} of the metric {metric.name} is a {kind}, which the"
+            " signature of results cannot hold; make it a PrivateAttr or a ClassVar,"
+            " or override settings() and say in texts what changes scores"
         ) from error
     return _in_order(told, getattr(metric, field))
 
 
 def _in_order(told: Any, value: object) -> Any:
     """JSON in which what came of a set is sorted."""
-    if isinstance(told, dict) and isinstance(value, Mapping) and len(told) == len(value):
-        return {name: _in_order(item, own) for (name, item), own in zip(told.items(), value.values(), strict=True)}
-    if isinstance(told, list) and isinstance(value, (list, tuple, set, frozenset)) and len(told) == len(value):
+    if (
+        isinstance(told, dict)
+        and isinstance(value, Mapping)
+        and len(told) == len(value)
+    ):
+        return {
+            name: _in_order(item, own)
+            for (name, item), own in zip(told.items(), value.values(), strict=True)
+        }
+    if (
+        isinstance(told, list)
+        and isinstance(value, (list, tuple, set, frozenset))
+        and len(told) == len(value)
+    ):
         items = [_in_order(item, own) for item, own in zip(told, value, strict=True)]
-        return sorted(items, key=json.dumps) if isinstance(value, (set, frozenset)) else items
+        return (
+            sorted(items, key=json.dumps)
+            if isinstance(value, (set, frozenset))
+            else items
+        )
     return told
 
 
 class FunctionMetric(Metric):
-    """What ``@metric`` makes of a function, each in a class of its own; its settings are those of every metric."""
+    """What ``@metric`` makes of a function, each in a class of its own.
+
+    Its settings are those of every metric.
+    """
 
     function: ClassVar[Function]
 
@@ -235,7 +378,9 @@ class FunctionMetric(Metric):
         """Those that the function names: constants of its module, or of the function around it."""
         named = inspect.getclosurevars(type(self).function)
         told = {**named.globals, **named.nonlocals}
-        return tuple(told[name] for name in sorted(told) if isinstance(told[name], Instructions))
+        return tuple(
+            told[name] for name in sorted(told) if isinstance(told[name], Instructions)
+        )
 
     def plan(self, sample: Sample) -> Plan:
         """Carry out the function; what it returns becomes the outcome."""
@@ -251,7 +396,10 @@ class FunctionMetric(Metric):
         if given is None:
             return self.undefined("the metric is not defined for this sample", "other")
         if not isinstance(given, (bool, int, float)):
-            message = f"{self.name} must return a number from 0 to 1, a bool or None, got {type(given).__name__}"
+            message = (
+                f"{self.name} must return a number from 0 to 1, a bool or None, got"
+                f" {type(given).__name__}"
+            )
             return self.failed(MetricCrashed(message))
         return self.scored(float(given), f"{self.name} of this sample is {given}.")
 
@@ -259,15 +407,20 @@ class FunctionMetric(Metric):
         """Pickled by the name of its function, under which another process finds the metric or the function itself.
 
         Raises:
-            SettingError: If neither stands under that name, as of a function inside another one.
+            SettingError: If neither stands under that name, as of a function inside
+                another one.
         """
         function = type(self).function
         place = (function.__module__, function.__qualname__)
         there = _standing_at(*place)
-        if not (there is function or (isinstance(there, FunctionMetric) and type(there).function is function)):
+        if not (
+            there is function
+            or (isinstance(there, FunctionMetric) and type(there).function is function)
+        ):
             raise SettingError(
-                f"the metric {self.name!r} cannot be sent to another process, which would not find its function under "
-                f"the name {'.'.join(place)}; define the function at the top of a module"
+                f"the metric {self.name!r} cannot be sent to another process, which"
+                f" would not find its function under the name {'.'.join(place)}; define"
+                " the function at the top of a module"
             )
         return _rebuilt, (*place, self.version, self.requires, self.model_dump())
 
@@ -278,7 +431,10 @@ def metric(function: Function, /) -> FunctionMetric: ...
 
 @overload
 def metric(
-    *, name: str | None = None, version: str = "1", requires: Sequence[str | Sequence[str]] = ()
+    *,
+    name: str | None = None,
+    version: str = "1",
+    requires: Sequence[str | Sequence[str]] = (),
 ) -> Callable[[Function], FunctionMetric]: ...
 
 
@@ -292,8 +448,9 @@ def metric(
 ) -> FunctionMetric | Callable[[Function], FunctionMetric]:
     """Make a metric of a function.
 
-    A generator function is a plan: it asks with ``replies = yield from ask([...])``. A plain function takes a sample
-    and runs in a worker thread. Both return a number in [0, 1], a bool (0 or 1), None (undefined) or a whole outcome.
+    A generator function is a plan: it asks with ``replies = yield from ask([...])``. A
+    plain function takes a sample and runs in a worker thread. Both return a number in
+    [0, 1], a bool (0 or 1), None (undefined) or a whole outcome.
 
     Args:
         function: The function, where ``@metric`` stands without brackets.
@@ -302,11 +459,12 @@ def metric(
         requires: Fields that a sample must hold; of a group of fields one is enough.
 
     Returns:
-        A decorator. What the function raises or returns out of range is *failed*, naming the metric.
+        A decorator. What the function raises or returns out of range is *failed*,
+        naming the metric.
 
     Raises:
-        SettingError: If a sample has no such field, the name is empty, the version is no text, or what is given is no
-            function of one sample, or an async one.
+        SettingError: If a sample has no such field, the name is empty, the version is
+            no text, or what is given is no function of one sample, or an async one.
 
     Examples:
         >>> from ragmetrics_core import Sample
@@ -319,7 +477,10 @@ def metric(
     groups = _groups(requires)
     _check_version(version, of=name or "the metric")
     if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise SettingError("the name of a metric is the key of its results: give a text, or leave name= out")
+        raise SettingError(
+            "the name of a metric is the key of its results: give a text, or leave"
+            " name= out"
+        )
 
     def made(function: Function) -> FunctionMetric:
         _check_function(function)
@@ -331,32 +492,43 @@ def metric(
 def _check_function(function: object) -> None:
     """Refuse, by ``SettingError``, what can be no metric's function, before a row is looked at."""
     if isinstance(function, str):
-        raise SettingError(f"@metric takes a name as name=: write @metric(name={function!r})")
+        raise SettingError(
+            f"@metric takes a name as name=: write @metric(name={function!r})"
+        )
     if isinstance(function, Metric):
-        raise SettingError(f"{function.name} is a metric already; give it to evaluate as it is")
+        raise SettingError(
+            f"{function.name} is a metric already; give it to evaluate as it is"
+        )
     if isinstance(function, type):
         raise SettingError(
-            f"@metric makes a metric of a function, and {function.__name__} is a class: a class inherits from Metric"
+            f"@metric makes a metric of a function, and {function.__name__} is a class:"
+            " a class inherits from Metric"
         )
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
         raise SettingError(
-            f"@metric makes a metric of a function, got a {type(function).__name__}: write a def that takes a sample "
-            "and calls it"
+            f"@metric makes a metric of a function, got a {type(function).__name__}:"
+            " write a def that takes a sample and calls it"
         )
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise SettingError(f"{function.__name__} is async; a metric asks by 'yield from ask([...])' in a plain def")
+        raise SettingError(
+            f"{function.__name__} is async; a metric asks by 'yield from ask([...])' in"
+            " a plain def"
+        )
     signature = inspect.signature(function)
     try:
         signature.bind(None)  # as a plan calls it
     except TypeError:
         raise SettingError(
-            f"{function.__name__}{signature} cannot be called with a sample alone, as a metric's function is: "
-            "let it take one argument; for settings write a class on Metric"
+            f"{function.__name__}{signature} cannot be called with a sample alone, as a"
+            " metric's function is: let it take one argument; for settings write a"
+            " class on Metric"
         ) from None
 
 
 @lru_cache(maxsize=256)  # what is unpickled is then equal to what was pickled
-def _class_of(function: Function, version: str, requires: tuple[tuple[str, ...], ...]) -> type[FunctionMetric]:
+def _class_of(
+    function: Function, version: str, requires: tuple[tuple[str, ...], ...]
+) -> type[FunctionMetric]:
     """The class of the metrics that a function is."""
     members = {
         "__doc__": function.__doc__,
@@ -378,14 +550,19 @@ def _standing_at(module: str, path: str) -> Any:
 
 
 def _rebuilt(
-    module: str, path: str, version: str, requires: tuple[tuple[str, ...], ...], settings: dict[str, Any]
+    module: str,
+    path: str,
+    version: str,
+    requires: tuple[tuple[str, ...], ...],
+    settings: dict[str, Any],
 ) -> FunctionMetric:
     """A metric that was pickled, from what stands under the name of its function here."""
     there = _standing_at(module, path)
     if not isinstance(there, FunctionMetric) and not callable(there):
         raise SettingError(
-            f"the metric {settings['name']!r} was sent from a process that has the function {module}.{path}; here is "
-            "none: put it in a module that both processes can import"
+            f"the metric {settings['name']!r} was sent from a process that has the"
+            f" function {module}.{path}; here is none: put it in a module that both"
+            " processes can import"
         )
     function = type(there).function if isinstance(there, FunctionMetric) else there
     return _class_of(function, version, requires)(**settings)

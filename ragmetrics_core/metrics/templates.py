@@ -10,18 +10,28 @@ from ragmetrics_core.data import Instructions, check_template
 @cache
 def shipped(name: str) -> str:
     """Read a template that ships with the metrics, e.g. ``adherent``."""
-    return files("ragmetrics_core.metrics").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
+    return (
+        files("ragmetrics_core.metrics")
+        .joinpath("prompts", f"{name}.txt")
+        .read_text(encoding="utf-8")
+    )
 
 
 @lru_cache(maxsize=64)
 def prompt(
-    name: str, own: str | None, required: str, optional: str = "", examples: str = "", language: str | None = None
+    name: str,
+    own: str | None,
+    required: str,
+    optional: str = "",
+    examples: str = "",
+    language: str | None = None,
 ) -> Instructions:
     """What a judge is told: by a template of the user's own, checked before a call is paid for, or by the shipped one.
 
     Args:
         name: Name of the shipped template.
-        own: Text with ``{names}``, each on a line of its own; braces around anything but a name are literal.
+        own: Text with ``{names}``, each on a line of its own; braces around anything
+            but a name are literal.
         required: Names that must occur, with spaces between them.
         optional: Further names that may occur; ``language`` always may.
         examples: Few-shot examples.
@@ -30,7 +40,12 @@ def prompt(
     Raises:
         SettingError: If the template does not fit these names; see ``check_template``.
     """
-    made = Instructions(shipped(name) if own is None else own, examples, language, tuple(optional.split()))
+    made = Instructions(
+        shipped(name) if own is None else own,
+        examples,
+        language,
+        tuple(optional.split()),
+    )
     check_template(made, (*required.split(), *made.optional))
     return made
 

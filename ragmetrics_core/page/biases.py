@@ -29,7 +29,11 @@ class Correlation(NamedTuple):
     @property
     def notable(self) -> bool:
         """True if it is large enough to look at, and its interval excludes zero."""
-        return self.rho is not None and abs(self.rho) >= _NOTABLE and not self.low <= 0 <= self.high
+        return (
+            self.rho is not None
+            and abs(self.rho) >= _NOTABLE
+            and not self.low <= 0 <= self.high
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +50,20 @@ class RankShare:
 
 TRAITS: dict[str, Callable[[Sample], int]] = {
     "answer length": lambda sample: len(sample.answer or ""),
-    "context length": lambda sample: sum(len(context.text) for context in sample.contexts),
+    "context length": lambda sample: sum(
+        len(context.text) for context in sample.contexts
+    ),
     "number of chunks": lambda sample: len(sample.contexts),
 }
 """What should not move a score by itself: sizes of a sample."""
 
 
-def correlations(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[Correlation]:
-    """Rank correlation of every metric's score with every trait; none for a metric with fewer than ten scores.
+def correlations(
+    rows: Iterable[SampleResult], metrics: Sequence[str]
+) -> list[Correlation]:
+    """Rank correlation of every metric's score with every trait.
+
+    None for a metric with fewer than ten scores.
 
     Source:
         Interval: Bonett & Wright (2000), Psychometrika 65(1).
@@ -72,7 +82,9 @@ def correlations(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[C
     ]
 
 
-def _correlation(metric: str, trait: str, pairs: Sequence[tuple[float, float]]) -> Correlation:
+def _correlation(
+    metric: str, trait: str, pairs: Sequence[tuple[float, float]]
+) -> Correlation:
     rho = spearman(pairs)
     if rho is None:
         return Correlation(metric, trait, None, -1.0, 1.0)
@@ -85,10 +97,16 @@ def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
     """Share of chunks judged useful at each of the first 15 ranks, then of all below, as rank 16; empty if none is."""
     verdicts: dict[int, list[bool]] = {}
     found = (result.evidence for row in rows for result in row.results.values())
-    for chunk in (chunk for own in found if isinstance(own, JudgedChunks) for chunk in own.chunks):
+    for chunk in (
+        chunk for own in found if isinstance(own, JudgedChunks) for chunk in own.chunks
+    ):
         if chunk.useful is not None:
-            verdicts.setdefault(min(chunk.rank, _MOST_RANKS + 1), []).append(chunk.useful)
-    return [rank_share(rank, sum(own), len(own)) for rank, own in sorted(verdicts.items())]
+            verdicts.setdefault(min(chunk.rank, _MOST_RANKS + 1), []).append(
+                chunk.useful
+            )
+    return [
+        rank_share(rank, sum(own), len(own)) for rank, own in sorted(verdicts.items())
+    ]
 
 
 def rank_share(rank: int, useful: int, count: int) -> RankShare:

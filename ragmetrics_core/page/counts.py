@@ -18,7 +18,10 @@ class Counted(NamedTuple):
 
 
 def _useful_text_first(result: Scored) -> bool | None:
-    """Whether the first text was judged useful; None where no verdict on it is known."""
+    """Whether the first text was judged useful.
+
+    None where no verdict on it is known.
+    """
     evidence = result.evidence
     if not isinstance(evidence, JudgedChunks) or not evidence.chunks:
         return None
@@ -48,5 +51,9 @@ def counted_rows(rows: Iterable[SampleResult], metric: str) -> Counted:
     """For how many of these rows the sentence of a metric holds: of other metrics, a score of one half or more."""
     holds = _HOLDS.get(metric, _half_or_more)
     results = (row.results.get(metric) for row in rows)
-    known = [said for result in results if isinstance(result, Scored) and (said := holds(result)) is not None]
+    known = [
+        said
+        for result in results
+        if isinstance(result, Scored) and (said := holds(result)) is not None
+    ]
     return Counted(sum(known), len(known))

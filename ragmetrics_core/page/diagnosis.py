@@ -1,12 +1,15 @@
 """Where a sample probably went wrong, from its metrics together: rules, their reasoning and the remedies.
 
-A diagnosis is a hypothesis, made by rule and not by asking. The rules follow the pipeline and the first that
-holds counts, because later stages inherit what earlier ones lost. Each rule compares scores with one half: below
-it more is wrong than right. A score whose uncertainty holds one half decides nothing. Its uncertainty is
+A diagnosis is a hypothesis, made by rule and not by asking. The rules follow the
+pipeline and the first that holds counts, because later stages inherit what earlier ones
+lost. Each rule compares scores with one half: below it more is wrong than right. A
+score whose uncertainty holds one half decides nothing. Its uncertainty is
 
-- polls: their Wilson interval, widened by the bounds of missing polls (one "yes" of five is undecided);
+- polls: their Wilson interval, widened by the bounds of missing polls (one "yes" of
+  five is undecided);
 - facts: each fact with its best probability between .3 and .7 may be covered or not;
-- chunks: average precision with the verdicts between .3 and .7 may go either way (the two extremes);
+- chunks: average precision with the verdicts between .3 and .7 may go either way (the
+  two extremes);
 - everything else, which tells no uncertainty: a tenth to either side, a convention.
 """
 
@@ -46,11 +49,17 @@ class Rule(Frozen):
     reasoning: str = Field(description="why the rule's condition points there")
     remedy: str = Field(description="what to try")
     holds: tuple[dict[str, Says], ...] = Field(
-        (), description="the rule holds if one of these does: all that it names is said so; uncertain is not missing"
+        (),
+        description=(
+            "the rule holds if one of these does: all that it names is said so;"
+            " uncertain is not missing"
+        ),
     )
 
 
-_TEXTS = tomllib.loads(files("ragmetrics_core.page").joinpath("diagnosis.toml").read_text("utf-8"))
+_TEXTS = tomllib.loads(
+    files("ragmetrics_core.page").joinpath("diagnosis.toml").read_text("utf-8")
+)
 RULES = TypeAdapter(dict[Code, Rule]).validate_python(_TEXTS)
 """The rules in the order in which they are tried."""
 
@@ -65,7 +74,8 @@ class Diagnosis(NamedTuple):
 def diagnose(row: SampleResult) -> Diagnosis | None:
     """Name the stage at which a sample probably went wrong: the first rule that holds.
 
-    None where nothing is wrong, nothing is certain enough, or the application itself failed.
+    None where nothing is wrong, nothing is certain enough, or the application itself
+    failed.
     """
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
@@ -81,8 +91,18 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
         scores.update(dict.fromkeys(found, f"{name} {score}"))
     for code, rule in RULES.items():
         for condition in rule.holds:
-            if all(said.get(what, "missing") == wanted for what, wanted in condition.items()):
-                return Diagnosis(code, tuple(dict.fromkeys(scores[what] for what in condition if what in scores)))
+            if all(
+                said.get(what, "missing") == wanted
+                for what, wanted in condition.items()
+            ):
+                return Diagnosis(
+                    code,
+                    tuple(
+                        dict.fromkeys(
+                            scores[what] for what in condition if what in scores
+                        )
+                    ),
+                )
     return None
 
 
@@ -99,7 +119,11 @@ def _said(result: MetricResult) -> dict[str, Says]:
     if isinstance(evidence, JudgedChunks):
         return _of_chunks(value, evidence)
     if isinstance(evidence, Polled):
-        return {"adherent": _sure(value, *(evidence.repeatability or near), *(evidence.bounds or ()))}
+        return {
+            "adherent": _sure(
+                value, *(evidence.repeatability or near), *(evidence.bounds or ())
+            )
+        }
     if evidence is not None and evidence.kind == "context_recall":
         return {"matching": _sure(*near)}
     return {}
@@ -112,15 +136,20 @@ def _sure(*values: float) -> bool | None:
 
 
 def _of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
-    best = [max((cell.probability or 0.0 for cell in row), default=0.0) for row in evidence.cells]
+    best = [
+        max((cell.probability or 0.0 for cell in row), default=0.0)
+        for row in evidence.cells
+    ]
     weights = [fact.weight for fact in evidence.facts]
     least, most = (
-        sum(weight for weight, p in zip(weights, best, strict=True) if p > bound) / sum(weights)
+        sum(weight for weight, p in zip(weights, best, strict=True) if p > bound)
+        / sum(weights)
         for bound in reversed(_UNSURE)
     )
     prompted = value if evidence.contexts_value is None else evidence.contexts_value
     return {
-        "facts_found": _sure(least, most, value),  # a diagnosis never contradicts the score
+        # a diagnosis never contradicts the score
+        "facts_found": _sure(least, most, value),
         "facts_prompted": _sure(least, most, value, prompted),
         "any_fact": True if least > 0 else False if most == 0 else None,
         "facts_lost": value - prompted >= _LOST,
@@ -131,9 +160,16 @@ def _of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Says]:
     sure = [_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks]
     if True not in sure:
         return {"any_useful": None if None in sure else False}
-    extremes = [average_precision([v is not False for v in sure]), average_precision([v is True for v in sure]), value]
+    extremes = [
+        average_precision([v is not False for v in sure]),
+        average_precision([v is True for v in sure]),
+        value,
+    ]
     margin = _CONVENTION if len(set(extremes)) == 1 else 0.0
-    return {"any_useful": True, "well_ranked": _sure(min(extremes) - margin, max(extremes) + margin)}
+    return {
+        "any_useful": True,
+        "well_ranked": _sure(min(extremes) - margin, max(extremes) + margin),
+    }
 
 
 def _verdict(useful: bool | None, probability: float | None) -> bool | None:

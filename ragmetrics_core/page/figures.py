@@ -1,4 +1,7 @@
-"""Figures of scores with matplotlib, for notebooks, in the style that is set there; the page draws its own."""
+"""Figures of scores with matplotlib, for notebooks, in the style that is set there.
+
+The page draws its own.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,18 @@ if TYPE_CHECKING:
 
 
 def histogram(metric: str, values: Sequence[float]) -> Figure:
-    """A histogram with ten bins on [0, 1], and the mean as a dashed line; empty axes without scores.
+    """A histogram with ten bins on [0, 1], and the mean as a dashed line.
+
+    Empty axes without scores.
 
     A score on an edge belongs to the bin above, 1 to the last.
     """
     figure, axes = _axes(3.0)
-    axes.hist([round(value, 9) for value in values], bins=[edge / 10 for edge in range(11)], rwidth=0.92)
+    axes.hist(
+        [round(value, 9) for value in values],
+        bins=[edge / 10 for edge in range(11)],
+        rwidth=0.92,
+    )
     if values:
         axes.axvline(sum(values) / len(values), color="C1", linestyle="--")
     axes.set_xlabel(metric, parse_math=False)
@@ -33,7 +42,13 @@ def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
     shown = {name: own for name, own in values.items() if own}
     figure, axes = _axes(1.0 + 0.5 * len(shown))
     diamond = {"marker": "D", "markerfacecolor": "C1", "markeredgecolor": "C1"}
-    axes.boxplot(list(shown.values()), orientation="horizontal", widths=0.55, showmeans=True, meanprops=diamond)
+    axes.boxplot(
+        list(shown.values()),
+        orientation="horizontal",
+        widths=0.55,
+        showmeans=True,
+        meanprops=diamond,
+    )
     axes.set_yticks(range(1, len(shown) + 1), list(shown), parse_math=False)
     axes.invert_yaxis()
     return figure
@@ -41,11 +56,14 @@ def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
 
 def _axes(height: float) -> tuple[Figure, Any]:
     """A figure of no window, with empty axes for scores."""
-    figure = extra("matplotlib.figure", "report", "a figure").Figure(figsize=(5.0, height), layout="constrained")
+    figure = extra("matplotlib.figure", "report", "a figure").Figure(
+        figsize=(5.0, height), layout="constrained"
+    )
     axes = figure.subplots()
     axes.set_xlim(-0.02, 1.02)
     axes.spines[["top", "right"]].set_visible(False)
-    figure._repr_png_ = partial(_png, figure)  # notebooks show it; without pyplot they know no other way
+    # notebooks show it; without pyplot they know no other way
+    figure._repr_png_ = partial(_png, figure)
     return figure, axes
 
 

@@ -11,7 +11,9 @@ from ragmetrics_core.reporting.summary import Summary
 _TEXTS: dict[str, dict[str, str]] = tomllib.loads(
     files("ragmetrics_core.page").joinpath("methods.toml").read_text("utf-8")
 )
-_METRICS, _COMBINATIONS, _REFERENCES = (_TEXTS[name] for name in ("definitions", "combinations", "references"))
+_METRICS, _COMBINATIONS, _REFERENCES = (
+    _TEXTS[name] for name in ("definitions", "combinations", "references")
+)
 
 
 def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
@@ -20,9 +22,16 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     definitions = [_definition(name, run) for name in _METRICS if name in names]
     others = [name for name in names if name not in _METRICS]
     judges = ", ".join(run.judges) or "not recorded"
-    models = f" (returned as {', '.join(summary.usage.models)})" if summary.usage.models else ""
+    models = (
+        f" (returned as {', '.join(summary.usage.models)})"
+        if summary.usage.models
+        else ""
+    )
     made = f"ragmetrics {run.version or 'of unknown version'}"
-    first = f"{summary.judged} samples were evaluated with {made}; the judge was {judges}{models}."
+    first = (
+        f"{summary.judged} samples were evaluated with {made}; the judge was"
+        f" {judges}{models}."
+    )
     if definitions:
         first += f" {'. '.join(definitions)}."
     if others:
@@ -31,7 +40,17 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     references = [reference for key, reference in _REFERENCES.items() if key in text]
     signatures = "; ".join(map(str, run.metrics.values()))
     second = f"Signatures: {signatures}." if signatures else ""
-    return tuple(filter(None, (text, " ".join((*quoted(run), *summary.warnings)), second, " ".join(references))))
+    return tuple(
+        filter(
+            None,
+            (
+                text,
+                " ".join((*quoted(run), *summary.warnings)),
+                second,
+                " ".join(references),
+            ),
+        )
+    )
 
 
 def _definition(name: str, run: RunFacts) -> str:
@@ -39,17 +58,37 @@ def _definition(name: str, run: RunFacts) -> str:
     polls = settings.get("polls")
     known = f", {polls} polls at most" if polls else ""
     definition = _COMBINATIONS.get(settings.get("combination", ""), _METRICS[name])
-    if name == "retrieval_accuracy" and definition == _METRICS[name] and {*EMBEDDED} & {*run.judges}:
+    if (
+        name == "retrieval_accuracy"
+        and definition == _METRICS[name]
+        and {*EMBEDDED} & {*run.judges}
+    ):
         definition += _TEXTS["lexical"][name]
     return definition + known
 
 
 def _intervals(summary: Summary) -> str:
-    methods = dict.fromkeys(numbers.interval.method for numbers in summary.metrics if numbers.interval)
-    missing = sum(sum(m.undefined.values()) + sum(m.failed.values()) for m in summary.metrics)
-    kind = "Bounds (Waudby-Smith & Ramdas 2024) are" if summary.decisions else "Intervals are at 95 %"
-    words = f"{kind} for the {summary.caption}; method: {'; '.join(methods)}." if methods else ""
-    return words + f" Undefined and failed results ({missing}) stand outside the means and are counted." * bool(missing)
+    methods = dict.fromkeys(
+        numbers.interval.method for numbers in summary.metrics if numbers.interval
+    )
+    missing = sum(
+        sum(m.undefined.values()) + sum(m.failed.values()) for m in summary.metrics
+    )
+    kind = (
+        "Bounds (Waudby-Smith & Ramdas 2024) are"
+        if summary.decisions
+        else "Intervals are at 95 %"
+    )
+    words = (
+        f"{kind} for the {summary.caption}; method: {'; '.join(methods)}."
+        if methods
+        else ""
+    )
+    return (
+        words
+        + f" Undefined and failed results ({missing}) stand outside the means and are"
+        " counted." * bool(missing)
+    )
 
 
 def quoted(run: RunFacts) -> list[str]:
@@ -58,9 +97,18 @@ def quoted(run: RunFacts) -> list[str]:
     for judge in run.judges:
         told = []
         for signature, (_, own) in fitting(judge, run).items():
-            means = [one for one in own if one.source is None and one.measure in ("AUROC", "balanced accuracy")]
-            cells = ", ".join(f"{one.measure} {cell(one)} sources" for one in means).replace(" n=", ", mean over ")
+            means = [
+                one
+                for one in own
+                if one.source is None and one.measure in ("AUROC", "balanced accuracy")
+            ]
+            cells = ", ".join(
+                f"{one.measure} {cell(one)} sources" for one in means
+            ).replace(" n=", ", mean over ")
             told.append(f"{signature.metric} {cells or 'one class only'}")
-        said = "; ".join(told) or "how well it agrees with people is not measured (ragmetrics card)"
+        said = (
+            "; ".join(told)
+            or "how well it agrees with people is not measured (ragmetrics card)"
+        )
         lines.append(f"{judge}, against labels of people: {said}.")
     return lines

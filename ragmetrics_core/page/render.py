@@ -10,12 +10,26 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data import InputError, SampleResult, clean, extra, judge_in_words, write_text
+from ragmetrics_core.data import (
+    InputError,
+    SampleResult,
+    clean,
+    extra,
+    judge_in_words,
+    write_text,
+)
 from ragmetrics_core.page import biases
 from ragmetrics_core.page.counts import counted_rows
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.methods import paragraphs, quoted
-from ragmetrics_core.page.rows import cut, detail_lines, entry_of, facets_of, json_text, packed
+from ragmetrics_core.page.rows import (
+    cut,
+    detail_lines,
+    entry_of,
+    facets_of,
+    json_text,
+    packed,
+)
 from ragmetrics_core.reporting.cards import fitting
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -25,47 +39,90 @@ from ragmetrics_core.statistics.sequential import ROUNDING
 _HERE = files("ragmetrics_core.page")
 _LONGEST_DIFF = 4000
 _BESIDE = 15
-_SCRIPTS = tuple(f"{name}.js" for name in ("table", "filters", "people", "claims", "detail", "figures"))
+_SCRIPTS = tuple(
+    f"{name}.js"
+    for name in ("table", "filters", "people", "claims", "detail", "figures")
+)
 
 
-def write_page(path: str | Path, rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> None:
+def write_page(
+    path: str | Path, rows: Sequence[SampleResult], summary: Summary, run: RunFacts
+) -> None:
     """Write the report as one HTML file that opens offline and asks nothing of any network; see ``Report.to_html``."""
     write_html(path, "report.html.j2", _SCRIPTS, page_data(rows, summary, run))
 
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
     """Write a comparison as one HTML page: a forest plot, then the most changed samples side by side, losses first."""
-    pairs = sorted({(it.first.index, it.second.index): (it.first, it.second) for it in comparison.most_changed}.items())
+    pairs = sorted(
+        {
+            (it.first.index, it.second.index): (it.first, it.second)
+            for it in comparison.most_changed
+        }.items()
+    )
     names = [*dict.fromkeys(change.metric for change in comparison.changes)]
     changed = sorted(
         ((list(_values(pair, names)), pair) for _, pair in pairs),
         key=lambda it: min(two - one for _, one, two in it[0]),
     )
-    lost = [(scores, pair) for scores, pair in changed if any(two < one - ROUNDING for _, one, two in scores)]
+    lost = [
+        (scores, pair)
+        for scores, pair in changed
+        if any(two < one - ROUNDING for _, one, two in scores)
+    ]
     won = changed[len(lost) :][::-1]
     silent = ("undecided", "not tested")
-    told = [own for own in comparison.changes if own.slice is None or own.verdict not in silent]
+    told = [
+        own
+        for own in comparison.changes
+        if own.slice is None or own.verdict not in silent
+    ]
     told.sort(key=lambda own: names.index(own.metric))
-    ends = [abs(end) for own in told if own.interval for end in (own.interval.low, own.interval.high)]
-    data = {"comparison": comparison, "told": told, "reach": max([comparison.margin, 0.01, *ends])}
-    write_html(path, "comparison.html.j2", (), {**data, "lost": _beside(lost), "won": _beside(won)})
+    ends = [
+        abs(end)
+        for own in told
+        if own.interval
+        for end in (own.interval.low, own.interval.high)
+    ]
+    data = {
+        "comparison": comparison,
+        "told": told,
+        "reach": max([comparison.margin, 0.01, *ends]),
+    }
+    write_html(
+        path,
+        "comparison.html.j2",
+        (),
+        {**data, "lost": _beside(lost), "won": _beside(won)},
+    )
 
 
-def _beside(found: Sequence[tuple[Any, tuple[SampleResult, SampleResult]]]) -> list[tuple[Any, ...]]:
+def _beside(
+    found: Sequence[tuple[Any, tuple[SampleResult, SampleResult]]],
+) -> list[tuple[Any, ...]]:
     """The first of them with both answers marked."""
-    answers = [[(row.sample and row.sample.answer) or "" for row in pair] for _, pair in found[:_BESIDE]]
+    answers = [
+        [(row.sample and row.sample.answer) or "" for row in pair]
+        for _, pair in found[:_BESIDE]
+    ]
     return [(*own, _marked(*both)) for own, both in zip(found, answers, strict=False)]
 
 
-def _values(pair: tuple[SampleResult, SampleResult], names: Iterable[str]) -> Iterator[tuple[str, float, float]]:
+def _values(
+    pair: tuple[SampleResult, SampleResult], names: Iterable[str]
+) -> Iterator[tuple[str, float, float]]:
     """The metrics that were scored in both runs, with both scores."""
     for name in names:
-        one, two = (row.results[name].value if name in row.results else None for row in pair)
+        one, two = (
+            row.results[name].value if name in row.results else None for row in pair
+        )
         if one is not None and two is not None:
             yield name, one, two
 
 
-def write_html(path: str | Path, template: str, scripts: Sequence[str], data: dict[str, Any]) -> None:
+def write_html(
+    path: str | Path, template: str, scripts: Sequence[str], data: dict[str, Any]
+) -> None:
     """Render one of the templates of this folder into a file, with its scripts joined into one."""
     from_file = _environment().get_template(template)
     script = "\n".join(_text(name) for name in scripts)
@@ -82,21 +139,35 @@ def check_page(path: Path) -> None:
     """Raise, before anything is judged, for a page that could not be written at the end."""
     _environment()
     if not path.parent.is_dir():
-        raise InputError(f"the page cannot be written to {path}: there is no folder {path.parent}")
+        raise InputError(
+            f"the page cannot be written to {path}: there is no folder {path.parent}"
+        )
 
 
-def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> dict[str, Any]:
+def page_data(
+    rows: Sequence[SampleResult], summary: Summary, run: RunFacts
+) -> dict[str, Any]:
     """Everything that the template of a report shows."""
     metrics = [numbers.metric for numbers in summary.metrics]
     index = [entry_of(row, metrics) for row in rows]
-    least = [min((own for own in entry[3] if isinstance(own, float)), default=-1.0) for entry in index]
+    least = [
+        min((own for own in entry[3] if isinstance(own, float)), default=-1.0)
+        for entry in index
+    ]
     shares = biases.usefulness_by_rank(rows)
     places = enumerate(run.audit.by_place[:15] if run.audit else (), 1)
     shuffled = [biases.rank_share(at, *found) for at, found in places if found[1]]
-    details = packed(detail_lines(rows[at] for at in sorted(range(len(index)), key=least.__getitem__)))  # worst first
+    # worst first
+    details = packed(
+        detail_lines(
+            rows[at] for at in sorted(range(len(index)), key=least.__getitem__)
+        )
+    )
     columns = {
         "metrics": metrics,
-        "digest": sha256((details + json_text(index)).encode(errors="replace")).hexdigest(),
+        "digest": (
+            sha256((details + json_text(index)).encode(errors="replace")).hexdigest()
+        ),
         "diagnoses": {code: rule.title for code, rule in RULES.items()},
         "facets": facets_of(rows),
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
@@ -110,11 +181,20 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "samples": sum(row.sample is not None and not row.problem for row in rows),
         "shares": shares,
         "rules": RULES,
-        "diagnoses": Counter(own[4] for own, row in zip(index, rows, strict=True) if row.sample and not row.problem),
+        "diagnoses": Counter(
+            own[4]
+            for own, row in zip(index, rows, strict=True)
+            if row.sample and not row.problem
+        ),
         "traits": biases.TRAITS,
         "correlations": [] if run.decisions else biases.correlations(rows, metrics),
         "quoted": quoted(run),
-        "figures": [(it, own) for it in run.judges for name, own in fitting(it, run).values() if name == "adherent"],
+        "figures": [
+            (it, own)
+            for it in run.judges
+            for name, own in fitting(it, run).values()
+            if name == "adherent"
+        ],
         "methods": paragraphs(summary, run),
         "columns": columns,
         "index": index,
@@ -122,18 +202,31 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
     }
 
 
-def _points(shares: Sequence[biases.RankShare], run: RunFacts) -> list[tuple[float, ...]]:
+def _points(
+    shares: Sequence[biases.RankShare], run: RunFacts
+) -> list[tuple[float, ...]]:
     """What is drawn of ranks; no interval holds where a run stopped for what it saw."""
-    return [(own.rank, own.share, *(() if run.decisions else (own.low, own.high))) for own in shares]
+    return [
+        (own.rank, own.share, *(() if run.decisions else (own.low, own.high)))
+        for own in shares
+    ]
 
 
-def _marked(first: str, second: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
-    """Both answers in pieces, each with whether it stands in one of them only; long ones unmarked."""
+def _marked(
+    first: str, second: str
+) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    """Both answers in pieces, each with whether it stands in one of them only.
+
+    Long ones unmarked.
+    """
     if max(len(first), len(second)) > _LONGEST_DIFF or first == second:
         return [(cut(first), False)], [(cut(second), False)]
-    words = [re.findall(r"\S+\s*|\s+", own) for own in (first, second)]  # each with the blank after it
+    # each with the blank after it
+    words = [re.findall(r"\S+\s*|\s+", own) for own in (first, second)]
     pieces: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
-    for kind, a, b, c, d in SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
+    for kind, a, b, c, d in SequenceMatcher(
+        None, words[0], words[1], autojunk=False
+    ).get_opcodes():
         for side, own in ((0, words[0][a:b]), (1, words[1][c:d])):
             if own:
                 pieces[side].append(("".join(own), kind != "equal"))
@@ -154,8 +247,13 @@ def _trusted(text: str) -> Any:
 def _environment() -> Any:
     jinja2 = extra("jinja2", "report", "a page")
     made = jinja2.Environment(
-        loader=jinja2.PackageLoader("ragmetrics_core.page", ""), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    made.filters.update(cut=cut, worth=judge_in_words, data=lambda value: _trusted(json_text(value)))
+        loader=jinja2.PackageLoader("ragmetrics_core.page", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        cut=cut, worth=judge_in_words, data=lambda value: _trusted(json_text(value))
+    )
     return made

@@ -27,16 +27,19 @@ def cut(text: str) -> str:
     """The text, cut after 20,000 bytes of UTF-8 with a note of how much is missing."""
     text = str(clean(text))
     kept = text.encode()[:LONGEST].decode(errors="ignore")
-    note = f" … [cut here: {len(text) - len(kept):,} more characters; the results file has all of them]"
+    note = (
+        f" … [cut here: {len(text) - len(kept):,} more characters; the results file has"
+        " all of them]"
+    )
     return text if kept == text else kept + note
 
 
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     """What the table shows of a row and sorts by.
 
-    Its index, id, an excerpt of the question (or the problem), per metric a score or a status, the diagnosis or null
-    and the scores that it rests on, and the grade of the capture or null; where there is a ledger, the conversation
-    and the turn.
+    Its index, id, an excerpt of the question (or the problem), per metric a score or a
+    status, the diagnosis or null and the scores that it rests on, and the grade of the
+    capture or null; where there is a ledger, the conversation and the turn.
     """
     sample = row.sample
     texts = (sample.question, sample.answer, *sample.reference) if sample else ()
@@ -45,11 +48,21 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     if len(title) > _EXCERPT:
         title = title[:_EXCERPT] + "…"
     results = map(row.results.get, metrics)
-    outcomes = [own and (own.status if own.value is None else round(own.value, 4)) for own in results]
+    outcomes = [
+        own and (own.status if own.value is None else round(own.value, 4))
+        for own in results
+    ]
     found = diagnose(row)
     guess = (found.code, ", ".join(found.because)) if found else (None, "")
     notes = sample.capture if sample else None
-    entry = [row.index, cut(sample.id or "") if sample else "", title, outcomes, *guess, notes and notes.grade]
+    entry = [
+        row.index,
+        cut(sample.id or "") if sample else "",
+        title,
+        outcomes,
+        *guess,
+        notes and notes.grade,
+    ]
     ledger = sample.ledger if sample else None
     return [*entry, cut(ledger.conversation or ""), ledger.turn] if ledger else entry
 
@@ -57,7 +70,8 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
     """Fields of the metadata by which people filter: their values, and per row the place of its own, or None.
 
-    Short words, whole numbers or truth values, 2 to 40 different ones, fewer than rows with one; after 20 fields empty.
+    Short words, whole numbers or truth values, 2 to 40 different ones, fewer than rows
+    with one; after 20 fields empty.
     """
     kept = [_facts(row.sample.metadata) if row.sample else {} for row in rows]
     found: dict[str, dict[str, list[Any]]] = {}
@@ -65,15 +79,27 @@ def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
         counts = Counter(own[name] for own in kept if name in own)
         few = 1 < len(counts) <= min(_VALUES, counts.total() - 1)
         if few and max(map(len, counts)) <= _VALUE:
-            places = {value: place for place, (value, _) in enumerate(counts.most_common())}
-            of = [places.get(own.get(name, " ")) for own in kept]  # no value has blanks around it
-            found[name] = {"values": [*places], "of": of} if len(found) < _FIELDS else {}
+            places = {
+                value: place for place, (value, _) in enumerate(counts.most_common())
+            }
+            # no value has blanks around it
+            of = [places.get(own.get(name, " ")) for own in kept]
+            found[name] = (
+                {"values": [*places], "of": of} if len(found) < _FIELDS else {}
+            )
     return found
 
 
 def _facts(metadata: Mapping[str, Any]) -> dict[str, str]:
-    plain_values = ((name, value) for name, value in metadata.items() if isinstance(value, str | int))
-    return {cut(name): str(clean(str(value)[: _VALUE + 1])).strip() for name, value in plain_values}
+    plain_values = (
+        (name, value)
+        for name, value in metadata.items()
+        if isinstance(value, str | int)
+    )
+    return {
+        cut(name): str(clean(str(value)[: _VALUE + 1])).strip()
+        for name, value in plain_values
+    }
 
 
 def detail_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
@@ -100,8 +126,13 @@ def _own(row: SampleResult) -> SampleResult:
     if row.sample is None or row.sample.ledger is None:
         return row
     ledger = row.sample.ledger
-    calls = (it if it.turn == ledger.turn else it.model_copy(update={"items": ()}) for it in ledger.calls)
-    sample = row.sample.model_copy(update={"ledger": ledger.model_copy(update={"calls": tuple(calls)})})
+    calls = (
+        it if it.turn == ledger.turn else it.model_copy(update={"items": ()})
+        for it in ledger.calls
+    )
+    sample = row.sample.model_copy(
+        update={"ledger": ledger.model_copy(update={"calls": tuple(calls)})}
+    )
     return row.model_copy(update={"sample": sample})
 
 
@@ -112,10 +143,18 @@ def _short(value: Any, path: str, lost: Counter[str]) -> Any:
         lost[path] += len(value) - len(text)
         return text
     if isinstance(value, dict):
-        # Nothing shown is known; that nothing is known of it is not. Metadata is the caller's own.
+        # Nothing shown is known; that nothing is known of it is not. Metadata is the
+        # caller's own.
         whole = path.startswith("sample.") and ".metadata" in path
-        kept = {k: v for k, v in value.items() if whole or v not in _EMPTY or (k, v) == ("shown", [])}
-        return {cut(key): _short(item, f"{path}.{key[:60]}".lstrip("."), lost) for key, item in kept.items()}
+        kept = {
+            k: v
+            for k, v in value.items()
+            if whole or v not in _EMPTY or (k, v) == ("shown", [])
+        }
+        return {
+            cut(key): _short(item, f"{path}.{key[:60]}".lstrip("."), lost)
+            for key, item in kept.items()
+        }
     if isinstance(value, list):
         return [_short(item, f"{path} {at}", lost) for at, item in enumerate(value, 1)]
     return value
@@ -123,4 +162,6 @@ def _short(value: Any, path: str, lost: Counter[str]) -> Any:
 
 def json_text(value: object) -> str:
     """JSON without any character that could end or open an element of the page."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
+    return json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    ).translate(_ESCAPES)

@@ -24,14 +24,28 @@ def family(model: str) -> str:
     """
     name = model.casefold()
     word = re.match(r"[a-z]*", name.rpartition("/")[2])
-    return next((known for known, pattern in FAMILIES.items() if re.search(pattern, name)), word[0] if word else "")
+    return next(
+        (known for known, pattern in FAMILIES.items() if re.search(pattern, name)),
+        word[0] if word else "",
+    )
 
 
 def shared(row: SampleResult) -> Iterator[str]:
     """What is of the family of a row's judge: ``generator OpenAI`` or, where it is known, ``reranker OpenAI``."""
-    judges = {family(name) for own in row.results.values() for name in (own.judge, *own.usage.models)} - {""}
+    judges = {
+        family(name)
+        for own in row.results.values()
+        for name in (own.judge, *own.usage.models)
+    } - {""}
     if judges and (sample := row.sample) is not None:
         noted = sample.capture.provenance if sample.capture else {}
-        parts = {"generator": sample.generator, "reranker": sample.metadata.get("reranker") or noted.get("reranker")}
+        parts = {
+            "generator": sample.generator,
+            "reranker": sample.metadata.get("reranker") or noted.get("reranker"),
+        }
         for part, models in parts.items():
-            yield from {f"{part} {own}" for own in map(family, str(models or "").split(", ")) if own in judges}
+            yield from {
+                f"{part} {own}"
+                for own in map(family, str(models or "").split(", "))
+                if own in judges
+            }

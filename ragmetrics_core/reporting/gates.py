@@ -1,4 +1,7 @@
-"""Gates: is a mean score high enough? Three outcomes, because samples may be too few to say."""
+"""Gates: is a mean score high enough?
+
+Three outcomes, because samples may be too few to say.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,25 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from ragmetrics_core.data import Frozen, SettingError, Settings, Share, did_you_mean, metric_among
+from ragmetrics_core.data import (
+    Frozen,
+    SettingError,
+    Settings,
+    Share,
+    did_you_mean,
+    metric_among,
+)
 from ragmetrics_core.reporting.matching import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
-from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, On, Outcome, SequentialGate, check_shares
+from ragmetrics_core.statistics.sequential import (
+    MIN_SCORED,
+    ROUNDING,
+    On,
+    Outcome,
+    SequentialGate,
+    check_shares,
+)
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
@@ -19,7 +36,11 @@ if TYPE_CHECKING:
 
 _SHOWN = 10  # slices that do not pass
 
-VERBS: dict[Outcome, str] = {"passed": "reaches", "failed": "misses", "undecided": "may or may not reach"}
+VERBS: dict[Outcome, str] = {
+    "passed": "reaches",
+    "failed": "misses",
+    "undecided": "may or may not reach",
+}
 
 
 class Gate(Frozen):
@@ -27,7 +48,12 @@ class Gate(Frozen):
 
     metric: str = Field(description="name of the metric")
     at_least: Share = Field(description="the lowest mean that is good enough")
-    by: str | None = Field(None, description="key of the metadata; the mean of each of its values is to reach it")
+    by: str | None = Field(
+        None,
+        description=(
+            "key of the metadata; the mean of each of its values is to reach it"
+        ),
+    )
 
     def __str__(self) -> str:
         return f"{self.metric}={self.at_least:g}{f'@{self.by}' if self.by else ''}"
@@ -36,18 +62,38 @@ class Gate(Frozen):
 class UntilDecided(Settings):
     """How a run stops as soon as its gates are decided."""
 
-    on: On = Field("interval", description="the gates speak of samples like these; or ``point``: of these rows")
+    on: On = Field(
+        "interval",
+        description=(
+            "the gates speak of samples like these; or ``point``: of these rows"
+        ),
+    )
     alpha: float = Field(0.05, description="risk of a wrong decision")
     margin: Share = Field(
-        0.0, description="a mean so far below its threshold may pass; with ``against``, so much worse than before"
+        0.0,
+        description=(
+            "a mean so far below its threshold may pass; with ``against``, so much"
+            " worse than before"
+        ),
     )
     min_samples: int = Field(10, description="samples scored before a decision")
-    max_samples: int | None = Field(None, ge=1, description="end undecided after so many rows")
-    min_scored: Share = Field(MIN_SCORED, description="share of the rows looked at that must be scored")
-    seed: int = Field(0, description="of the order in which rows are taken; another one is another look")
-    against: Any = Field(None, repr=False, description="a finished run, or its file, to be no worse than")
+    max_samples: int | None = Field(
+        None, ge=1, description="end undecided after so many rows"
+    )
+    min_scored: Share = Field(
+        MIN_SCORED, description="share of the rows looked at that must be scored"
+    )
+    seed: int = Field(
+        0,
+        description="of the order in which rows are taken; another one is another look",
+    )
+    against: Any = Field(
+        None, repr=False, description="a finished run, or its file, to be no worse than"
+    )
     cluster: GroupBy = Field(
-        "auto", repr=False, description="which samples belong together; with ``point`` each stands alone"
+        "auto",
+        repr=False,
+        description="which samples belong together; with ``point`` each stands alone",
     )
 
     @model_validator(mode="after")
@@ -56,79 +102,126 @@ class UntilDecided(Settings):
         return self
 
     def gate(
-        self, at_least: float | None, *, rows: int = 1, gates: int = 1, largest_cluster: int = 1
+        self,
+        at_least: float | None,
+        *,
+        rows: int = 1,
+        gates: int = 1,
+        largest_cluster: int = 1,
     ) -> SequentialGate:
-        """One gate of a run of so many rows; without ``at_least`` that of an earlier run less the margin is meant."""
+        """One gate of a run of so many rows.
+
+        Without ``at_least`` that of an earlier run less the margin is meant.
+        """
         return SequentialGate(
             (1 - self.margin) / 2 if at_least is None else at_least,
             margin=0.0 if at_least is None or self.against is not None else self.margin,
-            alpha=self.alpha, population=rows if self.on == "point" else None, largest_cluster=largest_cluster,
-            gates=gates, min_samples=self.min_samples, min_scored=self.min_scored,
-        )  # fmt: skip
+            alpha=self.alpha,
+            population=rows if self.on == "point" else None,
+            largest_cluster=largest_cluster,
+            gates=gates,
+            min_samples=self.min_samples,
+            min_scored=self.min_scored,
+        )
 
 
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
     """A gate as it is written, ``metric=threshold`` or ``metric=threshold@key``, on one of the named metrics.
 
-    The last word of a metric's name is enough, see ``metric_among``; ``adherence=0.8@metadata.language`` is a gate for
-    each language.
+    The last word of a metric's name is enough, see ``metric_among``;
+    ``adherence=0.8@metadata.language`` is a gate for each language.
     """
     name, equals, rest = (part.strip() for part in text.partition("="))
     threshold, at, by = (part.strip() for part in rest.partition("@"))
     if not equals or not name or (at and not by):
-        raise SettingError(f"a gate is written metric=threshold, e.g. adherence=0.8, or =0.8@language; got {text!r}")
+        raise SettingError(
+            "a gate is written metric=threshold, e.g. adherence=0.8, or =0.8@language;"
+            f" got {text!r}"
+        )
     full = metric_among(name, names, place="for a gate")
     try:
-        return Gate(metric=full, at_least=float(threshold), by=by.removeprefix("metadata.") or None)
+        return Gate(
+            metric=full,
+            at_least=float(threshold),
+            by=by.removeprefix("metadata.") or None,
+        )
     except ValueError:
-        told = f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got {threshold!r}"
+        told = (
+            f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got"
+            f" {threshold!r}"
+        )
         raise SettingError(told) from None
 
 
-def decide(gate: Gate, measured: Report | Summary, *, on: On = "interval", min_scored: float = MIN_SCORED) -> Decision:
+def decide(
+    gate: Gate,
+    measured: Report | Summary,
+    *,
+    on: On = "interval",
+    min_scored: float = MIN_SCORED,
+) -> Decision:
     """Hold a gate against what a run measured.
 
-    Rows that failed or were not judged count as 0 and as 1: the gate is passed if the worst case reaches the
-    threshold, failed if the best case misses it, else undecided.
+    Rows that failed or were not judged count as 0 and as 1: the gate is passed if the
+    worst case reaches the threshold, failed if the best case misses it, else undecided.
 
     Args:
         gate: The gate.
         measured: A report or its summary.
-        on: What is held against the threshold: the 95 % ``interval`` of the mean, or the mean (``point``).
-        min_scored: Share of all rows that must be scored; with fewer, or after a run that ended early, the gate is
-            undecided, for whatever reason the scores are missing.
+        on: What is held against the threshold: the 95 % ``interval`` of the mean, or
+            the mean (``point``).
+        min_scored: Share of all rows that must be scored; with fewer, or after a run
+            that ended early, the gate is undecided, for whatever reason the scores are
+            missing.
 
     Returns:
-        The decision. A metric that was not scored on any row has failed. A gate per slice is passed if each slice
-        passes, and failed if any fails; samples without its key are a slice, bad rows are in all.
+        The decision. A metric that was not scored on any row has failed. A gate per
+        slice is passed if each slice passes, and failed if any fails; samples without
+        its key are a slice, bad rows are in all.
 
     Raises:
-        SettingError: If ``min_scored`` is not in [0, 1], the metric was not measured, or no sample has the key of
-            the slices.
+        SettingError: If ``min_scored`` is not in [0, 1], the metric was not measured,
+            or no sample has the key of the slices.
     """
     check_shares(min_scored=min_scored)
     if not isinstance(measured, Summary):
         measured = measured.summary(slices=[gate.by] if gate.by else ())
     metrics = [numbers.metric for numbers in measured.metrics]
-    gate = gate.model_copy(update={"metric": metric_among(gate.metric, metrics, place="of this run for a gate")})
+    gate = gate.model_copy(
+        update={
+            "metric": metric_among(gate.metric, metrics, place="of this run for a gate")
+        }
+    )
     if gate.by is not None and gate.by not in measured.slices:
         near = did_you_mean(gate.by, measured.slices)
-        raise SettingError(f"the summary has no slices by {gate.by!r}{near}; make it with slices=[{gate.by!r}]")
+        raise SettingError(
+            f"the summary has no slices by {gate.by!r}{near}; make it with"
+            f" slices=[{gate.by!r}]"
+        )
     if gate.by is None:
         outcome, why = _decided(gate, measured, on, min_scored)
     else:
         own = sorted(measured.slices.get(gate.by, {}).items())
-        found = [(name, *_decided(gate, summary, on, min_scored)) for name, summary in own]
+        found = [
+            (name, *_decided(gate, summary, on, min_scored)) for name, summary in own
+        ]
         wrong = [one for one in found if one[1] != "passed"]
         outcome = "passed" if found and not wrong else "undecided"
-        outcome = "failed" if not found or "failed" in (one[1] for one in wrong) else outcome
-        why = f" by {gate.by}: {len(found) - len(wrong)} of {len(found)} slices reach {gate.at_least:g}."
+        outcome = (
+            "failed" if not found or "failed" in (one[1] for one in wrong) else outcome
+        )
+        why = (
+            f" by {gate.by}: {len(found) - len(wrong)} of {len(found)} slices reach"
+            f" {gate.at_least:g}."
+        )
         why += "".join(f" {name}:{told}" for name, _, told in wrong[:_SHOWN])
         why += f" And {len(wrong) - _SHOWN} more." if len(wrong) > _SHOWN else ""
     return Decision(metric=gate.metric, outcome=outcome, sentence=f"{gate.metric}{why}")
 
 
-def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[Outcome, str]:
+def _decided(
+    gate: Gate, summary: Summary, on: str, min_scored: float
+) -> tuple[Outcome, str]:
     found = summary[gate.metric]
     missing = _missing(found, summary)
     if found.mean is None:
@@ -136,13 +229,27 @@ def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[
     if summary.stopped:
         return "undecided", f" was not measured to the end: {summary.stopped}."
     if found.count < min_scored * summary.rows - ROUNDING:
-        few = f": {found.count} of {summary.rows} rows were scored, fewer than {min_scored:.0%}: {missing}."
+        few = (
+            f": {found.count} of {summary.rows} rows were scored, fewer than"
+            f" {min_scored:.0%}: {missing}."
+        )
         return "undecided", few
     if summary.decisions and (found.interval is None or on != summary.decisions[0].on):
-        return "undecided", ": this run stopped when its gates were decided, and has no bounds that answer this."
+        return (
+            "undecided",
+            (
+                ": this run stopped when its gates were decided, and has no bounds that"
+                " answer this."
+            ),
+        )
     total, rows = found.count * found.mean, found.count + found.unknown
     low, high, interval = total / rows, (total + found.unknown) / rows, ""
-    if (on == "interval" or summary.decisions) and found.interval and found.worst and found.best:
+    if (
+        (on == "interval" or summary.decisions)
+        and found.interval
+        and found.worst
+        and found.best
+    ):
         own = found.interval
         low, high = min(own.low, found.worst.low), max(own.high, found.best.high)
         kind = "bounds" if summary.decisions else "95 % interval"
@@ -150,9 +257,16 @@ def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[
     outcome = three_way(low, high, gate.at_least)
     words = f" {VERBS[outcome]} {gate.at_least:g}: mean {found.mean:.4f}{interval}"
     if found.unknown:
-        words += f", {low:.4f}–{high:.4f} with the {found.unknown} that failed or were not judged at 0 and at 1"
+        words += (
+            f", {low:.4f}–{high:.4f} with the {found.unknown} that failed or were not"
+            " judged at 0 and at 1"
+        )
     words += f", {found.count} scored" + (f", {missing}." if missing else ".")
-    return outcome, words + (" More samples would decide." if outcome == "undecided" and not found.unknown else "")
+    return outcome, words + (
+        " More samples would decide."
+        if outcome == "undecided" and not found.unknown
+        else ""
+    )
 
 
 def three_way(low: float, high: float, wanted: float) -> Outcome:

@@ -1,8 +1,8 @@
 """Reports as JSON lines: a header with the run's facts, one line per row, a closing line when all went well.
 
-Every line stands alone, so that a run which crashes leaves everything it had measured. The format is public:
-docs/results_format.md. Fields may be added under the same number; what changes or leaves raises it, and every
-earlier number is read.
+Every line stands alone, so that a run which crashes leaves everything it had measured.
+The format is public: docs/results_format.md. Fields may be added under the same number;
+what changes or leaves raises it, and every earlier number is read.
 """
 
 import json
@@ -29,19 +29,25 @@ from ragmetrics_core.reporting.run_facts import RunFacts
 
 FORMAT = 2
 _MAGIC = "ragmetrics_report"
-_LATER = "ledger"  # came under the same number, so it is written only where there is one
+# came under the same number, so it is written only where there is one
+_LATER = "ledger"
 _DEEPEST = 100
-_UNFINISHED = {"interrupted": True, "stopped": "the report has no closing line: the run was killed or still goes on"}
+_UNFINISHED = {
+    "interrupted": True,
+    "stopped": "the report has no closing line: the run was killed or still goes on",
+}
 
 M = TypeVar("M", bound=BaseModel)
 
 
 class JsonlWriter:
-    """Writes a report while the run goes on, bounded in memory; each row is on disk when ``write`` returns.
+    """Writes a report while the run goes on, bounded in memory.
 
-    Until ``close`` the rows stand in ``PATH.partial``, which says that the run was interrupted; what a process that
-    dies leaves is a report, too. An existing file is replaced only by a finished run. ``run`` says what is known of it
-    at its start.
+    Each row is on disk when ``write`` returns.
+
+    Until ``close`` the rows stand in ``PATH.partial``, which says that the run was
+    interrupted; what a process that dies leaves is a report, too. An existing file is
+    replaced only by a finished run. ``run`` says what is known of it at its start.
 
     Raises:
         InputError: If the file cannot be written.
@@ -49,13 +55,22 @@ class JsonlWriter:
 
     def __init__(self, path: str | Path, run: RunFacts) -> None:
         self._file = Aside(path, "the report")
-        self._header = json_line({_MAGIC: FORMAT, "run": run.model_copy(update=_UNFINISHED)})
+        self._header = json_line(
+            {_MAGIC: FORMAT, "run": run.model_copy(update=_UNFINISHED)}
+        )
         self._closed = False
 
     @property
     def left(self) -> Path | None:
-        """Where the rows of a run stand that was not finished; None if there are none, or all is well."""
-        return self._file.partial if self._closed and not self._file.whole and self._file.written else None
+        """Where the rows of a run stand that was not finished.
+
+        None if there are none, or all is well.
+        """
+        return (
+            self._file.partial
+            if self._closed and not self._file.whole and self._file.written
+            else None
+        )
 
     def write(self, result: SampleResult | Mapping[str, RunFacts]) -> None:
         """Write one row, or what closes the file; rows may come in any order."""
@@ -63,9 +78,12 @@ class JsonlWriter:
         self._file.write(header + json_line(result))
 
     def close(self, run: RunFacts | None = None, *, whole: bool | None = None) -> None:
-        """End the file with the facts of the run; without them the report stays marked as interrupted.
+        """End the file with the facts of the run.
 
-        ``whole`` says whether the report takes its place, by default if the run was not interrupted.
+        Without them the report stays marked as interrupted.
+
+        ``whole`` says whether the report takes its place, by default if the run was not
+        interrupted.
         """
         if self._closed:
             return
@@ -89,29 +107,43 @@ class JsonlWriter:
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     """Read the run's facts and the rows of a file that ``JsonlWriter`` wrote, as they stand there.
 
-    Fields that a newer version added are ignored; a last line that was cut off by a crash is left out and named in the
-    run's notes.
+    Fields that a newer version added are ignored; a last line that was cut off by a
+    crash is left out and named in the run's notes.
 
     Raises:
-        InputError: If the file cannot be read, is no report, or a line is broken; the message names the line.
+        InputError: If the file cannot be read, is no report, or a line is broken; the
+            message names the line.
     """
     lines = own_lines(path, "the report")
     place, header = next(lines, (f"{path}, line 1", None))
     if not isinstance(header, dict) or _MAGIC not in header:
-        raise InputError(f'{place}: this is no report of ragmetrics, which begins with {{"{_MAGIC}": {FORMAT}, …}}')
-    if header[_MAGIC] not in (1, FORMAT):  # in number 1 a signature is one line, and the facts of the run know less
-        raise InputError(f"{place}: this version reads formats 1 and 2; read the report with a newer ragmetrics")
+        raise InputError(
+            f'{place}: this is no report of ragmetrics, which begins with {{"{_MAGIC}":'
+            f" {FORMAT}, …}}"
+        )
+    # in number 1 a signature is one line, and the facts of the run know less
+    if header[_MAGIC] not in (1, FORMAT):
+        raise InputError(
+            f"{place}: this version reads formats 1 and 2; read the report with a newer"
+            " ragmetrics"
+        )
     run = validated(RunFacts, header.get("run", {}), place)
     results, closed_at = list[SampleResult](), ""
     for place, row in lines:
         number = place.rpartition(" ")[2]
         if closed_at:
-            raise InputError(f"{place}: nothing may follow the closing line {closed_at}")
+            raise InputError(
+                f"{place}: nothing may follow the closing line {closed_at}"
+            )
         if isinstance(row, CutOffLine):
             note = f"line {number} of the report was cut off and is left out"
             run = run.model_copy(update={"notes": (*run.notes, note)})
         elif not isinstance(row, dict):
-            wrong = row if isinstance(row, RowError) else f"a JSON object is needed, got {type(row).__name__}"
+            wrong = (
+                row
+                if isinstance(row, RowError)
+                else f"a JSON object is needed, got {type(row).__name__}"
+            )
             raise InputError(f"{place}: {wrong}")
         elif "run" in row and "index" not in row:
             run, closed_at = validated(RunFacts, row["run"], place), number
@@ -123,11 +155,16 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
 def validated(model: type[M], value: Any, place: str) -> M:
     """Data of a file, without fields that this version does not know; ``InputError`` names what is missing or wrong."""
     try:
-        return model.model_validate(value, extra="ignore")  # evidence keeps the fields of foreign metrics
+        # evidence keeps the fields of foreign metrics
+        return model.model_validate(value, extra="ignore")
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        problem = error.errors(
+            include_url=False, include_context=False, include_input=False
+        )[0]
         where = ".".join(map(str, problem["loc"]))
-        raise InputError(f"{place}: {where or model.__name__}: {problem['msg']}") from error
+        raise InputError(
+            f"{place}: {where or model.__name__}: {problem['msg']}"
+        ) from error
 
 
 def json_line(value: object) -> str:

@@ -29,35 +29,59 @@ from ragmetrics_core.reporting.run_facts import texts_of
 
 GroupBy = str | Callable[[Sample], object] | None
 """What tells which samples belong together: a name or dotted path of the sample or its metadata, a callable that
-gets the sample, ``"auto"``, or None for samples that are independent."""
+gets the sample, ``"auto"``, or None for samples that are independent.
+"""
 
-_CONVERSATIONS = ("conversation_id", "conversation", "session_id", "thread_id", "chat_id")
+_CONVERSATIONS = (
+    "conversation_id",
+    "conversation",
+    "session_id",
+    "thread_id",
+    "chat_id",
+)
 _LEDGER = "ledger.conversation"
-_CAPTURED = (*_CONVERSATIONS, _LEDGER, "document_id", "source_document")  # a name that the caller gave comes first
+# a name that the caller gave comes first
+_CAPTURED = (*_CONVERSATIONS, _LEDGER, "document_id", "source_document")
 _USUAL_KEYS = {plain_name(name): name for name in _CAPTURED}
 
 Pair = tuple[SampleResult, SampleResult]
 
 _TEXTS = frozenset(  # fields of a sample that hold texts
-    ("question", "standalone_question", "answer", "contexts", "reference", "retrieved", "facts", "history", "error")
+    (
+        "question",
+        "standalone_question",
+        "answer",
+        "contexts",
+        "reference",
+        "retrieved",
+        "facts",
+        "history",
+        "error",
+    )
 )
-_MOST_NAMES, _SHOWN_NAMES = 1000, 20  # of metadata, kept and listed while a key is looked for
+# of metadata, kept and listed while a key is looked for
+_MOST_NAMES, _SHOWN_NAMES = 1000, 20
 _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early stop"}
 
 
 def group_of(sample: Sample | None, by: GroupBy) -> str | None:
-    """The key that a sample is grouped by, as a text; None for a sample without one, which then stands alone.
+    """The key that a sample is grouped by, as a text.
 
-    Two samples are in one group exactly if their texts are equal. A number and the text that writes it are one key, as
-    tables hold the one or the other; 1 and True are two. What is missing or shows nothing is no key.
+    None for a sample without one, which then stands alone.
+
+    Two samples are in one group exactly if their texts are equal. A number and the text
+    that writes it are one key, as tables hold the one or the other; 1 and True are two.
+    What is missing or shows nothing is no key.
 
     Args:
         sample: The sample; None for a row that is none.
-        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a callable, ``"auto"`` for the
-            conversation that the metadata or else the ledger name, else the source document of the metadata, or None.
+        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a
+            callable, ``"auto"`` for the conversation that the metadata or else the
+            ledger name, else the source document of the metadata, or None.
 
     Raises:
-        SettingError: If ``by`` is empty, or a callable gives an object that has no text of its own.
+        SettingError: If ``by`` is empty, or a callable gives an object that has no text
+            of its own.
     """
     if by is None or sample is None:
         return None
@@ -67,20 +91,32 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     if by == "auto":
         return _automatic_group(sample.metadata, conversation)
     if not by:
-        raise SettingError('cluster= takes a name, a path, a callable, "auto" or None; got ""')
+        raise SettingError(
+            'cluster= takes a name, a path, a callable, "auto" or None; got ""'
+        )
     found = follow(sample.metadata, by.removeprefix("metadata.").split("."))[1]
     found = conversation if found is None and by == "conversation" else found
-    return _key(getattr(sample, by) if found is None and by in Sample.model_fields else found)
+    return _key(
+        getattr(sample, by) if found is None and by in Sample.model_fields else found
+    )
 
 
-def _automatic_group(metadata: Mapping[str, object], conversation: str | None) -> str | None:
-    """The first usual name that has a key, and the key; names are compared as those of columns are."""
+def _automatic_group(
+    metadata: Mapping[str, object], conversation: str | None
+) -> str | None:
+    """The first usual name that has a key, and the key.
+
+    Names are compared as those of columns are.
+    """
     keys = {_LEDGER: _key(conversation)}
     for name, value in metadata.items():
         usual = _USUAL_KEYS.get(plain_name(name), _LEDGER)
         if keys.get(usual) is None and usual != _LEDGER:
             keys[usual] = _key(value)
-    return next((f"{name}={keys[name]}" for name in _CAPTURED if keys.get(name) is not None), None)
+    return next(
+        (f"{name}={keys[name]}" for name in _CAPTURED if keys.get(name) is not None),
+        None,
+    )
 
 
 def _key(value: object) -> str | None:
@@ -97,19 +133,37 @@ def _written(value: object) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump()
     if isinstance(value, Mapping):
-        return "{" + ", ".join(sorted(f"{_quoted(name)}: {_quoted(own)}" for name, own in value.items())) + "}"
+        return (
+            "{"
+            + ", ".join(
+                sorted(
+                    f"{_quoted(name)}: {_quoted(own)}" for name, own in value.items()
+                )
+            )
+            + "}"
+        )
     if isinstance(value, (set, frozenset)):
         return "{" + ", ".join(sorted(map(_quoted, value))) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_quoted, value)) + "]"
-    if type(value).__str__ is object.__str__ and type(value).__repr__ is object.__repr__:
+    if (
+        type(value).__str__ is object.__str__
+        and type(value).__repr__ is object.__repr__
+    ):
         kind = type(value).__name__
-        raise SettingError(f"cluster= and slices= take keys that can be written; got a {kind}: give its name or number")
+        raise SettingError(
+            f"cluster= and slices= take keys that can be written; got a {kind}: give"
+            " its name or number"
+        )
     return str(value)
 
 
 def _quoted(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _written(value)
+    return (
+        json.dumps(value, ensure_ascii=False)
+        if isinstance(value, str)
+        else _written(value)
+    )
 
 
 class KeysSought:
@@ -128,12 +182,14 @@ class KeysSought:
         for key in self._unseen:
             if key in _TEXTS:
                 raise SettingError(
-                    f"slices by {key!r} would have texts of samples for names, which summaries of a run must not hold; "
-                    "slices are made by a key of the metadata, or a callable"
+                    f"slices by {key!r} would have texts of samples for names, which"
+                    " summaries of a run must not hold; slices are made by a key of"
+                    " the metadata, or a callable"
                 )
         if isinstance(cluster, str) and cluster not in ("", "auto"):
             self._unseen.setdefault(cluster, "clusters")
-        self._names: dict[str, None] = {}  # what samples have instead, as long as something is looked for
+        # what samples have instead, as long as something is looked for
+        self._names: dict[str, None] = {}
         self._looked = False
 
     def look(self, sample: Sample) -> None:
@@ -153,7 +209,10 @@ class KeysSought:
         for key, what in self._unseen.items():
             near = did_you_mean(key.removeprefix("metadata."), self._names)
             listed = ", ".join(islice(self._names, _SHOWN_NAMES)) or "nothing"
-            raise SettingError(f"no sample has {key!r}, so it makes no {what}{near}; the metadata holds: {listed}")
+            raise SettingError(
+                f"no sample has {key!r}, so it makes no {what}{near}; the metadata"
+                f" holds: {listed}"
+            )
 
 
 def _names_of(metadata: Mapping[str, object]) -> Iterator[str]:
@@ -178,11 +237,16 @@ def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
     return number_of
 
 
-def group_pairs(pairs: Iterable[tuple[Sample | None, Sample | None]], by: GroupBy) -> list[str | None]:
-    """The name of each pair's group, which is one of its keys; None for a pair that stands alone.
+def group_pairs(
+    pairs: Iterable[tuple[Sample | None, Sample | None]], by: GroupBy
+) -> list[str | None]:
+    """The name of each pair's group, which is one of its keys.
 
-    Pairs hang together if their samples do in either run: what two runs know of conversations need not be the same, and
-    one may name them anew. A pair that the first run gives no key is grouped by that of the second.
+    None for a pair that stands alone.
+
+    Pairs hang together if their samples do in either run: what two runs know of
+    conversations need not be the same, and one may name them anew. A pair that the
+    first run gives no key is grouped by that of the second.
     """
     groups = _JoinedKeys()
     keys_of_pairs: list[_RunKey | None] = []
@@ -197,7 +261,10 @@ def group_pairs(pairs: Iterable[tuple[Sample | None, Sample | None]], by: GroupB
         if key is not None:
             group = groups.representative(key)
             names[group] = min(names.get(group, key[1]), key[1])
-    return [None if key is None else names[groups.representative(key)] for key in keys_of_pairs]
+    return [
+        None if key is None else names[groups.representative(key)]
+        for key in keys_of_pairs
+    ]
 
 
 _RunKey = tuple[Literal["first", "second"], str]
@@ -205,7 +272,10 @@ _RunKey = tuple[Literal["first", "second"], str]
 
 
 class _JoinedKeys:
-    """Sets of keys that are joined (union-find); a key that was never joined is a set of its own."""
+    """Sets of keys that are joined (union-find).
+
+    A key that was never joined is a set of its own.
+    """
 
     def __init__(self) -> None:
         self._parent: dict[_RunKey, _RunKey] = {}
@@ -228,27 +298,46 @@ class _JoinedKeys:
 class Matched(Frozen):
     """The rows of two runs side by side."""
 
-    by: Literal["id", "question"] = Field(description="what the samples were matched by")
+    by: Literal["id", "question"] = Field(
+        description="what the samples were matched by"
+    )
     pairs: tuple[Pair, ...] = Field(repr=False, description="rows of the same sample")
-    first_only: tuple[SampleResult, ...] = Field(repr=False, description="those without a partner in the second run")
-    second_only: tuple[SampleResult, ...] = Field(repr=False, description="those without a partner in the first run")
+    first_only: tuple[SampleResult, ...] = Field(
+        repr=False, description="those without a partner in the second run"
+    )
+    second_only: tuple[SampleResult, ...] = Field(
+        repr=False, description="those without a partner in the first run"
+    )
 
     def __str__(self) -> str:
-        alone = f"{len(self.first_only)} only in the first, {len(self.second_only)} only in the second"
-        return f"{len(self.pairs)} samples matched by {self.by}; {alone}. Differences: second − first."
+        alone = (
+            f"{len(self.first_only)} only in the first, {len(self.second_only)} only in"
+            " the second"
+        )
+        return (
+            f"{len(self.pairs)} samples matched by {self.by}; {alone}. Differences:"
+            " second − first."
+        )
 
     def parts(self, by: GroupBy) -> Iterator[tuple[str | None, Sequence[Pair], int]]:
-        """All pairs, then those of each slice by its value as text; and how many rows of either run belong to them.
+        """All pairs, then those of each slice by its value as text.
 
-        A pair belongs to the slice that the first run names, else to that of the second. Samples without the key are a
-        slice of their own, as in a summary. A slice whose rows all lack a partner has no pairs.
+        And how many rows of either run belong to them.
+
+        A pair belongs to the slice that the first run names, else to that of the
+        second. Samples without the key are a slice of their own, as in a summary. A
+        slice whose rows all lack a partner has no pairs.
         """
         alone = [*self.first_only, *self.second_only]
         yield None, self.pairs, len(self.pairs) + len(alone)
         if by is None:
             return
         nameless = f"without {by if isinstance(by, str) else 'a key'}"
-        alone_in = Counter(group_of(row.sample, by) or nameless for row in alone if row.sample is not None)
+        alone_in = Counter(
+            group_of(row.sample, by) or nameless
+            for row in alone
+            if row.sample is not None
+        )
         pairs_of: dict[str, list[Pair]] = {name: [] for name in alone_in}
         for pair in self.pairs:
             first_key, second_key = _keys_of(pair, by)
@@ -265,7 +354,9 @@ def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
 def sliced_otherwise(pairs: Iterable[Pair], by: GroupBy) -> int:
     """How many pairs belong to one slice by the first run, and to another by the second."""
     keys = (_keys_of(pair, by) for pair in pairs)
-    return sum(None not in (first, second) and first != second for first, second in keys)
+    return sum(
+        None not in (first, second) and first != second for first, second in keys
+    )
 
 
 def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:
@@ -273,23 +364,30 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
 
     ``InputError`` if nothing matches.
     """
-    first, second = tuple(first), tuple(second)  # what is read anew each time would not know its own rows again
+    # what is read anew each time would not know its own rows again
+    first, second = tuple(first), tuple(second)
     ids = [[row.sample.id for row in side if row.sample] for side in (first, second)]
     own = all(None not in side and len(set(side)) == len(side) for side in ids)
     by: Literal["id", "question"] = "id" if own else "question"
     one, other = _keyed(first, by), _keyed(second, by)
     pairs = tuple((row, other[key]) for key, row in one.items() if key in other)
     if not pairs:
-        raise InputError(f"the two runs have no sample in common (matched by {by}); compare runs over the same samples")
+        raise InputError(
+            f"the two runs have no sample in common (matched by {by}); compare runs"
+            " over the same samples"
+        )
     used = {id(row) for pair in pairs for row in pair}
-    alone = [tuple(row for row in rows if id(row) not in used) for rows in (first, second)]
+    alone = [
+        tuple(row for row in rows if id(row) not in used) for rows in (first, second)
+    ]
     return Matched(by=by, pairs=pairs, first_only=alone[0], second_only=alone[1])
 
 
 def asked_otherwise(pairs: Iterable[Pair]) -> int:
     """How many pairs of one id hold another question or another reference, where both runs hold one at all.
 
-    Line numbers make equal ids of any two data sets; such pairs are no samples measured twice.
+    Line numbers make equal ids of any two data sets; such pairs are no samples measured
+    twice.
     """
     return sum(_is_another(first.sample, second.sample) for first, second in pairs)
 
@@ -297,23 +395,41 @@ def asked_otherwise(pairs: Iterable[Pair]) -> int:
 def _is_another(first: Sample | None, second: Sample | None) -> bool:
     if first is None or second is None:
         return False
-    other_question = bool(first.question and second.question) and first.question != second.question
-    other_reference = bool(first.reference and second.reference) and first.reference != second.reference
+    other_question = (
+        bool(first.question and second.question) and first.question != second.question
+    )
+    other_reference = (
+        bool(first.reference and second.reference)
+        and first.reference != second.reference
+    )
     return other_question or other_reference
 
 
-def are_identical(first: Iterable[SampleResult], second: Iterable[SampleResult], metrics: Sequence[str]) -> bool:
+def are_identical(
+    first: Iterable[SampleResult],
+    second: Iterable[SampleResult],
+    metrics: Sequence[str],
+) -> bool:
     """Whether two runs hold the same rows by content, in any order, with the same known outcomes of the metrics.
 
-    Outcomes are scores, and being undefined for the same reason. What failed, was not judged or is a bad row is not
-    known, so that a run with such a row is identical to none.
+    Outcomes are scores, and being undefined for the same reason. What failed, was not
+    judged or is a bad row is not known, so that a run with such a row is identical to
+    none.
     """
-    counts = [Counter(_content_and_outcomes(row, metrics) for row in rows) for rows in (first, second)]
+    counts = [
+        Counter(_content_and_outcomes(row, metrics) for row in rows)
+        for rows in (first, second)
+    ]
     return bool(counts[0]) and None not in counts[0] and counts[0] == counts[1]
 
 
-def _content_and_outcomes(row: SampleResult, metrics: Sequence[str]) -> tuple[object, ...] | None:
-    """Everything of a row that metrics read, and what they made of it; None where an outcome is not known."""
+def _content_and_outcomes(
+    row: SampleResult, metrics: Sequence[str]
+) -> tuple[object, ...] | None:
+    """Everything of a row that metrics read, and what they made of it.
+
+    None where an outcome is not known.
+    """
     outcomes: list[object] = []
     for metric in metrics:
         result = row.results.get(metric)
@@ -326,7 +442,10 @@ def _content_and_outcomes(row: SampleResult, metrics: Sequence[str]) -> tuple[ob
 
 
 def _content(sample: Sample) -> tuple[object, ...]:
-    """The texts of a sample that metrics read; ids, scores of retrievers and metadata are none of them."""
+    """The texts of a sample that metrics read.
+
+    Ids, scores of retrievers and metadata are none of them.
+    """
     calls = sample.ledger.calls if sample.ledger is not None else ()
     return (
         sample.question,
@@ -337,7 +456,10 @@ def _content(sample: Sample) -> tuple[object, ...]:
         sample.answer,
         sample.reference,
         tuple((fact.text, fact.weight, fact.vital) for fact in sample.facts or ()),
-        tuple((call.kind, call.turn, call.name, call.shown, _texts_of(call.items)) for call in calls),
+        tuple(
+            (call.kind, call.turn, call.name, call.shown, _texts_of(call.items))
+            for call in calls
+        ),
         sample.error,
     )
 
@@ -346,8 +468,13 @@ def _texts_of(contexts: Iterable[Context]) -> tuple[str, ...]:
     return tuple(context.text for context in contexts)
 
 
-def _keyed(rows: Sequence[SampleResult], by: Literal["id", "question"]) -> dict[tuple[str, int], SampleResult]:
-    """The rows by id or question, of rows without a question by all their texts; and how often that was seen before."""
+def _keyed(
+    rows: Sequence[SampleResult], by: Literal["id", "question"]
+) -> dict[tuple[str, int], SampleResult]:
+    """The rows by id or question, of rows without a question by all their texts.
+
+    And how often that was seen before.
+    """
     found: dict[tuple[str, int], SampleResult] = {}
     seen: Counter[str] = Counter()
     for row in rows:
@@ -360,25 +487,53 @@ def _keyed(rows: Sequence[SampleResult], by: Literal["id", "question"]) -> dict[
 
 
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
-    """In what the two runs differ for one metric, one phrase each; empty if their numbers may be compared."""
-    one, other = (_settings([r for pair in pairs if (r := pair[side].results.get(metric))]) for side in (0, 1))
+    """In what the two runs differ for one metric, one phrase each.
+
+    Empty if their numbers may be compared.
+    """
+    one, other = (
+        _settings([r for pair in pairs if (r := pair[side].results.get(metric))])
+        for side in (0, 1)
+    )
     found = [
-        f"{metric}: {_NAMES.get(key, key)} {_words(one.get(key))} against {_words(other.get(key))}"
+        f"{metric}: {_NAMES.get(key, key)} {_words(one.get(key))} against"
+        f" {_words(other.get(key))}"
         for key in dict.fromkeys([*one, *other])
-        # A side without any such thing, e.g. without a single call, contradicts nothing.
-        if one.get(key) != other.get(key) and (key != "model" or (key in one and key in other))
+        # A side without any such thing, e.g. without a single call, contradicts
+        # nothing.
+        if one.get(key) != other.get(key)
+        and (key != "model" or (key in one and key in other))
     ]
-    both = [[row.results[metric].evidence if metric in row.results else None for row in pair] for pair in pairs]
-    facts = [[[fact.text for fact in own.facts] for own in pair if isinstance(own, FactMatrix)] for pair in both]
+    both = [
+        [
+            row.results[metric].evidence if metric in row.results else None
+            for row in pair
+        ]
+        for pair in pairs
+    ]
+    facts = [
+        [
+            [fact.text for fact in own.facts]
+            for own in pair
+            if isinstance(own, FactMatrix)
+        ]
+        for pair in both
+    ]
     if differing := sum(len(own) == 2 and own[0] != own[1] for own in facts):
-        found.append(f"{metric}: other facts in {differing} of {len(pairs)} samples; give the samples their facts")
+        found.append(
+            f"{metric}: other facts in {differing} of {len(pairs)} samples; give the"
+            " samples their facts"
+        )
     return tuple(found)
 
 
-def judges_elsewhere(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def judges_elsewhere(
+    first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
     """The judges of one name that two runs asked at different addresses, with what to say of each.
 
-    Behind one name another address may serve another model. An address that is not known contradicts nothing.
+    Behind one name another address may serve another model. An address that is not
+    known contradicts nothing.
 
     Args:
         first: By judge, the addresses that the first run asked.
@@ -388,7 +543,9 @@ def judges_elsewhere(first: Mapping[str, Sequence[str]], second: Mapping[str, Se
     for name, addresses in first.items():
         others = second.get(name, ())
         if addresses and others and set(addresses) != set(others):
-            found[name] = f"judge {name} at {', '.join(addresses)} against {', '.join(others)}"
+            found[name] = (
+                f"judge {name} at {', '.join(addresses)} against {', '.join(others)}"
+            )
     return found
 
 
@@ -407,7 +564,8 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
         elif isinstance(evidence, JudgedChunks):
             modes.update(chunk.mode for chunk in evidence.chunks)
     if modes:
-        found["score mode"] = {modes.most_common(1)[0][0]}  # falling back in some cells only is no other mode
+        # falling back in some cells only is no other mode
+        found["score mode"] = {modes.most_common(1)[0][0]}
     return found
 
 

@@ -28,7 +28,12 @@ from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.matching import GroupBy
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
-from ragmetrics_core.reporting.tables import csv_text, data_frame, html_table, text_table
+from ragmetrics_core.reporting.tables import (
+    csv_text,
+    data_frame,
+    html_table,
+    text_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +76,8 @@ class Report:
     """Everything a run measured. Reports with equal results and facts are equal.
 
     Args:
-        results: One result per row of the input; they are put in input order (``Folded`` ones are and stay so).
+        results: One result per row of the input; they are put in input order
+            (``Folded`` ones are and stay so).
         run: Facts of the run as a whole.
 
     Examples:
@@ -85,37 +91,63 @@ class Report:
     run: RunFacts
     compare = compare
 
-    def __init__(self, results: Iterable[SampleResult], run: RunFacts | None = None) -> None:
-        self.results = results if isinstance(results, Folded) else tuple(sorted(results, key=lambda row: row.index))
+    def __init__(
+        self, results: Iterable[SampleResult], run: RunFacts | None = None
+    ) -> None:
+        self.results = (
+            results
+            if isinstance(results, Folded)
+            else tuple(sorted(results, key=lambda row: row.index))
+        )
         self.run = run or RunFacts()
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics: those of the run's facts, then others that the results hold."""
-        return tuple(dict.fromkeys([*self.run.metrics, *(name for row in self.results for name in row.results)]))
+        return tuple(
+            dict.fromkeys(
+                [
+                    *self.run.metrics,
+                    *(name for row in self.results for name in row.results),
+                ]
+            )
+        )
 
     @property
     def decisions(self) -> tuple[SequentialDecision, ...]:
-        """What was decided of each gate while the run went on; empty for a run that was not until decided."""
+        """What was decided of each gate while the run went on.
+
+        Empty for a run that was not until decided.
+        """
         return self.run.decisions
 
     @property
     def usage(self) -> Usage:
-        """What all results cost together; the cost is None if any part of it is unknown."""
+        """What all results cost together.
+
+        The cost is None if any part of it is unknown.
+        """
         return sum((row.usage for row in self.results), Usage())
 
     def summary(
-        self, thresholds: RiskThresholds | None = None, *, cluster: GroupBy = "auto", bootstrap: bool = False,
+        self,
+        thresholds: RiskThresholds | None = None,
+        *,
+        cluster: GroupBy = "auto",
+        bootstrap: bool = False,
         slices: Iterable[str] = (),
-    ) -> Summary:  # fmt: skip
+    ) -> Summary:
         """The run in numbers, with the signs of high risk.
 
         Args:
             thresholds: When a number counts as a sign; None for the defaults.
-            cluster: Which samples belong together: a name or dotted path in a sample's metadata, a callable that
-                gets the sample, or None; ``"auto"``: the conversation, else the source document, where known.
-            bootstrap: Intervals from the BCa bootstrap, from 300 scores on that stand alone (extra ``stats``).
-            slices: Keys of the metadata of which each value is summed up by itself, too.
+            cluster: Which samples belong together: a name or dotted path in a sample's
+                metadata, a callable that gets the sample, or None; ``"auto"``: the
+                conversation, else the source document, where known.
+            bootstrap: Intervals from the BCa bootstrap, from 300 scores on that stand
+                alone (extra ``stats``).
+            slices: Keys of the metadata of which each value is summed up by itself,
+                too.
         """
         tally = Tally(self.metrics, cluster=cluster, slices=slices)
         for row in self.results:
@@ -123,9 +155,15 @@ class Report:
         return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
 
     def scores(self, metric: str) -> list[float | None]:
-        """Scores of one metric, aligned with ``results``; None for undefined, failed, not judged and bad rows."""
+        """Scores of one metric, aligned with ``results``.
+
+        None for undefined, failed, not judged and bad rows.
+        """
         metric = self._named(metric)
-        return [row.results[metric].value if metric in row.results else None for row in self.results]
+        return [
+            row.results[metric].value if metric in row.results else None
+            for row in self.results
+        ]
 
     def _named(self, metric: str) -> str:
         """The full name of a metric; see ``metric_among``."""
@@ -147,17 +185,31 @@ class Report:
         """
         for grade in grades:
             if grade not in get_args(Grade):
-                near, known = did_you_mean(grade, get_args(Grade)), ", ".join(get_args(Grade))
+                near, known = (
+                    did_you_mean(grade, get_args(Grade)),
+                    ", ".join(get_args(Grade)),
+                )
                 raise SettingError(f"no grade {grade!r}{near}; there are: {known}")
-        notes = ((row, row.sample.capture if row.sample is not None else None) for row in self.results)
-        unbounded = tuple(own.model_copy(update={"at_least": None}) for own in self.decisions)  # bounds are of all rows
+        notes = (
+            (row, row.sample.capture if row.sample is not None else None)
+            for row in self.results
+        )
+        # bounds are of all rows
+        unbounded = tuple(
+            own.model_copy(update={"at_least": None}) for own in self.decisions
+        )
         run = self.run.model_copy(update={"decisions": unbounded})
-        return Report([row for row, one in notes if one is not None and one.grade in grades], run)
+        return Report(
+            [row for row, one in notes if one is not None and one.grade in grades], run
+        )
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write the report as JSON lines, in place of an existing file; texts of the samples are in it.
+        """Write the report as JSON lines, in place of an existing file.
 
-        Metadata that JSON cannot hold is written as text, NaN as null; ``InputError`` if the file cannot be written.
+        Texts of the samples are in it.
+
+        Metadata that JSON cannot hold is written as text, NaN as null; ``InputError``
+        if the file cannot be written.
         """
         with JsonlWriter(path, self.run) as writer:
             for row in self.results:
@@ -167,7 +219,8 @@ class Report:
     def write_to(self, target: Sink | str) -> None:
         """Write every result to a sink, as ``watch(sinks=…)`` does, or onto the traces of a target, e.g. ``mlflow``."""
         if isinstance(target, str):
-            from ragmetrics_core.traces.targets import target_named  # only where something is written
+            # only where something is written
+            from ragmetrics_core.traces.targets import target_named
 
             target = target_named(target)
         for row in self.results:
@@ -176,7 +229,10 @@ class Report:
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Report:
-        """Read a report that ``to_jsonl`` or ``JsonlWriter`` wrote; see ``jsonl.read_report``."""
+        """Read a report that ``to_jsonl`` or ``JsonlWriter`` wrote.
+
+        See ``jsonl.read_report``.
+        """
         run, results = read_report(path)
         return cls(results, run)
 
@@ -184,21 +240,24 @@ class Report:
     def from_parquet(cls, path: str | Path, **columns: Any) -> Report:
         """Read what a ``Scorer`` wrote on one machine or many, a batch at a time, so that memory stays bounded.
 
-        It does not read what ``to_parquet`` writes, a table of scores without results: keep reports by ``to_jsonl``.
+        It does not read what ``to_parquet`` writes, a table of scores without results:
+        keep reports by ``to_jsonl``.
 
         Args:
             path: The Parquet file, or the folder of such files.
-            **columns: Where a field of the sample is, as they were given to the ``Scorer``.
+            **columns: Where a field of the sample is, as they were given to the
+                ``Scorer``.
 
         Returns:
-            A report whose ``results`` are read when they are asked for; ``compare``, ``scores`` and ``to_pandas`` take
-            all of them into memory.
+            A report whose ``results`` are read when they are asked for; ``compare``,
+            ``scores`` and ``to_pandas`` take all of them into memory.
 
         Raises:
             InputError: If it cannot be read, or holds no results of a ``Scorer``.
             MissingDependency: If the extra ``parquet`` is not installed.
         """
-        from ragmetrics_core.reporting.parquet import ParquetReport  # it stands on this module
+        # it stands on this module
+        from ragmetrics_core.reporting.parquet import ParquetReport
 
         return ParquetReport(path, columns_by_field(columns))
 
@@ -207,17 +266,24 @@ class Report:
         return data_frame(self.results, self.metrics)
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the columns of ``to_pandas`` as CSV; texts of the samples are in it, safe to open in a spreadsheet."""
+        """Write the columns of ``to_pandas`` as CSV.
+
+        Texts of the samples are in it, safe to open in a spreadsheet.
+        """
         write_text(path, csv_text(self.results, self.metrics), "the table")
 
     def to_html(self, path: str | Path, *, cluster: GroupBy = "auto") -> None:
-        """Write the report as one HTML page that opens offline (extra ``report``); texts of the samples are in it.
+        """Write the report as one HTML page that opens offline (extra ``report``).
+
+        Texts of the samples are in it.
 
         Args:
-            path: The file to write; an existing one is replaced. Texts over 20 kB are cut with a note.
+            path: The file to write; an existing one is replaced. Texts over 20 kB are
+                cut with a note.
             cluster: Which samples belong together, as in ``summary``.
         """
-        from ragmetrics_core.page.render import write_page  # only where a page is written
+        # only where a page is written
+        from ragmetrics_core.page.render import write_page
 
         shown = self.shown()
         write_page(path, shown.results, self.summary(cluster=cluster), shown.run)
@@ -229,7 +295,8 @@ class Report:
     def to_parquet(self, path: str | Path) -> None:
         """Write the table of ``to_pandas`` as Parquet (extras ``pandas`` and ``parquet``), for other programs.
 
-        ``from_parquet`` does not read it back, because it holds scores and no results: keep reports by ``to_jsonl``.
+        ``from_parquet`` does not read it back, because it holds scores and no results:
+        keep reports by ``to_jsonl``.
         """
         frame = self.to_pandas()
         extra("pyarrow", "parquet", "a Parquet file")
@@ -238,13 +305,15 @@ class Report:
 
     def plot_histogram(self, metric: str) -> Figure:
         """A histogram of one metric's scores with ten bins on [0, 1], as a matplotlib figure (extra ``report``)."""
-        from ragmetrics_core.page.figures import histogram  # only where something is drawn
+        # only where something is drawn
+        from ragmetrics_core.page.figures import histogram
 
         return histogram(metric, self._scored(metric))
 
     def plot_box(self) -> Figure:
         """A box plot per metric, as one matplotlib figure (extra ``report``)."""
-        from ragmetrics_core.page.figures import box_plot  # only where something is drawn
+        # only where something is drawn
+        from ragmetrics_core.page.figures import box_plot
 
         return box_plot({metric: self._scored(metric) for metric in self.metrics})
 
@@ -270,7 +339,9 @@ class Report:
     def __repr__(self) -> str:
         judged = sum(bool(row.results) for row in self.results)
         rows = "1 row" if len(self.results) == 1 else f"{len(self.results)} rows"
-        return f"Report({rows}, {judged} judged: {', '.join(self.metrics) or 'no metric'})"
+        return (
+            f"Report({rows}, {judged} judged: {', '.join(self.metrics) or 'no metric'})"
+        )
 
 
 def lowest(scores: Iterable[float | None], count: int) -> list[int]:

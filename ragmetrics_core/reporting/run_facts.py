@@ -19,35 +19,63 @@ class Audit(Frozen):
     chunks: int = Field(description="chunks with a verdict in both judgings")
     changed: int = Field(description="those whose verdict changed")
     failed: int = Field(0, description="samples that could not be judged again")
-    seed: int = Field(0, description="seed of the choice of samples and of the shuffling")
-    by_place: tuple[tuple[int, int], ...] = Field((), description="per shuffled place: chunks found useful, and judged")
+    seed: int = Field(
+        0, description="seed of the choice of samples and of the shuffling"
+    )
+    by_place: tuple[tuple[int, int], ...] = Field(
+        (), description="per shuffled place: chunks found useful, and judged"
+    )
 
     @property
     def sentence(self) -> str:
         """The audit in words, with a Wilson interval for the share of changed verdicts."""
         if not self.chunks:
-            return "Audit: no sample with at least two judged chunks could be judged again."
+            return (
+                "Audit: no sample with at least two judged chunks could be judged"
+                " again."
+            )
         low, high = wilson(self.changed, self.chunks)
-        failed = f" {self.failed} samples could not be judged again." if self.failed else ""
+        failed = (
+            f" {self.failed} samples could not be judged again." if self.failed else ""
+        )
         return (
-            f"Audit: {self.samples} samples judged again with their chunks shuffled: {self.changed} of {self.chunks} "
-            f"verdicts changed ({self.changed / self.chunks:.1%}, 95 % interval {low:.1%}–{high:.1%}). A judge that "
-            f"reads chunks and not places changes none but by its own noise.{failed}"
+            f"Audit: {self.samples} samples judged again with their chunks shuffled:"
+            f" {self.changed} of {self.chunks} verdicts changed"
+            f" ({self.changed / self.chunks:.1%}, 95 % interval {low:.1%}–{high:.1%})."
+            " A judge that reads chunks and not places changes none but by its own"
+            f" noise.{failed}"
         )
 
 
 def texts_of(sample: Sample | None) -> str:
-    """Question, contexts, answer and reference of a sample as JSON; null for a bad row."""
+    """Question, contexts, answer and reference of a sample as JSON.
+
+    Null for a bad row.
+    """
     contexts = [context.text for context in sample.contexts] if sample else []
-    return json.dumps([sample.question, contexts, sample.answer, sample.reference] if sample else None)
+    return json.dumps(
+        [sample.question, contexts, sample.answer, sample.reference] if sample else None
+    )
 
 
 class Input(Frozen):
     """Where samples came from."""
 
-    name: str = Field("", description='name of the file; "" for samples that a program gave')
-    sha256: str = Field(description="of the file's bytes; for samples that a program gave, of their texts, in order")
-    rows: int | None = Field(None, description="rows, also those that are no sample; None as long as the run goes on")
+    name: str = Field(
+        "", description='name of the file; "" for samples that a program gave'
+    )
+    sha256: str = Field(
+        description=(
+            "of the file's bytes; for samples that a program gave, of their texts, in"
+            " order"
+        )
+    )
+    rows: int | None = Field(
+        None,
+        description=(
+            "rows, also those that are no sample; None as long as the run goes on"
+        ),
+    )
 
     @classmethod
     def of_samples(cls, samples: Iterable[Sample | None]) -> Self:
@@ -73,43 +101,91 @@ class Decision(Frozen):
 class SequentialDecision(Decision):
     """What was decided of one metric while the run went on, so that the run could stop."""
 
-    at_least: Share | None = Field(None, description="the mean to reach; None: that of an earlier run less a margin")
-    on: On = Field("interval", description="mean of samples like these, or of these rows")
-    alpha: Share = Field(0.05, description="risk that the decision is wrong")
-    decided_at: int | None = Field(None, description="samples looked at then; None while undecided")
-    e_value: float | None = Field(None, description="evidence when it was decided; None if no other is possible")
-    bounds: tuple[float, float] = Field(
-        (0.0, 1.0), description="of the mean, or of the difference; each holds with 1 − alpha whenever one stops"
+    at_least: Share | None = Field(
+        None,
+        description="the mean to reach; None: that of an earlier run less a margin",
     )
-    saved: int | None = Field(None, description="calls that the rows not judged would have made; None if not known")
+    on: On = Field(
+        "interval", description="mean of samples like these, or of these rows"
+    )
+    alpha: Share = Field(0.05, description="risk that the decision is wrong")
+    decided_at: int | None = Field(
+        None, description="samples looked at then; None while undecided"
+    )
+    e_value: float | None = Field(
+        None, description="evidence when it was decided; None if no other is possible"
+    )
+    bounds: tuple[float, float] = Field(
+        (0.0, 1.0),
+        description=(
+            "of the mean, or of the difference; each holds with 1 − alpha whenever one"
+            " stops"
+        ),
+    )
+    saved: int | None = Field(
+        None,
+        description="calls that the rows not judged would have made; None if not known",
+    )
 
     @property
     def interval(self) -> Interval:
         """The bounds, with what they are."""
-        return Interval(*self.bounds, f"betting, each bound valid with {100 * (1 - self.alpha):g} % whenever one stops")
+        return Interval(
+            *self.bounds,
+            f"betting, each bound valid with {100 * (1 - self.alpha):g} % whenever one"
+            " stops",
+        )
 
 
 class RunFacts(Frozen):
     """Facts of one run."""
 
     version: str = Field("", description="version of ragmetrics that made the run")
-    packages: dict[str, str] = Field({}, description="versions of Python and of packages that change replies")
-    inputs: tuple[Input, ...] = Field((), description="the files that the samples came from, or the samples")
+    packages: dict[str, str] = Field(
+        {}, description="versions of Python and of packages that change replies"
+    )
+    inputs: tuple[Input, ...] = Field(
+        (), description="the files that the samples came from, or the samples"
+    )
     judges: tuple[str, ...] = Field((), description="names of the judges asked")
     addresses: dict[str, tuple[str, ...]] = Field(
-        {}, description="by judge, host and path that its calls went to, without user, query or key"
+        {},
+        description=(
+            "by judge, host and path that its calls went to, without user, query or key"
+        ),
     )
-    details: dict[str, dict[str, str]] = Field({}, description="by judge, its settings that change replies")
-    models: tuple[str, ...] = Field((), description="names of the models as their endpoints returned them")
-    metrics: dict[str, Signature] = Field({}, description="the signature of each metric, in the order of the report")
+    details: dict[str, dict[str, str]] = Field(
+        {}, description="by judge, its settings that change replies"
+    )
+    models: tuple[str, ...] = Field(
+        (), description="names of the models as their endpoints returned them"
+    )
+    metrics: dict[str, Signature] = Field(
+        {}, description="the signature of each metric, in the order of the report"
+    )
     started: str = Field("", description="when the run began, ISO 8601 in UTC")
-    seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="how long it took")
-    concurrency: int = Field(1, description="calls to the judge that could run at the same time")
-    interrupted: bool = Field(False, description="true if the run ended before every sample was judged")
-    stopped: str = Field("", description='why the run ended early, in words; "" if it did not')
-    notes: tuple[str, ...] = Field((), description="what else the reader should know, e.g. that a metric was left out")
-    audit: Audit | None = Field(None, description="shuffled re-judging, if it was asked for")
-    decisions: tuple[SequentialDecision, ...] = Field((), description="of the gates of a run until decided")
+    seconds: float = Field(
+        default=0.0, ge=0, allow_inf_nan=False, description="how long it took"
+    )
+    concurrency: int = Field(
+        1, description="calls to the judge that could run at the same time"
+    )
+    interrupted: bool = Field(
+        False, description="true if the run ended before every sample was judged"
+    )
+    stopped: str = Field(
+        "", description='why the run ended early, in words; "" if it did not'
+    )
+    notes: tuple[str, ...] = Field(
+        (),
+        description="what else the reader should know, e.g. that a metric was left out",
+    )
+    audit: Audit | None = Field(
+        None, description="shuffled re-judging, if it was asked for"
+    )
+    decisions: tuple[SequentialDecision, ...] = Field(
+        (), description="of the gates of a run until decided"
+    )
 
     @property
     def ended_early(self) -> str:

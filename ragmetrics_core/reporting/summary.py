@@ -25,14 +25,27 @@ from ragmetrics_core.reporting.conversations import Conversations, TurnTally
 from ragmetrics_core.reporting.families import shared
 from ragmetrics_core.reporting.matching import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
-from ragmetrics_core.statistics.means import FEWEST_CLUSTERS, Interval, mean, mean_interval, median, sd
+from ragmetrics_core.statistics.means import (
+    FEWEST_CLUSTERS,
+    Interval,
+    mean,
+    mean_interval,
+    median,
+    sd,
+)
 
 Name = TypeVar("Name", bound=str)
 
-CAPTION = "mean score of this judge on samples like these; poll noise included, judge bias not"
+CAPTION = (
+    "mean score of this judge on samples like these; poll noise included, judge"
+    " bias not"
+)
 """What an interval means; it stands beside every interval."""
 
-_UNTIL_DECIDED = f"{CAPTION}. The mean is that of the scored: stopping early pushes it away from the threshold"
+_UNTIL_DECIDED = (
+    f"{CAPTION}. The mean is that of the scored: stopping early pushes it away from the"
+    " threshold"
+)
 
 _RELATED = {
     "generator": "judges tend to favour texts of their own family (self-preference)",
@@ -41,68 +54,159 @@ _RELATED = {
 
 
 class RiskThresholds(Frozen):
-    """When a number counts as a sign of high risk. The defaults are conventions, not measurements."""
+    """When a number counts as a sign of high risk.
+
+    The defaults are conventions, not measurements.
+    """
 
     mean: Share = Field(0.7, description="a mean below this is low")
     median: Share = Field(0.7, description="a median below this is low")
-    sd: Share = Field(0.3, description="a standard deviation above this is high; about 0.5 is the most")
-    max: Share = Field(0.8, description="a highest score below this is low: not one sample went well")
-    count: Annotated[int, Field(ge=0)] = Field(30, description="fewer scores than this are too few to say")
-    failed_share: Share = Field(0.05, description="a larger share of failed among the rows with an outcome is high")
+    sd: Share = Field(
+        0.3,
+        description="a standard deviation above this is high; about 0.5 is the most",
+    )
+    max: Share = Field(
+        0.8, description="a highest score below this is low: not one sample went well"
+    )
+    count: Annotated[int, Field(ge=0)] = Field(
+        30, description="fewer scores than this are too few to say"
+    )
+    failed_share: Share = Field(
+        0.05,
+        description="a larger share of failed among the rows with an outcome is high",
+    )
 
 
 class MetricSummary(Frozen):
-    """One metric over all rows. A number that does not exist, as without a scored row, is None, never NaN."""
+    """One metric over all rows.
+
+    A number that does not exist, as without a scored row, is None, never NaN.
+    """
 
     metric: str = Field(description="name of the metric")
     count: int = Field(0, description="rows scored")
-    uncertain: int = Field(0, description="rows scored of which the judge says that it is uncertain")
-    mean: float | None = Field(None, description="mean score in [0, 1]; higher is better")
+    uncertain: int = Field(
+        0, description="rows scored of which the judge says that it is uncertain"
+    )
+    mean: float | None = Field(
+        None, description="mean score in [0, 1]; higher is better"
+    )
     median: float | None = Field(None, description="median score")
-    sd: float | None = Field(None, description="standard deviation (divisor n − 1); None below two scores")
+    sd: float | None = Field(
+        None, description="standard deviation (divisor n − 1); None below two scores"
+    )
     min: float | None = Field(None, description="lowest score")
     max: float | None = Field(None, description="highest score")
-    interval: Interval | None = Field(None, description="95 % interval of the mean, with its method")
-    unknown: int = Field(0, description="rows whose score is not known: failed or not judged, bad rows included")
-    worst: Interval | None = Field(None, description="the interval if each of them had scored 0")
-    best: Interval | None = Field(None, description="the interval if each of them had scored 1")
-    undefined: dict[str, int] = Field({}, description="rows without a meaning for the metric, by code")
-    failed: dict[str, int] = Field({}, description="rows without a score, by type of error")
+    interval: Interval | None = Field(
+        None, description="95 % interval of the mean, with its method"
+    )
+    unknown: int = Field(
+        0,
+        description=(
+            "rows whose score is not known: failed or not judged, bad rows included"
+        ),
+    )
+    worst: Interval | None = Field(
+        None, description="the interval if each of them had scored 0"
+    )
+    best: Interval | None = Field(
+        None, description="the interval if each of them had scored 1"
+    )
+    undefined: dict[str, int] = Field(
+        {}, description="rows without a meaning for the metric, by code"
+    )
+    failed: dict[str, int] = Field(
+        {}, description="rows without a score, by type of error"
+    )
     failure: str = Field("", repr=False, description="why the first of them failed")
-    not_judged: int = Field(0, description="rows that are samples but have no result of this metric")
-    useful_share: float | None = Field(None, description="share of the scored samples with any useful chunk")
-    useful_known: int = Field(0, description="scored samples of which it is known whether any chunk is useful")
+    not_judged: int = Field(
+        0, description="rows that are samples but have no result of this metric"
+    )
+    useful_share: float | None = Field(
+        None, description="share of the scored samples with any useful chunk"
+    )
+    useful_known: int = Field(
+        0, description="scored samples of which it is known whether any chunk is useful"
+    )
     mean_if_useful: float | None = Field(None, description="mean score among those")
-    conversations: Conversations | None = Field(None, description="what ledgers say of conversations; None without")
-    limits: RiskThresholds = Field(RiskThresholds.model_construct(), repr=False, description="when a number is a sign")
+    conversations: Conversations | None = Field(
+        None, description="what ledgers say of conversations; None without"
+    )
+    limits: RiskThresholds = Field(
+        RiskThresholds.model_construct(),
+        repr=False,
+        description="when a number is a sign",
+    )
 
     @property
     def signs(self) -> tuple[str, ...]:
         """Signs of high risk, one sentence each."""
-        limits, found = self.limits, zip((self.mean, self.median, self.sd, self.max), (1, 1, 0, 1), strict=True)
+        limits, found = (
+            self.limits,
+            zip((self.mean, self.median, self.sd, self.max), (1, 1, 0, 1), strict=True),
+        )
         mean, median, sd, most = (fine if own is None else own for own, fine in found)
         failed, undefined = sum(self.failed.values()), sum(self.undefined.values())
-        outcomes, abstained = self.count + failed + undefined, self.undefined.get("abstained", 0)
+        outcomes, abstained = (
+            self.count + failed + undefined,
+            self.undefined.get("abstained", 0),
+        )
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
         clusters = (self.interval and self.interval.clusters) or FEWEST_CLUSTERS
         reaches = self.interval is not None and self.interval.high >= limits.mean
         idle = f"{undefined} undefined, {failed} failed, {self.not_judged} not judged"
-        outside = "they stand outside the mean, in which a system that abstains more looks better"
+        outside = (
+            "they stand outside the mean, in which a system that abstains more looks"
+            " better"
+        )
         signs = (
-            (mean < limits.mean and not reaches, f"low mean: {mean:.3f}, under {limits.mean:g}."),
-            (mean < limits.mean and reaches,
-             f"the mean may be low: {mean:.3f}, under {limits.mean:g}, which lies within its interval."),
-            (median < limits.median, f"low median: {median:.3f}, under {limits.median:g}."),
-            (sd > limits.sd, f"high standard deviation: {sd:.3f}, over {limits.sd:g}; quality varies widely."),
+            (
+                mean < limits.mean and not reaches,
+                f"low mean: {mean:.3f}, under {limits.mean:g}.",
+            ),
+            (
+                mean < limits.mean and reaches,
+                (
+                    f"the mean may be low: {mean:.3f}, under {limits.mean:g}, which"
+                    " lies within its interval."
+                ),
+            ),
+            (
+                median < limits.median,
+                f"low median: {median:.3f}, under {limits.median:g}.",
+            ),
+            (
+                sd > limits.sd,
+                (
+                    f"high standard deviation: {sd:.3f}, over {limits.sd:g}; quality"
+                    " varies widely."
+                ),
+            ),
             (most < limits.max, f"low maximum: no sample scored over {most:.3f}."),
             (not self.count, f"nothing scored: {idle}."),
-            (0 < self.count < limits.count, f"too few samples to say: {self.count} scored, {limits.count} wanted."),
-            (clusters < FEWEST_CLUSTERS,
-             f"few clusters: {clusters}, under {FEWEST_CLUSTERS}; the interval is a rough guide."),
-            (abstained, f"abstaining answers: {abstained} of {outcomes} results; {outside}."),
-            (failed > limits.failed_share * outcomes,
-             f"{failed / max(1, outcomes):.0%} failed ({kinds}); the mean does not speak for them."),
-        )  # fmt: skip
+            (
+                0 < self.count < limits.count,
+                f"too few samples to say: {self.count} scored, {limits.count} wanted.",
+            ),
+            (
+                clusters < FEWEST_CLUSTERS,
+                (
+                    f"few clusters: {clusters}, under {FEWEST_CLUSTERS}; the interval"
+                    " is a rough guide."
+                ),
+            ),
+            (
+                abstained,
+                f"abstaining answers: {abstained} of {outcomes} results; {outside}.",
+            ),
+            (
+                failed > limits.failed_share * outcomes,
+                (
+                    f"{failed / max(1, outcomes):.0%} failed ({kinds}); the mean does"
+                    " not speak for them."
+                ),
+            ),
+        )
         return tuple(f"{self.metric}: {sentence}" for holds, sentence in signs if holds)
 
 
@@ -111,44 +215,93 @@ class Summary(Frozen):
 
     rows: int = Field(0, description="rows of the input")
     judged: int = Field(0, description="samples with at least one result")
-    not_judged: int = Field(0, description="samples without a result: the run ended before, or the application failed")
+    not_judged: int = Field(
+        0,
+        description=(
+            "samples without a result: the run ended before, or the application failed"
+        ),
+    )
     bad_rows: int = Field(0, description="rows that are no sample, not evaluated")
-    without_context: int = Field(0, description="answers given without any context, as far as contexts were recorded")
-    holding_contexts: int = Field(0, description="answers that contain all their contexts whole")
-    application_errors: int = Field(0, description="samples whose application run went wrong")
-    grades: dict[Grade, int] = Field({}, description="captured samples by grade, see ``CaptureNotes``")
-    related: dict[str, int] = Field({}, description="samples by what is of the judge's family, ``generator OpenAI``")
+    without_context: int = Field(
+        0,
+        description=(
+            "answers given without any context, as far as contexts were recorded"
+        ),
+    )
+    holding_contexts: int = Field(
+        0, description="answers that contain all their contexts whole"
+    )
+    application_errors: int = Field(
+        0, description="samples whose application run went wrong"
+    )
+    grades: dict[Grade, int] = Field(
+        {}, description="captured samples by grade, see ``CaptureNotes``"
+    )
+    related: dict[str, int] = Field(
+        {}, description="samples by what is of the judge's family, ``generator OpenAI``"
+    )
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
-    usage: Usage = Field(description="what everything cost together, unfinished metrics included")
+    usage: Usage = Field(
+        description="what everything cost together, unfinished metrics included"
+    )
     judges: tuple[str, ...] = Field((), repr=False, description="who judged")
-    stopped: str = Field("", description='why the run ended before all rows of its input were read; "" if it did not')
-    decisions: tuple[SequentialDecision, ...] = Field((), description="of a run until decided")
+    stopped: str = Field(
+        "",
+        description=(
+            'why the run ended before all rows of its input were read; "" if it did not'
+        ),
+    )
+    decisions: tuple[SequentialDecision, ...] = Field(
+        (), description="of a run until decided"
+    )
     caption: str = Field(CAPTION, description="what the intervals mean")
-    slices: dict[str, dict[str, "Summary"]] = Field({}, repr=False, description="by key and value, where asked for")
+    slices: dict[str, dict[str, "Summary"]] = Field(
+        {}, repr=False, description="by key and value, where asked for"
+    )
 
     def __getitem__(self, metric: str) -> MetricSummary:
-        """Summary of one metric by name; raises ``SettingError`` if it was not measured."""
+        """Summary of one metric by name.
+
+        Raises ``SettingError`` if it was not measured.
+        """
         known = {numbers.metric: numbers for numbers in self.metrics}
         return known[metric_among(metric, list(known), place="in this report")]
 
     def _repr_html_(self) -> str:
-        from ragmetrics_core.reporting.tables import html_table  # which stands on this module
+        # which stands on this module
+        from ragmetrics_core.reporting.tables import html_table
 
         return html_table(self, RunFacts(judges=self.judges, stopped=self.stopped))
 
     @property
     def signs(self) -> tuple[str, ...]:
-        """Signs of high risk that concern the run as a whole; each metric has its own beside them."""
+        """Signs of high risk that concern the run as a whole.
+
+        Each metric has its own beside them.
+        """
         samples, broken = self.judged + self.not_judged, self.application_errors
         found = (
-            (self.without_context, f"answered without any context: {self.without_context} of {samples} samples."),
+            (
+                self.without_context,
+                (
+                    f"answered without any context: {self.without_context} of {samples}"
+                    " samples."
+                ),
+            ),
             (
                 self.holding_contexts,
-                f"answers that contain their own contexts whole: {self.holding_contexts} of {samples} samples; such an "
-                "answer supports itself, so name the column or key that holds the answer alone.",
+                (
+                    "answers that contain their own contexts whole:"
+                    f" {self.holding_contexts} of {samples} samples; such an answer"
+                    " supports itself, so name the column or key that holds the answer"
+                    " alone."
+                ),
             ),
             (broken, f"the application itself failed: {broken} of {samples} samples."),
-            (self.bad_rows, f"bad rows, not evaluated: {self.bad_rows} of {self.rows}."),
+            (
+                self.bad_rows,
+                f"bad rows, not evaluated: {self.bad_rows} of {self.rows}.",
+            ),
             (self.not_judged, f"samples not judged: {self.not_judged} of {samples}."),
         )
         return tuple(sentence for count, sentence in found if count)
@@ -156,32 +309,47 @@ class Summary(Frozen):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Where the judge is of the family of the application's own models, and why that matters."""
-        found = ((*key.partition(" ")[::2], count) for key, count in self.related.items())
+        found = (
+            (*key.partition(" ")[::2], count) for key, count in self.related.items()
+        )
         return tuple(
-            f"Judge and {part} are both of the {name} family in {count} of {self.judged} samples: {_RELATED[part]}; "
-            "compare with a judge of another family."
+            f"Judge and {part} are both of the {name} family in {count} of"
+            f" {self.judged} samples: {_RELATED[part]}; compare with a judge of another"
+            " family."
             for part, name, count in found
         )
 
     @property
     def all_signs(self) -> tuple[str, ...]:
         """Warnings and signs of the run, then the signs of each metric."""
-        return tuple(chain(self.warnings, self.signs, *(found.signs for found in self.metrics)))
+        return tuple(
+            chain(self.warnings, self.signs, *(found.signs for found in self.metrics))
+        )
 
 
 class Tally:
-    """A summary that grows row by row; it keeps seventeen bytes per score (of turns 25), not the results.
+    """A summary that grows row by row.
 
-    ``metrics`` are names in the order to show them; ``cluster`` says which samples belong together; of ``slices``, keys
-    of the metadata, each value has a summary of its own. In a slice (``is_slice``) no sample needs the key.
+    It keeps seventeen bytes per score (of turns 25), not the results.
+
+    ``metrics`` are names in the order to show them; ``cluster`` says which samples
+    belong together; of ``slices``, keys of the metadata, each value has a summary of
+    its own. In a slice (``is_slice``) no sample needs the key.
     """
 
     def __init__(
-        self, metrics: Sequence[str], *, cluster: GroupBy = "auto", slices: Iterable[str] = (), is_slice: bool = False
+        self,
+        metrics: Sequence[str],
+        *,
+        cluster: GroupBy = "auto",
+        slices: Iterable[str] = (),
+        is_slice: bool = False,
     ) -> None:
-        # Per key the tallies of its values; None: of bad rows alone, which belong to no slice, and so to each.
+        # Per key the tallies of its values; None: of bad rows alone, which belong to no
+        # slice, and so to each.
         self._by: dict[str, dict[str | None, Tally]] = {
-            key: {None: Tally(metrics, cluster=cluster, is_slice=True)} for key in slices
+            key: {None: Tally(metrics, cluster=cluster, is_slice=True)}
+            for key in slices
         }
         self._keys = KeysSought() if is_slice else KeysSought(self._by, cluster)
         self._number_of = numbering(cluster)
@@ -198,7 +366,12 @@ class Tally:
         bad = sample is None or bool(result.problem)
         if sample is not None:
             self._keys.look(sample)
-        self.rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
+        self.rows.update(
+            [
+                "rows",
+                "bad_rows" if bad else "judged" if result.results else "not_judged",
+            ]
+        )
         for key, own in self._by.items():
             value = group_of(sample, key)
             name = f"without {key}" if value is None else value
@@ -208,7 +381,12 @@ class Tally:
                 tally.add(result)
         number = -1 if bad else self._number_of(sample)
         for name, metric in self.metrics.items():
-            metric.add(result.results.get(name), number, sample.ledger if sample else None, bad=bad)
+            metric.add(
+                result.results.get(name),
+                number,
+                sample.ledger if sample else None,
+                bad=bad,
+            )
         if sample is not None and not bad:
             self.rows["without_context"] += answered_without_context(sample)
             self.rows["holding_contexts"] += answer_holds_contexts(sample)
@@ -217,7 +395,11 @@ class Tally:
                 self.grades[sample.capture.grade] += 1
 
     def summary(
-        self, thresholds: RiskThresholds | None = None, *, run: RunFacts | None = None, bootstrap: bool = False
+        self,
+        thresholds: RiskThresholds | None = None,
+        *,
+        run: RunFacts | None = None,
+        bootstrap: bool = False,
     ) -> Summary:
         """Everything counted so far, as in ``Report.summary``; ``run`` says why it ended early.
 
@@ -229,12 +411,22 @@ class Tally:
         self._keys.check()
         run = run or RunFacts()
         limits = thresholds or RiskThresholds()
-        metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self.metrics.items())
+        metrics = tuple(
+            metric.summary(name, limits, bootstrap)
+            for name, metric in self.metrics.items()
+        )
         if run.decisions:
-            bounds = {own.metric: own.interval for own in run.decisions if own.at_least is not None}
-            enough = limits.model_copy(update={"count": 0})  # for its gates, which have said so
+            bounds = {
+                own.metric: own.interval
+                for own in run.decisions
+                if own.at_least is not None
+            }
+            # for its gates, which have said so
+            enough = limits.model_copy(update={"count": 0})
             metrics = tuple(
-                own.model_copy(update={"interval": it, "worst": it, "best": it, "limits": enough})
+                own.model_copy(
+                    update={"interval": it, "worst": it, "best": it, "limits": enough}
+                )
                 for own, it in ((own, bounds.get(own.metric)) for own in metrics)
             )
         slices = {
@@ -246,24 +438,41 @@ class Tally:
             for key, tallies in self._by.items()
         }
         return Summary(
-            **self.rows, grades=_counts(self.grades), metrics=metrics, usage=self.usage, stopped=run.ended_early,
-            judges=run.judges, decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
-            related=_counts(self.related), slices=slices,
-        )  # fmt: skip
+            **self.rows,
+            grades=_counts(self.grades),
+            metrics=metrics,
+            usage=self.usage,
+            stopped=run.ended_early,
+            judges=run.judges,
+            decisions=run.decisions,
+            caption=_UNTIL_DECIDED if run.decisions else CAPTION,
+            related=_counts(self.related),
+            slices=slices,
+        )
 
 
 class MetricTally:
     """One metric's part of a tally."""
 
     def __init__(self) -> None:
-        self.values, self.useful = array("d"), bytearray()  # scores, and of each whether any chunk is useful
-        self.keys, self.unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
+        # scores, and of each whether any chunk is useful
+        self.values, self.useful = array("d"), bytearray()
+        # numbers of clusters: of scores, of rows without
+        self.keys, self.unknown = array("q"), array("q")
         self.undefined, self.failed = Counter[str](), Counter[str]()
-        self.turns, self.failure, self.why = TurnTally(), "", ""  # reasons of the first failed and first undefined
+        # reasons of the first failed and first undefined
+        self.turns, self.failure, self.why = TurnTally(), "", ""
         self.not_judged = self.uncertain = 0
         self.told = 0  # samples whose evidence tells whether any chunk is useful
 
-    def add(self, result: MetricResult | None, cluster: int, ledger: Ledger | None, *, bad: bool) -> None:
+    def add(
+        self,
+        result: MetricResult | None,
+        cluster: int,
+        ledger: Ledger | None,
+        *,
+        bad: bool,
+    ) -> None:
         """Count one row's result of this metric; None if there is none."""
         if bad or result is None:
             self.not_judged += not bad
@@ -282,27 +491,50 @@ class MetricTally:
             self.uncertain += result.uncertain
             if ledger is not None:
                 self.turns.add(ledger, result)
-            useful = result.evidence.useful_known if isinstance(result.evidence, JudgedChunks) else None
+            useful = (
+                result.evidence.useful_known
+                if isinstance(result.evidence, JudgedChunks)
+                else None
+            )
             self.told += useful is not None
             self.useful.append(bool(useful))
 
-    def summary(self, name: str, limits: RiskThresholds, bootstrap: bool) -> MetricSummary:
+    def summary(
+        self, name: str, limits: RiskThresholds, bootstrap: bool
+    ) -> MetricSummary:
         """The metric's numbers."""
         values, unknown = self.values, len(self.unknown)
         found = worst = best = mean_interval(values, self.keys, bootstrap=bootstrap)
         if values and (unknown or bootstrap):
             keys = self.keys + self.unknown
-            worst, best = (mean_interval(values + array("d", [end]) * unknown, keys) for end in (0.0, 1.0))
+            worst, best = (
+                mean_interval(values + array("d", [end]) * unknown, keys)
+                for end in (0.0, 1.0)
+            )
         useful = array("d", compress(values, self.useful))
         return MetricSummary(
-            metric=name, count=len(values), uncertain=self.uncertain, mean=mean(values), median=median(values),
-            sd=sd(values), min=min(values, default=None), max=max(values, default=None), interval=found,
-            unknown=unknown, worst=worst, best=best, undefined=_counts(self.undefined), failed=_counts(self.failed),
-            failure=self.failure, not_judged=self.not_judged,
-            useful_share=len(useful) / self.told if self.told else None, useful_known=self.told,
+            metric=name,
+            count=len(values),
+            uncertain=self.uncertain,
+            mean=mean(values),
+            median=median(values),
+            sd=sd(values),
+            min=min(values, default=None),
+            max=max(values, default=None),
+            interval=found,
+            unknown=unknown,
+            worst=worst,
+            best=best,
+            undefined=_counts(self.undefined),
+            failed=_counts(self.failed),
+            failure=self.failure,
+            not_judged=self.not_judged,
+            useful_share=len(useful) / self.told if self.told else None,
+            useful_known=self.told,
             mean_if_useful=mean(useful),
-            conversations=self.turns.summary(limits.mean), limits=limits,
-        )  # fmt: skip
+            conversations=self.turns.summary(limits.mean),
+            limits=limits,
+        )
 
 
 def _counts(counter: Counter[Name]) -> dict[Name, int]:

@@ -1,4 +1,7 @@
-"""Are scores probabilities? Slope and intercept, the curve in equal-mass bins, the debiased calibration error."""
+"""Are scores probabilities?
+
+Slope and intercept, the curve in equal-mass bins, the debiased calibration error.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +16,8 @@ FEWEST_FOR_ERROR = 200
 """A calibration error over fewer labels would mostly show noise."""
 
 _CLIP = 1e-3
-_STEPS, _NEAR = 50, 1e-9  # of Newton's method, which a dozen end where the labels are not nearly separated
+# of Newton's method, which a dozen end where the labels are not nearly separated
+_STEPS, _NEAR = 50, 1e-9
 
 Pairs = Sequence[tuple[float, bool]]
 
@@ -30,18 +34,29 @@ class Bin:
 
 
 @lru_cache(maxsize=1)  # both numbers are asked for, one after the other
-def slope_and_intercept(pairs: tuple[tuple[float, bool], ...]) -> tuple[float, float] | None:
+def slope_and_intercept(
+    pairs: tuple[tuple[float, bool], ...],
+) -> tuple[float, float] | None:
     """Logistic regression of the label on the score's log-odds: 1 and 0 for calibrated scores; needs numpy.
 
-    Scores are kept .001 from 0 and 1. None without both classes, or if scores do not vary or (nearly) separate them.
+    Scores are kept .001 from 0 and 1. None without both classes, or if scores do not
+    vary or (nearly) separate them.
 
     Source:
         Cox (1958), Biometrika 45(3/4).
     """
-    positive, negative = ([score for score, own in pairs if own is wanted] for wanted in (True, False))
-    if not positive or not negative or max(negative) <= min(positive) or max(positive) <= min(negative):
+    positive, negative = (
+        [score for score, own in pairs if own is wanted] for wanted in (True, False)
+    )
+    if (
+        not positive
+        or not negative
+        or max(negative) <= min(positive)
+        or max(positive) <= min(negative)
+    ):
         return None
-    numpy = extra("numpy", "stats", "the slope of a calibration")  # scipy's own solver takes a second to import
+    # scipy's own solver takes a second to import
+    numpy = extra("numpy", "stats", "the slope of a calibration")
     scores, labels = numpy.asarray(pairs, dtype=float).T
     kept = scores.clip(_CLIP, 1 - _CLIP)
     odds = numpy.log(kept / (1 - kept))
@@ -58,7 +73,10 @@ def slope_and_intercept(pairs: tuple[tuple[float, bool], ...]) -> tuple[float, f
 
 
 def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
-    """The calibration curve in bins of equal mass, at most so many; equal scores stay in one bin."""
+    """The calibration curve in bins of equal mass, at most so many.
+
+    Equal scores stay in one bin.
+    """
     found: list[list[tuple[float, bool]]] = []
     plain_pairs = [(float(score), bool(label)) for score, label in pairs]
     for place, pair in enumerate(sorted(plain_pairs, key=lambda pair: pair[0])):
@@ -68,7 +86,12 @@ def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
         found[-1].append(pair)
     yes = [sum(label for _, label in own) for own in found]
     return [
-        Bin(fmean(score for score, _ in own), count / len(own), *wilson(count, len(own)), len(own))
+        Bin(
+            fmean(score for score, _ in own),
+            count / len(own),
+            *wilson(count, len(own)),
+            len(own),
+        )
         for count, own in zip(yes, found, strict=True)
     ]
 
@@ -84,7 +107,8 @@ def calibration_error(pairs: Pairs) -> float | None:
     if len(pairs) < FEWEST_FOR_ERROR:
         return None
     total = sum(
-        own.count * ((own.score - own.share) ** 2 - own.share * (1 - own.share) / (own.count - 1))
+        own.count
+        * ((own.score - own.share) ** 2 - own.share * (1 - own.share) / (own.count - 1))
         for own in curve(pairs)
         if own.count > 1
     )

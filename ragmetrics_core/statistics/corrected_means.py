@@ -1,6 +1,7 @@
 """The share of good answers as people would count it, from some labels and the scores of all samples.
 
-Labels must be drawn at random with equal probabilities. ``ppi`` uses the scores (PPI++), ``rogan_gladen`` the verdicts.
+Labels must be drawn at random with equal probabilities. ``ppi`` uses the scores
+(PPI++), ``rogan_gladen`` the verdicts.
 """
 
 import random
@@ -14,7 +15,14 @@ from pydantic import Field
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.statistics.means import Interval, grouped, mean_interval, ratio_mean, share_clusters, t_quantile
+from ragmetrics_core.statistics.means import (
+    Interval,
+    grouped,
+    mean_interval,
+    ratio_mean,
+    share_clusters,
+    t_quantile,
+)
 
 FEWEST = 5
 """With fewer labels of the rarer class only the labels themselves are used."""
@@ -27,9 +35,15 @@ _Z = NormalDist().inv_cdf(0.975)
 class CorrectedMean(Frozen):
     """A mean corrected by labels."""
 
-    mean: float = Field(description="estimated share of samples that people would call good")
+    mean: float = Field(
+        description="estimated share of samples that people would call good"
+    )
     interval: Interval = Field(description="its 95 % interval")
-    weight: float | None = Field(description="of the judge's scores, 0 (worthless) to 1; None if they were not used")
+    weight: float | None = Field(
+        description=(
+            "of the judge's scores, 0 (worthless) to 1; None if they were not used"
+        )
+    )
     labelled: int = Field(description="number of labels")
     unlabelled: int = Field(description="number of samples with a score alone")
 
@@ -37,10 +51,13 @@ class CorrectedMean(Frozen):
     def sentence(self) -> str:
         """The estimate in words."""
         low, high = self.interval.low, self.interval.high
-        weight = "" if self.weight is None else f", weight of the judge {self.weight:.2f}"
+        weight = (
+            "" if self.weight is None else f", weight of the judge {self.weight:.2f}"
+        )
         return (
-            f"People would say yes to {self.mean:.3f} [{low:.3f}, {high:.3f}] of the {self.labelled + self.unlabelled} "
-            f"scored samples ({self.interval.method}; {self.labelled} labels{weight})"
+            f"People would say yes to {self.mean:.3f} [{low:.3f}, {high:.3f}] of the"
+            f" {self.labelled + self.unlabelled} scored samples"
+            f" ({self.interval.method}; {self.labelled} labels{weight})"
         )
 
 
@@ -53,7 +70,9 @@ class Scores(NamedTuple):
 
 def _as_floats(scores: Scores) -> Scores:
     """The scores as Python's numbers, whose precision is that of the formulas."""
-    return Scores([float(value) for value in scores.values], [int(key) for key in scores.keys])
+    return Scores(
+        [float(value) for value in scores.values], [int(key) for key in scores.keys]
+    )
 
 
 class NotCorrectable(InputError):
@@ -69,19 +88,23 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean
         others: Scores of the samples without a label.
 
     Returns:
-        The labels' mean, corrected by what the scores say of the other samples. The weight of the scores is
-        estimated on four fifths of the clusters and used on the fifth; the t interval over clusters has one
-        label added at each end, and holds the variance of the unlabelled samples' mean score, too. Fewer than five
-        labels of the rarer class, or fewer than two clusters of unlabelled samples, whose variance nobody knows:
-        Wilson on the labels alone, or over clusters where labels share one.
+        The labels' mean, corrected by what the scores say of the other samples. The
+        weight of the scores is estimated on four fifths of the clusters and used on the
+        fifth; the t interval over clusters has one label added at each end, and holds
+        the variance of the unlabelled samples' mean score, too. Fewer than five labels
+        of the rarer class, or fewer than two clusters of unlabelled samples, whose
+        variance nobody knows: Wilson on the labels alone, or over clusters where labels
+        share one.
 
     Raises:
         InputError: If there are no labels.
 
     Source:
-        Angelopoulos, Duchi & Zrnic (2023), PPI++, arXiv:2311.01453. The added labels are ours: with them the
-        coverage is at least .92 for 30 to 200 labels, means of .5 to .95, clusters, and good, bad and constant
-        judges (``benchmarks/simulated_statistics.py``). Degrees of freedom after Welch (1947), Biometrika 34(1–2).
+        Angelopoulos, Duchi & Zrnic (2023), PPI++, arXiv:2311.01453. The added labels
+        are ours: with them the coverage is at least .92 for 30 to 200 labels, means of
+        .5 to .95, clusters, and good, bad and constant judges
+        (``benchmarks/simulated_statistics.py``). Degrees of freedom after Welch (1947),
+        Biometrika 34(1–2).
     """
     if len(labels) == 0:
         raise InputError("a calibrated mean needs labels")
@@ -94,12 +117,27 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean
     truth = [float(label) for label in labels]
     weights = _weights(truth, scores, others)
     centre, weight = fmean(others.values), fmean(weights)
-    corrected = [y - w * (f - centre) for y, w, f in zip(truth, weights, scores.values, strict=True)]
-    middle, wide, freedom = ratio_mean(*grouped(corrected, scores.keys), added=(0.0, 1.0))
+    corrected = [
+        y - w * (f - centre)
+        for y, w, f in zip(truth, weights, scores.values, strict=True)
+    ]
+    middle, wide, freedom = ratio_mean(
+        *grouped(corrected, scores.keys), added=(0.0, 1.0)
+    )
     _, others_error, others_freedom = ratio_mean(others_sums, others_sizes)
     half = _half_width((wide, freedom), (weight * others_error, others_freedom))
-    name = "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one at 1"
-    return _cut(fmean(corrected), middle - half, middle + half, name, (len(labels), len(others.values)), weight)
+    name = (
+        "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one"
+        " at 1"
+    )
+    return _cut(
+        fmean(corrected),
+        middle - half,
+        middle + half,
+        name,
+        (len(labels), len(others.values)),
+        weight,
+    )
 
 
 def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> float:
@@ -113,67 +151,114 @@ def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> f
     return t_quantile(0.975, freedom) * sqrt(first + second)
 
 
-def rogan_gladen(labels: Sequence[bool], scores: Scores, others: Scores, *, threshold: float = 0.5) -> CorrectedMean:
+def rogan_gladen(
+    labels: Sequence[bool], scores: Scores, others: Scores, *, threshold: float = 0.5
+) -> CorrectedMean:
     """Correct the share of positive verdicts by the judge's sensitivity and specificity.
 
-    Arguments are those of ``ppi``; scores from the ``threshold`` on, fixed on other data, are a positive verdict.
+    Arguments are those of ``ppi``; scores from the ``threshold`` on, fixed on other
+    data, are a positive verdict.
 
     Returns:
-        (q + sp − 1) / (se + sp − 1), cut to [0, 1], with q the share of positive verdicts among the other samples.
-        The interval is Lang & Reiczigel's, widened by the design effect where samples come in clusters. Labels
-        alone if no sample is without one.
+        (q + sp − 1) / (se + sp − 1), cut to [0, 1], with q the share of positive
+        verdicts among the other samples. The interval is Lang & Reiczigel's, widened by
+        the design effect where samples come in clusters. Labels alone if no sample is
+        without one.
 
     Raises:
-        NotCorrectable: If a class has fewer than five labels, or sensitivity + specificity <= 1: such a judge
-            tells the classes apart no better than chance.
+        NotCorrectable: If a class has fewer than five labels, or sensitivity +
+            specificity <= 1: such a judge tells the classes apart no better than
+            chance.
         InputError: If there are no labels.
 
     Source:
-        Rogan & Gladen (1978), American Journal of Epidemiology 107(1); Lang & Reiczigel (2014), Preventive
-        Veterinary Medicine 113(1). The design effect is that of the linearised estimate (delta method).
+        Rogan & Gladen (1978), American Journal of Epidemiology 107(1); Lang & Reiczigel
+        (2014), Preventive Veterinary Medicine 113(1). The design effect is that of the
+        linearised estimate (delta method).
     """
     if len(labels) == 0:
         raise InputError("a calibrated mean needs labels")
     if len(others.values) == 0:
         return _labels_alone(labels, scores.keys, 0)
     scores, others = _as_floats(scores), _as_floats(others)
-    own, rest = ([score >= threshold for score in side.values] for side in (scores, others))
-    yes, no = ([v is y for v, y in zip(own, labels, strict=True) if y is wanted] for wanted in (True, False))
+    own, rest = (
+        [score >= threshold for score in side.values] for side in (scores, others)
+    )
+    yes, no = (
+        [v is y for v, y in zip(own, labels, strict=True) if y is wanted]
+        for wanted in (True, False)
+    )
     if min(len(yes), len(no)) < FEWEST:
-        raise NotCorrectable(f"it needs {FEWEST} labels of each class; there are {len(yes)} yes and {len(no)} no")
+        raise NotCorrectable(
+            f"it needs {FEWEST} labels of each class; there are {len(yes)} yes and"
+            f" {len(no)} no"
+        )
     right, share = (fmean(yes), fmean(no)), fmean(rest)
     if sum(yes) * len(no) + sum(no) * len(yes) <= len(yes) * len(no):
-        sentence = f"sensitivity {right[0]:.2f} + specificity {right[1]:.2f} <= 1, so the verdicts tell nothing"
+        sentence = (
+            f"sensitivity {right[0]:.2f} + specificity {right[1]:.2f} <= 1, so the"
+            " verdicts tell nothing"
+        )
         raise NotCorrectable(sentence)
     mean = (share + right[1] - 1) / (right[0] + right[1] - 1)
-    linear = [  # what each sample adds to the error of the estimate, to first order and but for a factor
-        mean * (right[0] - verdict) / len(yes) if label else (1 - mean) * (1 - verdict - right[1]) / len(no)
+    # what each sample adds to the error of the estimate, to first order and but for a
+    # factor
+    linear = [
+        (
+            mean * (right[0] - verdict) / len(yes)
+            if label
+            else (1 - mean) * (1 - verdict - right[1]) / len(no)
+        )
         for label, verdict in zip(labels, own, strict=True)
     ] + [(verdict - share) / len(rest) for verdict in rest]
-    error, alone = (ratio_mean(*grouped(linear, it))[1] for it in ([*scores.keys, *others.keys], [-1] * len(linear)))
+    error, alone = (
+        ratio_mean(*grouped(linear, it))[1]
+        for it in ([*scores.keys, *others.keys], [-1] * len(linear))
+    )
     effect = max(1.0, (error / alone) ** 2) if alone else 1.0
-    low, high = _lang_reiczigel(sum(rest), len(rest), (sum(yes), len(yes)), (sum(no), len(no)), effect)
+    low, high = _lang_reiczigel(
+        sum(rest), len(rest), (sum(yes), len(yes)), (sum(no), len(no)), effect
+    )
     name = "Rogan–Gladen, interval after Lang & Reiczigel"
     name += f", variance times the design effect {effect:.2f}" if effect > 1 else ""
     return _cut(mean, low, high, name, (len(labels), len(rest)))
 
 
 def _cut(
-    mean: float, low: float, high: float, name: str, counts: tuple[int, int], weight: float | None = None
+    mean: float,
+    low: float,
+    high: float,
+    name: str,
+    counts: tuple[int, int],
+    weight: float | None = None,
 ) -> CorrectedMean:
     """The estimate, cut to [0, 1] and within its interval."""
     mean = min(1.0, max(0.0, mean))
     interval = Interval(max(0.0, min(mean, low)), min(1.0, max(mean, high)), name)
-    return CorrectedMean(mean=mean, interval=interval, weight=weight, labelled=counts[0], unlabelled=counts[1])
+    return CorrectedMean(
+        mean=mean,
+        interval=interval,
+        weight=weight,
+        labelled=counts[0],
+        unlabelled=counts[1],
+    )
 
 
-def _labels_alone(labels: Sequence[bool], keys: Sequence[int], others: int) -> CorrectedMean:
+def _labels_alone(
+    labels: Sequence[bool], keys: Sequence[int], others: int
+) -> CorrectedMean:
     """The labels' own mean, with Wilson's interval, or one over clusters where labels share one."""
     own = mean_interval(labels, keys) if share_clusters(keys) else None
     positive = sum(map(bool, labels))
-    interval = own or Interval(*wilson(positive, len(labels)), "Wilson on the labels alone")
+    interval = own or Interval(
+        *wilson(positive, len(labels)), "Wilson on the labels alone"
+    )
     return CorrectedMean(
-        mean=positive / len(labels), interval=interval, weight=None, labelled=len(labels), unlabelled=others
+        mean=positive / len(labels),
+        interval=interval,
+        weight=None,
+        labelled=len(labels),
+        unlabelled=others,
     )
 
 
@@ -182,34 +267,54 @@ def _weights(truth: Sequence[float], scores: Scores, others: Scores) -> list[flo
     spread = pvariance([*scores.values, *others.values])
     if spread < 1e-12:
         return [0.0] * len(truth)
-    clusters = [key if key >= 0 else -1 - place for place, key in enumerate(scores.keys)]
+    clusters = [
+        key if key >= 0 else -1 - place for place, key in enumerate(scores.keys)
+    ]
     order = sorted(set(clusters))
     random.Random(0).shuffle(order)  # noqa: S311 - a split is no cryptography
     fold = {cluster: place % _FOLDS for place, cluster in enumerate(order)}
     factor = (1 + len(truth) / len(others.values)) * spread
     by_fold = []
     for number in range(_FOLDS):
-        kept = [place for place, cluster in enumerate(clusters) if fold[cluster] != number]
-        sides = [truth[place] for place in kept], [scores.values[place] for place in kept]
-        by_fold.append(min(1.0, max(0.0, covariance(*sides) / factor)) if len(kept) > 1 else 0.0)
+        kept = [
+            place for place, cluster in enumerate(clusters) if fold[cluster] != number
+        ]
+        sides = (
+            [truth[place] for place in kept],
+            [scores.values[place] for place in kept],
+        )
+        by_fold.append(
+            min(1.0, max(0.0, covariance(*sides) / factor)) if len(kept) > 1 else 0.0
+        )
     return [by_fold[fold[cluster]] for cluster in clusters]
 
 
 def _lang_reiczigel(
     positive: int, count: int, yes: tuple[int, int], no: tuple[int, int], effect: float
-) -> tuple[float, float]:  # fmt: skip
-    """Lang & Reiczigel's interval, cut to [0, 1]; all of it if the judge is not surely better than chance.
+) -> tuple[float, float]:
+    """Lang & Reiczigel's interval, cut to [0, 1].
 
-    ``positive`` of ``count`` verdicts without a label are; ``yes`` and ``no``: right verdicts of the labels of a class.
+    All of it if the judge is not surely better than chance.
+
+    ``positive`` of ``count`` verdicts without a label are; ``yes`` and ``no``: right
+    verdicts of the labels of a class.
     """
     sensitivity, specificity = ((right + 1) / (of + 2) for right, of in (yes, no))
     share = (positive + _Z**2 / 2) / (count + _Z**2)
-    errors = [p * (1 - p) / (of + 2) for p, (_, of) in ((sensitivity, yes), (specificity, no))]
+    errors = [
+        p * (1 - p) / (of + 2) for p, (_, of) in ((sensitivity, yes), (specificity, no))
+    ]
     gain = sensitivity + specificity - 1
     if gain <= _Z * sqrt(effect * fsum(errors)):
         return 0.0, 1.0  # a ratio whose denominator may be zero has no bounded interval
     mean = min(1.0, max(0.0, (share + specificity - 1) / gain))
     shift = 2 * _Z**2 * (mean * errors[0] - (1 - mean) * errors[1])
-    spread = share * (1 - share) / (count + _Z**2) + mean**2 * errors[0] + (1 - mean) ** 2 * errors[1]
+    spread = (
+        share * (1 - share) / (count + _Z**2)
+        + mean**2 * errors[0]
+        + (1 - mean) ** 2 * errors[1]
+    )
     half = _Z * sqrt(effect * spread) / gain
-    return min(1.0, max(0.0, mean + shift - half)), max(0.0, min(1.0, mean + shift + half))
+    return min(1.0, max(0.0, mean + shift - half)), max(
+        0.0, min(1.0, mean + shift + half)
+    )

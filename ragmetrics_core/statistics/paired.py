@@ -11,7 +11,8 @@ from typing import NamedTuple
 from ragmetrics_core.statistics.means import Interval, grouped, padded_t
 
 EXACT = 16
-"""Up to so many clusters that changed, every one of their 2¹⁶ sign patterns is tried."""
+"""Up to so many clusters that changed, every one of their 2¹⁶ sign patterns is tried.
+"""
 
 _DRAWS = 9999
 _BLOCK = 8
@@ -26,12 +27,15 @@ class Permuted(NamedTuple):
     exact: bool
 
 
-def difference_interval(differences: Sequence[float], keys: Sequence[int] = (), level: float = 0.95) -> Interval:
+def difference_interval(
+    differences: Sequence[float], keys: Sequence[int] = (), level: float = 0.95
+) -> Interval:
     """Interval for the mean of paired differences in [-1, 1]; ``keys`` as in ``mean_interval``.
 
-    The t interval over clusters after adding one difference of −1 and one of +1 (of the size of an average cluster):
-    mostly tied pairs would otherwise give intervals that cover .55 of the differences with 50 pairs [sim]; equal scores
-    never give zero width.
+    The t interval over clusters after adding one difference of −1 and one of +1 (of the
+    size of an average cluster): mostly tied pairs would otherwise give intervals that
+    cover .55 of the differences with 50 pairs [sim]; equal scores never give zero
+    width.
 
     Examples:
         >>> found = difference_interval([0.0] * 50)
@@ -47,17 +51,22 @@ def one_sided(differences: Sequence[float], keys: Sequence[int]) -> tuple[float,
     return found.low, found.high
 
 
-def permutation(differences: Sequence[float], keys: Sequence[int], *, seed: int = 0) -> Permuted:
-    """Two-sided sign-flip permutation test that the mean difference is zero; clusters flip as a whole.
+def permutation(
+    differences: Sequence[float], keys: Sequence[int], *, seed: int = 0
+) -> Permuted:
+    """Two-sided sign-flip permutation test that the mean difference is zero.
+
+    Clusters flip as a whole.
 
     ``keys`` are as in ``mean_interval``; ``seed`` is that of the random patterns.
 
     Returns:
-        The exact p-value if at most 16 clusters changed; else (b + 1) / (m + 1), where b of m = 9999 random
-        patterns reach the observed sum.
+        The exact p-value if at most 16 clusters changed; else (b + 1) / (m + 1), where
+        b of m = 9999 random patterns reach the observed sum.
 
     Source:
-        Fisher (1935), The Design of Experiments; (b + 1) / (m + 1): Phipson & Smyth (2010).
+        Fisher (1935), The Design of Experiments; (b + 1) / (m + 1): Phipson & Smyth
+        (2010).
 
     Examples:
         >>> permutation([0.2, 0.4, 0.2, 0.4, 0.2], [-1] * 5)
@@ -68,15 +77,21 @@ def permutation(differences: Sequence[float], keys: Sequence[int], *, seed: int 
         return Permuted(1.0, exact=True)
     observed = abs(fsum(sums)) - _ROUNDING * len(sums)
     blocks = (sums[start : start + _BLOCK] for start in range(0, len(sums), _BLOCK))
-    tables = [[sum(signed) for signed in product(*((own, -own) for own in block))] for block in blocks]
+    tables = [
+        [sum(signed) for signed in product(*((own, -own) for own in block))]
+        for block in blocks
+    ]
     if len(sums) <= EXACT:
         totals = [sum(parts) for parts in product(*tables)]
-        return Permuted(sum(abs(total) >= observed for total in totals) / len(totals), exact=True)
+        return Permuted(
+            sum(abs(total) >= observed for total in totals) / len(totals), exact=True
+        )
     draw = random.Random(f"{seed} {sums}")  # noqa: S311 - resampling is no cryptography
     tables = [own * (256 // len(own)) for own in tables]
     reached = sum(
-        abs(sum(map(getitem, tables, draw.randbytes(len(tables))))) >= observed for _ in range(_DRAWS)
-    )  # fmt: skip
+        abs(sum(map(getitem, tables, draw.randbytes(len(tables))))) >= observed
+        for _ in range(_DRAWS)
+    )
     return Permuted((reached + 1) / (_DRAWS + 1), exact=False)
 
 
@@ -97,7 +112,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
         Holm (1979), Scandinavian Journal of Statistics 6(2).
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    steps = (min(1.0, (len(p_values) - place) * float(p_values[index])) for place, index in enumerate(order))
+    steps = (
+        min(1.0, (len(p_values) - place) * float(p_values[index]))
+        for place, index in enumerate(order)
+    )
     adjusted = dict(zip(order, accumulate(steps, max), strict=True))
     return [adjusted[index] for index in range(len(p_values))]
 
@@ -116,6 +134,7 @@ def detectable(error: float) -> float:
 def pairs_needed(error: float, pairs: int, difference: float) -> int:
     """Pairs that such a test needs for a difference > 0 that the user names, never the observed one.
 
-    ``error`` is the standard error of the mean difference over the pairs at hand, ``pairs`` their number.
+    ``error`` is the standard error of the mean difference over the pairs at hand,
+    ``pairs`` their number.
     """
     return max(2, ceil(pairs * (detectable(error) / difference) ** 2 - _ROUNDING))

@@ -12,23 +12,39 @@ from typing import Any, ClassVar
 from ragmetrics_core.capturing import FrontDoor
 from ragmetrics_core.data import MetricResult, Sample, SettingError
 from ragmetrics_core.engine.evaluation import evaluate
-from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS, SHOWN_CASES, SHOWN_TURN, GoldenTurn
+from ragmetrics_core.testing.golden_turns import (
+    GOLDEN_TURNS,
+    SHOWN_CASES,
+    SHOWN_TURN,
+    GoldenTurn,
+)
 
 _FRAMEWORKS = ("langchain_core", "llama_index", "haystack")
-_CLIENTS = ("openai", "anthropic", "cohere", "mistralai", "google.genai", "boto3", "litellm")
+_CLIENTS = (
+    "openai",
+    "anthropic",
+    "cohere",
+    "mistralai",
+    "google.genai",
+    "boto3",
+    "litellm",
+)
 
 
 class AdapterContract:
     """Tests that hold for every adapter.
 
-    Subclass it as ``class TestContract(AdapterContract)`` and implement the methods that raise here.
+    Subclass it as ``class TestContract(AdapterContract)`` and implement the methods
+    that raise here.
 
     Attributes:
         module: Import name of the adapter.
-        framework: Import name of its framework, one of langchain_core, llama_index, haystack.
+        framework: Import name of its framework, one of langchain_core, llama_index,
+            haystack.
         keeps_ids: Whether the framework's chunks carry ids.
         keeps_scores: Whether the framework's chunks carry scores.
-        own_arguments: What ``capture``, ``watch`` and ``samples_from`` take besides what all adapters take.
+        own_arguments: What ``capture``, ``watch`` and ``samples_from`` take besides
+            what all adapters take.
     """
 
     module: ClassVar[str]
@@ -42,7 +58,10 @@ class AdapterContract:
         raise AssertionError("implement play()")
 
     def play_uncaptured(self, turn: GoldenTurn) -> Any:
-        """The same application without capture; what it returned, comparable to that of ``play``."""
+        """The same application without capture.
+
+        What it returned, comparable to that of ``play``.
+        """
         raise AssertionError("implement play_uncaptured()")
 
     def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
@@ -54,7 +73,10 @@ class AdapterContract:
         raise AssertionError("implement play_async()")
 
     def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
-        """The same application, failing after retrieval: its generator raises. The error is swallowed here."""
+        """The same application, failing after retrieval: its generator raises.
+
+        The error is swallowed here.
+        """
         raise AssertionError("implement play_unanswered()")
 
     def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
@@ -74,8 +96,15 @@ class AdapterContract:
         return import_module(self.module)
 
     def expected(self, turn: GoldenTurn) -> Sample:
-        """The sample that a turn must give; chunks lose what the framework cannot carry."""
-        lost = {name: None for name, kept in (("id", self.keeps_ids), ("score", self.keeps_scores)) if not kept}
+        """The sample that a turn must give.
+
+        Chunks lose what the framework cannot carry.
+        """
+        lost = {
+            name: None
+            for name, kept in (("id", self.keeps_ids), ("score", self.keeps_scores))
+            if not kept
+        }
         contexts = tuple(context.model_copy(update=lost) for context in turn.contexts)
         return Sample(question=turn.question, contexts=contexts, answer=turn.answer)
 
@@ -83,8 +112,15 @@ class AdapterContract:
         """One sample, equal to the expected one in everything that metrics read."""
         assert len(samples) == 1, f"{turn.name}: {len(samples)} samples"
         sample, expected = samples[0], self.expected(turn)
-        assert (sample.question, sample.answer, sample.error) == (expected.question, expected.answer, None), turn.name
-        found, wanted = ([(c.text, c.id, c.score) for c in one.contexts] for one in (sample, expected))
+        assert (sample.question, sample.answer, sample.error) == (
+            expected.question,
+            expected.answer,
+            None,
+        ), turn.name
+        found, wanted = (
+            [(c.text, c.id, c.score) for c in one.contexts]
+            for one in (sample, expected)
+        )
         assert found == wanted, turn.name
 
     def test_golden_turns(self) -> None:
@@ -98,14 +134,21 @@ class AdapterContract:
             (sample,) = self.play_prompt(SHOWN_TURN, case.prompt)
             assert sample.capture is not None
             assert sample.question == SHOWN_TURN.question, case.name
-            assert tuple(context.text for context in sample.contexts) == case.contexts, case.name
+            assert (
+                tuple(context.text for context in sample.contexts) == case.contexts
+            ), case.name
             assert sample.capture.grade == case.grade, case.name
             ids = {context.text: context.id for context in SHOWN_TURN.contexts}
             if self.keeps_ids:
-                assert all(one.id == ids.get(one.text, one.id) for one in sample.contexts), case.name
+                assert all(
+                    one.id == ids.get(one.text, one.id) for one in sample.contexts
+                ), case.name
 
     def test_ledger(self) -> None:
-        """Each retrieval is one call, an empty one too; plain RAG has no steps, tools, agents or earlier turns."""
+        """Each retrieval is one call, an empty one too.
+
+        Plain RAG has no steps, tools, agents or earlier turns.
+        """
         one, two = GOLDEN_TURNS[0], GOLDEN_TURNS[1]
         runs = [(self.play(turn)[0], (turn,)) for turn in GOLDEN_TURNS]
         for samples, turns in (*runs, (self.play_two(one, two), (one, two))):
@@ -114,8 +157,24 @@ class AdapterContract:
             for call, turn in zip(sample.ledger.calls, turns, strict=True):
                 items = [context.text for context in turn.contexts]
                 assert [item.text for item in call.items] == items, turn.name
-                told = (call.kind, call.turn, call.step, call.name, call.agent, call.error, call.shown)
-                assert told == ("retrieval", 1, 0, None, None, None, tuple(range(len(items)))), turn.name
+                told = (
+                    call.kind,
+                    call.turn,
+                    call.step,
+                    call.name,
+                    call.agent,
+                    call.error,
+                    call.shown,
+                )
+                assert told == (
+                    "retrieval",
+                    1,
+                    0,
+                    None,
+                    None,
+                    None,
+                    tuple(range(len(items))),
+                ), turn.name
 
     def test_streamed(self) -> None:
         """A streamed answer is captured whole."""
@@ -134,27 +193,42 @@ class AdapterContract:
         assert samples[0].question == GOLDEN_TURNS[0].question
         assert samples[0].answer is None
         assert samples[0].error
-        report = evaluate(samples, ["context_adherence"], judge="lexical", progress=False)
+        report = evaluate(
+            samples, ["context_adherence"], judge="lexical", progress=False
+        )
         assert report.results[0].results["context_adherence"].status == "undefined"
 
     def test_same_result_as_the_core(self) -> None:
         """Scores, reasons and verdicts are those of the core on the hand-written sample."""
         for turn in GOLDEN_TURNS:
-            captured = self.play(turn)[0][0].model_copy(update={"reference": turn.sample.reference})
+            captured = self.play(turn)[0][0].model_copy(
+                update={"reference": turn.sample.reference}
+            )
             if captured.retrieved is not None:
-                assert [c.text for c in captured.retrieved] == [c.text for c in turn.contexts], turn.name
+                assert [c.text for c in captured.retrieved] == [
+                    c.text for c in turn.contexts
+                ], turn.name
             written = turn.sample.model_copy(update={"retrieved": captured.retrieved})
             found, wanted = (
-                [(one.metric, one.status, one.value, one.reason) for one in _outcomes(sample)]
+                [
+                    (one.metric, one.status, one.value, one.reason)
+                    for one in _outcomes(sample)
+                ]
                 for sample in (captured, written)
             )
             assert found == wanted, turn.name
 
     def test_native_result_carries_score_and_reason(self) -> None:
-        """The framework's own result has the same score and reason; no score stays no score."""
+        """The framework's own result has the same score and reason.
+
+        No score stays no score.
+        """
         for turn in GOLDEN_TURNS:
             for outcome in _outcomes(turn.sample):
-                assert self.to_native_and_back(outcome) == (outcome.value, outcome.reason), turn.name
+                assert self.to_native_and_back(outcome) == (
+                    outcome.value,
+                    outcome.reason,
+                ), turn.name
 
     def test_application_is_untouched(self) -> None:
         """What the application returns is the same with and without capture."""
@@ -164,8 +238,13 @@ class AdapterContract:
     def test_other_frameworks_and_clients_stay_out(self) -> None:
         """Importing the adapter imports no other framework and no client of a model's provider."""
         others = [name for name in (*_FRAMEWORKS, *_CLIENTS) if name != self.framework]
-        code = f"import sys, {self.module}; print([name for name in {others!r} if name in sys.modules])"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # our own code
+        code = (
+            f"import sys, {self.module}; print([name for name in {others!r} if name in"
+            " sys.modules])"
+        )
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )  # our own code
         assert done.stdout.strip() == "[]"
 
     def test_front_door(self) -> None:
@@ -194,23 +273,32 @@ class AdapterContract:
 
         async def request(tenant: str, turn: GoldenTurn) -> None:
             masked = partial(_masked, tenant)
-            with door.capture(metadata={"tenant": tenant}, conversation=tenant, redact=masked) as captured:
+            with door.capture(
+                metadata={"tenant": tenant}, conversation=tenant, redact=masked
+            ) as captured:
                 await self.play_async(turn)
             (sample,) = captured.samples
             assert sample.question == f"{tenant}: {turn.question}"
             assert (sample.answer, sample.metadata) == (tenant, {"tenant": tenant})
-            assert [context.text for context in sample.contexts] == [context.text for context in turn.contexts]
+            assert [context.text for context in sample.contexts] == [
+                context.text for context in turn.contexts
+            ]
             assert sample.ledger is not None
             assert sample.ledger.conversation == tenant
 
         async def requests() -> None:
             turns = [GOLDEN_TURNS[0], GOLDEN_TURNS[1]] * 10
-            await asyncio.gather(*(request("ab"[place % 2], turn) for place, turn in enumerate(turns)))
+            await asyncio.gather(
+                *(request("ab"[place % 2], turn) for place, turn in enumerate(turns))
+            )
 
         asyncio.run(requests())
 
     def test_nothing_gets_a_sample_before_redact(self) -> None:
-        """A watch hands on what ``redact`` gave; where it raises, nothing is handed on and it is counted."""
+        """A watch hands on what ``redact`` gave.
+
+        Where it raises, nothing is handed on and it is counted.
+        """
         door, seen = self.door(), list[Any]()
         fine = door.watch([], redact=partial(_masked, "x"), on_result=seen.append)
         broken = door.watch([], redact=_broken, on_result=seen.append)
@@ -223,17 +311,27 @@ class AdapterContract:
             assert broken.stop(60)
         assert [result.sample.answer for result in seen] == ["x", "x"]
         assert captured.samples == ()
-        assert [sum(one.problems.counts.values()) for one in (fine, broken, captured)] == [0, 2, 1]
+        assert [
+            sum(one.problems.counts.values()) for one in (fine, broken, captured)
+        ] == [0, 2, 1]
 
 
-def _arguments(door: Callable[..., object], own: tuple[str, ...] = ()) -> list[tuple[str, Any, Any]]:
+def _arguments(
+    door: Callable[..., object], own: tuple[str, ...] = ()
+) -> list[tuple[str, Any, Any]]:
     """Name, kind and default of each argument, without those of one adapter alone."""
     found = inspect.signature(door).parameters.values()
-    return [(one.name, one.kind, one.default) for one in found if one.name not in ("self", *own)]
+    return [
+        (one.name, one.kind, one.default)
+        for one in found
+        if one.name not in ("self", *own)
+    ]
 
 
 def _masked(tenant: str, sample: Sample) -> Sample:
-    return sample.model_copy(update={"question": f"{tenant}: {sample.question}", "answer": tenant})
+    return sample.model_copy(
+        update={"question": f"{tenant}: {sample.question}", "answer": tenant}
+    )
 
 
 def _broken(sample: Sample) -> Sample:
@@ -241,6 +339,11 @@ def _broken(sample: Sample) -> Sample:
 
 
 def _outcomes(sample: Sample) -> list[MetricResult]:
-    metrics = ("context_utilization", "context_adherence", "context_recall", "retrieval_accuracy")
+    metrics = (
+        "context_utilization",
+        "context_adherence",
+        "context_recall",
+        "retrieval_accuracy",
+    )
     report = evaluate([sample], metrics, judge="lexical", progress=False)
     return list(report.results[0].results.values())

@@ -3,7 +3,14 @@
 import warnings
 from typing import Any, Literal
 
-from ragmetrics_core.data import Failed, InputError, Sample, Scored, SettingError, Undefined
+from ragmetrics_core.data import (
+    Failed,
+    InputError,
+    Sample,
+    Scored,
+    SettingError,
+    Undefined,
+)
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.engine.tables import Samples, each_sample
 from ragmetrics_core.metrics.metric import Metric
@@ -30,22 +37,28 @@ def assert_score(
 ) -> None:
     """Assert that a score, or a report's mean score, is high enough.
 
-    A result must be scored and reach the threshold. Of a report the 95 % interval of the mean decides, with failed
-    samples at 0 and at 1: passed if all of it reaches the threshold, failed if none of it does, else undecided.
+    A result must be scored and reach the threshold. Of a report the 95 % interval of
+    the mean decides, with failed samples at 0 and at 1: passed if all of it reaches the
+    threshold, failed if none of it does, else undecided.
 
     Args:
-        measured: One result, a report, or with ``until_decided`` rows, which are judged until it is decided.
+        measured: One result, a report, or with ``until_decided`` rows, which are judged
+            until it is decided.
         at_least: The lowest score that is good enough, in [0, 1].
-        metric: Of a report or of rows, which metric; None for all that it has, or that apply to a row.
-        undecided: What an undecided report means: a warning (``UndecidedWarning``), a failure or nothing.
-        min_scored: Share of all rows that must be scored; a report with fewer is undecided.
+        metric: Of a report or of rows, which metric; None for all that it has, or that
+            apply to a row.
+        undecided: What an undecided report means: a warning (``UndecidedWarning``), a
+            failure or nothing.
+        min_scored: Share of all rows that must be scored; a report with fewer is
+            undecided.
         until_decided: True, or the settings of such a run.
         **how: For rows, arguments of ``evaluate``, e.g. ``judge=``.
 
     Raises:
-        AssertionError: With the numbers, if the score is too low, there is none, or it is undecided and that
-            means a failure.
-        SettingError: If the threshold is not in [0, 1], or a report has no metric, or not this one.
+        AssertionError: With the numbers, if the score is too low, there is none, or it
+            is undecided and that means a failure.
+        SettingError: If the threshold is not in [0, 1], or a report has no metric, or
+            not this one.
         InputError: If there are no rows.
 
     Examples:
@@ -57,22 +70,42 @@ def assert_score(
         raise SettingError(f"at_least lies in [0, 1], got {at_least}")
     if isinstance(measured, (Scored, Undefined, Failed)):
         if measured.value is None:
-            raise AssertionError(f"{measured.metric} is {measured.status}: {measured.reason}")
+            raise AssertionError(
+                f"{measured.metric} is {measured.status}: {measured.reason}"
+            )
         if measured.value < at_least - 1e-9:
-            raise AssertionError(f"{measured.metric} is {measured.value:.4f}, less than {at_least:g}; see its reason")
+            raise AssertionError(
+                f"{measured.metric} is {measured.value:.4f}, less than {at_least:g};"
+                " see its reason"
+            )
         return
     if isinstance(measured, Report):
-        names = measured.metrics if metric is None else [metric if isinstance(metric, str) else metric.name]
+        names = (
+            measured.metrics
+            if metric is None
+            else [metric if isinstance(metric, str) else metric.name]
+        )
         if not names:
             raise SettingError("the report has no metric to assert anything of")
-        decisions = [decide(Gate(metric=name, at_least=at_least), measured, min_scored=min_scored) for name in names]
+        decisions = [
+            decide(
+                Gate(metric=name, at_least=at_least), measured, min_scored=min_scored
+            )
+            for name in names
+        ]
     elif until_decided:
-        until = UntilDecided(min_scored=min_scored) if until_decided is True else until_decided
+        until = (
+            UntilDecided(min_scored=min_scored)
+            if until_decided is True
+            else until_decided
+        )
         decisions = _decided(measured, at_least, metric, until, how)
     else:
         raise SettingError("give a result, a report, or rows with until_decided=True")
     fatal = ("failed", "undecided") if undecided == "fail" else ("failed",)
-    if wrong := [decision.sentence for decision in decisions if decision.outcome in fatal]:
+    if wrong := [
+        decision.sentence for decision in decisions if decision.outcome in fatal
+    ]:
         raise AssertionError("\n".join(wrong))
     if undecided == "warn":
         for decision in decisions:
@@ -81,13 +114,19 @@ def assert_score(
 
 
 def _decided(
-    rows: Samples, at_least: float, metric: Metric | str | None, until: UntilDecided, how: dict[str, Any]
+    rows: Samples,
+    at_least: float,
+    metric: Metric | str | None,
+    until: UntilDecided,
+    how: dict[str, Any],
 ) -> list[Decision]:
     metrics = chosen(metric)
     if metric is None:  # those that apply to any row
         rows = list(each_sample(rows, {}))
         known = [row for row in rows if isinstance(row, Sample)]
-        metrics = [own for own in metrics if any(own.gap(sample) is None for sample in known)]
+        metrics = [
+            own for own in metrics if any(own.gap(sample) is None for sample in known)
+        ]
     gates = [Gate(metric=own.name, at_least=at_least) for own in metrics]
     report = evaluate(rows, metrics, until=until, gates=gates, **how)
     if not report.results:

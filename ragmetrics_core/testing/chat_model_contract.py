@@ -41,7 +41,11 @@ PLAIN = ChatRequest((Message("user", TEXT),), temperature=None)
 
 def rejected(message: str, code: str, status: int = 400) -> Fault:
     """A request that the endpoint rejects in OpenAI's form, echoing the sample."""
-    said = {"message": f"{message}: {TEXT} {KEY}", "code": code, "type": "invalid_request_error"}
+    said = {
+        "message": f"{message}: {TEXT} {KEY}",
+        "code": code,
+        "type": "invalid_request_error",
+    }
     return Fault(status, body=json.dumps({"error": said}))
 
 
@@ -59,10 +63,19 @@ FAULTS: tuple[tuple[Fault, type[errors.JudgeError]], ...] = (
     (Fault(401, code="invalid_api_key"), errors.AuthenticationFailed),
     (Fault(404, code="model_not_found"), errors.ModelNotFound),
     (Fault(400, code="unsupported_parameter"), errors.UnsupportedParameter),
-    (rejected("the maximum context length is 9 tokens", "context_length_exceeded"), errors.ContextWindowExceeded),
-    (rejected("content_policy_violation", "content_policy_violation"), errors.ContentRefused),
+    (
+        rejected("the maximum context length is 9 tokens", "context_length_exceeded"),
+        errors.ContextWindowExceeded,
+    ),
+    (
+        rejected("content_policy_violation", "content_policy_violation"),
+        errors.ContentRefused,
+    ),
     (rejected("content_filter", "content_filter", 403), errors.ContentRefused),
-    (rejected("the user wrote: missing credentials", "invalid_request", 422), errors.RequestRejected),
+    (
+        rejected("the user wrote: missing credentials", "invalid_request", 422),
+        errors.RequestRejected,
+    ),
     (Fault(429, code="insufficient_quota"), errors.QuotaExhausted),
     (Fault(200, body="<html>no JSON</html>"), errors.JudgeServerError),
     (Fault(200, body="{}"), errors.JudgeServerError),
@@ -79,22 +92,27 @@ ENDS: tuple[tuple[dict[str, Any], str, str, str], ...] = (
     ({"content": "x", "reasoning_content": "hm"}, "stop", "stop", "x"),
 )
 Able = Literal["n", "logprobs", "json_schema", "temperature"]
-Lack = Able | Literal["json_schema beside others", "refusals", "bodies", "codes", "model"]
+Lack = (
+    Able | Literal["json_schema beside others", "refusals", "bodies", "codes", "model"]
+)
 
 
 class ChatModelContract:
     """Tests that every chat model passes against a server on this machine, by default an OpenAI-compatible one.
 
-    A model names what its framework or protocol does not hand on; the tests then hold it to that. One of another
-    protocol says where its requests arrive (``path``), and how they read (``heard``) and are answered (``said``).
+    A model names what its framework or protocol does not hand on; the tests then hold
+    it to that. One of another protocol says where its requests arrive (``path``), and
+    how they read (``heard``) and are answered (``said``).
 
     Attributes:
-        lacks: ``n``: several replies in one request, ``logprobs``, ``json_schema`` and ``temperature``; the model's
-            capabilities must say so. ``json_schema beside others``: a schema together with several replies or
-            log-probabilities. ``refusals``: the words of a model that refuses, and that it did. ``bodies``: whether
-            the endpoint sent no valid reply or the client failed; the error then says neither that the fault passes
-            nor that the request was rejected. ``codes``: what OpenAI's error codes say beyond the status. ``model``:
-            the model's name as the endpoint returns it.
+        lacks: ``n``: several replies in one request, ``logprobs``, ``json_schema`` and
+            ``temperature``; the model's capabilities must say so. ``json_schema beside
+            others``: a schema together with several replies or log-probabilities.
+            ``refusals``: the words of a model that refuses, and that it did.
+            ``bodies``: whether the endpoint sent no valid reply or the client failed;
+            the error then says neither that the fault passes nor that the request was
+            rejected. ``codes``: what OpenAI's error codes say beyond the status.
+            ``model``: the model's name as the endpoint returns it.
         adds: Fields that the framework sends although nobody asked for them.
         path: Where requests arrive; ``base_url`` ends with ``/v1``.
     """
@@ -117,7 +135,10 @@ class ChatModelContract:
 
     @pytest.fixture
     def loopback_server(self) -> Iterator[Servers]:
-        """A factory of servers that speak the model's protocol; they stop after the test."""
+        """A factory of servers that speak the model's protocol.
+
+        They stop after the test.
+        """
         with ExitStack() as stack:
             yield lambda *args, **how: stack.enter_context(
                 LoopbackServer(*args, heard=self.heard, said=self.said, **how)
@@ -127,7 +148,12 @@ class ChatModelContract:
         """Run a coroutine; override it if the model must stay on one loop."""
         return asyncio.run(work)
 
-    def using(self, work: Callable[[ChatModel], Awaitable[T]], base_url: str, timeout: float = 30.0) -> T:
+    def using(
+        self,
+        work: Callable[[ChatModel], Awaitable[T]],
+        base_url: str,
+        timeout: float = 30.0,
+    ) -> T:
         """Do something with a new model, and close it."""
 
         async def done() -> T:
@@ -139,11 +165,19 @@ class ChatModelContract:
 
         return self.run(done())
 
-    def complete(self, server: LoopbackServer, request: ChatRequest, timeout: float = 30.0) -> ChatReply:
+    def complete(
+        self, server: LoopbackServer, request: ChatRequest, timeout: float = 30.0
+    ) -> ChatReply:
         """Send one request to the server; exceptions are typed as a judge does."""
-        return self.using(lambda model: typed(model.name, model.complete, request), server.base_url, timeout)
+        return self.using(
+            lambda model: typed(model.name, model.complete, request),
+            server.base_url,
+            timeout,
+        )
 
-    def raised(self, server: LoopbackServer, timeout: float = 30.0) -> errors.JudgeError:
+    def raised(
+        self, server: LoopbackServer, timeout: float = 30.0
+    ) -> errors.JudgeError:
         """The error of a request that fails."""
         with pytest.raises(errors.JudgeError) as caught:
             self.complete(server, REQUEST, timeout)
@@ -153,34 +187,56 @@ class ChatModelContract:
         """Messages, parameters and key."""
         server = loopback_server()
         capabilities = self.model(server.base_url, KEY, 30.0).capabilities()
-        unable = {able for able in get_args(Able) if getattr(capabilities, able) is False}
+        unable = {
+            able for able in get_args(Able) if getattr(capabilities, able) is False
+        }
         assert unable == self.lacks & {*get_args(Able)}
         self.complete(server, REQUEST)
         (recorded,) = server.requests
         assert recorded.path == self.path
         assert any(KEY in value for value in recorded.headers.values())
         body = recorded.body
-        assert [(m["role"], m["content"]) for m in body["messages"]] == [("system", "Rules."), ("user", TEXT)]
+        assert [(m["role"], m["content"]) for m in body["messages"]] == [
+            ("system", "Rules."),
+            ("user", TEXT),
+        ]
         assert body.get("temperature") == (None if "temperature" in self.lacks else 1.0)
         assert body.get("top_logprobs") == (None if "logprobs" in self.lacks else 5)
-        assert (body.get("max_tokens"), body.get("max_completion_tokens")) in ((50, None), (None, 50))
+        assert (body.get("max_tokens"), body.get("max_completion_tokens")) in (
+            (50, None),
+            (None, 50),
+        )
         assert body.get("n", 1) == (1 if "n" in self.lacks else 2)
         if self.lacks.isdisjoint({"json_schema", "json_schema beside others"}):
-            assert body["response_format"]["json_schema"]["schema"]["properties"]["useful"]["type"] == "integer"
+            assert (
+                body["response_format"]["json_schema"]["schema"]["properties"][
+                    "useful"
+                ]["type"]
+                == "integer"
+            )
 
     def test_a_schema_arrives(self, loopback_server: Servers) -> None:
         """As the form of the reply, or as that of a function to call."""
         server = loopback_server()
         request = replace(PLAIN, schema=REQUEST.schema, temperature=0.0)
-        self.complete(server, replace(request, schema=None) if "json_schema" in self.lacks else request)
-        sent = {name: value for name, value in server.requests[0].body.items() if name != "messages"}
+        self.complete(
+            server,
+            replace(request, schema=None) if "json_schema" in self.lacks else request,
+        )
+        sent = {
+            name: value
+            for name, value in server.requests[0].body.items()
+            if name != "messages"
+        }
         assert ("useful" in json.dumps(sent)) is ("json_schema" not in self.lacks)
 
     def test_a_bare_request_sends_no_options(self, loopback_server: Servers) -> None:
         """What is not asked for is left to the endpoint."""
         server = loopback_server()
         self.complete(server, PLAIN)
-        asked = {name for name, value in server.requests[0].body.items() if value is not None}
+        asked = {
+            name for name, value in server.requests[0].body.items() if value is not None
+        }
         assert asked - {"model", "messages", "extra_body", "stream"} == self.adds
 
     def test_a_reply_is_read(self, loopback_server: Servers) -> None:
@@ -188,22 +244,41 @@ class ChatModelContract:
         said = ['{"useful": 1}', '{"useful": 0}']
         server = loopback_server(lambda _: said)
         reply = self.complete(server, REQUEST)
-        assert [choice.text for choice in reply.choices] == (said[:1] if "n" in self.lacks else said)
+        assert [choice.text for choice in reply.choices] == (
+            said[:1] if "n" in self.lacks else said
+        )
         tokens = reply.choices[0].tokens
-        assert "".join(token.token for token in tokens) == ("" if "logprobs" in self.lacks else '{"useful": 1}')
-        assert all(len(token.alternatives) == 3 for token in tokens if token.token.strip() == "1")
-        assert reply.usage.models == (() if "model" in self.lacks else (server.requests[0].body["model"],))
+        assert "".join(token.token for token in tokens) == (
+            "" if "logprobs" in self.lacks else '{"useful": 1}'
+        )
+        assert all(
+            len(token.alternatives) == 3
+            for token in tokens
+            if token.token.strip() == "1"
+        )
+        assert reply.usage.models == (
+            () if "model" in self.lacks else (server.requests[0].body["model"],)
+        )
         assert reply.usage.prompt_tokens > 0
         assert reply.usage.completion_tokens > 0
 
     @pytest.mark.parametrize(("message", "reason", "finish", "text"), ENDS)
     def test_how_replies_end(
-        self, message: dict[str, Any], reason: str, finish: str, text: str, loopback_server: Servers
+        self,
+        message: dict[str, Any],
+        reason: str,
+        finish: str,
+        text: str,
+        loopback_server: Servers,
     ) -> None:
         """Cut off, refused, empty, with reasoning beside."""
         choice = {"message": {"role": "assistant", **message}, "finish_reason": reason}
         reply = self.complete(loopback_server(lambda _: choice), PLAIN)
-        expected = ("stop", "") if message is REFUSAL and "refusals" in self.lacks else (finish, text)
+        expected = (
+            ("stop", "")
+            if message is REFUSAL and "refusals" in self.lacks
+            else (finish, text)
+        )
         assert (reply.choices[0].finish, reply.choices[0].text) == expected
 
     @pytest.mark.parametrize(("fault", "kind"), FAULTS)
@@ -211,12 +286,21 @@ class ChatModelContract:
         self, fault: Fault, kind: type[errors.JudgeError], loopback_server: Servers
     ) -> None:
         """One call, one typed error, without key and text."""
-        server, silent = loopback_server(faults=lambda _: fault), fault.hang or fault.reset
+        server, silent = (
+            loopback_server(faults=lambda _: fault),
+            fault.hang or fault.reset,
+        )
         error = self.raised(server, 0.3 if fault.hang else 30.0)
         if fault.status == 200 and "bodies" in self.lacks and not silent:
-            assert type(error) is kind or not isinstance(error, (errors.TransientJudgeError, errors.RequestRejected))
+            assert type(error) is kind or not isinstance(
+                error, (errors.TransientJudgeError, errors.RequestRejected)
+            )
         else:
-            assert type(error) is (BY_STATUS[fault.status] if "codes" in self.lacks and not silent else kind)
+            assert type(error) is (
+                BY_STATUS[fault.status]
+                if "codes" in self.lacks and not silent
+                else kind
+            )
             assert self.model(server.base_url, KEY, 30.0).name in str(error)
         assert KEY not in str(error)
         assert TEXT not in str(error)
@@ -225,24 +309,36 @@ class ChatModelContract:
     @pytest.mark.parametrize("status", [429, 503])
     def test_retry_after_is_read(self, status: int, loopback_server: Servers) -> None:
         """How long the endpoint asks to wait."""
-        error = self.raised(loopback_server(faults=lambda _: Fault(status, {"Retry-After": "17"})))
+        error = self.raised(
+            loopback_server(faults=lambda _: Fault(status, {"Retry-After": "17"}))
+        )
         assert isinstance(error, errors.TransientJudgeError)
         assert error.retry_after == 17.0
         date = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-        error = self.raised(loopback_server(faults=lambda _: Fault(status, {"Retry-After": date})))
+        error = self.raised(
+            loopback_server(faults=lambda _: Fault(status, {"Retry-After": date}))
+        )
         assert isinstance(error, errors.TransientJudgeError)
         assert error.retry_after is not None
         assert 60 < error.retry_after <= 90
 
     def test_too_long_a_request_says_the_window(self, loopback_server: Servers) -> None:
         """In tokens, as far as the endpoint says them."""
-        said = "This model's maximum context length is 4096 tokens. However, your messages resulted in 5001 tokens"
-        error = self.raised(loopback_server(faults=lambda _: rejected(said, "context_length_exceeded")))
+        said = (
+            "This model's maximum context length is 4096 tokens. However, your messages"
+            " resulted in 5001 tokens"
+        )
+        error = self.raised(
+            loopback_server(faults=lambda _: rejected(said, "context_length_exceeded"))
+        )
         assert isinstance(error, errors.RequestRejected)
         if "codes" not in self.lacks:
             assert isinstance(error, errors.ContextWindowExceeded)
             assert (error.tokens, error.window) == (5001, 4096)
-            assert "has 5001 tokens and is longer than the context window of 4096 tokens" in str(error)
+            assert (
+                "has 5001 tokens and is longer than the context window of 4096 tokens"
+                in str(error)
+            )
 
     def test_nobody_listens(self, loopback_server: Servers) -> None:
         """An address without a server."""
@@ -260,13 +356,19 @@ class ChatModelContract:
 
     @pytest.mark.parametrize("n", [True, "ignore", "reject"])
     @pytest.mark.parametrize("json_schema", [True, "ignore", "reject", "in_object"])
-    def test_what_an_endpoint_cannot_do_is_replaced(self, n: Any, json_schema: Any, loopback_server: Servers) -> None:
+    def test_what_an_endpoint_cannot_do_is_replaced(
+        self, n: Any, json_schema: Any, loopback_server: Servers
+    ) -> None:
         """Five polls, whatever the endpoint supports."""
         server = loopback_server(n=n, json_schema=json_schema)
         template = Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}')
         parts = {"contexts": Part("Context", ("c",)), "answer": Part("Answer", "a")}
-        polled = Question(parts=parts, instructions=template, Reply=Poll, polls=5, temperature=1.0)
-        answer = self.using(lambda model: LLMJudge(model).answer(polled), server.base_url)
+        polled = Question(
+            parts=parts, instructions=template, Reply=Poll, polls=5, temperature=1.0
+        )
+        answer = self.using(
+            lambda model: LLMJudge(model).answer(polled), server.base_url
+        )
         assert isinstance(answer.reply, Asked)
         assert len(answer.reply.replies) == 5
         assert answer.usage.calls == len(server.requests)

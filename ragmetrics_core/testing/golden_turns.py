@@ -15,14 +15,23 @@ class GoldenTurn(Frozen):
 
     name: str = Field(description="What is special about it.")
     question: str = Field(repr=False, description="What the user asks.")
-    contexts: tuple[Context, ...] = Field(description="What the retriever returns, in rank order; () for nothing.")
-    answer: str | None = Field(repr=False, description="What the generator answers; None for nothing.")
+    contexts: tuple[Context, ...] = Field(
+        description="What the retriever returns, in rank order; () for nothing."
+    )
+    answer: str | None = Field(
+        repr=False, description="What the generator answers; None for nothing."
+    )
     reference: str | None = Field(None, repr=False, description="The expected answer.")
 
     @property
     def sample(self) -> Sample:
         """The sample that an adapter must capture."""
-        return Sample(question=self.question, contexts=self.contexts, answer=self.answer, reference=self.reference)
+        return Sample(
+            question=self.question,
+            contexts=self.contexts,
+            answer=self.answer,
+            reference=self.reference,
+        )
 
 
 *_TURNS, SHOWN_TURN = TypeAdapter(tuple[GoldenTurn, ...]).validate_json(
@@ -38,7 +47,9 @@ class ShownCase(Frozen):
 
     name: str = Field(description="The form.")
     prompt: str = Field(repr=False, description="Exactly what the model is handed.")
-    contexts: tuple[str, ...] = Field(repr=False, description="Texts of the contexts, in order.")
+    contexts: tuple[str, ...] = Field(
+        repr=False, description="Texts of the contexts, in order."
+    )
     grade: Grade = Field(description="How sure that is.")
 
 
@@ -47,7 +58,9 @@ _ALL = (FRANCE_WINE, FRANCE_PARIS, FRANCE_TRAINS)
 _CUT = FRANCE_PARIS[: FRANCE_PARIS.index(". Paris")]
 
 
-def _shown(name: str, context: str, contexts: tuple[str, ...] = _ALL, grade: Grade = "exact") -> ShownCase:
+def _shown(
+    name: str, context: str, contexts: tuple[str, ...] = _ALL, grade: Grade = "exact"
+) -> ShownCase:
     prompt = f"Answer from the context alone.\n{context}\n\nQuestion: {FRANCE_QUESTION}"
     return ShownCase(name=name, prompt=prompt, contexts=contexts, grade=grade)
 
@@ -57,11 +70,20 @@ SHOWN_CASES: tuple[ShownCase, ...] = (
     _shown("in another order", "\n\n".join(_ALL[::-1]), _ALL[::-1]),
     _shown("repr of a list", repr(list(_ALL))),
     _shown("ascii repr", ascii(list(_ALL))),
-    _shown("json", json.dumps([{"text": text, "rank": rank} for rank, text in enumerate(_ALL)])),
+    _shown(
+        "json",
+        json.dumps([{"text": text, "rank": rank} for rank, text in enumerate(_ALL)]),
+    ),
     _shown("json inside json", json.dumps(json.dumps(_ALL))),
     _shown("escaped", "".join(f"<doc>{html.escape(text)}</doc>" for text in _ALL)),
-    _shown("wrapped and numbered", "\n".join(f"[{n}] {textwrap.fill(text, 40)}" for n, text in enumerate(_ALL, 1))),
-    _shown("quoted lines", "\n".join(f"> {line}" for text in _ALL for line in text.splitlines())),
+    _shown(
+        "wrapped and numbered",
+        "\n".join(f"[{n}] {textwrap.fill(text, 40)}" for n, text in enumerate(_ALL, 1)),
+    ),
+    _shown(
+        "quoted lines",
+        "\n".join(f"> {line}" for text in _ALL for line in text.splitlines()),
+    ),
     _shown("lower case", " | ".join(_ALL).lower()),
     _shown("one of three", FRANCE_TRAINS, (FRANCE_TRAINS,)),
     _shown("cut", f"{FRANCE_WINE}\n{_CUT}", (FRANCE_WINE, _CUT), "located"),

@@ -56,18 +56,22 @@ class LoopbackServer:
     """An OpenAI-compatible chat endpoint on 127.0.0.1, for tests of judges.
 
     Args:
-        reply: From the request's body to the reply's text, or to one text per choice, or to a whole choice object
-            (``{"message": …, "finish_reason": …}``). By default "yes", as to a question of Context Adherence.
+        reply: From the request's body to the reply's text, or to one text per choice,
+            or to a whole choice object (``{"message": …, "finish_reason": …}``). By
+            default "yes", as to a question of Context Adherence.
         n: Whether several choices per request work, are ignored, or are rejected.
         logprobs: The same for log-probabilities.
-        json_schema: The same for ``response_format``; ``in_object`` takes a schema only beside the type
-            ``json_object``, as the Python server of llama.cpp does.
+        json_schema: The same for ``response_format``; ``in_object`` takes a schema only
+            beside the type ``json_object``, as the Python server of llama.cpp does.
         temperature: The same for temperatures other than 1.
-        probability: p(1) at every 0/1 token, for log-probabilities; None: high for the token that is there.
+        probability: p(1) at every 0/1 token, for log-probabilities; None: high for the
+            token that is there.
         mass: Probability that the two labels cover.
         latency: Seconds before each reply.
-        faults: For the number of a request, from 0, what goes wrong with it; None for nothing.
-        heard: From the body of a request to that of OpenAI, where the server is to speak another protocol.
+        faults: For the number of a request, from 0, what goes wrong with it; None for
+            nothing.
+        heard: From the body of a request to that of OpenAI, where the server is to
+            speak another protocol.
         said: From the body of OpenAI's reply to its own.
 
     Attributes:
@@ -82,7 +86,9 @@ class LoopbackServer:
 
     def __init__(
         self,
-        reply: Callable[[Body], str | list[str] | Body] = lambda _: '{"reason": "", "verdict": "yes"}',
+        reply: Callable[[Body], str | list[str] | Body] = lambda _: (
+            '{"reason": "", "verdict": "yes"}'
+        ),
         *,
         n: Support = True,
         logprobs: Support = True,
@@ -97,8 +103,19 @@ class LoopbackServer:
     ) -> None:
         self.requests: list[Recorded] = []
         self.most_in_flight = self._in_flight = 0
-        self.reply, self.latency, self.faults, self.heard, self.said = reply, latency, faults, heard, said
-        self.supports = {"n": n, "logprobs": logprobs, "response_format": json_schema, "temperature": temperature}
+        self.reply, self.latency, self.faults, self.heard, self.said = (
+            reply,
+            latency,
+            faults,
+            heard,
+            said,
+        )
+        self.supports = {
+            "n": n,
+            "logprobs": logprobs,
+            "response_format": json_schema,
+            "temperature": temperature,
+        }
         self.probability, self.mass = probability, mass
         self.stopped = threading.Event()
         self._port: int | None = None
@@ -113,7 +130,9 @@ class LoopbackServer:
     def __enter__(self) -> Self:
         self.stopped.clear()
         port: Future[int] = Future()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(port),), daemon=True)
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self._serve(port),), daemon=True
+        )
         self._thread.start()
         self._port = port.result()
         return self
@@ -124,7 +143,9 @@ class LoopbackServer:
         self._port = None
 
     async def _serve(self, port: Future[int]) -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(256, "loopback-server"))
+        asyncio.get_running_loop().set_default_executor(
+            ThreadPoolExecutor(256, "loopback-server")
+        )
         app = web.Application(client_max_size=2**30)
         app.add_routes(self.routes())
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
@@ -148,15 +169,20 @@ class LoopbackServer:
         self._in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self._in_flight)
         try:
-            said = await asyncio.to_thread(self._outcome, len(self.requests) - 1, body)  # a test's functions may wait
+            # a test's functions may wait
+            said = await asyncio.to_thread(self._outcome, len(self.requests) - 1, body)
         finally:
             self._in_flight -= 1
         if (said.reset or said.hang) and (connection := request.transport):
             told = struct.pack("ii", 1, 0)
-            connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, told)
+            connection.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, told
+            )
             connection.abort()
         return web.Response(
-            status=said.status, text=said.body, headers={"Content-Type": "application/json", **said.headers}
+            status=said.status,
+            text=said.body,
+            headers={"Content-Type": "application/json", **said.headers},
         )
 
     def _outcome(self, number: int, body: Body) -> Fault:
@@ -165,7 +191,11 @@ class LoopbackServer:
         if fault := self.faults(number) if self.faults else None:
             if fault.hang:
                 self.stopped.wait()
-            return fault if fault.body is not None else replace(fault, body=_error("It failed as told to.", fault.code))
+            return (
+                fault
+                if fault.body is not None
+                else replace(fault, body=_error("It failed as told to.", fault.code))
+            )
         if name := self.rejection(body):
             said = f"Unsupported parameter: '{name}' is not supported."
             return Fault(400, body=_error(said, "unsupported_parameter", name))
@@ -176,41 +206,84 @@ class LoopbackServer:
         if self.supports["response_format"] == "in_object":
             form = body.get("response_format") or {}
             return "response_format" if form.get("type") == "json_schema" else ""
-        usual = {"n": (None, 1), "logprobs": (None, False), "response_format": (), "temperature": (None, 1)}
-        asked = [name for name, values in usual.items() if name in body and body[name] not in values]
+        usual = {
+            "n": (None, 1),
+            "logprobs": (None, False),
+            "response_format": (),
+            "temperature": (None, 1),
+        }
+        asked = [
+            name
+            for name, values in usual.items()
+            if name in body and body[name] not in values
+        ]
         return next((name for name in asked if self.supports[name] == "reject"), "")
 
     def completion(self, body: Body) -> Body:
         """The body of the reply to a request."""
         count = body.get("n") or 1 if self.supports["n"] is True else 1
-        seen = body if self.supports["response_format"] in (True, "in_object") else {**body, "response_format": None}
+        seen = (
+            body
+            if self.supports["response_format"] in (True, "in_object")
+            else {**body, "response_format": None}
+        )
         given = self.reply(seen)
         replies = given if isinstance(given, list) else [given] * count
         wants_tokens = bool(body.get("logprobs")) and self.supports["logprobs"] is True
-        choices = [self._choice(index, reply, wants_tokens) for index, reply in enumerate(replies[:count])]
-        prompt = sum(len(str(message.get("content"))) for message in body.get("messages", ())) // 4 + 1
-        written = sum(len(str(choice["message"].get("content"))) for choice in choices) // 4 + 1
+        choices = [
+            self._choice(index, reply, wants_tokens)
+            for index, reply in enumerate(replies[:count])
+        ]
+        prompt = (
+            sum(
+                len(str(message.get("content"))) for message in body.get("messages", ())
+            )
+            // 4
+            + 1
+        )
+        written = (
+            sum(len(str(choice["message"].get("content"))) for choice in choices) // 4
+            + 1
+        )
         return {
             "id": "chatcmpl-loopback",
             "object": "chat.completion",
             "created": 0,
             "model": body.get("model", "loopback"),
             "choices": choices,
-            "usage": {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written},
+            "usage": {
+                "prompt_tokens": prompt,
+                "completion_tokens": written,
+                "total_tokens": prompt + written,
+            },
         }
 
     def _choice(self, index: int, reply: str | Body, wants_tokens: bool) -> Body:
-        own = {"message": {"role": "assistant", "content": reply}} if isinstance(reply, str) else reply
-        choice: Body = {"index": index, "finish_reason": "stop", "logprobs": None, **own}
+        own = (
+            {"message": {"role": "assistant", "content": reply}}
+            if isinstance(reply, str)
+            else reply
+        )
+        choice: Body = {
+            "index": index,
+            "finish_reason": "stop",
+            "logprobs": None,
+            **own,
+        }
         if wants_tokens and choice["logprobs"] is None:
             text = str(choice["message"].get("content") or "")
-            choice["logprobs"] = {"content": tokens(text, self.probability, self.mass), "refusal": None}
+            choice["logprobs"] = {
+                "content": tokens(text, self.probability, self.mass),
+                "refusal": None,
+            }
         return choice
 
 
 def _error(message: str, code: str, parameter: str | None = None) -> str:
     kind = "invalid_request_error" if parameter else "error"
-    return json.dumps({"error": {"message": message, "type": kind, "param": parameter, "code": code}})
+    return json.dumps(
+        {"error": {"message": message, "type": kind, "param": parameter, "code": code}}
+    )
 
 
 def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, Any]]:
@@ -218,7 +291,8 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
 
     Args:
         text: The reply.
-        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1; None: 0.98 for the token that is there.
+        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1; None: 0.98 for
+            the token that is there.
         mass: p(0) + p(1) there.
     """
     listed = []
@@ -228,10 +302,27 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
             alternatives = {token: 1 - _RARE}
         else:
             before = token.removesuffix(label)
-            one = probability if probability is not None else 0.98 if label == "1" else 0.02
-            alternatives = {f"{before}1": mass * one, f"{before}0": mass * (1 - one), "maybe": (1 - mass) * 0.9}
+            one = (
+                probability
+                if probability is not None
+                else 0.98
+                if label == "1"
+                else 0.02
+            )
+            alternatives = {
+                f"{before}1": mass * one,
+                f"{before}0": mass * (1 - one),
+                "maybe": (1 - mass) * 0.9,
+            }
         ranked = sorted(alternatives.items(), key=lambda item: -item[1])
-        top = [{"token": it, "logprob": math.log(max(p, _RARE)), "bytes": list(it.encode())} for it, p in ranked]
+        top = [
+            {
+                "token": it,
+                "logprob": math.log(max(p, _RARE)),
+                "bytes": list(it.encode()),
+            }
+            for it, p in ranked
+        ]
         chosen = next(entry for entry in top if entry["token"] == token)
         listed.append({**chosen, "top_logprobs": top})
     return listed

@@ -1,4 +1,7 @@
-"""The contract that every metric keeps; subclass it in a test module to check a metric of your own."""
+"""The contract that every metric keeps.
+
+Subclass it in a test module to check a metric of your own.
+"""
 
 import asyncio
 from typing import ClassVar
@@ -13,8 +16,9 @@ from ragmetrics_core.metrics.metric import Metric, Outcome
 class MetricContract:
     """Tests that hold for every metric.
 
-    Subclass it as ``class TestMyMetric(MetricContract)`` and implement ``metric``, ``good`` and ``bad``; ``reads``
-    names the fields of the sample that the metric may read beyond those it requires.
+    Subclass it as ``class TestMyMetric(MetricContract)`` and implement ``metric``,
+    ``good`` and ``bad``; ``reads`` names the fields of the sample that the metric may
+    read beyond those it requires.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset()
@@ -49,7 +53,10 @@ class MetricContract:
         sample, _ = self.good()
         assert self.metric().needs
         for group in self.metric().needs:
-            silent, bare = ScriptedJudge({}), {field: getattr(Sample(), field) for field in group}
+            silent, bare = (
+                ScriptedJudge({}),
+                {field: getattr(Sample(), field) for field in group},
+            )
             outcome = self.outcome(sample.model_copy(update=bare), silent)
             assert outcome.status == "undefined"
             assert outcome.value is None
@@ -74,11 +81,21 @@ class MetricContract:
         """Fields that the metric neither requires nor declares to read do not change its result."""
         required = {field for group in self.metric().needs for field in group}
         texts = {"question": "other?", "answer": "other", "generator": "x"}
-        ledger = Ledger.model_validate({"calls": [{"kind": "tool", "items": ["other"]}]})
-        others: dict[str, object] = {**texts, "reference": ("other",), "metadata": {"a": 1}, "ledger": ledger}
+        ledger = Ledger.model_validate(
+            {"calls": [{"kind": "tool", "items": ["other"]}]}
+        )
+        others: dict[str, object] = {
+            **texts,
+            "reference": ("other",),
+            "metadata": {"a": 1},
+            "ledger": ledger,
+        }
         for field in sorted(others.keys() - required - self.reads):
             sample, judge = self.good()
-            changed, again = sample.model_copy(update={field: others[field]}), self.good()[1]
+            changed, again = (
+                sample.model_copy(update={field: others[field]}),
+                self.good()[1],
+            )
             assert self.outcome(changed, again) == self.outcome(sample, judge), field
 
     def test_input_is_untouched(self) -> None:
@@ -93,7 +110,9 @@ class MetricContract:
         """``score`` and ``ascore`` give the same result."""
         sample, judge = self.good()
         again = self.good()[1]
-        assert asyncio.run(self.metric().ascore(sample, judge=judge)) == self.outcome(sample, again)
+        assert asyncio.run(self.metric().ascore(sample, judge=judge)) == self.outcome(
+            sample, again
+        )
 
     def test_result_survives_json(self) -> None:
         """A result read back from JSON is equal, evidence included."""

@@ -1,6 +1,7 @@
 """pytest: the fixture and marker ``ragmetrics``; what was measured stands in the terminal's summary, also under xdist.
 
-Every session of pytest imports this module, so it loads nothing else until the fixture is used.
+Every session of pytest imports this module, so it loads nothing else until the fixture
+is used.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.run_facts import Decision
 
 _MARKER = (
-    'ragmetrics(*gates, **how): what the fixture of this name holds and gives to evaluate, e.g. ("adherence=0.8", '
-    'judge="gpt-4o-mini"); on="point" takes the mean alone.'
+    "ragmetrics(*gates, **how): what the fixture of this name holds and gives to"
+    ' evaluate, e.g. ("adherence=0.8", judge="gpt-4o-mini"); on="point" takes the mean'
+    " alone."
 )
 
 
@@ -32,10 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """A function that takes what ``evaluate`` takes, returns the report, and fails the test unless its gates pass.
 
-    Its arguments win, then those of the markers, then the nearest ``ragmetrics.toml`` above the test, up to pytest's
-    root folder. Gates of several markers, of the test, its class and its module, all count; else the nearest marker
-    wins. Beside those of ``evaluate`` there are ``gates``, e.g. ``["adherence=0.8"]``, and ``on="point"`` for the mean
-    alone in place of its 95 % interval, which too few samples leave undecided.
+    Its arguments win, then those of the markers, then the nearest ``ragmetrics.toml``
+    above the test, up to pytest's root folder. Gates of several markers, of the test,
+    its class and its module, all count; else the nearest marker wins. Beside those of
+    ``evaluate`` there are ``gates``, e.g. ``["adherence=0.8"]``, and ``on="point"`` for
+    the mean alone in place of its 95 % interval, which too few samples leave undecided.
     """
     marked = _marked(request.node)
 
@@ -47,10 +50,23 @@ def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
         folder = _folder_of_settings(request.node)
         found = project_settings(folder, as_it_is=True)
-        settled: dict[str, Any] = {f"{name}_column": own for name, own in found.columns.items()}
-        settled |= {"judge": resolve_judge(found.judge, api_base=found.api_base)} if found.judge else {}
+        settled: dict[str, Any] = {
+            f"{name}_column": own for name, own in found.columns.items()
+        }
+        settled |= (
+            {"judge": resolve_judge(found.judge, api_base=found.api_base)}
+            if found.judge
+            else {}
+        )
         settled |= {"store": folder / found.store} if found.store else {}
-        how = {"metrics": found.metrics, "gates": found.gates, "on": "interval", **settled, **marked, **how}
+        how = {
+            "metrics": found.metrics,
+            "gates": found.gates,
+            "on": "interval",
+            **settled,
+            **marked,
+            **how,
+        }
         gates, on = how.pop("gates"), how.pop("on")
         gates = [gates] if isinstance(gates, str) else list(gates)
         if metrics is not None:
@@ -63,9 +79,20 @@ def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
         report = evaluate(samples, progress=False, **how)
         decisions: Sequence[Decision] = report.decisions
         if until is None:
-            decisions = [decide(parse_gate(gate, report.metrics), report, on=on) for gate in gates]
-        told = [report.table(), *(map(str, decisions) if decisions else ["no gate was named: nothing is held"])]
-        request.node.user_properties.append(("ragmetrics", "\n".join(told)))  # which travels from workers of xdist
+            decisions = [
+                decide(parse_gate(gate, report.metrics), report, on=on)
+                for gate in gates
+            ]
+        told = [
+            report.table(),
+            *(
+                map(str, decisions)
+                if decisions
+                else ["no gate was named: nothing is held"]
+            ),
+        ]
+        # which travels from workers of xdist
+        request.node.user_properties.append(("ragmetrics", "\n".join(told)))
         if wrong := [own.sentence for own in decisions if own.outcome != "passed"]:
             pytest.fail("\n".join(wrong), pytrace=False)
         return report
@@ -79,7 +106,10 @@ def _marked(node: pytest.Item) -> dict[str, Any]:
     gates: list[str] = []
     for marker in node.iter_markers("ragmetrics"):  # the nearest first
         if marker.args and "gates" in marker.kwargs:
-            raise pytest.UsageError("the marker ragmetrics names gates twice: write them as arguments, or as gates=")
+            raise pytest.UsageError(
+                "the marker ragmetrics names gates twice: write them as arguments, or"
+                " as gates="
+            )
         named = marker.kwargs.get("gates", marker.args)
         gates += [named] if isinstance(named, str) else named
         marked = {**marker.kwargs, **marked}
@@ -88,9 +118,14 @@ def _marked(node: pytest.Item) -> dict[str, Any]:
 
 
 def _gates_of(item: pytest.Item) -> Sequence[Any]:
-    """The gates that a test is to hold, by its markers or else by the settings file; none if it is not meant."""
+    """The gates that a test is to hold, by its markers or else by the settings file.
+
+    None if it is not meant.
+    """
     asks_for_fixture = "ragmetrics" in getattr(item, "fixturenames", ())
-    has_marker = any(node is item for node, _ in item.iter_markers_with_node("ragmetrics"))
+    has_marker = any(
+        node is item for node, _ in item.iter_markers_with_node("ragmetrics")
+    )
     marked = _marked(item) if asks_for_fixture or has_marker else {}
     if "gates" in marked or not asks_for_fixture:
         return list(marked.get("gates", ()))
@@ -112,7 +147,8 @@ def _folder_of_settings(item: pytest.Item) -> Path:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that has gates and measured nothing: its gates would seem to be passed.
 
-    A marker of a class or module, and ``ragmetrics.toml``, do not speak of tests that do not ask for the fixture.
+    A marker of a class or module, and ``ragmetrics.toml``, do not speak of tests that
+    do not ask for the fixture.
     """
     outcome = yield
     if item.stash.get(_MEASURED, False):
@@ -120,14 +156,28 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     gates = _gates_of(item)
     if gates:
         named = ", ".join(map(str, gates))
-        pytest.fail(f"the gates {named} were not held: the test never called the fixture ragmetrics", pytrace=False)
+        pytest.fail(
+            f"the gates {named} were not held: the test never called the fixture"
+            " ragmetrics",
+            pytrace=False,
+        )
     return outcome
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what tests measured."""
-    known = [one for listed in terminalreporter.stats.values() for one in listed if isinstance(one, pytest.TestReport)]
-    pairs = [(one.nodeid, own) for one in known if one.when == "call" for own in one.user_properties]
+    known = [
+        one
+        for listed in terminalreporter.stats.values()
+        for one in listed
+        if isinstance(one, pytest.TestReport)
+    ]
+    pairs = [
+        (one.nodeid, own)
+        for one in known
+        if one.when == "call"
+        for own in one.user_properties
+    ]
     told = [f"{place}\n{text}" for place, (name, text) in pairs if name == "ragmetrics"]
     if told:
         terminalreporter.section("ragmetrics")

@@ -1,4 +1,7 @@
-"""What a span says, by the names that its instrumentation uses; these stand in ``dialects.toml``."""
+"""What a span says, by the names that its instrumentation uses.
+
+These stand in ``dialects.toml``.
+"""
 
 import re
 import tomllib
@@ -12,17 +15,25 @@ from ragmetrics_core.capturing import Document, Message
 from ragmetrics_core.capturing.tree import Kind
 from ragmetrics_core.traces.values import made, mapping, messages_in, plain
 
-DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(files(__package__).joinpath("dialects.toml").read_text("utf-8"))
+DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(
+    files(__package__).joinpath("dialects.toml").read_text("utf-8")
+)
 _PLACE = re.compile(r"-?\d+")
-_KINDS = {name: cast("Kind", kind) for kind, names in DIALECTS.pop("kinds").items() for name in names}
+_KINDS = {
+    name: cast("Kind", kind)
+    for kind, names in DIALECTS.pop("kinds").items()
+    for name in names
+}
 
 
 @dataclass(slots=True)
 class Reading:
-    """What one span says, in plain values; None, empty texts and tuples where it is silent.
+    """What one span says, in plain values.
 
-    ``taken`` and ``documents`` are those that it was given and returned, ``given`` what the application said for us:
-    ``metadata={"ragmetrics": …}``.
+    None, empty texts and tuples where it is silent.
+
+    ``taken`` and ``documents`` are those that it was given and returned, ``given`` what
+    the application said for us: ``metadata={"ragmetrics": …}``.
     """
 
     kind: Kind | None = None
@@ -40,35 +51,58 @@ class Reading:
     given: Mapping[str, Any] = field(default_factory=dict)
 
 
-def reading_of(attributes: Mapping[str, Any], dialect: str | None = None) -> Reading | None:
+def reading_of(
+    attributes: Mapping[str, Any], dialect: str | None = None
+) -> Reading | None:
     """What a span says; None if it bears no known mark."""
     merged: Reading | None = None
     for names in (DIALECTS[dialect],) if dialect else DIALECTS.values():
         others = tuple(names.get("others", ()))
-        if names["mark"] in attributes or any(key.startswith(others) for key in attributes if others):
+        if names["mark"] in attributes or any(
+            key.startswith(others) for key in attributes if others
+        ):
             found = _read(attributes, names)
             for one in fields(found) if merged is not None else ():
                 if getattr(merged, one.name) in (None, "", (), {}):
                     setattr(merged, one.name, getattr(found, one.name))
             merged = merged or found
-    if merged is not None and merged.kind != "model":  # messages of a whole run are what it was given and returned
+    # messages of a whole run are what it was given and returned
+    if merged is not None and merged.kind != "model":
         merged.input = merged.input or _plain_messages(merged.prompt)
         merged.output = merged.output or _plain_messages(merged.replies)
     return merged
 
 
 def _plain_messages(messages: tuple[Message, ...]) -> Any:
-    return plain(messages[0].text) if len(messages) == 1 and messages[0].text else messages or None
+    return (
+        plain(messages[0].text)
+        if len(messages) == 1 and messages[0].text
+        else messages or None
+    )
 
 
 def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     def told(field: str) -> Iterator[Any]:
-        return (found for name in names.get(field, ()) if (found := plain(_value(attributes, name))) not in (None, ""))
+        return (
+            found
+            for name in names.get(field, ())
+            if (found := plain(_value(attributes, name))) not in (None, "")
+        )
 
-    kind, metadata = str(plain(attributes.get(names["mark"])) or "").lower(), mapping(plain(attributes.get("metadata")))
-    single = {field: next(map(str, told(field)), None) for field in ("query", "tool", "call", "model", "session")}
+    kind, metadata = (
+        str(plain(attributes.get(names["mark"])) or "").lower(),
+        mapping(plain(attributes.get("metadata"))),
+    )
+    single = {
+        field: next(map(str, told(field)), None)
+        for field in ("query", "tool", "call", "model", "session")
+    }
     return Reading(
-        "ignored" if "ragmetrics.judge" in attributes else _KINDS.get(kind, "step" if kind else None),
+        (
+            "ignored"
+            if "ragmetrics.judge" in attributes
+            else _KINDS.get(kind, "step" if kind else None)
+        ),
         _unwrapped(next(told("input"), None), "inputs"),
         _unwrapped(next(told("output"), None), "outputs"),
         _documents(attributes, names.get("documents", ())),
@@ -85,7 +119,9 @@ def _value(attributes: Mapping[str, Any], name: str) -> Any:
     if not name.endswith("."):
         return attributes.get(name)
     leaves = {
-        key.removeprefix(name): value for key, value in attributes.items() if key.startswith(name) and key != name
+        key.removeprefix(name): value
+        for key, value in attributes.items()
+        if key.startswith(name) and key != name
     }
     return _nested(leaves) or None
 
@@ -99,21 +135,35 @@ def _nested(leaves: Mapping[str, Any]) -> Any:
         parts[first][rest] = value
     found = {key: _nested(part) for key, part in parts.items()}
     places = [key for key in found if key.isdecimal()]
-    if places and all(_PLACE.fullmatch(key) for key in found):  # a negative place is nobody's
+    # a negative place is nobody's
+    if places and all(_PLACE.fullmatch(key) for key in found):
         return [found[key] for key in sorted(places, key=int)]
     return found
 
 
-def _documents(attributes: Mapping[str, Any], names: Sequence[str]) -> tuple[Document, ...] | None:
+def _documents(
+    attributes: Mapping[str, Any], names: Sequence[str]
+) -> tuple[Document, ...] | None:
     """Documents of fields; of conventions that name only ids the text is not recorded."""
     for listed in (_value(attributes, name) for name in names):
         listed = plain(listed) if isinstance(listed, str) else listed
-        items = [one.get("document", one) for one in listed or () if isinstance(one, Mapping)]
+        items = [
+            one.get("document", one) for one in listed or () if isinstance(one, Mapping)
+        ]
         if items or listed in ([], ()):
-            return tuple(made(*map(one.get, ("content", "id", "score", "metadata"))) for one in items)
+            return tuple(
+                made(*map(one.get, ("content", "id", "score", "metadata")))
+                for one in items
+            )
     return None
 
 
 def _unwrapped(value: Any, name: str) -> Any:
     """Traceloop puts a value into a mapping with what it knows of it."""
-    return value[name] if isinstance(value, Mapping) and name in value and {"kwargs", "tags"} & set(value) else value
+    return (
+        value[name]
+        if isinstance(value, Mapping)
+        and name in value
+        and {"kwargs", "tags"} & set(value)
+        else value
+    )

@@ -18,14 +18,19 @@ from ragmetrics_core.data import InputError, RowError, extra, json_value, told
 from ragmetrics_core.traces.spans import WRONG, Span, UnknownForm, spans_in
 from ragmetrics_core.traces.splitting import elements
 
-_SPOOLED = 64 * 2**20  # what cannot be read twice is kept in memory up to here, then in a temporary file
+# what cannot be read twice is kept in memory up to here, then in a temporary file
+_SPOOLED = 64 * 2**20
 _PIECE = 2**20  # that a line is looked through by
 _LONG = 4 * 2**20  # a line that is not read before it is known what it would take
 _OBJECT = 64  # bytes of an object of Python, with its place in the one that holds it
 _PLACE = 128  # bytes of what is noted of each element of a long line
 _MOST_RECENT = 4
-MOST_UNPACKED, _MOST_TIMES = 2**30, 200  # bytes of a packed file, and how many times its own size
-_NO_FORM = "{} holds no spans in a known form (OTLP JSON, Phoenix, MLflow, Langfuse, LangSmith); keys seen: {}"
+# bytes of a packed file, and how many times its own size
+MOST_UNPACKED, _MOST_TIMES = 2**30, 200
+_NO_FORM = (
+    "{} holds no spans in a known form (OTLP JSON, Phoenix, MLflow, Langfuse,"
+    " LangSmith); keys seen: {}"
+)
 
 Source = str | Path | Iterable[Any]
 
@@ -50,7 +55,10 @@ class Lines:
         """Open the files for one reading."""
         with ExitStack() as stack:
             self._recent.clear()
-            named = (self.piped if one == Path("-") else stack.enter_context(_opened(one)) for one in self.paths)
+            named = (
+                self.piped if one == Path("-") else stack.enter_context(_opened(one))
+                for one in self.paths
+            )
             self._files = [one for one in named if one is not None]
             try:
                 yield
@@ -58,7 +66,9 @@ class Lines:
                 self._recent.clear()
 
     def places(self) -> Iterator[tuple[int, int, int]]:
-        """Number of the file, offset and length of each line; of a list the number of the item.
+        """Number of the file, offset and length of each line.
+
+        Of a list the number of the item.
 
         Of a long line that holds a list each element is a place of its own.
         """
@@ -66,7 +76,11 @@ class Lines:
         for number, file in enumerate(self._files):
             for offset, length in _values(file):
                 most = self.largest // _PLACE
-                parts = elements(file, offset, length, most=most) if length > _LONG else None
+                parts = (
+                    elements(file, offset, length, most=most)
+                    if length > _LONG
+                    else None
+                )
                 yield from ((number, *part) for part in parts or [(offset, length)])
                 file.seek(offset + length)
 
@@ -102,14 +116,17 @@ class TooLarge(Exception):
 
     def __init__(self, needed: int, most: int) -> None:
         super().__init__(
-            f"would take {needed / 2**20:,.0f} MB of memory, and max_trace_mb={most // 2**20} allows no more: "
-            "write one trace on a line, or give samples_from_spans a larger max_trace_mb="
+            f"would take {needed / 2**20:,.0f} MB of memory, and"
+            f" max_trace_mb={most // 2**20} allows no more: write one trace on a line,"
+            " or give samples_from_spans a larger max_trace_mb="
         )
 
 
 def _weight(text: bytes) -> int:
     """How many bytes a text of JSON takes once it is read, nearly: each value and each field is an object."""
-    return len(text) + _OBJECT * (text.count(b"{") + text.count(b"[") + text.count(b","))
+    return len(text) + _OBJECT * (
+        text.count(b"{") + text.count(b"[") + text.count(b",")
+    )
 
 
 def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
@@ -148,13 +165,19 @@ def _closing(file: BufferedReader) -> bytes:
 
 
 def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
-    """Each trace with its spans, None where they are larger than allowed; in the order in which they ended.
+    """Each trace with its spans, None where they are larger than allowed.
+
+    In the order in which they ended.
 
     Raises:
         InputError: If nothing has a known form.
     """
-    with closing(sqlite3.connect("")) as index, lines.opened():  # a temporary file, once it is larger than its cache
-        index.execute("CREATE TABLE lines (trace TEXT, ended INT, size INT, file INT, at INT, length INT)")
+    # a temporary file, once it is larger than its cache
+    with closing(sqlite3.connect("")) as index, lines.opened():
+        index.execute(
+            "CREATE TABLE lines (trace TEXT, ended INT, size INT, file INT, at INT,"
+            " length INT)"
+        )
         lines.bad.clear()
         seen = ""
         for number, place in enumerate(lines.places(), start=1):
@@ -165,24 +188,45 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
                 continue
             except (UnknownForm, *WRONG) as error:
                 seen = seen or (str(error) if isinstance(error, UnknownForm) else "")
-                why = str(error) if isinstance(error, RowError) else type(error).__name__
+                why = (
+                    str(error) if isinstance(error, RowError) else type(error).__name__
+                )
                 lines.bad.append(RowError(f"line {number} holds no span: {why}"))
                 continue
             unreadable = [one for one in spans if not one.id or not _is_text(one.trace)]
-            lines.bad += [RowError(f"line {number} holds a span that cannot be read") for _ in unreadable]
+            lines.bad += [
+                RowError(f"line {number} holds a span that cannot be read")
+                for _ in unreadable
+            ]
             share = place[2] // max(1, len(spans))
-            rows = [(one.trace, one.end, share, *place) for one in spans if one.trace and _is_text(one.trace)]
+            rows = [
+                (one.trace, one.end, share, *place)
+                for one in spans
+                if one.trace and _is_text(one.trace)
+            ]
             index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
         if lines.bad and not index.execute("SELECT 1 FROM lines LIMIT 1").fetchone():
             form = _NO_FORM.format(", ".join(map(str, lines.paths)) or "the list", seen)
             raise InputError(form) if seen else lines.bad[0]
         index.execute("CREATE INDEX by_trace ON lines (trace)")
-        order = "SELECT trace, max(ended), sum(size) FROM lines GROUP BY trace ORDER BY 2, 1"
+        order = (
+            "SELECT trace, max(ended), sum(size) FROM lines GROUP BY trace ORDER BY"
+            " 2, 1"
+        )
         for trace, _, size in index.execute(order):
-            where = "SELECT DISTINCT file, at, length FROM lines WHERE trace = ? ORDER BY file, at"
+            where = (
+                "SELECT DISTINCT file, at, length FROM lines WHERE trace = ? ORDER BY"
+                " file, at"
+            )
             yield (
                 trace,
-                None if size > lines.largest else _together(trace, lines, index.execute(where, (trace,)).fetchall()),
+                (
+                    None
+                    if size > lines.largest
+                    else _together(
+                        trace, lines, index.execute(where, (trace,)).fetchall()
+                    )
+                ),
             )
 
 
@@ -195,15 +239,25 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _together(trace: str, lines: Lines, places: list[tuple[int, int, int]]) -> list[Span]:
+def _together(
+    trace: str, lines: Lines, places: list[tuple[int, int, int]]
+) -> list[Span]:
     """The spans of a trace, each once, with what events tell of them."""
     found: dict[str, Span] = {}
-    for span in (span for place in places for span in lines.parsed(*place) if span.trace == trace):
+    for span in (
+        span for place in places for span in lines.parsed(*place) if span.trace == trace
+    ):
         known = found.get(span.id, span)
         first, more = (known, span) if known.name else (span, known)
-        found[span.id] = replace(first, attributes={**more.attributes, **first.attributes})
-        both = [(first.attributes[key], more.attributes[key]) for key in first.attributes.keys() & more.attributes]
-        if any(None not in pair and str(pair[0]) != str(pair[1]) for pair in both):  # two spans of one id
+        found[span.id] = replace(
+            first, attributes={**more.attributes, **first.attributes}
+        )
+        both = [
+            (first.attributes[key], more.attributes[key])
+            for key in first.attributes.keys() & more.attributes
+        ]
+        # two spans of one id
+        if any(None not in pair and str(pair[0]) != str(pair[1]) for pair in both):
             found[""] = Span(trace, "", name="unreadable")
     return [span for span in found.values() if span.name]
 
@@ -215,7 +269,11 @@ def _opened(path: Path) -> BufferedReader:
         start = source.peek(4)[:4] if source.seekable() else b""
     if start == b"PAR1":
         source.close()
-        batches = extra("pyarrow.parquet", "parquet", f"reading {path}").ParquetFile(path).iter_batches(batch_size=1000)
+        batches = (
+            extra("pyarrow.parquet", "parquet", f"reading {path}")
+            .ParquetFile(path)
+            .iter_batches(batch_size=1000)
+        )
         rows = (row for batch in batches for row in batch.to_pylist())
         return _spooled(json.dumps(row, default=str).encode() + b"\n" for row in rows)
     if start[:2] == b"\x1f\x8b":
@@ -240,8 +298,9 @@ def _bounded(path: Path, parts: Iterable[bytes]) -> Iterator[bytes]:
         size += len(part)
         if size > most:
             raise InputError(
-                f"{path} unpacks to more than {most // 2**20:,} MB, {_MOST_TIMES} times its size, as no traces do: "
-                "unpack it yourself, and give the file that comes of it"
+                f"{path} unpacks to more than {most // 2**20:,} MB, {_MOST_TIMES} times"
+                " its size, as no traces do: unpack it yourself, and give the file"
+                " that comes of it"
             )
         yield part
 

@@ -3,7 +3,14 @@
 from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 
-from ragmetrics_core.capturing import BackgroundEvaluator, JudgeLike, Metrics, SettingError, guarded, is_judge_work
+from ragmetrics_core.capturing import (
+    BackgroundEvaluator,
+    JudgeLike,
+    Metrics,
+    SettingError,
+    guarded,
+    is_judge_work,
+)
 from ragmetrics_core.capturing.hooks import Lock
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces.reader import Code, TraceReader
@@ -11,35 +18,45 @@ from ragmetrics_core.traces.spans import spans_in
 from ragmetrics_core.traces.trees import Resolve
 
 _SHUTDOWN_SECONDS = 2.0
-_LET_GO = "more than max_open={} spans are held of traces that go on or wait: the quietest are let go"
-_UNENDED = "a trace went on when the processor stopped, or spans came later than linger_s: they are not judged"
+_LET_GO = (
+    "more than max_open={} spans are held of traces that go on or wait: the quietest"
+    " are let go"
+)
+_UNENDED = (
+    "a trace went on when the processor stopped, or spans came later than linger_s:"
+    " they are not judged"
+)
 
 
 class SampleProcessor(BackgroundEvaluator[int]):
     """Judges what a traced application does, in the background: a span processor for its tracer provider.
 
-    The application's threads only put ended spans by. Samples are made of a trace as ``samples_from_spans`` makes them,
-    ``linger_s`` after its root in this process has ended, and judged as by an adapter's ``watch``.
+    The application's threads only put ended spans by. Samples are made of a trace as
+    ``samples_from_spans`` makes them, ``linger_s`` after its root in this process has
+    ended, and judged as by an adapter's ``watch``.
 
     Args:
         metrics: Metrics or their names; None for all, ``[]`` to count only.
-        judge: The name of a model, a judge, or a chat model; see ``ragmetrics_core.evaluate``.
+        judge: The name of a model, a judge, or a chat model; see
+            ``ragmetrics_core.evaluate``.
         linger_s: How long spans are waited for that end after their root, in seconds.
-        max_open: Most spans held of traces that go on or wait for the judge; beyond, the trace that was quiet longest
-            is let go.
+        max_open: Most spans held of traces that go on or wait for the judge; beyond,
+            the trace that was quiet longest is let go.
         resolve: As for ``samples_from_spans``.
         dialect: As for ``samples_from_spans``.
-        **settings: ``sample_rate``, ``max_queue``, ``keep``, ``on_result``, ``sinks``, ``concurrency``, ``limits`` and
-            ``redact``, as for an adapter's ``watch``.
+        **settings: ``sample_rate``, ``max_queue``, ``keep``, ``on_result``, ``sinks``,
+            ``concurrency``, ``limits`` and ``redact``, as for an adapter's ``watch``.
 
     Raises:
         SettingError: If a setting is invalid.
         InputError: If there is no such dialect.
 
     Attributes:
-        without: How many traces gave no sample as they ended, by the codes of docs/traces.md; a retrieval that a later
-            trace goes on with is ``incomplete``.
-        dropped: Traces not judged: they were let go, went on at the end, or more than ``max_queue`` waited.
+        without: How many traces gave no sample as they ended, by the codes of
+            docs/traces.md; a retrieval that a later trace goes on with is
+            ``incomplete``.
+        dropped: Traces not judged: they were let go, went on at the end, or more than
+            ``max_queue`` waited.
 
     Examples:
         >>> from opentelemetry.sdk.trace import TracerProvider
@@ -66,17 +83,30 @@ class SampleProcessor(BackgroundEvaluator[int]):
         **settings: Any,
     ) -> None:
         if linger_s < 0 or max_open < 1:
-            raise SettingError(f"linger_s must be at least 0 and max_open 1, got {linger_s} and {max_open}")
-        self._most, self._dialect, self._resolve, self._ending = max_open, dialect, resolve, Lock()
+            raise SettingError(
+                f"linger_s must be at least 0 and max_open 1, got {linger_s} and"
+                f" {max_open}"
+            )
+        self._most, self._dialect, self._resolve, self._ending = (
+            max_open,
+            dialect,
+            resolve,
+            Lock(),
+        )
         settings |= {"linger_s": linger_s, "rest": lambda: self._reader.turns.finish()}
         super().__init__(self._made, metrics, judge, **settings)
 
     def after_fork(self) -> None:
         """See the one it extends; what spans said before is the parent's as well."""
         super().after_fork()
-        self._reader, self.without = TraceReader(self._dialect, self._resolve), Counter[Code]()
-        self._open: OrderedDict[int, list[Any]] = OrderedDict()  # spans by trace, that of the latest span last
-        self._gone: OrderedDict[int, None] = OrderedDict()  # traces that were let go: what comes later is no whole
+        self._reader, self.without = (
+            TraceReader(self._dialect, self._resolve),
+            Counter[Code](),
+        )
+        # spans by trace, that of the latest span last
+        self._open: OrderedDict[int, list[Any]] = OrderedDict()
+        # traces that were let go: what comes later is no whole
+        self._gone: OrderedDict[int, None] = OrderedDict()
         self._held = 0
 
     def on_start(self, *_: object, **__: object) -> None:
@@ -118,7 +148,10 @@ class SampleProcessor(BackgroundEvaluator[int]):
             self._gone.popitem(last=False)
 
     def _whole(self, trace: int) -> list[Any]:
-        """The roots of a trace that have ended, with all inside them; what is inside of others stays."""
+        """The roots of a trace that have ended, with all inside them.
+
+        What is inside of others stays.
+        """
         inside = defaultdict[int | None, list[Any]](list)
         with self._ending:
             for span in self._open.pop(trace, ()):
@@ -128,7 +161,9 @@ class SampleProcessor(BackgroundEvaluator[int]):
                 found += inside.pop(span.context.span_id, ())
             self._held -= len(found)
             if inside:
-                self._open[trace] = [span for spans in inside.values() for span in spans]
+                self._open[trace] = [
+                    span for spans in inside.values() for span in spans
+                ]
         return found
 
     def _made(self, trace: int) -> list[Sample]:

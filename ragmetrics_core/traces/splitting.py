@@ -7,16 +7,22 @@ from io import BufferedReader
 
 _CHUNK = 2**20
 _OUTSIDE, _INSIDE = re.compile(rb'["\[\]{},]'), re.compile(rb'["\\]')  # of a text
-_LISTED = re.compile(rb'\s*(?:\[|\{\s*"(?:data|observations|resourceSpans|resourceLogs)"\s*:\s*\[)')
-_HOLDING_SPANS = frozenset({"data", "observations", "resourceSpans", "resourceLogs", "scopeSpans", "scopeLogs"})
+_LISTED = re.compile(
+    rb'\s*(?:\[|\{\s*"(?:data|observations|resourceSpans|resourceLogs)"\s*:\s*\[)'
+)
+_HOLDING_SPANS = frozenset(
+    {"data", "observations", "resourceSpans", "resourceLogs", "scopeSpans", "scopeLogs"}
+)
 _LONGEST_REST = 2**16  # of an object, behind its list
 
 
-def elements(file: BufferedReader, offset: int, length: int, *, most: int) -> list[tuple[int, int]] | None:
+def elements(
+    file: BufferedReader, offset: int, length: int, *, most: int
+) -> list[tuple[int, int]] | None:
     """Offset and length of each element of the list that a value is, or that its first field holds.
 
-    None if it is no such value, has more than ``most`` elements, is not complete, or has further fields that may hold
-    spans: it can only be read whole.
+    None if it is no such value, has more than ``most`` elements, is not complete, or
+    has further fields that may hold spans: it can only be read whole.
     """
     file.seek(offset)
     opening = _LISTED.match(file.read(min(length, 256)))
@@ -35,8 +41,13 @@ def elements(file: BufferedReader, offset: int, length: int, *, most: int) -> li
     return None
 
 
-def _boundaries(file: BufferedReader, start: int, end: int) -> Iterator[tuple[int, bool]]:
-    """Where the elements of a list end, whose opening bracket is behind; and whether it is the last one."""
+def _boundaries(
+    file: BufferedReader, start: int, end: int
+) -> Iterator[tuple[int, bool]]:
+    """Where the elements of a list end, whose opening bracket is behind.
+
+    And whether it is the last one.
+    """
     depth, in_text, position = 1, False, start
     escaped = False  # the next byte belongs to a backslash
     while position < end:
@@ -46,7 +57,9 @@ def _boundaries(file: BufferedReader, start: int, end: int) -> Iterator[tuple[in
             return
         at = 1 if escaped else 0
         escaped = False
-        while (mark := (_INSIDE if in_text else _OUTSIDE).search(chunk, at)) is not None:
+        while (
+            mark := (_INSIDE if in_text else _OUTSIDE).search(chunk, at)
+        ) is not None:
             at = mark.end()
             if mark[0] == b"\\":
                 at += 1

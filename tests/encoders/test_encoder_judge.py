@@ -50,16 +50,24 @@ Q, PAIR = "{premise}", "{premise}</s>{hypothesis}"
 
 ENCODERS: dict[str, Callable[[Path], EncoderJudge]] = {
     "DeBERTa with three labels": lambda at: EncoderJudge(tiny.deberta(at)),
-    "BERT with two labels": lambda at: EncoderJudge(tiny.bert(at, {0: "entailment", 1: "not_entailment"})),
+    "BERT with two labels": lambda at: EncoderJudge(
+        tiny.bert(at, {0: "entailment", 1: "not_entailment"})
+    ),
     "RoBERTa with a score": lambda at: EncoderJudge(tiny.roberta(at, 1), kind="score"),
-    "RoBERTa as MiniCheck": lambda at: EncoderJudge(tiny.roberta(at, 2), kind="score", template=PAIR),
-    "T5 as HHEM": lambda at: EncoderJudge(tiny.with_code(at), kind="score", template=tiny.HHEM, trust_remote_code=True),
+    "RoBERTa as MiniCheck": lambda at: EncoderJudge(
+        tiny.roberta(at, 2), kind="score", template=PAIR
+    ),
+    "T5 as HHEM": lambda at: EncoderJudge(
+        tiny.with_code(at), kind="score", template=tiny.HHEM, trust_remote_code=True
+    ),
     "ONNX": lambda at: EncoderJudge(tiny.in_onnx_form(at)),
 }
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
-def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EncoderJudge:
+def encoder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> EncoderJudge:
     return ENCODERS[request.param](tmp_path_factory.mktemp("models") / "tiny")
 
 
@@ -75,8 +83,12 @@ def expected(judge: EncoderJudge, premise: str, hypothesis: str) -> float:
     return exp(logit) / (exp(logit) + 2)
 
 
-def test_every_architecture_scores_adherence_and_facts_the_same_each_time(encoder: EncoderJudge) -> None:
-    adherence = ContextAdherence().score(contexts=CONTEXTS, answer=ANSWER, judge=encoder)
+def test_every_architecture_scores_adherence_and_facts_the_same_each_time(
+    encoder: EncoderJudge,
+) -> None:
+    adherence = ContextAdherence().score(
+        contexts=CONTEXTS, answer=ANSWER, judge=encoder
+    )
     assert adherence.value is not None
     evidence: Any = adherence.evidence
     assert evidence.probability == adherence.value
@@ -88,12 +100,26 @@ def test_every_architecture_scores_adherence_and_facts_the_same_each_time(encode
     assert {cell.mode for cell in cells} == {"encoder"}
     assert len({cell.probability for cell in cells}) > 1
     assert all(cell.covered == (cell.probability >= 0.5) for cell in cells)
-    rows = [{"contexts": CONTEXTS, "answer": ANSWER, "facts": ["Anna lit it.", "Fog."]}] * 20
-    report = evaluate(rows, [ContextAdherence(), RetrievalAccuracy(combination="soft")], judge=encoder, progress=False)
-    assert report.scores("context_adherence") == pytest.approx([adherence.value] * 20, abs=2e-4)
-    assert report.scores("retrieval_accuracy") == pytest.approx([facts.value] * 20, abs=2e-4)
+    rows = [
+        {"contexts": CONTEXTS, "answer": ANSWER, "facts": ["Anna lit it.", "Fog."]}
+    ] * 20
+    report = evaluate(
+        rows,
+        [ContextAdherence(), RetrievalAccuracy(combination="soft")],
+        judge=encoder,
+        progress=False,
+    )
+    assert report.scores("context_adherence") == pytest.approx(
+        [adherence.value] * 20, abs=2e-4
+    )
+    assert report.scores("retrieval_accuracy") == pytest.approx(
+        [facts.value] * 20, abs=2e-4
+    )
     assert report.run.judges == ("tiny",)
-    assert {len(row.results["context_adherence"].signature.details["weights"]) for row in report.results} == {12}
+    assert {
+        len(row.results["context_adherence"].signature.details["weights"])
+        for row in report.results
+    } == {12}
 
 
 def test_it_is_the_same_in_another_process(encoder: EncoderJudge) -> None:
@@ -104,17 +130,24 @@ def test_it_is_the_same_in_another_process(encoder: EncoderJudge) -> None:
 
 
 def test_the_mean_over_sentences_of_the_best_window(bag: EncoderJudge) -> None:
-    premise, claims = "\n\n".join(CONTEXTS), ["Anna lit it.", "Nobody saw Peter in Paris."]
+    premise, claims = (
+        "\n\n".join(CONTEXTS),
+        ["Anna lit it.", "Nobody saw Peter in Paris."],
+    )
     chances = [expected(bag, premise, claim) for claim in claims]
     result = ContextAdherence().score(contexts=CONTEXTS, answer=ANSWER, judge=bag)
     assert result.value == pytest.approx(sum(chances) / 2, abs=1e-4)
-    unsupported = tuple(claim for claim, chance in zip(claims, chances, strict=True) if chance < 0.5)
+    unsupported = tuple(
+        claim for claim, chance in zip(claims, chances, strict=True) if chance < 0.5
+    )
     evidence: Any = result.evidence
     assert evidence.unsupported == unsupported
     assert (evidence.no == 1) == bool(unsupported)
 
 
-def test_a_long_context_is_read_in_windows_that_leave_nothing_out(bag: EncoderJudge) -> None:
+def test_a_long_context_is_read_in_windows_that_leave_nothing_out(
+    bag: EncoderJudge,
+) -> None:
     words = [f"{number} lamps" for number in range(200)]
     premise = ", ".join(words)
     windows = bag.windows(premise, ["Anna lit it."])
@@ -123,43 +156,76 @@ def test_a_long_context_is_read_in_windows_that_leave_nothing_out(bag: EncoderJu
     assert windows[0] == premise[: len(windows[0])]
     assert windows[-1] == premise[-len(windows[-1]) :]
     tokens = AutoTokenizer.from_pretrained(bag.model)
-    assert max(len(tokens(window, "Anna lit it.")["input_ids"]) for window in windows) <= 64
+    assert (
+        max(len(tokens(window, "Anna lit it.")["input_ids"]) for window in windows)
+        <= 64
+    )
     best = max(bag.probabilities([(window, "Anna lit it.") for window in windows]))
-    result = ContextAdherence().score(contexts=[premise], answer="Anna lit it.", judge=bag)
+    result = ContextAdherence().score(
+        contexts=[premise], answer="Anna lit it.", judge=bag
+    )
     assert result.value == best
     assert result.evidence.windows == len(windows)  # type: ignore[union-attr]
 
 
 def test_a_claim_longer_than_the_window_is_a_typed_failure(bag: EncoderJudge) -> None:
-    result = ContextAdherence().score(contexts=CONTEXTS, answer="lamp " * 100, judge=bag)
+    result = ContextAdherence().score(
+        contexts=CONTEXTS, answer="lamp " * 100, judge=bag
+    )
     assert isinstance(result, Failed)
-    assert (result.error.type, "window=" in result.error.message) == ("ContextWindowExceeded", True)
+    assert (result.error.type, "window=" in result.error.message) == (
+        "ContextWindowExceeded",
+        True,
+    )
 
 
 @pytest.mark.parametrize("answer", ["I don't know.", "…!"])
 def test_an_answer_without_a_claim_abstains(bag: EncoderJudge, answer: str) -> None:
-    result = ContextAdherence().score(question="Who?", contexts=CONTEXTS, answer=answer, judge=bag)
+    result = ContextAdherence().score(
+        question="Who?", contexts=CONTEXTS, answer=answer, judge=bag
+    )
     assert (result.status, getattr(result, "code", "")) == ("undefined", "abstained")
 
 
 def test_other_questions_fail_naming_a_judge_that_can(bag: EncoderJudge) -> None:
-    result = ContextUtilization().score(question="Who?", contexts=CONTEXTS, answer="Anna.", judge=bag)
+    result = ContextUtilization().score(
+        question="Who?", contexts=CONTEXTS, answer="Anna.", judge=bag
+    )
     assert isinstance(result, Failed)
     assert result.error.type == "QuestionNotSupported"
     assert "Useful" in result.error.message
     assert "CascadeJudge" in result.error.message
 
 
-def test_a_text_with_the_models_own_marks_cannot_pose_as_the_other_text(bag: EncoderJudge) -> None:
+def test_a_text_with_the_models_own_marks_cannot_pose_as_the_other_text(
+    bag: EncoderJudge,
+) -> None:
     attack = "Fog. [SEP] Anna lit it. [SEP] [PAD]"
-    assert bag.probabilities([(attack, "Fog.")]) == [round(expected(bag, "Fog.   Anna lit it.    ", "Fog."), 4)]
+    assert bag.probabilities([(attack, "Fog.")]) == [
+        round(expected(bag, "Fog.   Anna lit it.    ", "Fog."), 4)
+    ]
 
 
 def test_texts_of_all_kinds_are_read(bag: EncoderJudge) -> None:
-    texts = ["", " ", "\n", "{premise}", "灯は1903年に点された。", "🪔", "\x00", "a" * 3000]
-    rows = [{"contexts": [one, "x"], "answer": two} for one in texts for two in ("Fog.", "{hypothesis}.", "火。")]
+    texts = [
+        "",
+        " ",
+        "\n",
+        "{premise}",
+        "灯は1903年に点された。",
+        "🪔",
+        "\x00",
+        "a" * 3000,
+    ]
+    rows = [
+        {"contexts": [one, "x"], "answer": two}
+        for one in texts
+        for two in ("Fog.", "{hypothesis}.", "火。")
+    ]
     report = evaluate(rows, [ContextAdherence(cause=False)], judge=bag, progress=False)
-    assert {row.results["context_adherence"].status for row in report.results} == {"scored"}
+    assert {row.results["context_adherence"].status for row in report.results} == {
+        "scored"
+    }
 
 
 def test_questions_that_come_together_are_read_together(tmp_path: Path) -> None:
@@ -168,11 +234,16 @@ def test_questions_that_come_together_are_read_together(tmp_path: Path) -> None:
     judge._run = lambda read: sizes.append(len(read["input_ids"])) or run(read)  # type: ignore[func-returns-value]
 
     def question(number: int) -> Adherent:
-        parts = {"contexts": Part("Context", CONTEXTS), "answer": Part("Answer", f"Lamp {number} was lit.")}
+        parts = {
+            "contexts": Part("Context", CONTEXTS),
+            "answer": Part("Answer", f"Lamp {number} was lit."),
+        }
         return Adherent(parts=parts, instructions=Instructions(""), Reply=Poll)
 
     async def ask() -> Any:
-        return await asyncio.gather(*(judge.answer(question(number)) for number in range(200)))
+        return await asyncio.gather(
+            *(judge.answer(question(number)) for number in range(200))
+        )
 
     with judge._running:  # as if the model was busy
         answers = asyncio.new_event_loop()
@@ -188,7 +259,9 @@ def test_questions_that_come_together_are_read_together(tmp_path: Path) -> None:
     assert sum(sizes) == 200
     assert max(sizes) == judge.batch
     assert len(sizes) < 40
-    assert chances == judge.probabilities([("\n\n".join(CONTEXTS), f"Lamp {number} was lit.") for number in range(200)])
+    assert chances == judge.probabilities(
+        [("\n\n".join(CONTEXTS), f"Lamp {number} was lit.") for number in range(200)]
+    )
 
 
 def test_what_fails_takes_no_other_question_with_it(tmp_path: Path) -> None:
@@ -203,10 +276,21 @@ def test_what_fails_takes_no_other_question_with_it(tmp_path: Path) -> None:
         ]
 
     judge._run = failing
-    rows = [{"contexts": ["Fog. " * (20 if number == 7 else 1)], "answer": "Fog."} for number in range(30)]
-    report = evaluate(rows, [ContextAdherence(cause=False)], judge=judge, progress=False)
-    failed = [row for row in report.results if row.results["context_adherence"].status == "failed"]
-    assert [(row.index, row.results["context_adherence"].error.type) for row in failed] == [(7, "JudgeError")]  # type: ignore[union-attr]
+    rows = [
+        {"contexts": ["Fog. " * (20 if number == 7 else 1)], "answer": "Fog."}
+        for number in range(30)
+    ]
+    report = evaluate(
+        rows, [ContextAdherence(cause=False)], judge=judge, progress=False
+    )
+    failed = [
+        row
+        for row in report.results
+        if row.results["context_adherence"].status == "failed"
+    ]
+    assert [
+        (row.index, row.results["context_adherence"].error.type) for row in failed
+    ] == [(7, "JudgeError")]  # type: ignore[union-attr]
 
 
 # --- which model, and what is refused -------------------------------------------------------------------------------
@@ -225,7 +309,9 @@ def test_what_fails_takes_no_other_question_with_it(tmp_path: Path) -> None:
         ({0: "LABEL_0", 1: "LABEL_1"}, {"kind": "score", "label": "LABEL_0"}, 0),
     ],
 )
-def test_which_label_supports_a_claim(bag: EncoderJudge, labels: Any, settings: Any, place: int) -> None:
+def test_which_label_supports_a_claim(
+    bag: EncoderJudge, labels: Any, settings: Any, place: int
+) -> None:
     judge = pickle.loads(pickle.dumps(bag))
     vars(judge).update(settings)
     assert judge._place(labels) == place
@@ -241,7 +327,9 @@ def test_which_label_supports_a_claim(bag: EncoderJudge, labels: Any, settings: 
         ({0: "entailment", 1: "not_entailment"}, {"label": "entail"}),
     ],
 )
-def test_labels_that_do_not_tell_are_refused(tmp_path: Path, labels: dict[int, str], settings: Any) -> None:
+def test_labels_that_do_not_tell_are_refused(
+    tmp_path: Path, labels: dict[int, str], settings: Any
+) -> None:
     folder = tiny.bert(tmp_path / "m", labels)
     with pytest.raises(SettingError, match=f"label=, of: {', '.join(labels.values())}"):
         EncoderJudge(folder, **settings)
@@ -249,7 +337,9 @@ def test_labels_that_do_not_tell_are_refused(tmp_path: Path, labels: dict[int, s
 
 def test_code_that_comes_with_a_model_is_not_run_unasked(tmp_path: Path) -> None:
     folder = tiny.with_code(tmp_path / "m")
-    (folder / "scoring.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{tiny.CODE}")
+    (folder / "scoring.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\n{tiny.CODE}"
+    )
     with pytest.raises(SettingError, match="trust_remote_code"):
         EncoderJudge(folder, kind="score", template=tiny.HHEM)
     assert not (tmp_path / "ran").exists()
@@ -258,7 +348,9 @@ def test_code_that_comes_with_a_model_is_not_run_unasked(tmp_path: Path) -> None
 def test_what_is_no_sequence_classifier_is_refused(tmp_path: Path) -> None:
     folder = tiny.bert(tmp_path / "m", tiny.THREE)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
+    (folder / "config.json").write_text(
+        json.dumps({**config, "architectures": ["BertForMaskedLM"]})
+    )
     with pytest.raises(SettingError, match="BertForMaskedLM"):
         EncoderJudge(folder)
     (folder / "config.json").unlink()
@@ -294,9 +386,21 @@ for name, revision in (("me/other", None), ("me/tiny", "v9"), ("no name at all",
     except SettingError as error:
         print(error)
 """
-    kept = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {}  # torch is not compiled anew
-    environment = {"HF_HUB_CACHE": str(tmp_path / "hub"), "PATH": "", "HOME": str(tmp_path), **kept}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    # torch is not compiled anew
+    kept = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {}
+    environment = {
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "PATH": "",
+        "HOME": str(tmp_path),
+        **kept,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
     lines = done.stdout.splitlines()
     assert lines[:2] == [f"{two[:12]} {one[:12]}", "me/tiny"], done.stderr
     assert "hf download me/other" in lines[2]
@@ -307,10 +411,20 @@ for name, revision in (("me/other", None), ("me/tiny", "v9"), ("no name at all",
 def test_other_weights_are_another_signature_wherever_they_lie(tmp_path: Path) -> None:
     folder = tiny.deberta(tmp_path / "one" / "tiny")
     shutil.copytree(folder, tmp_path / "two" / "tiny")
-    first, second = EncoderJudge(folder), EncoderJudge(str(tmp_path / "two" / "tiny") + "/")
-    assert (first.name, first.details) == (second.name, second.details) == ("tiny", first.details)
+    first, second = (
+        EncoderJudge(folder),
+        EncoderJudge(str(tmp_path / "two" / "tiny") + "/"),
+    )
+    assert (
+        (first.name, first.details)
+        == (second.name, second.details)
+        == ("tiny", first.details)
+    )
     tiny.bert(tmp_path / "two" / "tiny", tiny.THREE)
-    assert EncoderJudge(tmp_path / "two" / "tiny").details["weights"] != first.details["weights"]
+    assert (
+        EncoderJudge(tmp_path / "two" / "tiny").details["weights"]
+        != first.details["weights"]
+    )
 
 
 def test_torch_runs_the_weights_where_a_device_is_named(tmp_path: Path) -> None:
@@ -318,7 +432,9 @@ def test_torch_runs_the_weights_where_a_device_is_named(tmp_path: Path) -> None:
     weights = EncoderJudge(folder).probabilities([("Fog.", "Fog.")])
     tiny.in_onnx_form(folder, "model.onnx")
     tiny.bert(folder, tiny.THREE)
-    assert EncoderJudge(folder, device="cpu").probabilities([("Fog.", "Fog.")]) == weights
+    assert (
+        EncoderJudge(folder, device="cpu").probabilities([("Fog.", "Fog.")]) == weights
+    )
     assert EncoderJudge(folder).probabilities([("Fog.", "Fog.")]) != weights
 
 
@@ -327,12 +443,20 @@ def test_torch_runs_the_weights_where_a_device_is_named(tmp_path: Path) -> None:
 
 def test_a_ladder_of_words_an_encoder_and_a_large_model(bag: EncoderJudge) -> None:
     strong = ScriptedJudge({Adherent: {"verdict": "yes", "reason": "strong"}})
-    judge = CascadeJudge(LexicalJudge(), CascadeJudge(bag, strong, band=(0.0, 1.0)), band=(0.2, 0.8))
+    judge = CascadeJudge(
+        LexicalJudge(), CascadeJudge(bag, strong, band=(0.0, 1.0)), band=(0.2, 0.8)
+    )
     rows = [
         {"question": "Who?", "contexts": CONTEXTS, "answer": answer}
-        for answer in (CONTEXTS[0], "Anna saw the harbour lamp in 1903.", "Zebras roam wide savannas.")
+        for answer in (
+            CONTEXTS[0],
+            "Anna saw the harbour lamp in 1903.",
+            "Zebras roam wide savannas.",
+        )
     ]
-    report = evaluate(rows, [ContextAdherence(cause=False)], judge=judge, progress=False)
+    report = evaluate(
+        rows, [ContextAdherence(cause=False)], judge=judge, progress=False
+    )
     assert report.run.judges == ("cascade(lexical, cascade(bag, scripted))",)
     assert len(report.scores("context_adherence")) == 3
     assert report.usage.spared + report.usage.passed == 3 + len(strong.asked)
@@ -343,14 +467,28 @@ def test_on_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     tiny.in_onnx_form(Path("bag"))
-    Path("encoders.py").write_text("from ragmetrics_core.encoders import EncoderJudge\njudge = EncoderJudge('bag')\n")
-    Path("rows.jsonl").write_text(json.dumps({"question": "Who?", "contexts": CONTEXTS, "response": ANSWER}))
-    command = ["evaluate", "rows.jsonl", "--judge", "encoders:judge", "--metrics", "adherence", "--quiet"]
+    Path("encoders.py").write_text(
+        "from ragmetrics_core.encoders import EncoderJudge\njudge ="
+        " EncoderJudge('bag')\n"
+    )
+    Path("rows.jsonl").write_text(
+        json.dumps({"question": "Who?", "contexts": CONTEXTS, "response": ANSWER})
+    )
+    command = [
+        "evaluate",
+        "rows.jsonl",
+        "--judge",
+        "encoders:judge",
+        "--metrics",
+        "adherence",
+        "--quiet",
+    ]
     assert main([*command, "--out", "r.jsonl"]) == 0
     told = capsys.readouterr().out
     assert "Spent: 0 calls, $0.0000" in told
     assert (
-        "|judge:bag|kind:nli|weights:" in Path("r.jsonl").read_text().replace('": "', ":")
+        "|judge:bag|kind:nli|weights:"
+        in Path("r.jsonl").read_text().replace('": "', ":")
         or "weights" in told + Path("r.jsonl").read_text()
     )
 
@@ -358,13 +496,21 @@ def test_on_the_command_line(
 PAGE = Path(__file__).parents[2] / "docs" / "judges.md"
 
 
-def test_the_models_of_the_page_load_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_models_of_the_page_load_as_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its settings fit models of their architectures, each in the cache under its name."""
-    blocks = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```py\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     assert blocks
     made = {
-        "yaxili96/FactCG-DeBERTa-v3-Large": lambda at: tiny.deberta(at, {0: "LABEL_0", 1: "LABEL_1"}),
-        "lytang/MiniCheck-DeBERTa-v3-Large": lambda at: tiny.deberta(at, {0: "LABEL_0", 1: "LABEL_1"}),
+        "yaxili96/FactCG-DeBERTa-v3-Large": lambda at: tiny.deberta(
+            at, {0: "LABEL_0", 1: "LABEL_1"}
+        ),
+        "lytang/MiniCheck-DeBERTa-v3-Large": lambda at: tiny.deberta(
+            at, {0: "LABEL_0", 1: "LABEL_1"}
+        ),
         "lytang/MiniCheck-RoBERTa-Large": lambda at: tiny.roberta(at, 2),
         "vectara/hallucination_evaluation_model": tiny.with_code,
         "cross-encoder/nli-deberta-v3-small": tiny.in_onnx_form,
@@ -377,24 +523,47 @@ def test_the_models_of_the_page_load_as_it_says(tmp_path: Path, monkeypatch: pyt
     namespace: dict[str, Any] = {}
     for block in blocks:
         exec(block, namespace)
-    found = {judge.model: judge for judge in namespace.values() if isinstance(judge, EncoderJudge)}
+    found = {
+        judge.model: judge
+        for judge in namespace.values()
+        if isinstance(judge, EncoderJudge)
+    }
     assert set(found) == set(made)
     for judge in found.values():
         result = ContextAdherence().score(contexts=CONTEXTS, answer=ANSWER, judge=judge)
         assert result.status == "scored", (judge.name, result)
 
 
-def test_a_card_and_a_cascade_follow_the_weakest_sentence(bag: EncoderJudge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bag, "probabilities", lambda pairs: [0.99 if own in text else 0.01 for text, own in pairs])
+def test_a_card_and_a_cascade_follow_the_weakest_sentence(
+    bag: EncoderJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        bag,
+        "probabilities",
+        lambda pairs: [0.99 if own in text else 0.01 for text, own in pairs],
+    )
     contexts = ["Anna lit it. Fog came. Peter slept. It rained."]
     answers = (contexts[0], contexts[0].replace("Fog came", "Snow fell"))
     rows = [
-        LabelledSample("adherent", "s", Sample(id=f"{at}{held}", contexts=contexts, answer=answers[held]), (not held,))
+        LabelledSample(
+            "adherent",
+            "s",
+            Sample(id=f"{at}{held}", contexts=contexts, answer=answers[held]),
+            (not held,),
+        )
         for held in (0, 1)
         for at in range(4)
     ]
-    own = {it.measure: it.value for it in measured(bag, rows, asking(bag), draws=5).figures["adherent"]}
+    own = {
+        it.measure: it.value
+        for it in measured(bag, rows, asking(bag), draws=5).figures["adherent"]
+    }
     assert (own["balanced accuracy"], own["kappa"]) == (1.0, 1.0)
-    strong = ScriptedJudge({Adherent: {"verdict": "no", "reason": "strong"}}, name="strong")
-    results = [ContextAdherence(cause=False).score(row.sample, judge=CascadeJudge(bag, strong)) for row in rows]
+    strong = ScriptedJudge(
+        {Adherent: {"verdict": "no", "reason": "strong"}}, name="strong"
+    )
+    results = [
+        ContextAdherence(cause=False).score(row.sample, judge=CascadeJudge(bag, strong))
+        for row in rows
+    ]
     assert [result.usage.passed for result in results] == [0] * 4 + [1] * 4

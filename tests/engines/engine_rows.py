@@ -21,7 +21,19 @@ from pyarrow import dataset, parquet
 from ragmetrics_core import LLMJudge, OpenAICompatibleModel, Report
 from ragmetrics_core.distributed import Scorer
 
-_WORDS = ("river", "stone", "light", "paris", "capital", "france", "tower", "bridge", "seine", "museum", "garden")
+_WORDS = (
+    "river",
+    "stone",
+    "light",
+    "paris",
+    "capital",
+    "france",
+    "tower",
+    "bridge",
+    "seine",
+    "museum",
+    "garden",
+)
 
 
 def rows_of(count: int) -> list[dict[str, Any]]:
@@ -39,7 +51,11 @@ def rows_of(count: int) -> list[dict[str, Any]]:
             "answer": text(8),
             "ground_truth": text(6) if number % 3 else None,
             "conversation_id": f"c{number // 5}",
-            "facts": [{"text": "A fact.", "weight": -1.0 if number % 50 == 7 else 1.0}] if number % 50 > 6 else None,
+            "facts": (
+                [{"text": "A fact.", "weight": -1.0 if number % 50 == 7 else 1.0}]
+                if number % 50 > 6
+                else None
+            ),
         }
         for number in range(count)
     ]
@@ -68,17 +84,24 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 def snippets(engine: str) -> list[tuple[str, str]]:
     """The examples for an engine in the documentation, each with the name of its page."""
     fence = re.compile(rf"^```python {engine}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-    found = [(page.name, block[1]) for page in PAGES for block in fence.finditer(page.read_text("utf-8"))]
+    found = [
+        (page.name, block[1])
+        for page in PAGES
+        for block in fence.finditer(page.read_text("utf-8"))
+    ]
     assert found
     return found
 
 
-def ran(snippet: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def ran(
+    snippet: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[dict[str, Any]]:
     """What an example writes into ``scored/``, of a hundred rows in ``samples/``."""
     (folder / "samples").mkdir()
     parquet.write_table(table_of(100), folder / "samples" / "rows.parquet")
     monkeypatch.chdir(folder)
-    snippet = re.sub(r'"(samples|scored)/"', rf'"{folder}/\1/"', snippet)  # an engine's processes stand elsewhere
+    # an engine's processes stand elsewhere
+    snippet = re.sub(r'"(samples|scored)/"', rf'"{folder}/\1/"', snippet)
     exec(compile(snippet, "docs", "exec", dont_inherit=True), {"__name__": "docs"})
     assert "95 % interval" in Report.from_parquet("scored/").table()
     return compared(dataset.dataset("scored/").to_table())
@@ -88,7 +111,9 @@ def assert_it_runs(snippet: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     """An example scores every row."""
     rows = ran(snippet, folder, monkeypatch)
     assert len(rows) == 100
-    assert any(row["context_adherence"]["value"] for row in rows if row["context_adherence"])
+    assert any(
+        row["context_adherence"]["value"] for row in rows if row["context_adherence"]
+    )
 
 
 def model(server: LoopbackServer) -> LLMJudge:
@@ -100,30 +125,47 @@ def descendants(command: str) -> list[int]:
     parents, commands = {}, {}
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            commands[int(place.name)] = (place / "cmdline").read_bytes().decode(errors="replace")
+            parents[int(place.name)] = int(
+                (place / "stat").read_text().rpartition(")")[2].split()[1]
+            )
+            commands[int(place.name)] = (
+                (place / "cmdline").read_bytes().decode(errors="replace")
+            )
 
     def ours(process: int) -> bool:
         while process in parents and process != os.getpid():
             process = parents[process]
         return process == os.getpid()
 
-    return sorted(process for process in parents if command in commands.get(process, "") and ours(process))
+    return sorted(
+        process
+        for process in parents
+        if command in commands.get(process, "") and ours(process)
+    )
 
 
 def without_costs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows without what was paid for them: of equal questions in flight only the first costs."""
     return [
         {
-            name: {**cell, "usage": None} if isinstance(cell, dict) and "usage" in cell else cell
+            name: (
+                {**cell, "usage": None}
+                if isinstance(cell, dict) and "usage" in cell
+                else cell
+            )
             for name, cell in row.items()
         }
         for row in rows
     ]
 
 
-def killed_soon(server: LoopbackServer, calls: int, command: str, last: bool = False) -> Future[int]:
-    """Kill a worker with SIGKILL as soon as the server has got so many calls; gives the process."""
+def killed_soon(
+    server: LoopbackServer, calls: int, command: str, last: bool = False
+) -> Future[int]:
+    """Kill a worker with SIGKILL as soon as the server has got so many calls.
+
+    Gives the process.
+    """
 
     def work() -> int:
         while len(server.requests) < calls:
@@ -136,10 +178,16 @@ def killed_soon(server: LoopbackServer, calls: int, command: str, last: bool = F
 
 
 def assert_nothing_is_lost(
-    scored: Callable[..., list[dict[str, Any]]], server: LoopbackServer, folder: Path, command: str, last: bool = False
+    scored: Callable[..., list[dict[str, Any]]],
+    server: LoopbackServer,
+    folder: Path,
+    command: str,
+    last: bool = False,
 ) -> None:
     """What an engine scores, a worker of which is killed, is whole, and no call is paid twice but those in flight."""
-    scorer = Scorer("utilization", model(server), store=f"{folder}/replies/", concurrency=4)
+    scorer = Scorer(
+        "utilization", model(server), store=f"{folder}/replies/", concurrency=4
+    )
     killed = killed_soon(server, 30, command, last)
     rows = scored(table_of(120), scorer)
     assert killed.result(1) > 0

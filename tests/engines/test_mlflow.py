@@ -24,29 +24,54 @@ def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
     return made
 
 
-def test_the_numbers_of_a_report_are_metrics_of_a_run(namespace: dict[str, Any]) -> None:
+def test_the_numbers_of_a_report_are_metrics_of_a_run(
+    namespace: dict[str, Any],
+) -> None:
     runs = mlflow.search_runs(output_format="list")
-    logged = next(run.data.metrics for run in runs if "context_utilization" in run.data.metrics)
-    assert logged == {own.metric: own.mean for own in namespace["report"].summary().metrics}
+    logged = next(
+        run.data.metrics for run in runs if "context_utilization" in run.data.metrics
+    )
+    assert logged == {
+        own.metric: own.mean for own in namespace["report"].summary().metrics
+    }
 
 
 def test_metrics_are_scorers(namespace: dict[str, Any]) -> None:
     result = mlflow.genai.evaluate(data=namespace["data"], scorers=namespace["scorers"])
     means = {own.metric: own.mean for own in namespace["report"].summary().metrics}
-    assert {name.removesuffix("/mean"): value for name, value in result.metrics.items()} == pytest.approx(means)
+    assert {
+        name.removesuffix("/mean"): value for name, value in result.metrics.items()
+    } == pytest.approx(means)
 
 
-def test_contexts_are_those_of_the_trace_and_gaps_stay_without_a_value(namespace: dict[str, Any]) -> None:
+def test_contexts_are_those_of_the_trace_and_gaps_stay_without_a_value(
+    namespace: dict[str, Any],
+) -> None:
     @mlflow.trace
     def application(question: str) -> str:
         with mlflow.start_span("search", span_type="RETRIEVER") as span:
-            span.set_outputs([{"page_content": "Paris is the capital."}] if "France" in question else [])
+            span.set_outputs(
+                [{"page_content": "Paris is the capital."}]
+                if "France" in question
+                else []
+            )
         return "Paris is the capital."
 
-    data = [{"inputs": {"question": "Capital of France?"}}, {"inputs": {"question": "Who?"}}]
-    result = mlflow.genai.evaluate(data=data, predict_fn=application, scorers=namespace["scorers"][:1])
+    data = [
+        {"inputs": {"question": "Capital of France?"}},
+        {"inputs": {"question": "Who?"}},
+    ]
+    result = mlflow.genai.evaluate(
+        data=data, predict_fn=application, scorers=namespace["scorers"][:1]
+    )
     found = result.tables["eval_results"]
-    values = dict(zip((str(own) for own in found["request"]), found["context_adherence/value"], strict=True))
+    values = dict(
+        zip(
+            (str(own) for own in found["request"]),
+            found["context_adherence/value"],
+            strict=True,
+        )
+    )
     by_question = {"France" in question: value for question, value in values.items()}
     assert by_question[True] > 0.8
     assert by_question[False] is None or by_question[False] != by_question[False]

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before it is imported
-os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"  # else it copies the checkout, and each worker installs all of it
+# else it copies the checkout, and each worker installs all of it
+os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 
 import pyarrow as pa
 import pytest
@@ -34,8 +35,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray itself
 
 @pytest.fixture(scope="module", autouse=True)
 def _ray() -> Iterator[None]:
-    quiet: Any = {"include_dashboard": False, "logging_level": "ERROR", "log_to_driver": False}
-    with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:  # short: sockets stand in it
+    quiet: Any = {
+        "include_dashboard": False,
+        "logging_level": "ERROR",
+        "log_to_driver": False,
+    }
+    # short: sockets stand in it
+    with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         ray.init(num_cpus=4, object_store_memory=200_000_000, _temp_dir=folder, **quiet)
         ray.data.DataContext.get_current().enable_progress_bars = False
         yield
@@ -52,27 +58,54 @@ def test_it_gives_what_one_machine_gives() -> None:
     assert scored(table_of(400), Scorer()) == alone(Scorer(), table_of(400))
 
 
-def test_it_gives_what_one_machine_gives_with_a_model(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_it_gives_what_one_machine_gives_with_a_model(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     scorer = Scorer(judge=model(loopback_server()))
-    assert without_costs(scored(table_of(60), scorer)) == without_costs(alone(scorer, table_of(60)))
+    assert without_costs(scored(table_of(60), scorer)) == without_costs(
+        alone(scorer, table_of(60))
+    )
 
 
-def test_limits_hold_for_the_job(loopback_server: Callable[..., LoopbackServer]) -> None:
+def test_limits_hold_for_the_job(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
     server = loopback_server()
-    scorer = Scorer("utilization", model(server), limits=Limits(max_calls=20, requests_per_minute=6000))
-    held = score_dataset(ray.data.from_arrow(table_of(100)), scorer, job="test of limits")
+    scorer = Scorer(
+        "utilization",
+        model(server),
+        limits=Limits(max_calls=20, requests_per_minute=6000),
+    )
+    held = score_dataset(
+        ray.data.from_arrow(table_of(100)), scorer, job="test of limits"
+    )
     rows = scored(table_of(100), scorer, job="test of limits")
     assert len(server.requests) == 20
     assert len(rows) == 100
-    assert 0 < sum(row["context_utilization"] is None and not row["sample"]["problem"] for row in rows) < 100
+    assert (
+        0
+        < sum(
+            row["context_utilization"] is None and not row["sample"]["problem"]
+            for row in rows
+        )
+        < 100
+    )
     assert held.count() == 100  # another dataset of the same job
     assert len(server.requests) == 20
 
 
-def test_a_worker_that_is_killed_loses_nothing(loopback_server: Callable[..., LoopbackServer], tmp_path: Path) -> None:
-    assert_nothing_is_lost(scored, loopback_server(latency=0.02), tmp_path, "MapBatches")
+def test_a_worker_that_is_killed_loses_nothing(
+    loopback_server: Callable[..., LoopbackServer], tmp_path: Path
+) -> None:
+    assert_nothing_is_lost(
+        scored, loopback_server(latency=0.02), tmp_path, "MapBatches"
+    )
 
 
-@pytest.mark.parametrize(("page", "snippet"), snippets("ray"), ids=lambda it: it if "\n" not in it else "")
-def test_examples_run(page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("page", "snippet"), snippets("ray"), ids=lambda it: it if "\n" not in it else ""
+)
+def test_examples_run(
+    page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert_it_runs(snippet, tmp_path, monkeypatch)

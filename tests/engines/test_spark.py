@@ -42,7 +42,8 @@ def _spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "25",
     }
-    builder = SparkSession.builder.master("local[2,4]")  # two cores, and four tries of a task
+    # two cores, and four tries of a task
+    builder = SparkSession.builder.master("local[2,4]")
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -53,28 +54,38 @@ def _spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def scored(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
-    def done(table: pa.Table, scorer: Scorer, partitions: int | None = 3) -> list[dict[str, Any]]:
+    def done(
+        table: pa.Table, scorer: Scorer, partitions: int | None = 3
+    ) -> list[dict[str, Any]]:
         parquet.write_table(table, tmp_path / "given.parquet")
         frame = SparkSession.active().read.parquet(str(tmp_path / "given.parquet"))
-        score_frame(frame, scorer, partitions=partitions).write.mode("overwrite").parquet(str(tmp_path / "scored"))
+        score_frame(frame, scorer, partitions=partitions).write.mode(
+            "overwrite"
+        ).parquet(str(tmp_path / "scored"))
         return compared(dataset.dataset(tmp_path / "scored").to_table())
 
     return done
 
 
-def test_it_gives_what_one_machine_gives(scored: Callable[..., list[dict[str, Any]]]) -> None:
+def test_it_gives_what_one_machine_gives(
+    scored: Callable[..., list[dict[str, Any]]],
+) -> None:
     assert scored(table_of(400), Scorer()) == alone(Scorer(), table_of(400))
 
 
 def test_it_gives_what_one_machine_gives_with_a_model(
-    scored: Callable[..., list[dict[str, Any]]], loopback_server: Callable[..., LoopbackServer]
+    scored: Callable[..., list[dict[str, Any]]],
+    loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     scorer = Scorer(judge=model(loopback_server()))
-    assert without_costs(scored(table_of(60), scorer, None)) == without_costs(alone(scorer, table_of(60)))
+    assert without_costs(scored(table_of(60), scorer, None)) == without_costs(
+        alone(scorer, table_of(60))
+    )
 
 
 def test_every_partition_has_its_share_of_the_limits(
-    scored: Callable[..., list[dict[str, Any]]], loopback_server: Callable[..., LoopbackServer]
+    scored: Callable[..., list[dict[str, Any]]],
+    loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     server = loopback_server()
     scorer = Scorer("utilization", model(server), limits=Limits(max_calls=20))
@@ -86,11 +97,19 @@ def test_every_partition_has_its_share_of_the_limits(
 
 
 def test_a_worker_that_is_killed_loses_nothing(
-    scored: Callable[..., list[dict[str, Any]]], loopback_server: Callable[..., LoopbackServer], tmp_path: Path
+    scored: Callable[..., list[dict[str, Any]]],
+    loopback_server: Callable[..., LoopbackServer],
+    tmp_path: Path,
 ) -> None:
-    assert_nothing_is_lost(scored, loopback_server(latency=0.02), tmp_path, "pyspark.daemon", last=True)
+    assert_nothing_is_lost(
+        scored, loopback_server(latency=0.02), tmp_path, "pyspark.daemon", last=True
+    )
 
 
-@pytest.mark.parametrize(("page", "snippet"), snippets("spark"), ids=lambda it: it if "\n" not in it else "")
-def test_examples_run(page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("page", "snippet"), snippets("spark"), ids=lambda it: it if "\n" not in it else ""
+)
+def test_examples_run(
+    page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert_it_runs(snippet, tmp_path, monkeypatch)

@@ -32,7 +32,13 @@ from ragmetrics_core import (
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.replies import Answer, NotAnswered
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+)
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
@@ -44,7 +50,9 @@ R = TypeVar("R", bound=BaseModel)
 
 
 def one_turn() -> float | None:
-    result = ContextUtilization(k=5, judging="listwise").score(question="q", contexts=["a", "b"], answer="a")
+    result = ContextUtilization(k=5, judging="listwise").score(
+        question="q", contexts=["a", "b"], answer="a"
+    )
     if isinstance(result, Scored):
         share: float = result.value
         return share
@@ -58,15 +66,31 @@ def one_turn() -> float | None:
 
 
 async def awaited(sample: Sample) -> str:
-    result = await ContextAdherence(polls=3, early_stop=True).ascore(sample, judge=LexicalJudge())
+    result = await ContextAdherence(polls=3, early_stop=True).ascore(
+        sample, judge=LexicalJudge()
+    )
     return result.status
 
 
 def many(samples: list[Sample]) -> Report:
     rows: list[dict[str, object]] = [{"query": "q", "contexts": ["c"], "response": "a"}]
-    evaluate(rows, metrics="adherence", judge="gpt-4o-mini", question_column="query", answer_column=lambda row: "a")
-    evaluate(samples, metrics=[ContextRecall(model="ollama/llama3.1"), "accuracy"], store=MemoryStore())
-    report = evaluate(samples, metrics=[RetrievalAccuracy(calls="per_context", controls=1)], progress=print)
+    evaluate(
+        rows,
+        metrics="adherence",
+        judge="gpt-4o-mini",
+        question_column="query",
+        answer_column=lambda row: "a",
+    )
+    evaluate(
+        samples,
+        metrics=[ContextRecall(model="ollama/llama3.1"), "accuracy"],
+        store=MemoryStore(),
+    )
+    report = evaluate(
+        samples,
+        metrics=[RetrievalAccuracy(calls="per_context", controls=1)],
+        progress=print,
+    )
     low: float | None = report.summary()["retrieval_accuracy"].mean
     scores: list[float | None] = list(report.scores("retrieval_accuracy"))
     print(low, scores, report.table(), report.run.judges)
@@ -74,12 +98,33 @@ def many(samples: list[Sample]) -> Report:
     report.to_html("out.html", cluster="user.id")
     comparison = report.compare(report, slices=lambda sample: sample.id, margin=0.05)
     verdict: str = comparison["retrieval_accuracy"].verdict
-    print(verdict, comparison.table(), report.methods(), report.plot_box(), report.plot_histogram("m"))
+    print(
+        verdict,
+        comparison.table(),
+        report.methods(),
+        report.plot_box(),
+        report.plot_histogram("m"),
+    )
     assert_score(report, at_least=0.8, undecided="fail")
-    stopped = evaluate(samples, "adherence", until=UntilDecided(alpha=0.01, against=report), gates=["adherence=0.8"])
+    stopped = evaluate(
+        samples,
+        "adherence",
+        until=UntilDecided(alpha=0.01, against=report),
+        gates=["adherence=0.8"],
+    )
     bounds: tuple[float, float] = stopped.decisions[0].bounds
-    print(bounds, stopped.decisions[0].outcome, report.compare(samples, until="decided", judge="lexical").decisions)
-    assert_score(samples, at_least=0.8, metric=ContextRecall(), until_decided=True, judge="gpt-4o-mini")
+    print(
+        bounds,
+        stopped.decisions[0].outcome,
+        report.compare(samples, until="decided", judge="lexical").decisions,
+    )
+    assert_score(
+        samples,
+        at_least=0.8,
+        metric=ContextRecall(),
+        until_decided=True,
+        judge="gpt-4o-mini",
+    )
     return Report.from_jsonl("out.jsonl")
 
 
@@ -90,7 +135,10 @@ async def many_awaited(samples: list[Sample]) -> Report:
 def streamed(samples: Iterator[Sample]) -> Iterator[tuple[int, str | None]]:
     result: SampleResult
     for result in iter_results(samples, metrics=list(METRICS)):
-        yield result.index, result.sample.question if result.sample is not None else None
+        yield (
+            result.index,
+            result.sample.question if result.sample is not None else None,
+        )
 
 
 def samples() -> Sample:
@@ -99,14 +147,20 @@ def samples() -> Sample:
     texts: tuple[Context, ...] = sample.contexts
     print(texts, sample.missing("facts"))
     try:
-        return Sample.from_row({"query": "q"}, contexts="prediction.contexts", answer=lambda row: row["a"])
+        return Sample.from_row(
+            {"query": "q"}, contexts="prediction.contexts", answer=lambda row: row["a"]
+        )
     except RowError as error:
         print(error)
         return sample
 
 
 def judges() -> list[Judge]:
-    model = LiteLLMModel("openai/x", api_base="http://127.0.0.1:8000/v1", capabilities=Capabilities(n=True))
+    model = LiteLLMModel(
+        "openai/x",
+        api_base="http://127.0.0.1:8000/v1",
+        capabilities=Capabilities(n=True),
+    )
     print(ContextRecall(examples="Half of it is 0.5.").signature)
     return [LLMJudge(model, max_tokens=512), LLMJudge(Echo()), LexicalJudge(), Yes()]
 

@@ -1,4 +1,7 @@
-"""The public API of data sets as users write it; mypy strict checks this file, nothing runs it."""
+"""The public API of data sets as users write it.
+
+Mypy strict checks this file, nothing runs it.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,13 @@ def discrete() -> None:
     documents = load_documents(["docs"], where={"language": "en"})
     pairs = [*load_pairs(["questions.jsonl"]), Pair(question="Who?", answer="Anna.")]
     write_set("own.jsonl", build_discrete(documents, pairs, retriever=retrieve))
-    maker, settings = Maker("gpt-4o-mini", store=MemoryStore()), DiscreteSettings(questions=3, seed=1)
-    made = build_discrete(documents, write_pairs(documents, settings, maker), settings, maker=maker)
+    maker, settings = (
+        Maker("gpt-4o-mini", store=MemoryStore()),
+        DiscreteSettings(questions=3, seed=1),
+    )
+    made = build_discrete(
+        documents, write_pairs(documents, settings, maker), settings, maker=maker
+    )
     labels: list[str] = [point.by_rank for point in made.points]
     print(labels, maker.usage.calls)
 
@@ -45,11 +53,18 @@ def discrete() -> None:
 def continuous() -> None:
     """Built, read again, scored."""
     documents = [Document(id="a", text="A text.")]
-    chunks: list[str] = [chunk.text for chunk in chunked(documents[0], size=500, overlap=50)]
-    made = build_continuous(documents, ContinuousSettings(documents=1, stratify=True), Maker("gpt-4o-mini"))
+    chunks: list[str] = [
+        chunk.text for chunk in chunked(documents[0], size=500, overlap=50)
+    ]
+    made = build_continuous(
+        documents, ContinuousSettings(documents=1, stratify=True), Maker("gpt-4o-mini")
+    )
     write_set("set.jsonl", made)
     given = read_set("set.jsonl")
     reviews = Reviews("set.jsonl", given)
-    scores = [score_set(given, reviews, metric, "lexical") for metric in (RetrievalAccuracy(), ContextAdherence())]
+    scores = [
+        score_set(given, reviews, metric, "lexical")
+        for metric in (RetrievalAccuracy(), ContextAdherence())
+    ]
     error: float | None = scores[0].values["MAE"].value
     print(score_table(given, reviews, scores), error, chunks, made.skew()[0])

@@ -1,4 +1,7 @@
-"""Settings of the framework under test; lets the test files of this folder import what they share."""
+"""Settings of the framework under test.
+
+Lets the test files of this folder import what they share.
+"""
 
 import sys
 from pathlib import Path
@@ -13,6 +16,7 @@ def _shut_down_without_waiting(store: InMemoryDocumentStore) -> None:
         store.executor.shutdown(wait=False)
 
 
-# A store joins its threads when it is collected. Collected while another thread starts, CPython 3.11 then waits for
-# itself; tests make and drop so many stores and threads that it happens.
+# A store joins its threads when it is collected. Collected while another thread starts,
+# CPython 3.11 then waits for itself; tests make and drop so many stores and threads
+# that it happens.
 InMemoryDocumentStore.__del__ = _shut_down_without_waiting  # type: ignore[method-assign]  # see above

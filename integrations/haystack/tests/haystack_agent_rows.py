@@ -32,7 +32,9 @@ ROWS: dict[str, Build] = {}
 row = adding_to(ROWS)
 
 
-def tool_caller(tool: str, **arguments: Any) -> Callable[[list[ChatMessage]], ChatMessage]:
+def tool_caller(
+    tool: str, **arguments: Any
+) -> Callable[[list[ChatMessage]], ChatMessage]:
     def reply(messages: list[ChatMessage]) -> ChatMessage:
         done = [result for message in messages for result in message.tool_call_results]
         if not done:
@@ -43,7 +45,12 @@ def tool_caller(tool: str, **arguments: Any) -> Callable[[list[ChatMessage]], Ch
 
 
 def agent(tool: Any, **arguments: Any) -> Agent:
-    return Agent(chat_generator=MockChatGenerator(response_fn=tool_caller(tool.name, **arguments)), tools=[tool])
+    return Agent(
+        chat_generator=MockChatGenerator(
+            response_fn=tool_caller(tool.name, **arguments)
+        ),
+        tools=[tool],
+    )
 
 
 def search_tool() -> ComponentTool:
@@ -77,7 +84,11 @@ def bare_agent() -> Row:
 @row
 def agent_with_pipeline_tool() -> Row:
     tool = PipelineTool(
-        pipeline=connected(("retriever.documents", "ranker.documents"), retriever=retriever(), ranker=Reversing()),
+        pipeline=connected(
+            ("retriever.documents", "ranker.documents"),
+            retriever=retriever(),
+            ranker=Reversing(),
+        ),
         input_mapping={"query": ["retriever.query"]},
         output_mapping={"ranker.documents": "documents"},
         name="search",
@@ -101,13 +112,25 @@ def agent_with_function_tool() -> Row:
     tool = Tool(
         "lookup",
         "Looks up.",
-        {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]},
+        {
+            "type": "object",
+            "properties": {"topic": {"type": "string"}},
+            "required": ["topic"],
+        },
         function=looked_up,
     )
     app = connected(agent=agent(tool, topic="the lighthouse"))
     found = [Document(content=looked_up("the lighthouse"))]
-    expected = Expected(found, "It was built in 1856, says lookup.", standalone="the lighthouse")
-    return Row(("function tool",), app, {"agent": USER}, [expected], capture={"context_tools": ["lookup"]})
+    expected = Expected(
+        found, "It was built in 1856, says lookup.", standalone="the lighthouse"
+    )
+    return Row(
+        ("function tool",),
+        app,
+        {"agent": USER},
+        [expected],
+        capture={"context_tools": ["lookup"]},
+    )
 
 
 def failing(topic: str) -> str:
@@ -119,7 +142,11 @@ def agent_with_failed_tool() -> Row:
     tool = Tool(
         "lookup",
         "Looks up.",
-        {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]},
+        {
+            "type": "object",
+            "properties": {"topic": {"type": "string"}},
+            "required": ["topic"],
+        },
         function=failing,
     )
     return Row(
@@ -135,15 +162,25 @@ def agent_with_two_searches() -> Row:
     def twice(messages: list[ChatMessage]) -> ChatMessage:
         done = [result for message in messages for result in message.tool_call_results]
         if not done:
-            calls = [ToolCall("search", {"query": QUESTION}), ToolCall("search", {"query": OTHER})]
+            calls = [
+                ToolCall("search", {"query": QUESTION}),
+                ToolCall("search", {"query": OTHER}),
+            ]
             return ChatMessage.from_assistant(tool_calls=calls)
         return ChatMessage.from_assistant("Both found.")
 
-    app = Agent(chat_generator=MockChatGenerator(response_fn=twice), tools=[search_tool()])
+    app = Agent(
+        chat_generator=MockChatGenerator(response_fn=twice), tools=[search_tool()]
+    )
     ids: dict[str, Document] = {}
     for document in (*bm25(), *bm25(OTHER)):
         ids[document.id] = document  # at the first place, with the last score
-    return Row(("parallel tool calls",), app, USER, [Expected(list(ids.values()), "Both found.")])
+    return Row(
+        ("parallel tool calls",),
+        app,
+        USER,
+        [Expected(list(ids.values()), "Both found.")],
+    )
 
 
 @row
@@ -170,8 +207,14 @@ def llm_component() -> Row:
     app = connected(
         ("retriever.documents", "llm.documents"),
         retriever=retriever(),
-        llm=LLM(chat_generator=llm(), user_prompt="{% message role='user' %}" + TEMPLATE + "{% endmessage %}"),
+        llm=LLM(
+            chat_generator=llm(),
+            user_prompt="{% message role='user' %}" + TEMPLATE + "{% endmessage %}",
+        ),
     )
     return Row(
-        ("LLM component",), app, asked("retriever", "llm"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())]
+        ("LLM component",),
+        app,
+        asked("retriever", "llm"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
     )

@@ -44,13 +44,22 @@ class Validating:
 
 def drafted(messages: list[ChatMessage]) -> str:
     text = messages[-1].text or ""
-    return "Corrected: 1856." if "Improve:" in text else "A first draft that is not good enough."
+    return (
+        "Corrected: 1856."
+        if "Improve:" in text
+        else "A first draft that is not good enough."
+    )
 
 
 def routes(*conditions: tuple[str, str]) -> ConditionalRouter:
     return ConditionalRouter(
         [
-            {"condition": condition, "output": "{{ query }}", "output_name": name, "output_type": str}
+            {
+                "condition": condition,
+                "output": "{{ query }}",
+                "output_name": name,
+                "output_type": str,
+            }
             for condition, name in conditions
         ]
     )
@@ -83,7 +92,10 @@ def routed() -> Row:
 
 @row
 def fallback_to_a_second_model() -> Row:
-    """The first model says that it does not know; the reply of the second one is the answer."""
+    """The first model says that it does not know.
+
+    The reply of the second one is the answer.
+    """
     check = ConditionalRouter(
         [
             {
@@ -92,7 +104,12 @@ def fallback_to_a_second_model() -> Row:
                 "output_name": "again",
                 "output_type": str,
             },
-            {"condition": "{{ True }}", "output": "{{ replies[0].text }}", "output_name": "answer", "output_type": str},
+            {
+                "condition": "{{ True }}",
+                "output": "{{ replies[0].text }}",
+                "output_name": "answer",
+                "output_type": str,
+            },
         ],
         unsafe=False,
     )
@@ -140,7 +157,10 @@ def two_models() -> Row:
     )
     inputs = asked("retriever", "prompt", "answers_a", "answers_b")
     return Row(
-        ("A/B models", "answer joiner"), app, inputs, [Expected(bm25(), "It was 1856."), Expected(bm25(), "In 1856.")]
+        ("A/B models", "answer joiner"),
+        app,
+        inputs,
+        [Expected(bm25(), "It was 1856."), Expected(bm25(), "In 1856.")],
     )
 
 
@@ -160,7 +180,9 @@ def self_correcting_loop() -> Row:
     app.connect("llm.replies", "check.replies")
     app.connect("check.invalid", "prompt.draft")
     expected = Expected(bm25(), "Corrected: 1856.", retrieved=bm25())
-    return Row(("loops", "self-correction"), app, asked("retriever", "prompt"), [expected])
+    return Row(
+        ("loops", "self-correction"), app, asked("retriever", "prompt"), [expected]
+    )
 
 
 @row
@@ -169,7 +191,11 @@ def two_hops() -> Row:
 
     def hop(messages: list[ChatMessage]) -> str:
         text = messages[-1].text or ""
-        return "Corrected: Elsfleth." if "crane" in text and "- The harbour" in text else "search again"
+        return (
+            "Corrected: Elsfleth."
+            if "crane" in text and "- The harbour" in text
+            else "search again"
+        )
 
     again = ConditionalRouter(
         [
@@ -179,7 +205,12 @@ def two_hops() -> Row:
                 "output_name": "done",
                 "output_type": str,
             },
-            {"condition": "{{ True }}", "output": OTHER, "output_name": "next", "output_type": str},
+            {
+                "condition": "{{ True }}",
+                "output": OTHER,
+                "output_name": "next",
+                "output_type": str,
+            },
         ]
     )
     app = connected(
@@ -196,7 +227,12 @@ def two_hops() -> Row:
     )
     found = bm25(OTHER, 1)
     inputs = {"first": {"value": QUESTION}, "prompt": {"query": QUESTION}}
-    expected = Expected(found, "Corrected: Elsfleth.", retrieved=[*bm25(top_k=1), *found], warned="1 of 2")
+    expected = Expected(
+        found,
+        "Corrected: Elsfleth.",
+        retrieved=[*bm25(top_k=1), *found],
+        warned="1 of 2",
+    )
     return Row(("multi-hop loop",), app, inputs, [expected])
 
 

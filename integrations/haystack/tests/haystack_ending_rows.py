@@ -96,7 +96,10 @@ def abandoned() -> Row:
 
 @row
 def with_the_evaluator_inside() -> Row:
-    app = rag(answers=AnswerBuilder(), evaluator=RagMetricsEvaluator(["context_adherence"], judge="lexical"))
+    app = rag(
+        answers=AnswerBuilder(),
+        evaluator=RagMetricsEvaluator(["context_adherence"], judge="lexical"),
+    )
     app.connect("llm.replies", "answers.replies")
     app.connect("retriever.documents", "answers.documents")
     app.connect("answers.answers", "evaluator.answers")
@@ -114,7 +117,9 @@ def overridden() -> Row:
     inner.connect("llm.replies", "answers.replies")
     outer = connected(
         rag=SuperComponent(
-            inner, {"query": ["retriever.query", "prompt.query", "answers.query"]}, {"answers.answers": "answers"}
+            inner,
+            {"query": ["retriever.query", "prompt.query", "answers.query"]},
+            {"answers.answers": "answers"},
         )
     )
     places = {
@@ -123,7 +128,13 @@ def overridden() -> Row:
         "question_from": "rag.query",
     }
     prompt = PromptBuilder(TEMPLATE).run(documents=bm25(), query=QUESTION)["prompt"]
-    return Row(("places named by the user",), outer, asked("rag"), [Expected(bm25(), prompt)], capture=places)
+    return Row(
+        ("places named by the user",),
+        outer,
+        asked("rag"),
+        [Expected(bm25(), prompt)],
+        capture=places,
+    )
 
 
 @row

@@ -36,8 +36,16 @@ class Remembering:
 
     @component.output_types(messages=list[ChatMessage])
     def run(self, key: str) -> dict[str, Any]:
-        old = "- Anna Brandt kept the lighthouse lamp until 1903.\n\nQuestion: Who kept the lamp?"
-        return {"messages": [ChatMessage.from_user(old), ChatMessage.from_assistant("Anna Brandt")]}
+        old = (
+            "- Anna Brandt kept the lighthouse lamp until 1903.\n\nQuestion: Who kept"
+            " the lamp?"
+        )
+        return {
+            "messages": [
+                ChatMessage.from_user(old),
+                ChatMessage.from_assistant("Anna Brandt"),
+            ]
+        }
 
 
 @component
@@ -59,7 +67,12 @@ class Inner:
 def swallowed_by_a_writer() -> Row:
     app = rag(memory=Swallowing())
     app.connect("llm.replies", "memory.messages")
-    return Row(("replies swallowed",), app, asked("retriever", "prompt"), [Expected(bm25(), first_sentence(bm25()))])
+    return Row(
+        ("replies swallowed",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()))],
+    )
 
 
 @row
@@ -88,7 +101,9 @@ def conversation() -> Row:
         ChatMessage.from_assistant("Yes."),
         ChatMessage.from_user(QUESTION),
     ]
-    app = connected(("llm.replies", "answers.replies"), llm=llm(), answers=AnswerBuilder())
+    app = connected(
+        ("llm.replies", "answers.replies"), llm=llm(), answers=AnswerBuilder()
+    )
     return Row(
         ("messages of a conversation",),
         app,
@@ -105,7 +120,10 @@ def conversation_without_answer_builder() -> Row:
         ChatMessage.from_user(QUESTION),
     ]
     return Row(
-        ("history",), connected(llm=llm()), {"llm": {"messages": turns}}, [Expected([], first_sentence([]), history=2)]
+        ("history",),
+        connected(llm=llm()),
+        {"llm": {"messages": turns}},
+        [Expected([], first_sentence([]), history=2)],
     )
 
 
@@ -118,19 +136,32 @@ def whole_rag_in_a_super_component() -> Row:
     inner.connect("llm.replies", "answers.replies")
     outer = connected(
         rag=SuperComponent(
-            inner, {"query": ["retriever.query", "prompt.query", "answers.query"]}, {"answers.answers": "answers"}
+            inner,
+            {"query": ["retriever.query", "prompt.query", "answers.query"]},
+            {"answers.answers": "answers"},
         )
     )
-    return Row(("SuperComponents",), outer, asked("rag"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
+    return Row(
+        ("SuperComponents",),
+        outer,
+        asked("rag"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
 
 
 @row
 def retrieval_in_a_super_component() -> Row:
-    inner = connected(("retriever.documents", "ranker.documents"), retriever=retriever(), ranker=Reversing())
+    inner = connected(
+        ("retriever.documents", "ranker.documents"),
+        retriever=retriever(),
+        ranker=Reversing(),
+    )
     app = connected(
         ("search.documents", "prompt.documents"),
         ("prompt", "llm"),
-        search=SuperComponent(inner, {"query": ["retriever.query"]}, {"ranker.documents": "documents"}),
+        search=SuperComponent(
+            inner, {"query": ["retriever.query"]}, {"ranker.documents": "documents"}
+        ),
         prompt=PromptBuilder(TEMPLATE),
         llm=llm(),
     )
@@ -146,11 +177,17 @@ def retrieval_in_a_super_component() -> Row:
 @row
 def prompt_in_a_super_component() -> Row:
     inner = connected(
-        ("retriever.documents", "prompt.documents"), retriever=retriever(), prompt=PromptBuilder(TEMPLATE)
+        ("retriever.documents", "prompt.documents"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
     )
     app = connected(
         ("asking.prompt", "llm.messages"),
-        asking=SuperComponent(inner, {"query": ["retriever.query", "prompt.query"]}, {"prompt.prompt": "prompt"}),
+        asking=SuperComponent(
+            inner,
+            {"query": ["retriever.query", "prompt.query"]},
+            {"prompt.prompt": "prompt"},
+        ),
         llm=llm(),
     )
     return Row(

@@ -23,8 +23,9 @@ from haystack_rows import (
 )
 
 PASSAGE = (
-    "The old lighthouse was built long ago. Ships that came up the river at night had nothing to steer by but a fire "
-    "on the dike; in most winters the storms put it out; so the merchants of the town gave money for a tower of brick."
+    "The old lighthouse was built long ago. Ships that came up the river at night had"
+    " nothing to steer by but a fire on the dike; in most winters the storms put it"
+    " out; so the merchants of the town gave money for a tower of brick."
 )
 
 ROWS: dict[str, Build] = {}
@@ -55,7 +56,11 @@ def rewritten_query() -> Row:
         ("rewritten query",),
         app,
         asked("rewrite_prompt", "prompt"),
-        [Expected(found, first_sentence(found), retrieved=found, standalone=searched([]))],
+        [
+            Expected(
+                found, first_sentence(found), retrieved=found, standalone=searched([])
+            )
+        ],
     )
 
 
@@ -103,7 +108,12 @@ def hypothetical_document() -> Row:
     app.connect("retriever.documents", "prompt.documents")
     app.connect("prompt", "llm")
     found = bm25(PASSAGE, 2)
-    return Row(("HyDE",), app, asked("hyde_prompt", "prompt"), [Expected(found, first_sentence(found))])
+    return Row(
+        ("HyDE",),
+        app,
+        asked("hyde_prompt", "prompt"),
+        [Expected(found, first_sentence(found))],
+    )
 
 
 @row
@@ -138,14 +148,21 @@ def multi_query() -> Row:
         ("expander.queries", "multi.queries"),
         ("multi.documents", "prompt.documents"),
         ("prompt", "llm"),
-        expander=QueryExpander(chat_generator=MockChatGenerator(response_fn=expanded), n_expansions=2),
+        expander=QueryExpander(
+            chat_generator=MockChatGenerator(response_fn=expanded), n_expansions=2
+        ),
         multi=MultiQueryTextRetriever(**settings),
         prompt=PromptBuilder(TEMPLATE),
         llm=llm(),
     )
-    found = MultiQueryTextRetriever(**settings).run(queries=["lighthouse lamp", "harbour crane", QUESTION])["documents"]
+    found = MultiQueryTextRetriever(**settings).run(
+        queries=["lighthouse lamp", "harbour crane", QUESTION]
+    )["documents"]
     return Row(
-        ("multi-query",), app, asked("expander", "prompt"), [Expected(found, first_sentence(found), retrieved=found)]
+        ("multi-query",),
+        app,
+        asked("expander", "prompt"),
+        [Expected(found, first_sentence(found), retrieved=found)],
     )
 
 
@@ -156,7 +173,9 @@ def multi_query_over_a_pipeline() -> Row:
     def made() -> MultiQueryTextRetriever:
         return MultiQueryTextRetriever(
             retriever=SuperComponent(
-                connected(retriever=retriever(1)), {"query": ["retriever.query"]}, {"retriever.documents": "documents"}
+                connected(retriever=retriever(1)),
+                {"query": ["retriever.query"]},
+                {"retriever.documents": "documents"},
             )
         )
 

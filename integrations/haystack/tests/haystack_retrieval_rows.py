@@ -50,7 +50,12 @@ class Reading:
     @component.output_types(answers=list[ExtractedAnswer])
     def run(self, query: str, documents: list[Document]) -> dict[str, Any]:
         made = [
-            ExtractedAnswer(query=query, score=0.9 - n / 10, data=(d.content or "")[-5:-1], document=d)
+            ExtractedAnswer(
+                query=query,
+                score=0.9 - n / 10,
+                data=(d.content or "")[-5:-1],
+                document=d,
+            )
             for n, d in enumerate(documents)
         ]
         return {"answers": made}
@@ -71,7 +76,9 @@ def reranked() -> Row:
         llm=llm(),
         answers=AnswerBuilder(),
     )
-    kept = MetaFieldRanker(meta_field="year", weight=1.0, top_k=2).run(documents=bm25())["documents"]
+    kept = MetaFieldRanker(meta_field="year", weight=1.0, top_k=2).run(
+        documents=bm25()
+    )["documents"]
     assert [d.id for d in kept] != [d.id for d in bm25()]
     return Row(
         ("rerankers", "wired before the reranker"),
@@ -114,9 +121,9 @@ def joined() -> Row:
         prompt=PromptBuilder(TEMPLATE),
         llm=llm(),
     )
-    fused = DocumentJoiner(join_mode="reciprocal_rank_fusion").run(documents=[bm25(top_k=1), bm25(top_k=2)])[
-        "documents"
-    ]
+    fused = DocumentJoiner(join_mode="reciprocal_rank_fusion").run(
+        documents=[bm25(top_k=1), bm25(top_k=2)]
+    )["documents"]
     return Row(
         ("joiners",),
         app,
@@ -128,19 +135,28 @@ def joined() -> Row:
 @row
 def two_document_sockets() -> Row:
     part = "{{% for d in {name} %}}- {{{{ d.content }}}}\n{{% endfor %}}"
-    template = part.format(name="manuals") + part.format(name="tickets") + "Question: {{ query }}"
+    template = (
+        part.format(name="manuals")
+        + part.format(name="tickets")
+        + "Question: {{ query }}"
+    )
     app = connected(
         ("one.documents", "prompt.manuals"),
         ("two.documents", "prompt.tickets"),
         ("prompt", "llm"),
         one=retriever(1),
-        two=FilterRetriever(STORE, {"field": "meta.year", "operator": "==", "value": 1911}),
+        two=FilterRetriever(
+            STORE, {"field": "meta.year", "operator": "==", "value": 1911}
+        ),
         prompt=PromptBuilder(template),
         llm=llm(),
     )
     both = [*bm25(top_k=1), DOCUMENTS[2]]
     return Row(
-        ("two document sockets",), app, asked("one", "prompt"), [Expected(both, first_sentence(both), retrieved=both)]
+        ("two document sockets",),
+        app,
+        asked("one", "prompt"),
+        [Expected(both, first_sentence(both), retrieved=both)],
     )
 
 
@@ -175,7 +191,12 @@ def nothing_found() -> Row:
         prompt=PromptBuilder(TEMPLATE),
         llm=llm(),
     )
-    return Row(("empty retrieval",), app, asked("prompt"), [Expected([], first_sentence([]), retrieved=[])])
+    return Row(
+        ("empty retrieval",),
+        app,
+        asked("prompt"),
+        [Expected([], first_sentence([]), retrieved=[])],
+    )
 
 
 @row
@@ -199,15 +220,31 @@ def all_filtered_out() -> Row:
 
 @row
 def no_retrieval() -> Row:
-    app = connected(("prompt", "llm"), prompt=PromptBuilder("Question: {{ query }}"), llm=llm())
-    return Row(("no retrieval",), app, asked("prompt"), [Expected([], first_sentence([]), retrieved=None)])
+    app = connected(
+        ("prompt", "llm"), prompt=PromptBuilder("Question: {{ query }}"), llm=llm()
+    )
+    return Row(
+        ("no retrieval",),
+        app,
+        asked("prompt"),
+        [Expected([], first_sentence([]), retrieved=None)],
+    )
 
 
 @row
 def retrieval_only() -> Row:
-    app = connected(("retriever.documents", "ranker.documents"), retriever=retriever(), ranker=LostInTheMiddleRanker())
+    app = connected(
+        ("retriever.documents", "ranker.documents"),
+        retriever=retriever(),
+        ranker=LostInTheMiddleRanker(),
+    )
     ranked = LostInTheMiddleRanker().run(documents=bm25())["documents"]
-    return Row(("retrieval only",), app, asked("retriever"), [Expected(ranked, None, retrieved=bm25())])
+    return Row(
+        ("retrieval only",),
+        app,
+        asked("retriever"),
+        [Expected(ranked, None, retrieved=bm25())],
+    )
 
 
 @row
@@ -223,7 +260,9 @@ def indexing() -> Row:
 @row
 def documents_without_text() -> Row:
     store = InMemoryDocumentStore()
-    store.write_documents([Document(id="image", content=None, meta={"year": 1856}), DOCUMENTS[0]])
+    store.write_documents(
+        [Document(id="image", content=None, meta={"year": 1856}), DOCUMENTS[0]]
+    )
     app = connected(
         ("retriever.documents", "prompt.documents"),
         ("prompt", "llm"),
@@ -232,11 +271,23 @@ def documents_without_text() -> Row:
         llm=MockChatGenerator("1856"),
     )
     return Row(
-        ("document without text",), app, asked("prompt"), [Expected([DOCUMENTS[0]], "1856", warned="without text")]
+        ("document without text",),
+        app,
+        asked("prompt"),
+        [Expected([DOCUMENTS[0]], "1856", warned="without text")],
     )
 
 
 @row
 def extractive() -> Row:
-    app = connected(("retriever.documents", "reader.documents"), retriever=retriever(), reader=Reading())
-    return Row(("extractive reader",), app, asked("retriever", "reader"), [Expected(bm25(), "1856", retrieved=bm25())])
+    app = connected(
+        ("retriever.documents", "reader.documents"),
+        retriever=retriever(),
+        reader=Reading(),
+    )
+    return Row(
+        ("extractive reader",),
+        app,
+        asked("retriever", "reader"),
+        [Expected(bm25(), "1856", retrieved=bm25())],
+    )

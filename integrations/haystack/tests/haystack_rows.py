@@ -15,16 +15,33 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 QUESTION = "When was the old lighthouse of Weser Island built?"
 OTHER = "Which harbour has a crane?"
-TEMPLATE = "{% for document in documents %}- {{ document.content }}\n{% endfor %}\nQuestion: {{ query }}"
+TEMPLATE = (
+    "{% for document in documents %}- {{ document.content }}\n{% endfor %}\nQuestion:"
+    " {{ query }}"
+)
 
 STORE = InMemoryDocumentStore()
 DOCUMENTS = [
     Document(
-        id="built", content="The old lighthouse of Weser Island was built in 1856.", meta={"year": 1856, "lang": "en"}
+        id="built",
+        content="The old lighthouse of Weser Island was built in 1856.",
+        meta={"year": 1856, "lang": "en"},
     ),
-    Document(id="keeper", content="Anna Brandt kept the lighthouse lamp until 1903.", meta={"year": 1903}),
-    Document(id="crane", content="The harbour of Elsfleth has a crane of 1911.", meta={"year": 1911}),
-    Document(id="ferry", content="A ferry to the island runs every old summer hour.", meta={"year": 1999}),
+    Document(
+        id="keeper",
+        content="Anna Brandt kept the lighthouse lamp until 1903.",
+        meta={"year": 1903},
+    ),
+    Document(
+        id="crane",
+        content="The harbour of Elsfleth has a crane of 1911.",
+        meta={"year": 1911},
+    ),
+    Document(
+        id="ferry",
+        content="A ferry to the island runs every old summer hour.",
+        meta={"year": 1999},
+    ),
 ]
 STORE.write_documents(DOCUMENTS)
 
@@ -35,13 +52,23 @@ def bm25(query: str = QUESTION, top_k: int = 3) -> list[Document]:
 
 def said(messages: list[ChatMessage]) -> str:
     """A reply that differs from prompt to prompt."""
-    text = next((message.text for message in reversed(messages) if message.role == "user" and message.text), "")
+    text = next(
+        (
+            message.text
+            for message in reversed(messages)
+            if message.role == "user" and message.text
+        ),
+        "",
+    )
     lines = [line for line in text.splitlines() if line.startswith("- ")]
     return f"Reply from {len(lines)} lines: {lines[0][2:] if lines else 'nothing'}"
 
 
 def first_sentence(documents: list[Document]) -> str:
-    return f"Reply from {len(documents)} lines: {documents[0].content if documents else 'nothing'}"
+    return (
+        f"Reply from {len(documents)} lines:"
+        f" {documents[0].content if documents else 'nothing'}"
+    )
 
 
 @dataclass

@@ -35,7 +35,12 @@ class Several:
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
-        return {"replies": [ChatMessage.from_assistant(f"Variant {n}", meta={"model": "several"}) for n in range(3)]}
+        return {
+            "replies": [
+                ChatMessage.from_assistant(f"Variant {n}", meta={"model": "several"})
+                for n in range(3)
+            ]
+        }
 
 
 @row
@@ -63,12 +68,20 @@ def without_answer_builder() -> Row:
 
 @row
 def flat_inputs() -> Row:
-    return Row(("flat inputs",), rag(), {"query": QUESTION}, [Expected(bm25(), first_sentence(bm25()))])
+    return Row(
+        ("flat inputs",),
+        rag(),
+        {"query": QUESTION},
+        [Expected(bm25(), first_sentence(bm25()))],
+    )
 
 
 @row
 def chat_prompt_builder() -> Row:
-    template = [ChatMessage.from_system("Answer in English."), ChatMessage.from_user(TEMPLATE)]
+    template = [
+        ChatMessage.from_system("Answer in English."),
+        ChatMessage.from_user(TEMPLATE),
+    ]
     app = connected(
         ("retriever.documents", "prompt.documents"),
         ("prompt.prompt", "llm.messages"),
@@ -76,7 +89,12 @@ def chat_prompt_builder() -> Row:
         prompt=ChatPromptBuilder(template),
         llm=llm(),
     )
-    return Row(("chat prompt builder",), app, asked("retriever", "prompt"), [Expected(bm25(), first_sentence(bm25()))])
+    return Row(
+        ("chat prompt builder",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()))],
+    )
 
 
 @row
@@ -84,14 +102,24 @@ def cited_documents_only() -> Row:
     app = rag(answers=AnswerBuilder(reference_pattern=r"(\d) lines"))
     app.connect("llm.replies", "answers.replies")
     app.connect("retriever.documents", "answers.documents")
-    return Row(("citations",), app, asked("retriever", "prompt", "answers"), [Expected(bm25(), first_sentence(bm25()))])
+    return Row(
+        ("citations",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), first_sentence(bm25()))],
+    )
 
 
 @row
 def answer_pattern() -> Row:
     app = rag(answers=AnswerBuilder(pattern=r"built in (\d+)"))
     app.connect("llm.replies", "answers.replies")
-    return Row(("answer pattern",), app, asked("retriever", "prompt", "answers"), [Expected(bm25(), "1856")])
+    return Row(
+        ("answer pattern",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), "1856")],
+    )
 
 
 @row
@@ -103,7 +131,9 @@ def template_takes_two() -> Row:
         prompt=PromptBuilder(TEMPLATE.replace("in documents", "in documents[:2]")),
         llm=llm(),
     )
-    expected = Expected(bm25()[:2], first_sentence(bm25()[:2]), retrieved=bm25(), warned="1 of 3")
+    expected = Expected(
+        bm25()[:2], first_sentence(bm25()[:2]), retrieved=bm25(), warned="1 of 3"
+    )
     return Row(("template slices",), app, asked("retriever", "prompt"), [expected])
 
 
@@ -130,7 +160,9 @@ def documents_through_text() -> Row:
         ("flatten", "prompt.context"),
         ("prompt", "llm"),
         retriever=retriever(),
-        flatten=OutputAdapter("{% for d in documents %}- {{ d.content }}\n{% endfor %}", str),
+        flatten=OutputAdapter(
+            "{% for d in documents %}- {{ d.content }}\n{% endfor %}", str
+        ),
         prompt=PromptBuilder("{{ context }}\nQuestion: {{ query }}"),
         llm=llm(),
     )

@@ -22,11 +22,16 @@ FERRY = "The Osta ferry crosses the lake every hour in summer."
 QUESTION = "And how often does it go?"
 REWRITTEN = "How often does the Osta ferry go?"
 BEFORE = [("user", "Is there a ferry at Osta?"), ("assistant", "Yes, there is one.")]
-ASKING = "Use only this:\n{% for one in documents %}{{ one.content }}\n{% endfor %}\nQuestion: {{ query }}"
+ASKING = (
+    "Use only this:\n{% for one in documents %}{{ one.content }}\n{% endfor"
+    " %}\nQuestion: {{ query }}"
+)
 TALK = "{% for one in memories %}{{ one.role.value }}: {{ one.text }}\n{% endfor %}"
 
 STORE = InMemoryDocumentStore()
-STORE.write_documents([Document(id="bridge", content=BRIDGE), Document(id="ferry", content=FERRY)])
+STORE.write_documents(
+    [Document(id="bridge", content=BRIDGE), Document(id="ferry", content=FERRY)]
+)
 
 
 def speaking(text: str) -> MockChatGenerator:
@@ -64,7 +69,9 @@ REWRITING = [
 ]
 
 
-def rewriting(asking: str = ASKING, *wires: tuple[str, str], **components: Any) -> Pipeline:
+def rewriting(
+    asking: str = ASKING, *wires: tuple[str, str], **components: Any
+) -> Pipeline:
     """Haystack's cookbook on conversations: the question is rewritten with the history, then searched for."""
     return connected(
         *REWRITING,
@@ -80,7 +87,12 @@ def rewriting(asking: str = ASKING, *wires: tuple[str, str], **components: Any) 
 
 
 def history_handed_in() -> None:
-    rewriting().run({"rewriting": {"query": QUESTION, "memories": messages()}, "prompt": {"query": QUESTION}})
+    rewriting().run(
+        {
+            "rewriting": {"query": QUESTION, "memories": messages()},
+            "prompt": {"query": QUESTION},
+        }
+    )
 
 
 def history_in_both_prompts() -> None:
@@ -95,12 +107,24 @@ def history_of_a_memory() -> None:
         ("memory.messages", "prompt.memories"),
         memory=Memory(),
     )
-    made.run({"rewriting": {"query": QUESTION}, "prompt": {"query": QUESTION}, "memory": {"last": 10}})
+    made.run(
+        {
+            "rewriting": {"query": QUESTION},
+            "prompt": {"query": QUESTION},
+            "memory": {"last": 10},
+        }
+    )
 
 
 def history_of_a_memory_for_the_rewriting_alone() -> None:
     made = rewriting(ASKING, ("memory.messages", "rewriting.memories"), memory=Memory())
-    made.run({"rewriting": {"query": QUESTION}, "prompt": {"query": QUESTION}, "memory": {"last": 10}})
+    made.run(
+        {
+            "rewriting": {"query": QUESTION},
+            "prompt": {"query": QUESTION},
+            "memory": {"last": 10},
+        }
+    )
 
 
 def history_as_messages_of_the_rewriter() -> None:
@@ -112,7 +136,11 @@ def history_as_messages_of_the_rewriter() -> None:
         prompt=prompt(ASKING),
         llm=speaking("Every hour."),
     )
-    asked = [ChatMessage.from_system("Rewrite the question."), *messages(), ChatMessage.from_user(QUESTION)]
+    asked = [
+        ChatMessage.from_system("Rewrite the question."),
+        *messages(),
+        ChatMessage.from_user(QUESTION),
+    ]
     made.run({"rewriter": {"messages": asked}, "prompt": {"query": QUESTION}})
 
 
@@ -133,7 +161,9 @@ def only_sample(application: Any, **settings: Any) -> Sample:
 
 
 @pytest.mark.parametrize("application", CONVERSATIONS)
-def test_a_pipeline_that_rewrites_the_question_keeps_the_question_and_its_history(application: Any) -> None:
+def test_a_pipeline_that_rewrites_the_question_keeps_the_question_and_its_history(
+    application: Any,
+) -> None:
     sample = only_sample(application)
     assert (sample.question, sample.standalone_question) == (QUESTION, REWRITTEN)
     assert [(turn.role, turn.content) for turn in sample.history] == BEFORE
@@ -155,7 +185,9 @@ def summarising() -> None:
         ("pages.documents", "prompt.documents"),
         ("prompt.prompt", "llm.messages"),
         pages=Pages(),
-        prompt=prompt("Summarise:\n{% for one in documents %}{{ one.content }}{% endfor %}"),
+        prompt=prompt(
+            "Summarise:\n{% for one in documents %}{{ one.content }}{% endfor %}"
+        ),
         llm=speaking("A summary."),
     )
     made.run({"pages": {"limit": 3}})
@@ -179,7 +211,9 @@ POST = "Come and see our old ferry, every hour! #osta"
 
 
 @pytest.mark.parametrize("shown", [set(), {"summariser"}])
-def test_of_a_summary_and_the_post_that_a_later_call_made_of_it_the_post_is_the_answer(shown: set[str]) -> None:
+def test_of_a_summary_and_the_post_that_a_later_call_made_of_it_the_post_is_the_answer(
+    shown: set[str],
+) -> None:
     made = connected(
         ("retriever.documents", "summarising.documents"),
         ("summarising.prompt", "summariser.messages"),
@@ -202,7 +236,10 @@ def test_of_a_summary_and_the_post_that_a_later_call_made_of_it_the_post_is_the_
 @pytest.mark.parametrize("verdict", ["yes", "grounded", '{"grounded": true}'])
 @pytest.mark.parametrize("checked", [False, True])
 def test_a_verdict_on_the_answer_is_not_the_answer(verdict: str, checked: bool) -> None:
-    """A pipeline that checks itself; the answer is a leaf of it only where an ``AnswerBuilder`` makes one."""
+    """A pipeline that checks itself.
+
+    The answer is a leaf of it only where an ``AnswerBuilder`` makes one.
+    """
     wires = [
         ("retriever.documents", "prompt.documents"),
         ("prompt.prompt", "llm.messages"),
@@ -213,7 +250,10 @@ def test_a_verdict_on_the_answer_is_not_the_answer(verdict: str, checked: bool) 
     ]
     more = {}
     if checked:
-        wires += [("llm.replies", "answers.replies"), ("retriever.documents", "answers.documents")]
+        wires += [
+            ("llm.replies", "answers.replies"),
+            ("retriever.documents", "answers.documents"),
+        ]
         more["answers"] = AnswerBuilder()
     made = connected(
         *wires,
@@ -221,11 +261,17 @@ def test_a_verdict_on_the_answer_is_not_the_answer(verdict: str, checked: bool) 
         prompt=prompt(ASKING),
         llm=speaking("The ferry goes every hour."),
         text=text_of_replies(),
-        checking=prompt("Is it grounded? {{ answer }}\n{% for one in documents %}{{ one.content }}{% endfor %}"),
+        checking=prompt(
+            "Is it grounded? {{ answer }}\n{% for one in documents %}{{ one.content"
+            " }}{% endfor %}"
+        ),
         checker=speaking(verdict),
         **more,
     )
-    given: dict[str, Any] = {"retriever": {"query": REWRITTEN}, "prompt": {"query": REWRITTEN}}
+    given: dict[str, Any] = {
+        "retriever": {"query": REWRITTEN},
+        "prompt": {"query": REWRITTEN},
+    }
     if checked:
         given["answers"] = {"query": REWRITTEN}
     sample = only_sample(lambda: made.run(given))
@@ -252,6 +298,10 @@ def test_a_document_that_stands_twice_in_one_prompt_is_two_contexts() -> None:
         prompt=prompt(ASKING),
         llm=speaking("Every hour."),
     )
-    sample = only_sample(lambda: made.run({"retriever": {"query": "ferry bridge"}, "prompt": {"query": "ferry?"}}))
+    sample = only_sample(
+        lambda: made.run(
+            {"retriever": {"query": "ferry bridge"}, "prompt": {"query": "ferry?"}}
+        )
+    )
     first, second = (one.text for one in sample.retrieved or ())
     assert [context.text for context in sample.contexts] == [first, second, first]

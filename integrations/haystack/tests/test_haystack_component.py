@@ -20,16 +20,29 @@ from haystack.components.evaluators import FaithfulnessEvaluator
 from haystack.components.generators.chat import MockChatGenerator, OpenAIChatGenerator
 from haystack.components.joiners import AnswerJoiner
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
-from haystack.core.errors import DeserializationError, PipelineRuntimeError, SerializationError
+from haystack.core.errors import (
+    DeserializationError,
+    PipelineRuntimeError,
+    SerializationError,
+)
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.evaluation import EvaluationRunResult
 from haystack.utils import Secret
-from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, evaluate_pipeline
+from haystack_integrations.components.evaluators.ragmetrics import (
+    RagMetricsEvaluator,
+    evaluate_pipeline,
+)
 from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextAdherence, ScriptedJudge
-from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, JudgeUnavailable, MalformedReply, SettingError
+from ragmetrics_core.data.errors import (
+    AuthenticationFailed,
+    JudgeError,
+    JudgeUnavailable,
+    MalformedReply,
+    SettingError,
+)
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.questions import Question
 from ragmetrics_core.data.replies import Answer, R
@@ -43,11 +56,17 @@ DOCUMENT = Document(id="built", content="The lighthouse was built in 1856.", sco
 ANSWER = "The lighthouse was built in 1856."
 
 
-def answer(text: str = ANSWER, documents: list[Document] | None = None) -> GeneratedAnswer:
-    return GeneratedAnswer(text, QUESTION, [DOCUMENT] if documents is None else documents, {"model": "m"})
+def answer(
+    text: str = ANSWER, documents: list[Document] | None = None
+) -> GeneratedAnswer:
+    return GeneratedAnswer(
+        text, QUESTION, [DOCUMENT] if documents is None else documents, {"model": "m"}
+    )
 
 
-def evaluator(metrics: Any = ("context_adherence", "context_utilization"), **settings: Any) -> RagMetricsEvaluator:
+def evaluator(
+    metrics: Any = ("context_adherence", "context_utilization"), **settings: Any
+) -> RagMetricsEvaluator:
     if "chat_generator" not in settings:
         settings.setdefault("judge", "lexical")
     return RagMetricsEvaluator(list(metrics), **settings)
@@ -66,7 +85,10 @@ def pipeline(component_under_test: Any) -> Pipeline:
     made = Pipeline()
     made.add_component("retriever", InMemoryBM25Retriever(store))
     made.add_component(
-        "prompt", PromptBuilder("{% for d in documents %}{{ d.content }}{% endfor %}\nQuestion: {{ query }}")
+        "prompt",
+        PromptBuilder(
+            "{% for d in documents %}{{ d.content }}{% endfor %}\nQuestion: {{ query }}"
+        ),
     )
     made.add_component("llm", MockChatGenerator(ANSWER))
     made.add_component("answer_builder", AnswerBuilder())
@@ -78,7 +100,9 @@ def pipeline(component_under_test: Any) -> Pipeline:
     return made
 
 
-INPUTS: dict[str, Any] = {name: {"query": QUESTION} for name in ("retriever", "prompt", "answer_builder")}
+INPUTS: dict[str, Any] = {
+    name: {"query": QUESTION} for name in ("retriever", "prompt", "answer_builder")
+}
 
 
 @pytest.mark.parametrize("mode", ["run", "run_async"])
@@ -88,7 +112,12 @@ def test_one_wire(mode: str) -> None:
     result = app.run(INPUTS) if mode == "run" else asyncio.run(app.run_async(INPUTS))
     found = result["evaluator"]
     assert found["results"]["context_adherence"]["status"] == ["scored"]
-    assert found["score"] == found["individual_scores"][0] == found["results"]["context_adherence"]["score"] > 0.5
+    assert (
+        found["score"]
+        == found["individual_scores"][0]
+        == found["results"]["context_adherence"]["score"]
+        > 0.5
+    )
     assert found["meta"]["judges"] == ["lexical"]
     assert found["meta"]["warnings"] == []
 
@@ -98,11 +127,15 @@ def test_wires_of_a_single_answer() -> None:
     app.connect("retriever.documents", "evaluator.documents")
     app.connect("llm.replies", "evaluator.replies")
     result = app.run(
-        {**INPUTS, "evaluator": {"query": QUESTION, "reference": ANSWER}}, include_outputs_from={"answer_builder"}
+        {**INPUTS, "evaluator": {"query": QUESTION, "reference": ANSWER}},
+        include_outputs_from={"answer_builder"},
     )
     over_one_wire = pipeline(evaluator())
     over_one_wire.connect("answer_builder.answers", "evaluator.answers")
-    assert result["evaluator"]["results"] == over_one_wire.run(INPUTS)["evaluator"]["results"]
+    assert (
+        result["evaluator"]["results"]
+        == over_one_wire.run(INPUTS)["evaluator"]["results"]
+    )
 
 
 def test_the_wire_takes_joined_and_extracted_answers() -> None:
@@ -110,7 +143,9 @@ def test_the_wire_takes_joined_and_extracted_answers() -> None:
     made.add_component("joiner", AnswerJoiner())
     made.add_component("evaluator", evaluator())
     made.connect("joiner.answers", "evaluator.answers")
-    extracted = ExtractedAnswer(query=QUESTION, score=0.9, data="1856", document=DOCUMENT)
+    extracted = ExtractedAnswer(
+        query=QUESTION, score=0.9, data="1856", document=DOCUMENT
+    )
     found = made.run({"joiner": {"answers": [answer(), extracted]}})["evaluator"]
     assert len(found["individual_scores"]) == 2
 
@@ -123,12 +158,17 @@ def test_lists_as_of_the_frameworks_own_evaluators() -> None:
     }
     ours = evaluator().run(**given)
     theirs = FaithfulnessEvaluator(
-        chat_generator=MockChatGenerator('{"statements": ["s"], "statement_scores": [1]}'), progress_bar=False
+        chat_generator=MockChatGenerator(
+            '{"statements": ["s"], "statement_scores": [1]}'
+        ),
+        progress_bar=False,
     ).run(**given)
     assert {"score", "individual_scores", "results", "meta"} <= set(theirs) & set(ours)
     assert len(ours["individual_scores"]) == len(theirs["individual_scores"]) == 2
     assert ours["individual_scores"][0] > ours["individual_scores"][1]
-    recall = evaluator(["context_recall"]).run(**given, ground_truth_answers=[ANSWER, ANSWER])
+    recall = evaluator(["context_recall"]).run(
+        **given, ground_truth_answers=[ANSWER, ANSWER]
+    )
     assert recall["results"]["context_recall"]["status"] == ["scored", "scored"]
 
 
@@ -164,7 +204,9 @@ def test_every_reply_is_scored() -> None:
     )
     assert len(found["individual_scores"]) == 2
     assert (
-        evaluator().run(query=QUESTION, documents=[DOCUMENT], replies=[ANSWER])["individual_scores"]
+        evaluator().run(query=QUESTION, documents=[DOCUMENT], replies=[ANSWER])[
+            "individual_scores"
+        ]
         == found["individual_scores"][:1]
     )
 
@@ -174,19 +216,29 @@ def test_every_reply_is_scored() -> None:
     [
         ({}, False),
         ({"reference_pattern": r"\[(\d)\]"}, True),
-        ({"reference_pattern": r"\[(\d)\]", "return_only_referenced_documents": False}, False),
+        (
+            {
+                "reference_pattern": r"\[(\d)\]",
+                "return_only_referenced_documents": False,
+            },
+            False,
+        ),
     ],
 )
 def test_a_cut_list_is_said(settings: dict[str, Any], cut: bool) -> None:
     documents = [Document(content=f"Text {n}") for n in range(3)]
-    made = AnswerBuilder(**settings).run(query=QUESTION, replies=["So it is [1] [3]."], documents=documents)["answers"]
+    made = AnswerBuilder(**settings).run(
+        query=QUESTION, replies=["So it is [1] [3]."], documents=documents
+    )["answers"]
     warnings = evaluator().run(answers=made)["meta"]["warnings"]
     assert bool(warnings) is cut
     assert all("cited" in warning for warning in warnings)
 
 
 def test_reference_reaches_every_answer() -> None:
-    found = evaluator(["context_recall"]).run(answers=[answer(), answer("x")], reference=ANSWER)
+    found = evaluator(["context_recall"]).run(
+        answers=[answer(), answer("x")], reference=ANSWER
+    )
     assert found["results"]["context_recall"]["status"] == ["scored", "scored"]
 
 
@@ -199,11 +251,15 @@ def test_results_fit_the_frameworks_report() -> None:
     column = found["results"]["context_adherence"]
     assert column["status"] == ["scored", "undefined", "scored"]
     assert math.isnan(column["individual_scores"][1])
-    assert column["score"] == pytest.approx((column["individual_scores"][0] + column["individual_scores"][2]) / 2)
+    assert column["score"] == pytest.approx(
+        (column["individual_scores"][0] + column["individual_scores"][2]) / 2
+    )
     assert column["reasons"][1] == "no contexts"
     assert column["evidence"][0]["kind"] == "context_adherence"
     json.dumps(column["evidence"])
-    native = EvaluationRunResult("run", {"answer": [one.data for one in answers]}, found["results"])
+    native = EvaluationRunResult(
+        "run", {"answer": [one.data for one in answers]}, found["results"]
+    )
     aggregated: Any = native.aggregated_report(output_format="json")
     assert aggregated["metrics"] == ["context_adherence", "context_utilization"]
     assert aggregated["score"][0] == column["score"]
@@ -211,9 +267,13 @@ def test_results_fit_the_frameworks_report() -> None:
 
 def test_failures_raise_or_are_nan(caplog: pytest.LogCaptureFixture) -> None:
     judge = ScriptedJudge({Adherent: MalformedReply("no verdict", raw="secret reply")})
-    with pytest.raises(JudgeError, match="context_adherence of answer 0: MalformedReply"):
+    with pytest.raises(
+        JudgeError, match="context_adherence of answer 0: MalformedReply"
+    ):
         evaluator(["context_adherence"], judge=judge).run(answers=[answer()])
-    found = evaluator(["context_adherence"], judge=judge, raise_on_failure=False).run(answers=[answer()])
+    found = evaluator(["context_adherence"], judge=judge, raise_on_failure=False).run(
+        answers=[answer()]
+    )
     assert found["results"]["context_adherence"]["status"] == ["failed"]
     assert math.isnan(found["score"])
     assert "secret" not in caplog.text
@@ -229,7 +289,11 @@ class Refusing(Judge):
 @pytest.mark.parametrize("mode", ["run", "run_async"])
 def test_an_unavailable_judge(mode: str) -> None:
     def run(one: RagMetricsEvaluator) -> dict[str, Any]:
-        return one.run(answers=[answer()]) if mode == "run" else asyncio.run(one.run_async(answers=[answer()]))
+        return (
+            one.run(answers=[answer()])
+            if mode == "run"
+            else asyncio.run(one.run_async(answers=[answer()]))
+        )
 
     judge = Refusing()
     with pytest.raises(JudgeUnavailable, match="refused the key"):
@@ -243,7 +307,9 @@ def test_a_judge_object_and_settings() -> None:
     found = evaluator([metric], judge=polls("yes", "no")).run(answers=[answer()])
     assert found["score"] == 0.5
     assert found["meta"]["calls"] == 1
-    assert evaluator([{"name": "adherence", "settings": {"polls": 2, "cause": False}}]).metrics == (metric,)
+    assert evaluator(
+        [{"name": "adherence", "settings": {"polls": 2, "cause": False}}]
+    ).metrics == (metric,)
     assert len(RagMetricsEvaluator(judge="lexical").metrics) == 4
 
 
@@ -267,7 +333,11 @@ class Together:
 
     def __init__(self) -> None:
         self.calls = 0
-        self.called, self.six_called, self.caller_went_on = threading.Event(), threading.Event(), threading.Event()
+        self.called, self.six_called, self.caller_went_on = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
@@ -296,7 +366,9 @@ class Together:
 @pytest.mark.parametrize("judge_async", [False, True])
 def test_run_async_is_concurrent(judge_async: bool) -> None:
     model = Together()
-    one = evaluator(["context_utilization"], chat_generator=model, judge_async=judge_async)
+    one = evaluator(
+        ["context_utilization"], chat_generator=model, judge_async=judge_async
+    )
     answers = [answer(f"Answer {n}") for n in range(20)]
 
     async def main() -> Any:
@@ -357,32 +429,52 @@ def in_a_fresh_process(tmp_path: Path, *runs: tuple[str, dict[str, Any]]) -> lis
     """Load pipelines under the default allowlist in another process and run them."""
     (tmp_path / "runs.json").write_text(json.dumps(runs), encoding="utf-8")
     code = (
-        "import json, sys\n"
-        "from haystack import Pipeline\n"
-        f"with open({str(tmp_path / 'runs.json')!r}) as file: runs = json.load(file)\n"
-        "print(json.dumps([Pipeline.loads(yaml).run(given)['evaluator'] for yaml, given in runs]))\n"
+        "import json, sys\nfrom haystack import Pipeline\nwith"
+        f" open({str(tmp_path / 'runs.json')!r}) as file: runs ="
+        " json.load(file)\nprint(json.dumps([Pipeline.loads(yaml).run(given)['evaluator']"
+        " for yaml, given in runs]))\n"
     )
     settings = {
         **os.environ,
         "HAYSTACK_TELEMETRY_ENABLED": "False",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=settings, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=settings,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_yaml_round_trip_with_the_embedded_judge(tmp_path: Path) -> None:
-    metrics = ["context_utilization", ContextAdherence(polls=3, name="grounded"), {"name": "context_recall"}]
-    app = pipeline(evaluator(metrics, raise_on_failure=False, progress_bar=False, concurrency=3))
+    metrics = [
+        "context_utilization",
+        ContextAdherence(polls=3, name="grounded"),
+        {"name": "context_recall"},
+    ]
+    app = pipeline(
+        evaluator(metrics, raise_on_failure=False, progress_bar=False, concurrency=3)
+    )
     app.connect("answer_builder.answers", "evaluator.answers")
     given = {**INPUTS, "evaluator": {"reference": ANSWER}}
     yaml = app.dumps()
     assert Pipeline.loads(yaml).to_dict()["components"] == app.to_dict()["components"]
-    # The store of the fresh process is empty: it gets the document through the component's other sockets instead.
+    # The store of the fresh process is empty: it gets the document through the
+    # component's other sockets instead.
     single = Pipeline()
     single.add_component("evaluator", evaluator(metrics))
-    parts = {"evaluator": {"query": QUESTION, "replies": ANSWER, "reference": ANSWER, "documents": None}}
+    parts = {
+        "evaluator": {
+            "query": QUESTION,
+            "replies": ANSWER,
+            "reference": ANSWER,
+            "documents": None,
+        }
+    }
     lists = {
         "evaluator": {
             "questions": [QUESTION],
@@ -392,9 +484,17 @@ def test_yaml_round_trip_with_the_embedded_judge(tmp_path: Path) -> None:
         }
     }
     alone = single.dumps()
-    again, *there = in_a_fresh_process(tmp_path, (yaml, given), (alone, parts), (alone, lists))
-    assert set(again["results"]) == {"context_utilization", "grounded", "context_recall"}
-    here = [json.loads(json.dumps(single.run(one)["evaluator"])) for one in (parts, lists)]
+    again, *there = in_a_fresh_process(
+        tmp_path, (yaml, given), (alone, parts), (alone, lists)
+    )
+    assert set(again["results"]) == {
+        "context_utilization",
+        "grounded",
+        "context_recall",
+    }
+    here = [
+        json.loads(json.dumps(single.run(one)["evaluator"])) for one in (parts, lists)
+    ]
     assert _without_nan(there) == _without_nan(here)
 
 
@@ -403,19 +503,34 @@ def _without_nan(value: Any) -> Any:
 
 
 def test_yaml_round_trip_with_a_generator_and_a_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loopback_server: Callable[..., LoopbackServer]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sk-not-a-real-key")
     server = loopback_server()
     generator = OpenAIChatGenerator(
-        api_key=Secret.from_env_var("JUDGE_KEY"), model="judge", api_base_url=server.base_url
+        api_key=Secret.from_env_var("JUDGE_KEY"),
+        model="judge",
+        api_base_url=server.base_url,
     )
     made = Pipeline()
-    made.add_component("evaluator", evaluator(["context_adherence", "context_utilization"], chat_generator=generator))
+    made.add_component(
+        "evaluator",
+        evaluator(
+            ["context_adherence", "context_utilization"], chat_generator=generator
+        ),
+    )
     yaml = made.dumps()
     assert "JUDGE_KEY" in yaml
     assert "sk-not" not in yaml
-    given = {"evaluator": {"questions": [QUESTION], "contexts": [[DOCUMENT.content]], "predicted_answers": [ANSWER]}}
+    given = {
+        "evaluator": {
+            "questions": [QUESTION],
+            "contexts": [[DOCUMENT.content]],
+            "predicted_answers": [ANSWER],
+        }
+    }
     here = made.run(given)["evaluator"]
     (there,) = in_a_fresh_process(tmp_path, (yaml, given))
     assert _without_nan(there) == _without_nan(json.loads(json.dumps(here)))
@@ -432,7 +547,9 @@ def test_foreign_metrics_need_the_allowlist() -> None:
     with pytest.raises((DeserializationError, PipelineRuntimeError)):
         Pipeline.loads(yaml)
     again = Pipeline.loads(yaml, allowed_modules=[Foreign.__module__])
-    assert again.run({"evaluator": {"answers": [answer()]}})["evaluator"]["score"] == 0.25
+    assert (
+        again.run({"evaluator": {"answers": [answer()]}})["evaluator"]["score"] == 0.25
+    )
 
 
 def test_a_judge_object_cannot_be_dumped() -> None:
@@ -463,7 +580,12 @@ def test_evaluate_pipeline_runs_captures_and_evaluates() -> None:
     given = [{name: {"query": question} for name in INPUTS} for question in questions]
     kept = json.dumps(given)
     report = evaluate_pipeline(
-        app, given, ["context_adherence", "context_recall"], references=[ANSWER, None], judge="lexical", progress=False
+        app,
+        given,
+        ["context_adherence", "context_recall"],
+        references=[ANSWER, None],
+        judge="lexical",
+        progress=False,
     )
     assert json.dumps(given) == kept
     assert [row.sample and row.sample.question for row in report.results] == questions
@@ -482,18 +604,32 @@ def test_a_run_without_sample_is_a_row() -> None:
     made = Pipeline()
     made.add_component("prompt", PromptBuilder("{{ query }}"))
     report = evaluate_pipeline(
-        made, [{"prompt": {"query": "q"}}], ["context_adherence"], references=["r"], judge="lexical", progress=False
+        made,
+        [{"prompt": {"query": "q"}}],
+        ["context_adherence"],
+        references=["r"],
+        judge="lexical",
+        progress=False,
     )
     (row,) = report.results
     assert row.sample is not None
     assert row.sample.reference == ("r",)
 
 
-def test_a_fault_of_the_judge_is_typed(loopback_server: Callable[..., LoopbackServer]) -> None:
-    server = loopback_server(faults=lambda number: Fault(status=401, code="invalid_api_key"))
+def test_a_fault_of_the_judge_is_typed(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    server = loopback_server(
+        faults=lambda number: Fault(status=401, code="invalid_api_key")
+    )
     generator = OpenAIChatGenerator(
-        api_key=Secret.from_token("sk-x"), model="judge", api_base_url=server.base_url, max_retries=0
+        api_key=Secret.from_token("sk-x"),
+        model="judge",
+        api_base_url=server.base_url,
+        max_retries=0,
     )
     with pytest.raises(AuthenticationFailed):
-        evaluator(["context_adherence"], chat_generator=generator).run(answers=[answer()])
+        evaluator(["context_adherence"], chat_generator=generator).run(
+            answers=[answer()]
+        )
     generator.close()

@@ -14,8 +14,13 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ChatMessage
 from haystack.evaluation import EvaluationRunResult
-from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, capture
-from haystack_integrations.components.evaluators.ragmetrics import evaluator as evaluator_module
+from haystack_integrations.components.evaluators.ragmetrics import (
+    RagMetricsEvaluator,
+    capture,
+)
+from haystack_integrations.components.evaluators.ragmetrics import (
+    evaluator as evaluator_module,
+)
 
 from ragmetrics_core import Report
 from ragmetrics_core.data.results import MetricResult, SampleResult
@@ -23,7 +28,10 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.testing import AdapterContract
 from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS, GoldenTurn
 
-TEMPLATE = "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{ query }}"
+TEMPLATE = (
+    "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{"
+    " query }}"
+)
 
 
 @component
@@ -45,8 +53,13 @@ class BrokenGenerator:
         raise RuntimeError("the model is gone")
 
 
-def pipeline(turn: GoldenTurn, generator: Any = None, template: str = TEMPLATE) -> Pipeline:
-    documents = [Document(id=c.id or "", content=c.text, score=c.score, meta=dict(c.metadata)) for c in turn.contexts]
+def pipeline(
+    turn: GoldenTurn, generator: Any = None, template: str = TEMPLATE
+) -> Pipeline:
+    documents = [
+        Document(id=c.id or "", content=c.text, score=c.score, meta=dict(c.metadata))
+        for c in turn.contexts
+    ]
     made = Pipeline()
     made.add_component("retriever", FixedRetriever(documents))
     made.add_component("prompt", PromptBuilder(template))
@@ -60,7 +73,9 @@ def pipeline(turn: GoldenTurn, generator: Any = None, template: str = TEMPLATE) 
 
 
 def inputs(turn: GoldenTurn) -> dict[str, Any]:
-    return {name: {"query": turn.question} for name in ("retriever", "prompt", "answers")}
+    return {
+        name: {"query": turn.question} for name in ("retriever", "prompt", "answers")
+    }
 
 
 class TestContract(AdapterContract):
@@ -78,14 +93,19 @@ class TestContract(AdapterContract):
 
     def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
         chunks: list[str] = []
-        generator = MockChatGenerator(turn.answer or "", streaming_callback=lambda chunk: chunks.append(chunk.content))
+        generator = MockChatGenerator(
+            turn.answer or "",
+            streaming_callback=lambda chunk: chunks.append(chunk.content),
+        )
         with capture() as captured:
             pipeline(turn, generator).run(inputs(turn))
         assert len(chunks) > 1
         return list(captured.samples)
 
     def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
-        made = pipeline(turn, template="{{ prompt }}{% if documents and query %}{% endif %}")
+        made = pipeline(
+            turn, template="{{ prompt }}{% if documents and query %}{% endif %}"
+        )
         given = inputs(turn)
         given["prompt"]["prompt"] = prompt
         with capture() as captured:
@@ -103,8 +123,12 @@ class TestContract(AdapterContract):
         return list(captured.samples)
 
     def play_two(self, one: GoldenTurn, two: GoldenTurn) -> list[Sample]:
-        made = pipeline(two, template=TEMPLATE.replace("in documents", "in first + documents"))
-        documents = [Document(id=c.id or "", content=c.text, score=c.score) for c in one.contexts]
+        made = pipeline(
+            two, template=TEMPLATE.replace("in documents", "in first + documents")
+        )
+        documents = [
+            Document(id=c.id or "", content=c.text, score=c.score) for c in one.contexts
+        ]
         made.add_component("first", FixedRetriever(documents))
         made.connect("first.documents", "prompt.first")
         with capture() as captured:
@@ -112,15 +136,21 @@ class TestContract(AdapterContract):
         return list(captured.samples)
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
-        evaluator = RagMetricsEvaluator(metrics=[result.metric], judge="lexical", raise_on_failure=False)
+        evaluator = RagMetricsEvaluator(
+            metrics=[result.metric], judge="lexical", raise_on_failure=False
+        )
         row = SampleResult(index=0, sample=Sample(), results={result.metric: result})
         with patch.object(evaluator_module, "evaluate", return_value=Report([row])):
-            outputs = evaluator.run(questions=["?"], contexts=[["!"]], predicted_answers=["!"])
+            outputs = evaluator.run(
+                questions=["?"], contexts=[["!"]], predicted_answers=["!"]
+            )
         native = EvaluationRunResult("run", {"row": [0]}, outputs["results"])
         detailed = native.detailed_report(output_format="json")
         assert isinstance(detailed, dict)
         value = detailed[result.metric][0]
-        return (None if math.isnan(value) else value), native.results[result.metric]["reasons"][0]
+        return (None if math.isnan(value) else value), native.results[result.metric][
+            "reasons"
+        ][0]
 
 
 def test_stream_api_gives_the_same_sample() -> None:
@@ -135,4 +165,6 @@ def test_stream_api_gives_the_same_sample() -> None:
 
     (sample,) = asyncio.run(streamed())
     assert sample.answer == turn.answer
-    assert [context.id for context in sample.contexts] == [context.id for context in turn.contexts]
+    assert [context.id for context in sample.contexts] == [
+        context.id for context in turn.contexts
+    ]

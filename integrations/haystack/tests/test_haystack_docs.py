@@ -14,12 +14,21 @@ from haystack import tracing
 from haystack.tracing.tracer import NullTracer
 
 HERE = Path(__file__).parents[1]
-MODULES = [f"haystack_integrations.components.evaluators.ragmetrics.{name}" for name in ("evaluator", "model")]
+MODULES = [
+    f"haystack_integrations.components.evaluators.ragmetrics.{name}"
+    for name in ("evaluator", "model")
+]
 
 
-def test_the_readme_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```",
+        (HERE / "README.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
     assert len(blocks) == 5
     names: dict[str, Any] = {}
     for block in blocks:
@@ -33,9 +42,14 @@ def test_the_readme_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, mon
 
 def test_the_page_on_agents_runs() -> None:
     page = HERE.parents[1].joinpath("docs", "agents.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page.partition("\n## Haystack\n")[2].partition("\n## ")[0], re.DOTALL)
+    (block,) = re.findall(
+        r"```python\n(.*?)```",
+        page.partition("\n## Haystack\n")[2].partition("\n## ")[0],
+        re.DOTALL,
+    )
     names: dict[str, Any] = {}
-    exec(compile(block, "agents.md", "exec", dont_inherit=True), names)  # Haystack 3.1 reads no postponed annotations
+    # Haystack 3.1 reads no postponed annotations
+    exec(compile(block, "agents.md", "exec", dont_inherit=True), names)
     assert len(names["captured"].samples) == 2
 
 
@@ -46,11 +60,20 @@ def test_examples_in_docstrings(module: str) -> None:
     assert doctest.testmod(found).failed == 0
 
 
-def test_the_example_evaluates_a_real_corpus(capsys: pytest.CaptureFixture[str]) -> None:
-    report = runpy.run_path(str(HERE.parents[1] / "examples" / "haystack_pipeline.py"))["report"]
+def test_the_example_evaluates_a_real_corpus(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = runpy.run_path(str(HERE.parents[1] / "examples" / "haystack_pipeline.py"))[
+        "report"
+    ]
     assert "context_adherence" in capsys.readouterr().out
-    assert all(row.results["context_utilization"].status == "scored" for row in report.results)
-    assert all(row.sample is not None and len(row.sample.contexts) == 4 for row in report.results)
+    assert all(
+        row.results["context_utilization"].status == "scored" for row in report.results
+    )
+    assert all(
+        row.sample is not None and len(row.sample.contexts) == 4
+        for row in report.results
+    )
     summary = {found.metric: found.mean for found in report.summary().metrics}
     assert summary["context_adherence"] is not None
     assert summary["context_adherence"] > 0.8  # the generator only quotes
@@ -58,6 +81,8 @@ def test_the_example_evaluates_a_real_corpus(capsys: pytest.CaptureFixture[str])
 
 def test_no_package_of_haystack_is_hidden() -> None:
     for path in ("", "components", "components/evaluators", "tracing"):
-        assert not (HERE / "src" / "haystack_integrations" / path / "__init__.py").exists()
+        assert not (
+            HERE / "src" / "haystack_integrations" / path / "__init__.py"
+        ).exists()
     for path in (HERE, HERE.parent, HERE / "tests"):
         assert not (path / "__init__.py").exists()

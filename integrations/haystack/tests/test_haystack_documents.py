@@ -6,5 +6,10 @@ from ragmetrics_core.datasets.discrete import retrieved
 
 
 def test_documents_are_contexts() -> None:
-    (found,) = retrieved(lambda question, count: [Document(content="text", id="h", score=0.25)], "q", 5, 1)
+    (found,) = retrieved(
+        lambda question, count: [Document(content="text", id="h", score=0.25)],
+        "q",
+        5,
+        1,
+    )
     assert (found.text, found.id, found.score) == ("text", "h", 0.25)

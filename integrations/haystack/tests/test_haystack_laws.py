@@ -29,7 +29,10 @@ PAGES = {
     "mill": "The Tarn mill ground corn until the flood of 1910 took its wheel.",
 }
 WORDS = st.lists(st.sampled_from([*PAGES, "nothing"]), min_size=1, max_size=4)
-ASKING = "Use only this:\n{% for one in documents %}{{ one.content }}\n{% endfor %}\nQuestion: {{ query }}"
+ASKING = (
+    "Use only this:\n{% for one in documents %}{{ one.content }}\n{% endfor"
+    " %}\nQuestion: {{ query }}"
+)
 law = settings(max_examples=examples(3))
 
 
@@ -43,7 +46,13 @@ class Searching:
     @component.output_types(documents=list[Document])
     def run(self, query: str) -> dict[str, Any]:
         self.log.append(f"search {query}")
-        return {"documents": [Document(id=word, content=text) for word, text in PAGES.items() if word in query]}
+        return {
+            "documents": [
+                Document(id=word, content=text)
+                for word, text in PAGES.items()
+                if word in query
+            ]
+        }
 
 
 @dataclass
@@ -54,35 +63,57 @@ class Application:
 
     def say(self, messages: list[ChatMessage]) -> str:
         self.log.append("\n".join(str(one.text) for one in messages))
-        return f"This is said of {sum(text in self.log[-1] for text in PAGES.values())} pages, and no more."
+        return (
+            f"This is said of {sum(text in self.log[-1] for text in PAGES.values())}"
+            " pages, and no more."
+        )
 
     def pipeline(self, **names: str) -> Pipeline:
-        retriever, prompt, llm = (names.get(name, name) for name in ("retriever", "prompt", "llm"))
+        retriever, prompt, llm = (
+            names.get(name, name) for name in ("retriever", "prompt", "llm")
+        )
         parts: dict[str, Any] = {
             retriever: Searching(self.log),
-            prompt: ChatPromptBuilder([ChatMessage.from_user(ASKING)], required_variables="*"),
+            prompt: ChatPromptBuilder(
+                [ChatMessage.from_user(ASKING)], required_variables="*"
+            ),
             llm: MockChatGenerator(response_fn=self.say),
         }
-        wires = [(f"{retriever}.documents", f"{prompt}.documents"), (f"{prompt}.prompt", f"{llm}.messages")]
+        wires = [
+            (f"{retriever}.documents", f"{prompt}.documents"),
+            (f"{prompt}.prompt", f"{llm}.messages"),
+        ]
         return connected(*wires, **parts)
 
 
-def given_to(question: str, retriever: str = "retriever", prompt: str = "prompt") -> dict[str, Any]:
+def given_to(
+    question: str, retriever: str = "retriever", prompt: str = "prompt"
+) -> dict[str, Any]:
     return {retriever: {"query": question}, prompt: {"query": question}}
 
 
 def in_threads(made: Callable[[], Pipeline], questions: list[str]) -> list[Any]:
     with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(copy_context().run, made().run, given_to(question)) for question in questions]
+        futures = [
+            pool.submit(copy_context().run, made().run, given_to(question))
+            for question in questions
+        ]
         return [one.result() for one in futures]
 
 
 async def at_once(made: Callable[[], Pipeline], questions: list[str]) -> list[Any]:
-    return list(await asyncio.gather(*(made().run_async(given_to(question)) for question in questions)))
+    return list(
+        await asyncio.gather(
+            *(made().run_async(given_to(question)) for question in questions)
+        )
+    )
 
 
 async def with_limits(made: Callable[[], Pipeline], questions: list[str]) -> list[Any]:
-    return [await asyncio.wait_for(made().run_async(given_to(question)), 60) for question in questions]
+    return [
+        await asyncio.wait_for(made().run_async(given_to(question)), 60)
+        for question in questions
+    ]
 
 
 def with_a_callback(made: Callable[[], Pipeline], questions: list[str]) -> list[Any]:
@@ -91,7 +122,9 @@ def with_a_callback(made: Callable[[], Pipeline], questions: list[str]) -> list[
 
 
 WAYS: dict[str, Callable[[Callable[[], Pipeline], list[str]], list[Any]]] = {
-    "run": lambda made, questions: [made().run(given_to(question)) for question in questions],
+    "run": lambda made, questions: [
+        made().run(given_to(question)) for question in questions
+    ],
     "streaming": with_a_callback,
     "threads": in_threads,
     "gather": lambda made, questions: asyncio.run(at_once(made, questions)),
@@ -115,7 +148,10 @@ def replies(returned: list[Any]) -> list[str]:
 
 
 def questions_of(words: list[str]) -> list[str]:
-    return [f"What of the {word}, for the reader of page {number}?" for number, word in enumerate(words)]
+    return [
+        f"What of the {word}, for the reader of page {number}?"
+        for number, word in enumerate(words)
+    ]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -131,7 +167,12 @@ def test_how_a_pipeline_is_run_changes_no_sample(way: str, words: list[str]) -> 
     assert by_question(captured.samples) == by_question(one_by_one.samples)
 
 
-NAMES = st.lists(st.sampled_from(["a", "generator", "joiner", "embedder", "query", "ranker", "answers"]), unique=True)
+NAMES = st.lists(
+    st.sampled_from(
+        ["a", "generator", "joiner", "embedder", "query", "ranker", "answers"]
+    ),
+    unique=True,
+)
 
 
 @law
@@ -160,11 +201,17 @@ def test_capture_changes_neither_calls_nor_values(way: str, words: list[str]) ->
     assert runs[0] == runs[1]
 
 
-def test_objects_that_the_application_changes_later_leave_the_sample_as_it_was() -> None:
+def test_objects_that_the_application_changes_later_leave_the_sample_as_it_was() -> (
+    None
+):
     def run(change: bool) -> dict[str, Any]:
         (question,) = questions_of(["bridge"])
         with capture() as captured:
-            returned = Application().pipeline().run(given_to(question), include_outputs_from={"retriever"})
+            returned = (
+                Application()
+                .pipeline()
+                .run(given_to(question), include_outputs_from={"retriever"})
+            )
             if change:
                 returned["llm"]["replies"][0]._content[:] = []
                 returned["retriever"]["documents"][0].meta["changed"] = True

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 from framework_model_contract import FrameworkModelContract
-from haystack.components.generators.chat import FallbackChatGenerator, MockChatGenerator, OpenAIChatGenerator
+from haystack.components.generators.chat import (
+    FallbackChatGenerator,
+    MockChatGenerator,
+    OpenAIChatGenerator,
+)
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
@@ -20,8 +24,14 @@ from ragmetrics_core import ContextAdherence, ContextUtilization, LLMJudge, Samp
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
 
-SAMPLE = Sample(question="Capital?", contexts=("Paris is the capital of France.", "Wine."), answer="Paris.")
-REQUEST = ChatRequest((Message("system", "s"), Message("user", "u")), temperature=0.5, max_tokens=7)
+SAMPLE = Sample(
+    question="Capital?",
+    contexts=("Paris is the capital of France.", "Wine."),
+    answer="Paris.",
+)
+REQUEST = ChatRequest(
+    (Message("system", "s"), Message("user", "u")), temperature=0.5, max_tokens=7
+)
 
 
 @pytest.fixture
@@ -30,10 +40,15 @@ def openai_model(
 ) -> Iterator[Callable[..., tuple[HaystackModel, LoopbackServer]]]:
     made: list[HaystackModel] = []
 
-    def make(judge_async: bool = False, **settings: Any) -> tuple[HaystackModel, LoopbackServer]:
+    def make(
+        judge_async: bool = False, **settings: Any
+    ) -> tuple[HaystackModel, LoopbackServer]:
         server = loopback_server(**settings)
         generator = OpenAIChatGenerator(
-            api_key=Secret.from_token("sk-secret"), model="judge", api_base_url=server.base_url, max_retries=0
+            api_key=Secret.from_token("sk-secret"),
+            model="judge",
+            api_base_url=server.base_url,
+            max_retries=0,
         )
         made.append(HaystackModel(generator, judge_async=judge_async))
         return made[-1], server
@@ -49,17 +64,33 @@ def complete(model: HaystackModel, request: ChatRequest = REQUEST) -> Any:
 
 def test_settings_replies_and_usage(openai_model: Callable[..., Any]) -> None:
     model, server = openai_model(reply=lambda body: ["one", "two", "three"])
-    request = ChatRequest(REQUEST.messages, {"type": "object"}, n=3, temperature=1.0, top_logprobs=5, max_tokens=9)
+    request = ChatRequest(
+        REQUEST.messages,
+        {"type": "object"},
+        n=3,
+        temperature=1.0,
+        top_logprobs=5,
+        max_tokens=9,
+    )
     reply = complete(model, request)
     assert [choice.text for choice in reply.choices] == ["one", "two", "three"]
     assert reply.choices[0].tokens
     assert reply.choices[0].tokens[0].alternatives
     body = server.requests[0].body
-    assert (body["n"], body["temperature"], body["top_logprobs"], body["max_tokens"]) == (3, 1.0, 5, 9)
+    assert (
+        body["n"],
+        body["temperature"],
+        body["top_logprobs"],
+        body["max_tokens"],
+    ) == (3, 1.0, 5, 9)
     assert body["response_format"]["json_schema"]["schema"] == {"type": "object"}
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     counted = server.completion(body)["usage"]
-    assert (reply.usage.calls, reply.usage.prompt_tokens) == (1, counted["prompt_tokens"])  # once, not three times
+    # once, not three times
+    assert (reply.usage.calls, reply.usage.prompt_tokens) == (
+        1,
+        counted["prompt_tokens"],
+    )
     assert reply.usage.completion_tokens == counted["completion_tokens"]
     assert reply.usage.cost is None
     assert reply.usage.models == ("judge",)
@@ -76,10 +107,20 @@ def test_a_judge_on_it(openai_model: Callable[..., Any], judge_async: bool) -> N
 
 @pytest.mark.parametrize("feature", ["n", "logprobs", "json_schema", "temperature"])
 @pytest.mark.parametrize("support", ["reject", "ignore"])
-def test_what_an_endpoint_lacks_is_replaced(openai_model: Callable[..., Any], feature: str, support: str) -> None:
+def test_what_an_endpoint_lacks_is_replaced(
+    openai_model: Callable[..., Any], feature: str, support: str
+) -> None:
     model, _ = openai_model(**{feature: support})
-    assert ContextAdherence(cause=False).score(SAMPLE, judge=LLMJudge(model)).status == "scored"
-    assert ContextUtilization(relevance="probability").score(SAMPLE, judge=LLMJudge(model)).status == "scored"
+    assert (
+        ContextAdherence(cause=False).score(SAMPLE, judge=LLMJudge(model)).status
+        == "scored"
+    )
+    assert (
+        ContextUtilization(relevance="probability")
+        .score(SAMPLE, judge=LLMJudge(model))
+        .status
+        == "scored"
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,13 +130,18 @@ def test_what_an_endpoint_lacks_is_replaced(openai_model: Callable[..., Any], fe
         (Fault(status=404, code="model_not_found"), errors.ModelNotFound),
         (Fault(status=429, headers={"Retry-After": "3"}), errors.RateLimited),
         (Fault(status=500), errors.JudgeServerError),
-        (Fault(status=400, code="context_length_exceeded"), errors.ContextWindowExceeded),
+        (
+            Fault(status=400, code="context_length_exceeded"),
+            errors.ContextWindowExceeded,
+        ),
         (Fault(status=400, code="content_filter"), errors.ContentRefused),
         (Fault(status=400, code="other"), errors.RequestRejected),
         (Fault(reset=True), errors.ConnectionFailed),
     ],
 )
-def test_errors_are_mapped(openai_model: Callable[..., Any], fault: Fault, expected: type[errors.JudgeError]) -> None:
+def test_errors_are_mapped(
+    openai_model: Callable[..., Any], fault: Fault, expected: type[errors.JudgeError]
+) -> None:
     model, _ = openai_model(faults=lambda number: fault)
     with pytest.raises(expected) as caught:
         complete(model)
@@ -119,13 +165,18 @@ class Raising:
     [
         (TimeoutError("t"), errors.JudgeTimeout),
         (ConnectionResetError("c"), errors.ConnectionFailed),
-        (TypeError("got an unexpected keyword argument 'temperature'"), errors.UnsupportedParameter),
+        (
+            TypeError("got an unexpected keyword argument 'temperature'"),
+            errors.UnsupportedParameter,
+        ),
         (ValueError("v"), errors.JudgeError),
         (RuntimeError("r"), errors.JudgeError),
         (LookupError("l"), errors.JudgeError),
     ],
 )
-def test_errors_without_a_status(error: Exception, expected: type[errors.JudgeError]) -> None:
+def test_errors_without_a_status(
+    error: Exception, expected: type[errors.JudgeError]
+) -> None:
     with pytest.raises(expected) as caught:
         complete(HaystackModel(Raising(error)))
     assert type(caught.value) is expected
@@ -136,7 +187,9 @@ class TestGenerator(FrameworkModelContract):
     judge_async = False
 
     def model(self, call: Callable[[], str]) -> HaystackModel:
-        able = Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
+        able = Capabilities(
+            n=False, logprobs=False, json_schema=False, temperature=False
+        )
         generator = MockChatGenerator(response_fn=lambda messages: call())
         return HaystackModel(generator, capabilities=able, judge_async=self.judge_async)
 
@@ -148,7 +201,13 @@ class TestGeneratorAsync(TestGenerator):
 def test_a_missing_key_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(errors.AuthenticationFailed):
-        complete(HaystackModel(OpenAIChatGenerator(api_key=Secret.from_env_var("OPENAI_API_KEY", strict=False))))
+        complete(
+            HaystackModel(
+                OpenAIChatGenerator(
+                    api_key=Secret.from_env_var("OPENAI_API_KEY", strict=False)
+                )
+            )
+        )
 
 
 class Plain:
@@ -163,9 +222,19 @@ class Plain:
 
 
 def test_a_generator_with_nothing_but_run() -> None:
-    model = HaystackModel(Plain({"replies": [ChatMessage.from_assistant("x", meta={"finish_reason": "length"})]}))
+    model = HaystackModel(
+        Plain(
+            {
+                "replies": [
+                    ChatMessage.from_assistant("x", meta={"finish_reason": "length"})
+                ]
+            }
+        )
+    )
     assert model.name == "Plain"
-    assert model.capabilities() == Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
+    assert model.capabilities() == Capabilities(
+        n=False, logprobs=False, json_schema=False, temperature=False
+    )
     (choice,) = complete(model).choices
     assert (choice.text, choice.finish, choice.tokens) == ("x", "length", ())
 
@@ -180,11 +249,21 @@ def test_names() -> None:
     mock = HaystackModel(MockChatGenerator("x", model="mock"))
     assert mock.name == "mock"
     assert HaystackModel(MockChatGenerator("x"), name="own").name == "own"
-    assert HaystackModel(FallbackChatGenerator([MockChatGenerator("x")])).name == "FallbackChatGenerator"
+    assert (
+        HaystackModel(FallbackChatGenerator([MockChatGenerator("x")])).name
+        == "FallbackChatGenerator"
+    )
     plain = HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("k")))
     assert plain.capabilities() == Capabilities()
-    assert HaystackModel(MockChatGenerator("x"), capabilities=Capabilities(n=True)).capabilities().n is True
-    assert "secret" not in repr(HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("secret"))))
+    assert (
+        HaystackModel(MockChatGenerator("x"), capabilities=Capabilities(n=True))
+        .capabilities()
+        .n
+        is True
+    )
+    assert "secret" not in repr(
+        HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("secret")))
+    )
 
 
 HANGING = """
@@ -207,19 +286,29 @@ asyncio.run(give_up())
 
 
 def test_a_call_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
-    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert done.stdout == "given up\n"
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(2)])
-def test_a_generator_that_cancels_or_exits_fails_its_own_call_only(error: BaseException) -> None:
+def test_a_generator_that_cancels_or_exits_fails_its_own_call_only(
+    error: BaseException,
+) -> None:
     with pytest.raises(errors.JudgeError, match="Raising"):
         complete(HaystackModel(Raising(error)))
 
 
 def test_a_cancelled_call_is_cancelled() -> None:
     async def work() -> None:
-        call = asyncio.ensure_future(HaystackModel(Raising(ValueError())).complete(REQUEST))
+        call = asyncio.ensure_future(
+            HaystackModel(Raising(ValueError())).complete(REQUEST)
+        )
         await asyncio.sleep(0)
         call.cancel()
         await call

@@ -34,11 +34,19 @@ def run(found: list[Any], begins_with: list[Any] | None = None) -> None:
         ("prompt.prompt", "llm.messages"),
         search=Searching(found),
         prompt=ChatPromptBuilder(
-            [ChatMessage.from_user("Use only this: {{ chunks }}\nQuestion: {{ query }}")], required_variables="*"
+            [
+                ChatMessage.from_user(
+                    "Use only this: {{ chunks }}\nQuestion: {{ query }}"
+                )
+            ],
+            required_variables="*",
         ),
         llm=MockChatGenerator(response_fn=lambda messages: ANSWER),
     )
-    given = {"search": {"query": QUESTION, "chunks": begins_with or []}, "prompt": {"query": QUESTION}}
+    given = {
+        "search": {"query": QUESTION, "chunks": begins_with or []},
+        "prompt": {"query": QUESTION},
+    }
     made.run(given, include_outputs_from={"search"})
 
 
@@ -75,4 +83,6 @@ def test_a_run_that_is_refused_takes_no_other_with_it() -> None:
     with capture(contexts_from="search.chunks") as captured:
         for found in ([BRIDGE], [{"body_html": BRIDGE}], [{"text": BRIDGE}]):
             run(found)
-    assert [[context.text for context in sample.contexts] for sample in captured.samples] == [[BRIDGE], [BRIDGE]]
+    assert [
+        [context.text for context in sample.contexts] for sample in captured.samples
+    ] == [[BRIDGE], [BRIDGE]]

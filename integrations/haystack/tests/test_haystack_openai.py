@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 from haystack import component
-from haystack.components.generators.chat import FallbackChatGenerator, MockChatGenerator, OpenAIChatGenerator
+from haystack.components.generators.chat import (
+    FallbackChatGenerator,
+    MockChatGenerator,
+    OpenAIChatGenerator,
+)
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
@@ -24,7 +28,11 @@ class TestOpenAIChatGenerator(ChatModelContract):
 
     def model(self, base_url: str, key: str, timeout: float) -> HaystackModel:
         generator = OpenAIChatGenerator(
-            Secret.from_token(key), "test", api_base_url=base_url, timeout=timeout, max_retries=0
+            Secret.from_token(key),
+            "test",
+            api_base_url=base_url,
+            timeout=timeout,
+            max_retries=0,
         )
         self.made.append(HaystackModel(generator))
         return self.made[-1]
@@ -41,9 +49,14 @@ class TestOpenAIChatGenerator(ChatModelContract):
 
 
 def chat(**settings: Any) -> OpenAIChatGenerator:
-    """A generator whose key comes from the environment; one that was given as a text cannot be written down."""
+    """A generator whose key comes from the environment.
+
+    One that was given as a text cannot be written down.
+    """
     secret = Secret.from_env_var("OPENAI_API_KEY", strict=False)
-    return OpenAIChatGenerator(**{"api_key": secret, "model": "m", "api_base_url": "http://a/v1", **settings})
+    return OpenAIChatGenerator(
+        **{"api_key": secret, "model": "m", "api_base_url": "http://a/v1", **settings}
+    )
 
 
 def fallback(*models: str) -> FallbackChatGenerator:
@@ -77,7 +90,10 @@ EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (chat, warm),
     (chat, lambda: chat(timeout=1.0, max_retries=9)),
     (chat, lambda: chat(api_key=Secret.from_env_var("ANOTHER_KEY", strict=False))),
-    (lambda: chat(generation_kwargs={"seed": 1, "a": 2}), lambda: chat(generation_kwargs={"a": 2, "seed": 1})),
+    (
+        lambda: chat(generation_kwargs={"seed": 1, "a": 2}),
+        lambda: chat(generation_kwargs={"a": 2, "seed": 1}),
+    ),
     (lambda: fallback("m", "n"), lambda: fallback("m", "n")),
 )
 NONE: tuple[Callable[[], Any], ...] = (
@@ -95,14 +111,18 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("pair", range(len(DIFFERENT)))
 def test_what_differs(pair: int) -> None:
-    first, second = (HaystackModel(make(), name="judge").cache_key for make in DIFFERENT[pair])
+    first, second = (
+        HaystackModel(make(), name="judge").cache_key for make in DIFFERENT[pair]
+    )
     assert None not in (first, second)
     assert first != second
 
 
 @pytest.mark.parametrize("pair", range(len(EQUAL)))
 def test_what_is_equal(pair: int) -> None:
-    first, second = (HaystackModel(make(), name="judge").cache_key for make in EQUAL[pair])
+    first, second = (
+        HaystackModel(make(), name="judge").cache_key for make in EQUAL[pair]
+    )
     assert first is not None
     assert first == second
 
@@ -135,4 +155,7 @@ def test_another_process_says_the_same() -> None:
         check=True,
         env={**os.environ, "PYTHONHASHSEED": "7", "OPENAI_API_KEY": "sk-another"},
     )
-    assert done.stdout.strip() == HaystackModel(chat(generation_kwargs={"a": 2, "seed": 1})).cache_key
+    assert (
+        done.stdout.strip()
+        == HaystackModel(chat(generation_kwargs={"a": 2, "seed": 1})).cache_key
+    )

@@ -23,7 +23,12 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools import Tool
 from haystack.tracing import Span, Tracer
 from haystack.tracing.tracer import NullTracer
-from haystack_integrations.components.evaluators.ragmetrics import HaystackModel, capture, samples_from, watch
+from haystack_integrations.components.evaluators.ragmetrics import (
+    HaystackModel,
+    capture,
+    samples_from,
+    watch,
+)
 from haystack_integrations.tracing.opentelemetry import OpenTelemetryTracer
 from haystack_integrations.tracing.ragmetrics import Run, Tee
 from haystack_integrations.tracing.ragmetrics.recorder import TeeSpan
@@ -35,7 +40,10 @@ from ragmetrics_core.capturing import Captured, JsonlSink
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 
-TEMPLATE = "{% for document in documents %}- {{ document.content }}\n{% endfor %}\nQuestion: {{ query }}"
+TEMPLATE = (
+    "{% for document in documents %}- {{ document.content }}\n{% endfor %}\nQuestion:"
+    " {{ query }}"
+)
 
 
 def echoed(messages: list[ChatMessage]) -> str:
@@ -44,13 +52,19 @@ def echoed(messages: list[ChatMessage]) -> str:
 
 @component
 class Numbered:
-    """Retrieves two documents that name the query; waits, so that concurrent runs overlap."""
+    """Retrieves two documents that name the query.
+
+    Waits, so that concurrent runs overlap.
+    """
 
     @component.output_types(documents=list[Document])
     def run(self, query: str) -> dict[str, Any]:
         return {
             "documents": [
-                Document(id=f"{query}-{n}", content=f"Text {n} on {query}", score=1 / (n + 1)) for n in range(2)
+                Document(
+                    id=f"{query}-{n}", content=f"Text {n} on {query}", score=1 / (n + 1)
+                )
+                for n in range(2)
             ]
         }
 
@@ -120,7 +134,11 @@ def test_200_concurrent_captures() -> None:
         return await asyncio.gather(*(one(n) for n in range(200)))
 
     for n, sample in enumerate(asyncio.run(all_at_once())):
-        assert (check(sample), sample.id, sample.reference) == (f"q{n}", str(n), (f"r{n}",))
+        assert (check(sample), sample.id, sample.reference) == (
+            f"q{n}",
+            str(n),
+            (f"r{n}",),
+        )
 
 
 def test_50_threads_each_with_a_capture() -> None:
@@ -180,7 +198,9 @@ def test_runs_while_a_generator_is_consumed_are_runs_of_their_own() -> None:
 
     async def main() -> Captured[Run]:
         with capture() as captured:
-            async for _ in app.run_async_generator(inputs("outer"), include_outputs_from={"retriever"}):
+            async for _ in app.run_async_generator(
+                inputs("outer"), include_outputs_from={"retriever"}
+            ):
                 await app.run_async(inputs("inner"))
         return captured
 
@@ -194,7 +214,9 @@ def test_an_abandoned_generator_does_not_swallow_later_runs() -> None:
 
     async def main() -> Captured[Run]:
         with capture() as captured:
-            generator = app.run_async_generator(inputs("left"), include_outputs_from={"retriever"})
+            generator = app.run_async_generator(
+                inputs("left"), include_outputs_from={"retriever"}
+            )
             async for _ in generator:
                 break
             app.run(inputs("next"))
@@ -213,7 +235,9 @@ def test_a_generator_closed_in_another_context() -> None:
 
     async def main() -> Captured[Run]:
         with capture() as captured:
-            generator = app.run_async_generator(inputs("left"), include_outputs_from={"retriever"})
+            generator = app.run_async_generator(
+                inputs("left"), include_outputs_from={"retriever"}
+            )
             await anext(generator)
         await asyncio.create_task(_close(generator))
         return captured
@@ -257,7 +281,14 @@ def test_retrieval_and_answer_in_two_runs_of_many_tasks() -> None:
     class Same:
         @component.output_types(documents=list[Document])
         def run(self, query: str) -> dict[str, Any]:
-            return {"documents": [Document(id="a", content="The ferry to the island runs each hour in the summer.")]}
+            return {
+                "documents": [
+                    Document(
+                        id="a",
+                        content="The ferry to the island runs each hour in the summer.",
+                    )
+                ]
+            }
 
     finding, answering = Pipeline(), Pipeline()
     finding.add_component("retriever", Same())
@@ -267,7 +298,9 @@ def test_retrieval_and_answer_in_two_runs_of_many_tasks() -> None:
 
     async def one(n: int) -> None:
         found = await finding.run_async({"retriever": {"query": f"q{n}"}})
-        await answering.run_async({"prompt": {"query": f"q{n}", "documents": found["retriever"]["documents"]}})
+        await answering.run_async(
+            {"prompt": {"query": f"q{n}", "documents": found["retriever"]["documents"]}}
+        )
 
     async def main() -> Captured[Run]:
         with capture() as captured:
@@ -278,7 +311,10 @@ def test_retrieval_and_answer_in_two_runs_of_many_tasks() -> None:
     assert sorted((sample.question, sample.answer) for sample in samples) == sorted(
         (f"q{n}", f"Echo of q{n}") for n in range(20)
     )
-    assert all(sample.retrieved and [one.id for one in sample.contexts] == ["a"] for sample in samples)
+    assert all(
+        sample.retrieved and [one.id for one in sample.contexts] == ["a"]
+        for sample in samples
+    )
 
 
 # Other tracers
@@ -291,7 +327,9 @@ class Strict(Tracer):
         self.spans: list[StrictSpan] = []
 
     @contextlib.contextmanager
-    def trace(self, operation_name: str, tags: Any = None, parent_span: Span | None = None) -> Iterator[Span]:
+    def trace(
+        self, operation_name: str, tags: Any = None, parent_span: Span | None = None
+    ) -> Iterator[Span]:
         assert parent_span is None or isinstance(parent_span, StrictSpan)
         span = StrictSpan(operation_name, parent_span)
         span.set_tags(tags or {})
@@ -328,7 +366,11 @@ def agent() -> Agent:
             else ChatMessage.from_assistant(tool_calls=[ToolCall("t", {"x": "1"})])
         )
 
-    schema = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+    schema = {
+        "type": "object",
+        "properties": {"x": {"type": "string"}},
+        "required": ["x"],
+    }
     return Agent(
         chat_generator=MockChatGenerator(response_fn=reply),
         tools=[Tool("t", "d", schema, function=lambda x: f"found {x}")],
@@ -343,7 +385,10 @@ def played(tracer: Tracer) -> None:
 
 def test_a_strict_tracer_sees_the_same_with_and_without_us() -> None:
     def outline(tracer: Strict) -> list[Any]:
-        return [(span.name, span.parent and span.parent.name, sorted(span.tags)) for span in tracer.spans]  # type: ignore[attr-defined]
+        return [
+            (span.name, span.parent and span.parent.name, sorted(span.tags))
+            for span in tracer.spans
+        ]  # type: ignore[attr-defined]
 
     plain, teed = Strict(), Strict()
     tracing.enable_tracing(plain)
@@ -370,7 +415,13 @@ def test_what_other_spans_can_do_ours_can() -> None:
         def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
             span: Any = tracing.tracer.current_span()
             assert isinstance(span, TeeSpan)
-            seen.extend([span.special(), span.raw_span().name, span.get_correlation_data_for_logs()])
+            seen.extend(
+                [
+                    span.special(),
+                    span.raw_span().name,
+                    span.get_correlation_data_for_logs(),
+                ]
+            )
             return {"replies": [ChatMessage.from_assistant("x")]}
 
     with capture():
@@ -390,7 +441,14 @@ def test_opentelemetry_of_haystack_goes_on() -> None:
         tracing.disable_tracing()
         spans = exporter.get_finished_spans()
         names = {span.context.span_id: span.name for span in spans}
-        return [(s.name, names.get(s.parent.span_id) if s.parent else None, sorted(s.attributes or {})) for s in spans]
+        return [
+            (
+                s.name,
+                names.get(s.parent.span_id) if s.parent else None,
+                sorted(s.attributes or {}),
+            )
+            for s in spans
+        ]
 
     without = exported(False)
     assert exported(True) == without
@@ -418,7 +476,9 @@ def test_a_tracer_around_ours_records_once() -> None:
             self.inner = inner
 
         @contextlib.contextmanager
-        def trace(self, operation_name: str, tags: Any = None, parent_span: Span | None = None) -> Iterator[Span]:
+        def trace(
+            self, operation_name: str, tags: Any = None, parent_span: Span | None = None
+        ) -> Iterator[Span]:
             with self.inner.trace(operation_name, tags, parent_span) as span:
                 yield span
 
@@ -450,16 +510,23 @@ def test_the_result_is_the_same_object_graph() -> None:
     assert captured.samples[0].contexts[0].text == "Text 0 on q"
 
 
-def test_internal_errors_stay_inside(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_internal_errors_stay_inside(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("secret text")
 
     expected = rag().run(inputs("q"))
     for place in ("copied", "Node"):
         with monkeypatch.context() as patch, capture() as captured:
-            patch.setattr(f"haystack_integrations.tracing.ragmetrics.recorder.{place}", broken)
+            patch.setattr(
+                f"haystack_integrations.tracing.ragmetrics.recorder.{place}", broken
+            )
             assert rag().run(inputs("q")) == expected
-            assert agent().run(messages=[ChatMessage.from_user("q")])["last_message"].text == "Done."
+            assert (
+                agent().run(messages=[ChatMessage.from_user("q")])["last_message"].text
+                == "Done."
+            )
         assert captured.samples == ()
     assert "secret text" not in caplog.text
     assert "ZeroDivisionError" in caplog.text
@@ -486,7 +553,9 @@ def test_an_error_of_the_application_passes_unchanged() -> None:
     with capture() as captured, pytest.raises(PipelineRuntimeError) as caught:
         rag(Broken()).run(inputs("q"))
     assert isinstance(caught.value.__cause__, LookupError)
-    assert "LookupError" in str(captured.samples[0].error) or "gone" in str(captured.samples[0].error)
+    assert "LookupError" in str(captured.samples[0].error) or "gone" in str(
+        captured.samples[0].error
+    )
 
 
 @pytest.mark.parametrize("place", ["BreakpointException", "TeeSpan.closed"])
@@ -498,9 +567,14 @@ def test_an_error_of_the_application_passes_unchanged_beside_one_of_ours(
 
     gone = LookupError("gone")
     with capture() as captured:
-        monkeypatch.setattr(f"haystack_integrations.tracing.ragmetrics.recorder.{place}", broken)
+        monkeypatch.setattr(
+            f"haystack_integrations.tracing.ragmetrics.recorder.{place}", broken
+        )
         tee = tracing.tracer.actual_tracer
-        with pytest.raises(LookupError) as caught, tracing.tracer.trace("haystack.pipeline.run"):
+        with (
+            pytest.raises(LookupError) as caught,
+            tracing.tracer.trace("haystack.pipeline.run"),
+        ):
             raise gone
     assert caught.value is gone
     assert gone.__context__ is None
@@ -534,7 +608,8 @@ def test_no_text_in_reprs() -> None:
         rag().run(inputs("very secret"))
     assert again.samples == ()
     shown = "".join(map(repr, [captured, captured.samples, runs, runs[0].nodes]))
-    assert "secret" not in re.sub("id='very secret-[01]'", "", shown)  # ids of documents are no texts
+    # ids of documents are no texts
+    assert "secret" not in re.sub("id='very secret-[01]'", "", shown)
 
 
 def test_a_place_must_be_a_name_or_a_function() -> None:
@@ -543,7 +618,10 @@ def test_a_place_must_be_a_name_or_a_function() -> None:
 
 
 def test_a_place_that_is_not_there_is_said() -> None:
-    with capture(contexts_from="nowhere.documents", question_from=lambda run: run.input["prompt"]["query"]) as captured:
+    with capture(
+        contexts_from="nowhere.documents",
+        question_from=lambda run: run.input["prompt"]["query"],
+    ) as captured:
         rag().run(inputs("q"))
     (sample,) = captured.samples
     assert check(sample) == "q"
@@ -564,7 +642,13 @@ class Nested:
     def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
         self.calls += 1
         rag().run(inputs("judge"))
-        return {"replies": [ChatMessage.from_assistant('{"verdict": "yes", "reason": "r", "unsupported": []}')]}
+        return {
+            "replies": [
+                ChatMessage.from_assistant(
+                    '{"verdict": "yes", "reason": "r", "unsupported": []}'
+                )
+            ]
+        }
 
     async def run_async(self, messages: list[ChatMessage]) -> dict[str, Any]:
         return self.run(messages)
@@ -576,7 +660,11 @@ def test_judge_calls_are_not_captured(judge_async: bool) -> None:
     watcher = watch([], judge="lexical", keep=True)
     with capture(all_threads=True) as everything, capture() as captured:
         rag().run(inputs("q"))
-        captured.evaluate(["context_adherence"], judge=HaystackModel(judge, judge_async=judge_async), progress=False)
+        captured.evaluate(
+            ["context_adherence"],
+            judge=HaystackModel(judge, judge_async=judge_async),
+            progress=False,
+        )
     assert judge.calls
     assert [sample.question for sample in everything.samples] == ["q"]
     assert [sample.question for sample in captured.samples] == ["q"]
@@ -586,7 +674,9 @@ def test_judge_calls_are_not_captured(judge_async: bool) -> None:
 
 def test_watch_judges_the_whole_process(tmp_path: Path) -> None:
     app, sink = rag(), JsonlSink(tmp_path / "scores.jsonl")
-    with watch(["context_adherence"], judge="lexical", keep=True, sinks=[sink]) as watcher:
+    with watch(
+        ["context_adherence"], judge="lexical", keep=True, sinks=[sink]
+    ) as watcher:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda n: app.run(inputs(f"q{n}")), range(20)))
         assert watcher.flush(30)

@@ -1,4 +1,7 @@
-"""A search that finds nothing is a search; a pipeline behind a tool shows its documents to its own model only."""
+"""A search that finds nothing is a search.
+
+A pipeline behind a tool shows its documents to its own model only.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,23 @@ QUESTION = "When was the bridge of Velm opened?"
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
 FERRY = "The Osta ferry crosses the lake every hour in summer."
 GUIDE = "It dates from the year 1874, says the guide."
-ASKING = "Use only this:\n{% for one in documents %}{{ one.content }}\n{% endfor %}\nQuestion: {{ query }}"
+ASKING = (
+    "Use only this:\n{% for one in documents %}{{ one.content }}\n{% endfor"
+    " %}\nQuestion: {{ query }}"
+)
 
 STORE = InMemoryDocumentStore()
-STORE.write_documents([Document(id="bridge", content=BRIDGE), Document(id="ferry", content=FERRY)])
+STORE.write_documents(
+    [Document(id="bridge", content=BRIDGE), Document(id="ferry", content=FERRY)]
+)
 
 
 def component_tool() -> Tool:
-    return ComponentTool(component=InMemoryBM25Retriever(STORE, top_k=1), name="search", description="Searches.")
+    return ComponentTool(
+        component=InMemoryBM25Retriever(STORE, top_k=1),
+        name="search",
+        description="Searches.",
+    )
 
 
 def pipeline_tool() -> Tool:
@@ -59,7 +71,9 @@ def asked(tool: Tool, *queries: str, answer: str) -> Sample:
     def reply(messages: list[ChatMessage]) -> ChatMessage:
         done = sum(len(one.tool_call_results) for one in messages)
         if done < len(queries):
-            return ChatMessage.from_assistant(tool_calls=[ToolCall(tool.name, {"query": queries[done]})])
+            return ChatMessage.from_assistant(
+                tool_calls=[ToolCall(tool.name, {"query": queries[done]})]
+            )
         return ChatMessage.from_assistant(answer)
 
     agent = Agent(chat_generator=MockChatGenerator(response_fn=reply), tools=[tool])
@@ -72,20 +86,31 @@ def asked(tool: Tool, *queries: str, answer: str) -> Sample:
 @pytest.mark.parametrize("made", TOOLS)
 def test_a_search_that_found_nothing_is_a_search(made: Callable[[], Tool]) -> None:
     sample = asked(made(), "xylophone", answer="I do not know.")
-    assert (sample.retrieved, sample.contexts, sample.answer) == ((), (), "I do not know.")
+    assert (sample.retrieved, sample.contexts, sample.answer) == (
+        (),
+        (),
+        "I do not know.",
+    )
     assert sample.capture is not None
     assert (sample.capture.evidence_from, sample.capture.warnings) == ("none_found", ())
     assert sample.ledger is not None
-    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [("retrieval", "xylophone", ())]
+    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [
+        ("retrieval", "xylophone", ())
+    ]
 
 
 @pytest.mark.parametrize("made", TOOLS)
-def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(made: Callable[[], Tool]) -> None:
+def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(
+    made: Callable[[], Tool],
+) -> None:
     sample = asked(made(), "xylophone", "Velm bridge", answer="In 1874.")
     assert [context.text for context in sample.contexts] == [BRIDGE]
     assert sample.standalone_question is None
     assert sample.ledger is not None
-    assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [("retrieval", 0), ("retrieval", 1)]
+    assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [
+        ("retrieval", 0),
+        ("retrieval", 1),
+    ]
 
 
 def speaking(text: str) -> MockChatGenerator:
@@ -97,17 +122,29 @@ def answering_pipeline(**tool: Any) -> Tool:
         ("retriever.documents", "prompt.documents"),
         ("prompt.prompt", "guide.messages"),
         retriever=InMemoryBM25Retriever(STORE, top_k=1),
-        prompt=ChatPromptBuilder([ChatMessage.from_user(ASKING)], required_variables="*"),
+        prompt=ChatPromptBuilder(
+            [ChatMessage.from_user(ASKING)], required_variables="*"
+        ),
         guide=speaking(GUIDE),
     )
     inputs = {"query": ["retriever.query", "prompt.query"]}
     return PipelineTool(
-        pipeline=pipeline, input_mapping=inputs, output_mapping={"guide.replies": "replies"}, name="ask", **tool
+        pipeline=pipeline,
+        input_mapping=inputs,
+        output_mapping={"guide.replies": "replies"},
+        name="ask",
+        **tool,
     )
 
 
-def test_capture_says_that_the_answering_call_saw_only_the_words_of_a_pipeline() -> None:
-    sample = asked(answering_pipeline(description="Asks the guide."), "Velm bridge", answer="It is of 1874.")
+def test_capture_says_that_the_answering_call_saw_only_the_words_of_a_pipeline() -> (
+    None
+):
+    sample = asked(
+        answering_pipeline(description="Asks the guide."),
+        "Velm bridge",
+        answer="It is of 1874.",
+    )
     assert sample.answer == "It is of 1874."
     assert [context.text for context in sample.contexts] == [BRIDGE]
     assert sample.capture is not None
@@ -119,8 +156,12 @@ def test_capture_says_that_the_answering_call_saw_only_the_words_of_a_pipeline()
     )
 
 
-@pytest.mark.parametrize("answer", ["1874.", "412", "Yes.", "No", "True", "It is of 1874."])
+@pytest.mark.parametrize(
+    "answer", ["1874.", "412", "Yes.", "No", "True", "It is of 1874."]
+)
 def test_what_an_agent_says_last_is_its_answer_however_short(answer: str) -> None:
     """A number or a word that could be a verdict, after a pipeline behind a tool wrote a sentence."""
-    sample = asked(answering_pipeline(description="Asks the guide."), "Velm bridge", answer=answer)
+    sample = asked(
+        answering_pipeline(description="Asks the guide."), "Velm bridge", answer=answer
+    )
     assert sample.answer == answer

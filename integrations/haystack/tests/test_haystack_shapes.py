@@ -1,7 +1,7 @@
 """Every shape of a Haystack application that capturing knows, once each: exact question, contexts and answer.
 
-Real pipelines, offline: in-memory store with BM25, deterministic generators. Each row runs through ``run`` and,
-where the shape allows it, through ``run_async``.
+Real pipelines, offline: in-memory store with BM25, deterministic generators. Each row
+runs through ``run`` and, where the shape allows it, through ``run_async``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,37 @@ from haystack_straight_rows import ROWS as STRAIGHT
 from ragmetrics_core.data.sample import Sample
 
 TABLES = (STRAIGHT, RETRIEVAL, QUERIES, BRANCHES, NESTED, AGENTS, ENDINGS)
-ROWS: dict[str, Build] = {name: build for table in TABLES for name, build in table.items()}
+ROWS: dict[str, Build] = {
+    name: build for table in TABLES for name, build in table.items()
+}
 
 NAMED = (
-    *("loops", "branches", "joiners", "rerankers", "routers", "SuperComponents", "Agent", "bare Agent.run"),
-    *("component tool", "pipeline tool", "function tool", "memory", "HyDE", "multi-query", "n replies", "streaming"),
-    *("run_async_generator abandoned half-way", "failing components", "empty retrieval", "retrieval only"),
+    *(
+        "loops",
+        "branches",
+        "joiners",
+        "rerankers",
+        "routers",
+        "SuperComponents",
+        "Agent",
+        "bare Agent.run",
+    ),
+    *(
+        "component tool",
+        "pipeline tool",
+        "function tool",
+        "memory",
+        "HyDE",
+        "multi-query",
+        "n replies",
+        "streaming",
+    ),
+    *(
+        "run_async_generator abandoned half-way",
+        "failing components",
+        "empty retrieval",
+        "retrieval only",
+    ),
 )
 
 
@@ -42,7 +67,9 @@ def test_every_named_shape_has_a_row() -> None:
 
 
 async def _abandon(app: Pipeline, inputs: dict[str, Any]) -> None:
-    partial = app.run_async_generator(inputs, include_outputs_from={"retriever", "prompt"})
+    partial = app.run_async_generator(
+        inputs, include_outputs_from={"retriever", "prompt"}
+    )
     async for output in partial:
         if "prompt" in output:
             break
@@ -58,11 +85,17 @@ def play(one: Row, mode: str) -> list[Sample]:
     with capture(**one.capture) as captured:
         try:
             if isinstance(one.app, Agent):
-                one.app.run(**one.inputs) if mode == "run" else asyncio.run(one.app.run_async(**one.inputs))
+                (
+                    one.app.run(**one.inputs)
+                    if mode == "run"
+                    else asyncio.run(one.app.run_async(**one.inputs))
+                )
             elif mode == "run":
                 one.app.run(one.inputs)
             elif mode == "streaming_callback":
-                one.app.run({**one.inputs, "llm": {"streaming_callback": lambda chunk: None}})
+                one.app.run(
+                    {**one.inputs, "llm": {"streaming_callback": lambda chunk: None}}
+                )
             elif mode == "stream":
                 asyncio.run(_stream(one.app, one.inputs))
             elif mode == "abandoned":
@@ -75,7 +108,9 @@ def play(one: Row, mode: str) -> list[Sample]:
     return list(captured.samples)
 
 
-def shown(documents: list[Document]) -> list[tuple[str | None, str | None, float | None]]:
+def shown(
+    documents: list[Document],
+) -> list[tuple[str | None, str | None, float | None]]:
     """What must agree; documents without a store of their own, i.e. texts of tools, have no id."""
     known = {document.id for document in DOCUMENTS}
     return [(d.content, d.id if d.id in known else None, d.score) for d in documents]
@@ -84,25 +119,37 @@ def shown(documents: list[Document]) -> list[tuple[str | None, str | None, float
 CASES = [(name, mode) for name, build in ROWS.items() for mode in build().modes]
 
 
-@pytest.mark.parametrize(("name", "mode"), CASES, ids=[f"{name}-{mode}" for name, mode in CASES])
+@pytest.mark.parametrize(
+    ("name", "mode"), CASES, ids=[f"{name}-{mode}" for name, mode in CASES]
+)
 def test_shape(name: str, mode: str) -> None:
     one = ROWS[name]()
     samples = play(one, mode)
-    assert [sample.answer for sample in samples] == [expected.answer for expected in one.expected]
+    assert [sample.answer for sample in samples] == [
+        expected.answer for expected in one.expected
+    ]
     for sample, expected in zip(samples, one.expected, strict=True):
         notes = sample.capture
         assert notes is not None
         assert sample.question == expected.question
-        assert [(c.text, c.id, c.score) for c in sample.contexts] == shown(expected.contexts)
-        assert [c.metadata.get("year") for c in sample.contexts] == [d.meta.get("year") for d in expected.contexts]
+        assert [(c.text, c.id, c.score) for c in sample.contexts] == shown(
+            expected.contexts
+        )
+        assert [c.metadata.get("year") for c in sample.contexts] == [
+            d.meta.get("year") for d in expected.contexts
+        ]
         if expected.retrieved is not None:
             assert sample.retrieved is not None
-            assert {c.id for c in sample.retrieved} == {d.id for d in expected.retrieved}
+            assert {c.id for c in sample.retrieved} == {
+                d.id for d in expected.retrieved
+            }
         assert sample.standalone_question == expected.standalone
         assert len(sample.history) == expected.history
         assert notes.complete is expected.complete
         assert bool(sample.error) is expected.error
         if expected.warned:
-            assert any(expected.warned in warning for warning in notes.warnings), notes.warnings
+            assert any(expected.warned in warning for warning in notes.warnings), (
+                notes.warnings
+            )
         else:
             assert notes.warnings == ()

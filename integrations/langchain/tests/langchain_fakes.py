@@ -21,7 +21,11 @@ from pydantic import Field
 
 QUESTION = "What is the capital of France?"
 ANSWER = "Paris is the capital."
-PARIS, LYON, ROME = "Paris is the capital of France.", "Lyon lies on the Rhône.", "Rome is the capital of Italy."
+PARIS, LYON, ROME = (
+    "Paris is the capital of France.",
+    "Lyon lies on the Rhône.",
+    "Rome is the capital of Italy.",
+)
 
 
 def document(text: str, name: str | None = None, **metadata: Any) -> Document:
@@ -30,7 +34,11 @@ def document(text: str, name: str | None = None, **metadata: Any) -> Document:
 
 def documents() -> list[Document]:
     """New objects on every call: id and score, only a score, nothing."""
-    return [document(PARIS, "paris", relevance_score=0.9), document(LYON, None, score=0.5), document(ROME)]
+    return [
+        document(PARIS, "paris", relevance_score=0.9),
+        document(LYON, None, score=0.5),
+        document(ROME),
+    ]
 
 
 FOUND = [(PARIS, "paris", 0.9), (LYON, None, 0.5), (ROME, None, None)]
@@ -42,7 +50,9 @@ class Shelf(BaseRetriever):
     books: Any = None
     """Documents, a callable from the query to documents, or an exception."""
 
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
         if isinstance(self.books, Exception):
             raise self.books
         if callable(self.books):
@@ -82,25 +92,38 @@ class Speaker(BaseChatModel):
         return line if isinstance(line, AIMessage) else AIMessage(line)
 
     def _generate(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kw: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Any = None,
+        run_manager: Any = None,
+        **kw: Any,
     ) -> ChatResult:
         self.prompts.append("\n".join(str(message.text) for message in messages))
         return ChatResult(generations=[ChatGeneration(message=self._line(messages))])
 
     def _stream(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kw: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Any = None,
+        run_manager: Any = None,
+        **kw: Any,
     ) -> Iterator[ChatGenerationChunk]:
         self.prompts.append("\n".join(str(message.text) for message in messages))
         line = self._line(messages)
         words = str(line.text).split(" ")
         for place, word in enumerate(words):
             text = word if place == len(words) - 1 else f"{word} "
-            chunk = ChatGenerationChunk(message=AIMessageChunk(content=text, tool_call_chunks=[]))
+            chunk = ChatGenerationChunk(
+                message=AIMessageChunk(content=text, tool_call_chunks=[])
+            )
             if place == 0 and line.tool_calls:
                 calls = [
-                    {**call, "args": __import__("json").dumps(call["args"]), "index": 0} for call in line.tool_calls
+                    {**call, "args": __import__("json").dumps(call["args"]), "index": 0}
+                    for call in line.tool_calls
                 ]
-                chunk = ChatGenerationChunk(message=AIMessageChunk(content=text, tool_call_chunks=calls))
+                chunk = ChatGenerationChunk(
+                    message=AIMessageChunk(content=text, tool_call_chunks=calls)
+                )
             if run_manager is not None:
                 run_manager.on_llm_new_token(text, chunk=chunk)
             yield chunk
@@ -108,31 +131,45 @@ class Speaker(BaseChatModel):
 
 def calls(name: str, /, **args: Any) -> AIMessage:
     """A message that calls one tool."""
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{name}", "type": "tool_call"}])
+    return AIMessage(
+        "",
+        tool_calls=[
+            {"name": name, "args": args, "id": f"call_{name}", "type": "tool_call"}
+        ],
+    )
 
 
 class Letters(Embeddings):
     """Embeds by counting letters: equal texts are equal, nothing is random."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [[float(text.lower().count(chr(code))) + 0.01 for code in range(97, 123)] for text in texts]
+        return [
+            [float(text.lower().count(chr(code))) + 0.01 for code in range(97, 123)]
+            for text in texts
+        ]
 
     def embed_query(self, text: str) -> list[float]:
         return self.embed_documents([text])[0]
 
 
 def store(*texts: str) -> InMemoryVectorStore:
-    return InMemoryVectorStore.from_documents([document(text, text[:4]) for text in texts or (PARIS, LYON)], Letters())
+    return InMemoryVectorStore.from_documents(
+        [document(text, text[:4]) for text in texts or (PARIS, LYON)], Letters()
+    )
 
 
 def joined(found: Sequence[Document]) -> str:
     return "\n\n".join(one.page_content for one in found)
 
 
-PROMPT = ChatPromptTemplate.from_template("Use only this:\n{context}\n\nQuestion: {question}")
+PROMPT = ChatPromptTemplate.from_template(
+    "Use only this:\n{context}\n\nQuestion: {question}"
+)
 
 
-def rag(retriever: Runnable[Any, Any] | None = None, model: BaseChatModel | None = None) -> Runnable[Any, Any]:
+def rag(
+    retriever: Runnable[Any, Any] | None = None, model: BaseChatModel | None = None
+) -> Runnable[Any, Any]:
     """The chain of the tutorial: a text in, a text out."""
     return (
         {"context": (retriever or Shelf()) | joined, "question": RunnablePassthrough()}
@@ -151,7 +188,9 @@ def run(work: Any) -> Any:
 
 
 def tool_texts(messages: Sequence[BaseMessage]) -> str:
-    return "\n".join(str(message.text) for message in messages if isinstance(message, ToolMessage))
+    return "\n".join(
+        str(message.text) for message in messages if isinstance(message, ToolMessage)
+    )
 
 
 class OfflineClient(Client):
@@ -168,4 +207,6 @@ class OfflineClient(Client):
 
 
 def offline_client() -> Client:
-    return OfflineClient(api_key="none", api_url="http://127.0.0.1:9", auto_batch_tracing=False, info={})
+    return OfflineClient(
+        api_key="none", api_url="http://127.0.0.1:9", auto_batch_tracing=False, info={}
+    )

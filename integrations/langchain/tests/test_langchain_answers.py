@@ -35,7 +35,9 @@ def said(line: Any, prompt: str) -> str:
 def grounded(state: dict[str, Any]) -> tuple[str, str]:
     """The documents found, as text, and the answer that a model wrote from them."""
     found = joined(shelf().invoke(state["question"]))
-    return found, said(ANSWER, f"Use only this:\n{found}\n\nQuestion: {state['question']}")
+    return found, said(
+        ANSWER, f"Use only this:\n{found}\n\nQuestion: {state['question']}"
+    )
 
 
 def only_sample(application: Callable[[], object]) -> Sample:
@@ -65,21 +67,32 @@ def graph(state: type, **nodes: Callable[[Any], dict[str, Any]]) -> Runnable[Any
     return made.compile()
 
 
-@pytest.mark.parametrize("verdict", ["yes", "Yes.", "grounded", "not relevant", "supported"])
+@pytest.mark.parametrize(
+    "verdict", ["yes", "Yes.", "grounded", "not relevant", "supported"]
+)
 def test_a_verdict_on_the_answer_is_not_the_answer(verdict: str) -> None:
     """Self-RAG and its many copies return what the last node decided beside the draft."""
 
     def answer_and_check(state: dict[str, Any]) -> dict[str, Any]:
         found, draft = grounded(state)
-        return {"draft": draft, "output": said(verdict, f"Is this grounded? {draft}\n{found}")}
+        return {
+            "draft": draft,
+            "output": said(verdict, f"Is this grounded? {draft}\n{found}"),
+        }
 
-    sample = only_sample(lambda: RunnableLambda(answer_and_check).invoke({"question": QUESTION}))
+    sample = only_sample(
+        lambda: RunnableLambda(answer_and_check).invoke({"question": QUESTION})
+    )
     assert sample.answer == ANSWER
     assert texts(sample) == [BRIDGE, FERRY]
 
 
-@pytest.mark.parametrize("verdict", ["yes", '{"binary_score": "yes"}', '{"grounded": true, "score": 1}'])
-def test_a_run_that_returns_only_a_verdict_is_not_answered_by_it_for_sure(verdict: str) -> None:
+@pytest.mark.parametrize(
+    "verdict", ["yes", '{"binary_score": "yes"}', '{"grounded": true, "score": 1}']
+)
+def test_a_run_that_returns_only_a_verdict_is_not_answered_by_it_for_sure(
+    verdict: str,
+) -> None:
     def check(state: dict[str, Any]) -> str:
         found, draft = grounded(state)
         return said(verdict, f"Is this grounded? {draft}\n{found}")
@@ -91,9 +104,17 @@ def test_a_run_that_returns_only_a_verdict_is_not_answered_by_it_for_sure(verdic
 def test_yes_is_an_answer_where_a_model_was_asked_a_question_of_that_kind() -> None:
     def answer(state: dict[str, Any]) -> dict[str, Any]:
         found = joined(shelf().invoke(state["question"]))
-        return {"answer": said("Yes.", f"Use only this:\n{found}\n\nQuestion: {state['question']}")}
+        return {
+            "answer": said(
+                "Yes.", f"Use only this:\n{found}\n\nQuestion: {state['question']}"
+            )
+        }
 
-    sample = only_sample(lambda: RunnableLambda(answer).invoke({"question": "Was the bridge opened by the mayor?"}))
+    sample = only_sample(
+        lambda: RunnableLambda(answer).invoke(
+            {"question": "Was the bridge opened by the mayor?"}
+        )
+    )
     assert (sample.answer, grade(sample)) == ("Yes.", "exact")
 
 
@@ -119,13 +140,21 @@ class PostState(TypedDict):
     post: str
 
 
-def test_of_a_text_and_what_a_later_call_made_of_it_the_first_is_no_answer_for_sure() -> None:
+def test_of_a_text_and_what_a_later_call_made_of_it_the_first_is_no_answer_for_sure() -> (
+    None
+):
     """Retrieve, summarise, write a post: who reads the post never sees the summary."""
     application = graph(
         PostState,
         retrieve=lambda state: {"context": joined(shelf().invoke(state["question"]))},
-        summarise=lambda state: {"answer": said(SUMMARY, f"Summarise for {state['question']}:\n{state['context']}")},
-        write=lambda state: {"post": said(POST, f"Write a post on this: {state['answer']}")},
+        summarise=lambda state: {
+            "answer": said(
+                SUMMARY, f"Summarise for {state['question']}:\n{state['context']}"
+            )
+        },
+        write=lambda state: {
+            "post": said(POST, f"Write a post on this: {state['answer']}")
+        },
     )
     sample = only_sample(lambda: application.invoke({"question": QUESTION}))
     assert texts(sample) == [BRIDGE, FERRY]
@@ -139,21 +168,39 @@ class ReportState(TypedDict):
 
 
 def test_a_structured_call_answers_from_what_an_agent_collected_for_it() -> None:
-    """An agent searches and says that it is done; another call, with a schema, writes the report."""
+    """An agent searches and says that it is done.
+
+    Another call, with a schema, writes the report.
+    """
     tool = create_retriever_tool(shelf(), "search", "Searches.")
     report = {"answer": ANSWER, "source": "the guide"}
-    reply = AIMessage("", tool_calls=[{"name": "Report", "args": report, "id": "1", "type": "tool_call"}])
+    reply = AIMessage(
+        "",
+        tool_calls=[{"name": "Report", "args": report, "id": "1", "type": "tool_call"}],
+    )
 
     def collect(state: ReportState) -> dict[str, Any]:
-        agent = create_agent(Speaker(lines=[calls("search", query="bridge"), "I am done."]), [tool])
+        agent = create_agent(
+            Speaker(lines=[calls("search", query="bridge"), "I am done."]), [tool]
+        )
         messages = agent.invoke({"messages": [("user", state["question"])]})["messages"]
-        return {"found": [str(one.content) for one in messages if isinstance(one, ToolMessage)]}
+        return {
+            "found": [
+                str(one.content) for one in messages if isinstance(one, ToolMessage)
+            ]
+        }
 
     def write(state: ReportState) -> dict[str, Any]:
-        written = Speaker(lines=reply).invoke(f"Answer {state['question']} from\n" + "\n".join(state["found"]))
+        written = Speaker(lines=reply).invoke(
+            f"Answer {state['question']} from\n" + "\n".join(state["found"])
+        )
         return {"report": written.tool_calls[0]["args"]}
 
-    sample = only_sample(lambda: graph(ReportState, collect=collect, write=write).invoke({"question": QUESTION}))
+    sample = only_sample(
+        lambda: graph(ReportState, collect=collect, write=write).invoke(
+            {"question": QUESTION}
+        )
+    )
     assert sample.answer == ANSWER
     assert texts(sample) == [BRIDGE, FERRY]
 
@@ -168,14 +215,20 @@ def test_the_name_of_a_stream_in_memory_is_no_answer() -> None:
 
     def answer(state: StreamState) -> dict[str, Any]:
         found = joined(shelf().invoke(state["question"]))
-        return {"answer": str(Speaker(lines=ANSWER).stream(f"{found}\n{state['question']}"))}
+        return {
+            "answer": str(Speaker(lines=ANSWER).stream(f"{found}\n{state['question']}"))
+        }
 
-    sample = only_sample(lambda: graph(StreamState, answer=answer).invoke({"question": QUESTION}))
+    sample = only_sample(
+        lambda: graph(StreamState, answer=answer).invoke({"question": QUESTION})
+    )
     assert sample.answer is None
     assert grade(sample) == "incomplete"
 
 
-def test_a_stream_in_the_state_that_is_read_after_the_run_gives_no_false_answer() -> None:
+def test_a_stream_in_the_state_that_is_read_after_the_run_gives_no_false_answer() -> (
+    None
+):
     def answer(state: StreamState) -> dict[str, Any]:
         found = joined(shelf().invoke(state["question"]))
         return {"answer": Speaker(lines=ANSWER).stream(f"{found}\n{state['question']}")}

@@ -23,7 +23,12 @@ def application(turn: GoldenTurn, answer: Any = None) -> Any:
 
 
 def shelf(turn: GoldenTurn) -> Shelf:
-    return Shelf(books=[document(c.text, c.id, relevance_score=c.score, **c.metadata) for c in turn.contexts])
+    return Shelf(
+        books=[
+            document(c.text, c.id, relevance_score=c.score, **c.metadata)
+            for c in turn.contexts
+        ]
+    )
 
 
 class TestContract(AdapterContract):
@@ -46,7 +51,10 @@ class TestContract(AdapterContract):
 
     async def play_async(self, turn: GoldenTurn) -> list[Sample]:
         with capture() as captured:
-            assert "".join(await drained(application(turn).astream(turn.question))) == turn.answer
+            assert (
+                "".join(await drained(application(turn).astream(turn.question)))
+                == turn.answer
+            )
         return list(captured.samples)
 
     def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
@@ -55,17 +63,28 @@ class TestContract(AdapterContract):
         return list(captured.samples)
 
     def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
-        chain = shelf(turn) | (lambda found: prompt) | Speaker(lines=turn.answer) | StrOutputParser()
+        chain = (
+            shelf(turn)
+            | (lambda found: prompt)
+            | Speaker(lines=turn.answer)
+            | StrOutputParser()
+        )
         with capture() as captured:
             chain.invoke(turn.question)
         return list(captured.samples)
 
     def play_two(self, one: GoldenTurn, two: GoldenTurn) -> list[Sample]:
         def fetch(question: str) -> str:
-            return "\n".join(found.page_content for turn in (one, two) for found in shelf(turn).invoke(question))
+            return "\n".join(
+                found.page_content
+                for turn in (one, two)
+                for found in shelf(turn).invoke(question)
+            )
 
         with capture() as captured:
-            (RunnableLambda(fetch) | Speaker(lines=two.answer) | StrOutputParser()).invoke(two.question)
+            (
+                RunnableLambda(fetch) | Speaker(lines=two.answer) | StrOutputParser()
+            ).invoke(two.question)
         return list(captured.samples)
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
@@ -80,7 +99,9 @@ class TestContractOfTheCallback(TestContract):
 
     def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
         handler = RagMetricsCallback(metrics=[])
-        answer = application(turn).invoke(turn.question, config={"callbacks": [handler]})
+        answer = application(turn).invoke(
+            turn.question, config={"callbacks": [handler]}
+        )
         return list(handler.samples), answer
 
     def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
@@ -96,7 +117,9 @@ class TestContractOfTheCallback(TestContract):
     def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
         handler = RagMetricsCallback(metrics=[])
         with pytest.raises(RuntimeError):
-            application(turn, RuntimeError("down")).invoke(turn.question, config={"callbacks": [handler]})
+            application(turn, RuntimeError("down")).invoke(
+                turn.question, config={"callbacks": [handler]}
+            )
         return list(handler.samples)
 
 

@@ -19,7 +19,11 @@ EXAMPLES = HERE.parents[1] / "examples"
 
 def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```",
+        (HERE / "README.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
     assert len(blocks) >= 8
     names: dict[str, Any] = {}
     for block in blocks:
@@ -30,7 +34,10 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("example", "questions"), [("chain", 8), ("agent", 2)])
 def test_examples_run(
-    example: str, questions: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    example: str,
+    questions: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
     report = runpy.run_path(str(EXAMPLES / f"langchain_{example}.py"))["report"]
@@ -44,7 +51,11 @@ def test_examples_run(
 
 
 def test_examples_in_docstrings_run() -> None:
-    modules = pkgutil.walk_packages(langchain_ragmetrics.__path__, "langchain_ragmetrics.")
-    results = [doctest.testmod(importlib.import_module(module.name)) for module in modules]
+    modules = pkgutil.walk_packages(
+        langchain_ragmetrics.__path__, "langchain_ragmetrics."
+    )
+    results = [
+        doctest.testmod(importlib.import_module(module.name)) for module in modules
+    ]
     assert sum(result.attempted for result in results) >= 19
     assert not any(result.failed for result in results)

@@ -6,5 +6,7 @@ from ragmetrics_core.datasets.discrete import retrieved
 
 
 def test_documents_are_contexts() -> None:
-    (found,) = retrieved(lambda question, count: [Document(page_content="text", id="7")], "q", 5, 1)
+    (found,) = retrieved(
+        lambda question, count: [Document(page_content="text", id="7")], "q", 5, 1
+    )
     assert (found.text, found.id, found.score) == ("text", "7", None)

@@ -19,7 +19,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, QUESTION, Letters, Shelf, Speaker, document, rag
-from langchain_ragmetrics import LangChainModel, RagMetricsCallback, capture, observe, watch
+from langchain_ragmetrics import (
+    LangChainModel,
+    RagMetricsCallback,
+    capture,
+    observe,
+    watch,
+)
 from langchain_ragmetrics.door import RECORDER
 
 from ragmetrics_core import ScriptedJudge
@@ -42,17 +48,21 @@ async def reply(question: str, found: Any) -> str:
 
 def concurrent_chain() -> Runnable[Any, Any]:
     async def answer(question: str) -> str:
-        found = await Shelf(books=lambda query: [document(f"About {query}.", query)]).ainvoke(question)
-        said = await Speaker(lines=lambda said: f"Answer to {said[-1].text.split()[-1]}").ainvoke(
-            f"{found[0].page_content} {question}"
-        )
+        found = await Shelf(
+            books=lambda query: [document(f"About {query}.", query)]
+        ).ainvoke(question)
+        said = await Speaker(
+            lines=lambda said: f"Answer to {said[-1].text.split()[-1]}"
+        ).ainvoke(f"{found[0].page_content} {question}")
         return str(said.text)
 
     return RunnableLambda(lambda question: asyncio.run(answer(question)), afunc=answer)
 
 
 def unmixed(samples: tuple[Sample, ...], count: int) -> None:
-    assert sorted(str(sample.question) for sample in samples) == sorted(f"q{number}" for number in range(count))
+    assert sorted(str(sample.question) for sample in samples) == sorted(
+        f"q{number}" for number in range(count)
+    )
     for sample in samples:
         assert [(context.text, context.id) for context in sample.contexts] == [
             (f"About {sample.question}.", sample.question)
@@ -66,10 +76,15 @@ def test_200_concurrent_async_runs() -> None:
 
     async def everything() -> list[Any]:
         return await asyncio.gather(
-            *(chain.ainvoke(f"q{number}", config={"callbacks": [handler]}) for number in range(200))
+            *(
+                chain.ainvoke(f"q{number}", config={"callbacks": [handler]})
+                for number in range(200)
+            )
         )
 
-    assert asyncio.run(everything()) == [f"Answer to q{number}" for number in range(200)]
+    assert asyncio.run(everything()) == [
+        f"Answer to q{number}" for number in range(200)
+    ]
     unmixed(handler.samples, 200)
     assert not handler.problems
     assert not handler.open
@@ -78,11 +93,16 @@ def test_200_concurrent_async_runs() -> None:
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "batch"])
 def test_alternatives_of_fallbacks_are_one_turn(way: str) -> None:
     broken = rag(model=Speaker(lines=ValueError("down")))
-    for alternative, told in ((rag(), (ANSWER, None)), (broken, (None, "ValueError('down')"))):
+    for alternative, told in (
+        (rag(), (ANSWER, None)),
+        (broken, (None, "ValueError('down')")),
+    ):
         handler = RagMetricsCallback(metrics=[])
         chain = broken.with_fallbacks([alternative])
         with suppress(ValueError):
-            done = getattr(chain, way)([QUESTION] if way == "batch" else QUESTION, {"callbacks": [handler]})
+            done = getattr(chain, way)(
+                [QUESTION] if way == "batch" else QUESTION, {"callbacks": [handler]}
+            )
             asyncio.run(done) if way == "ainvoke" else list(done)
         (sample,) = handler.samples
         assert (sample.answer, sample.error, len(sample.contexts)) == (*told, 3)
@@ -96,7 +116,12 @@ def test_50_threads_through_one_handler() -> None:
         Speaker(lines=lambda said: f"Answer to {said[-1].text.split()[-1]}"),
     )
     with ThreadPoolExecutor(50) as pool:
-        list(pool.map(lambda n: chain.invoke(f"q{n}", config={"callbacks": [handler]}), range(200)))
+        list(
+            pool.map(
+                lambda n: chain.invoke(f"q{n}", config={"callbacks": [handler]}),
+                range(200),
+            )
+        )
     unmixed(handler.samples, 200)
     assert not handler.problems
 
@@ -113,9 +138,9 @@ def test_captures_at_the_same_time_do_not_mix() -> None:
         return await asyncio.gather(*(one(number) for number in range(50)))
 
     found = asyncio.run(everything())
-    assert [[(sample.id, sample.question) for sample in samples] for samples in found] == [
-        [(str(number), f"q{number}")] for number in range(50)
-    ]
+    assert [
+        [(sample.id, sample.question) for sample in samples] for samples in found
+    ] == [[(str(number), f"q{number}")] for number in range(50)]
 
 
 def test_bare_threads_belong_to_who_asks_for_them() -> None:
@@ -143,7 +168,11 @@ def test_nested_captures_both_see_a_run() -> None:
 
 def tracked() -> int:
     gc.collect()
-    return sum(1 for one in gc.get_objects() if type(one).__name__ in ("Run", "Sample", "Document"))
+    return sum(
+        1
+        for one in gc.get_objects()
+        if type(one).__name__ in ("Run", "Sample", "Document")
+    )
 
 
 @pytest.mark.nightly
@@ -155,13 +184,18 @@ def test_memory_is_flat_over_many_runs() -> None:
     try:
         for _ in range(4):
             with ThreadPoolExecutor(2) as pool:
-                list(pool.map(lambda _: [chain.invoke(QUESTION) for _ in range(25)], range(10)))
+                list(
+                    pool.map(
+                        lambda _: [chain.invoke(QUESTION) for _ in range(25)], range(10)
+                    )
+                )
             assert watching.flush(60)
             sizes.append(tracked())
             assert (len(RECORDER.open), len(RECORDER._roots)) == (0, 0)
     finally:
         watching.stop()
-    assert max(sizes) - sizes[0] <= 20, sizes  # a round has 250 runs; what other tests leave comes and goes by a few
+    # a round has 250 runs; what other tests leave comes and goes by a few
+    assert max(sizes) - sizes[0] <= 20, sizes
 
 
 def test_streamed_tokens_are_not_kept() -> None:
@@ -196,7 +230,9 @@ class Unkind(Judge):
 def test_unkind_judges_neither_delay_nor_break_the_chain(how: str) -> None:
     """The chain answers while the judge has not even begun to."""
     release = threading.Event()
-    handler = RagMetricsCallback(metrics=["context_adherence"], judge=Unkind(how, release))
+    handler = RagMetricsCallback(
+        metrics=["context_adherence"], judge=Unkind(how, release)
+    )
     for _ in range(5):
         assert rag().invoke(QUESTION, config={"callbacks": [handler]}) == ANSWER
     assert how == "raises" or handler.pending == 5
@@ -206,7 +242,9 @@ def test_unkind_judges_neither_delay_nor_break_the_chain(how: str) -> None:
         assert report.run.interrupted
         assert handler.pending == 5
     else:
-        assert [result.results["context_adherence"].status for result in report.results] == ["failed"] * 5
+        assert [
+            result.results["context_adherence"].status for result in report.results
+        ] == ["failed"] * 5
 
 
 def test_a_model_that_hangs_in_its_thread_delays_nothing() -> None:
@@ -216,7 +254,9 @@ def test_a_model_that_hangs_in_its_thread_delays_nothing() -> None:
         stuck.wait(60)
         return "{}"
 
-    handler = RagMetricsCallback(metrics=["context_adherence"], judge=RunnableLambda(hang))
+    handler = RagMetricsCallback(
+        metrics=["context_adherence"], judge=RunnableLambda(hang)
+    )
     assert rag().invoke(QUESTION, config={"callbacks": [handler]}) == ANSWER
     assert not handler.flush(0.1)
     stuck.set()
@@ -235,11 +275,17 @@ def test_the_judge_is_never_captured() -> None:
     watching = watch(metrics=[], on_result=watched.append)
     try:
         with capture() as captured:
-            handler = RagMetricsCallback(metrics=["context_adherence"], judge=RunnableLambda(judge))
+            handler = RagMetricsCallback(
+                metrics=["context_adherence"], judge=RunnableLambda(judge)
+            )
             rag().invoke(QUESTION, config={"callbacks": [handler]})
             handler.report()
-            report = captured.evaluate(["context_adherence"], judge=RunnableLambda(judge), progress=False)
-            model = LangChainModel(RunnableLambda(judge).with_config(callbacks=[handler]))
+            report = captured.evaluate(
+                ["context_adherence"], judge=RunnableLambda(judge), progress=False
+            )
+            model = LangChainModel(
+                RunnableLambda(judge).with_config(callbacks=[handler])
+            )
             captured.evaluate(["context_adherence"], judge=model, progress=False)
         assert watching.flush(10)
     finally:
@@ -266,9 +312,14 @@ def test_errors_of_ours_stay_inside(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_outputs_are_the_callers_own() -> None:
-    """The caller gets the objects that it would get anyway; later changes to them do not reach the samples."""
+    """The caller gets the objects that it would get anyway.
+
+    Later changes to them do not reach the samples.
+    """
     found = [document("Paris is nice.", "p", score=0.5)]
-    chain = RunnableLambda(lambda question: {"docs": Shelf(books=found).invoke(question), "answer": ANSWER})
+    chain = RunnableLambda(
+        lambda question: {"docs": Shelf(books=found).invoke(question), "answer": ANSWER}
+    )
     with capture() as captured:
         result = chain.invoke(QUESTION)
     assert result["docs"][0] is found[0]
@@ -292,9 +343,13 @@ MESSAGES: dict[str, Callable[[list[BaseMessage]], Any]] = {
 
 @pytest.mark.parametrize("changed", ["by a step", "after the run"])
 @pytest.mark.parametrize("form", MESSAGES)
-def test_a_message_that_the_application_changes_later_leaves_the_sample_as_it_was(form: str, changed: str) -> None:
+def test_a_message_that_the_application_changes_later_leaves_the_sample_as_it_was(
+    form: str, changed: str
+) -> None:
     def answered(value: Any) -> Any:
-        messages: list[BaseMessage] = value["messages"] if isinstance(value, dict) else value
+        messages: list[BaseMessage] = (
+            value["messages"] if isinstance(value, dict) else value
+        )
         question = messages[-1]
         found = Shelf(books=[document("Paris is nice.")]).invoke(str(question.text))
         if changed == "by a step":
@@ -306,7 +361,10 @@ def test_a_message_that_the_application_changes_later_leaves_the_sample_as_it_wa
     with capture() as captured:
         result = RunnableLambda(answered).invoke(MESSAGES[form](given))
     messages = result["messages"] if isinstance(result, dict) else result
-    assert [id(message) for message in messages[:3]] == [id(message) for message in given]  # the caller's own objects
+    # the caller's own objects
+    assert [id(message) for message in messages[:3]] == [
+        id(message) for message in given
+    ]
     if changed == "after the run":
         for message in messages:
             message.content = "changed"
@@ -322,13 +380,19 @@ def test_samples_can_be_bounded() -> None:
     assert (len(captured.samples), captured.dropped) == (1, 3)
 
 
-def test_model_calls_without_retrieval_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_model_calls_without_retrieval_are_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     handler = RagMetricsCallback(metrics=[])
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             Speaker().invoke("Hello", config={"callbacks": [handler]})
             assert handler.samples == ()
-    assert [record.message for record in caplog.records if "observe(vectorstore)" in record.message]
+    assert [
+        record.message
+        for record in caplog.records
+        if "observe(vectorstore)" in record.message
+    ]
     assert len(caplog.records) == 1
     with capture() as captured:
         Speaker().invoke("Hello")
@@ -343,7 +407,9 @@ def test_on_result_and_its_errors() -> None:
         seen.append(result.sample.question)
         raise RuntimeError("the hook is broken")
 
-    handler = RagMetricsCallback(metrics=["context_adherence"], judge="lexical", on_result=hook)
+    handler = RagMetricsCallback(
+        metrics=["context_adherence"], judge="lexical", on_result=hook
+    )
     rag().invoke(QUESTION, config={"callbacks": [handler]})
     assert handler.report().results[0].sample is not None
     assert seen == [QUESTION]
@@ -363,7 +429,9 @@ class Kept(list[SampleResult]):
 def test_a_callback_takes_what_watch_takes() -> None:
     sink = Kept()
     masked = Sample(question="masked")
-    handler = RagMetricsCallback(metrics=[], sinks=[sink], redact=lambda sample: masked, max_queue=100)
+    handler = RagMetricsCallback(
+        metrics=[], sinks=[sink], redact=lambda sample: masked, max_queue=100
+    )
     rag().batch([QUESTION] * 3, config={"callbacks": [handler]})
     assert handler.stop(60)
     assert [one.sample for one in sink] == [masked] * 3
@@ -371,7 +439,10 @@ def test_a_callback_takes_what_watch_takes() -> None:
 
 def test_a_copied_config_has_the_same_callback() -> None:
     handler = RagMetricsCallback(metrics=[])
-    for made in (copy.copy(handler), copy.deepcopy({"callbacks": [handler]})["callbacks"][0]):
+    for made in (
+        copy.copy(handler),
+        copy.deepcopy({"callbacks": [handler]})["callbacks"][0],
+    ):
         rag().invoke(QUESTION, config={"callbacks": [made]})
     assert len(handler.samples) == 2
 
@@ -390,7 +461,9 @@ def test_watch_judges_a_share() -> None:
 
 def calls_while_captured(state: object) -> int:
     """How many Python functions run while a chain hands on a state and is captured."""
-    chain = RunnableLambda(lambda _: {"state": state}) | RunnableLambda(lambda found: {**found, "answer": "Paris."})
+    chain = RunnableLambda(lambda _: {"state": state}) | RunnableLambda(
+        lambda found: {**found, "answer": "Paris."}
+    )
     count = 0
 
     def counted(frame: object, event: str, _: object) -> None:
@@ -420,12 +493,16 @@ def test_observed_store_is_the_store() -> None:
     inner = store()
     seen = observe(inner)
     assert seen.similarity_search("Paris", k=2) == inner.similarity_search("Paris", k=2)
-    assert seen.similarity_search_with_score("Paris") == inner.similarity_search_with_score("Paris")
+    assert seen.similarity_search_with_score(
+        "Paris"
+    ) == inner.similarity_search_with_score("Paris")
     assert seen.as_retriever().invoke("Paris") == inner.as_retriever().invoke("Paris")
     seen.add_documents([document("New.", "new")])
     assert inner.get_by_ids(["new"])[0].page_content == "New."
     assert seen.embeddings is inner.embeddings
-    assert asyncio.run(seen.asimilarity_search("Paris", k=1)) == inner.similarity_search("Paris", k=1)
+    assert asyncio.run(
+        seen.asimilarity_search("Paris", k=1)
+    ) == inner.similarity_search("Paris", k=1)
 
 
 class PermittedStore(InMemoryVectorStore):
@@ -433,17 +510,28 @@ class PermittedStore(InMemoryVectorStore):
 
     searched: ClassVar[list[str]] = []
 
-    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+    def similarity_search(
+        self, query: str, k: int = 4, **kwargs: Any
+    ) -> list[Document]:
         self.searched.append("similarity_search")
-        return [found for found in super().similarity_search(query, k, **kwargs) if found.id != "salaries"]
+        return [
+            found
+            for found in super().similarity_search(query, k, **kwargs)
+            if found.id != "salaries"
+        ]
 
-    def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:
+    def similarity_search_with_score(
+        self, query: str, k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
         self.searched.append("similarity_search_with_score")
         return super().similarity_search_with_score(query, k, **kwargs)
 
 
 def test_observing_a_store_changes_neither_what_is_called_nor_what_it_returns() -> None:
-    documents = [document("Salaries of all staff.", "salaries"), document("Salaries are paid monthly.", "open")]
+    documents = [
+        document("Salaries of all staff.", "salaries"),
+        document("Salaries are paid monthly.", "open"),
+    ]
     bare = PermittedStore.from_documents(documents, Letters())
     PermittedStore.searched.clear()
     searches = (
@@ -459,7 +547,9 @@ def test_observing_a_store_changes_neither_what_is_called_nor_what_it_returns() 
             assert search(observe(bare)) == expected
         assert PermittedStore.searched == calls_expected
         PermittedStore.searched.clear()
-    assert [found.id for found in observe(bare).similarity_search("Salaries?")] == ["open"]
+    assert [found.id for found in observe(bare).similarity_search("Salaries?")] == [
+        "open"
+    ]
 
 
 def test_a_copy_of_an_observed_store_is_observed() -> None:
@@ -469,9 +559,13 @@ def test_a_copy_of_an_observed_store_is_observed() -> None:
         def __deepcopy__(self, memo: object) -> InMemoryVectorStore:
             return self
 
-    seen = copy.deepcopy(observe(Copied.from_documents([document("Paris.", "paris")], Letters())))
+    seen = copy.deepcopy(
+        observe(Copied.from_documents([document("Paris.", "paris")], Letters()))
+    )
     with capture() as captured:
-        RunnableLambda(lambda question: seen.similarity_search(question)[0].page_content).invoke("Paris?")
+        RunnableLambda(
+            lambda question: seen.similarity_search(question)[0].page_content
+        ).invoke("Paris?")
     assert [one.id for one in captured.samples[0].contexts] == ["paris"]
 
 

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, trim_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    trim_messages,
+)
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
@@ -21,12 +27,18 @@ SAID = ["When was the bridge opened?", "In 1874."]
 
 
 def trimmer(**settings: Any) -> Any:
-    return trim_messages(max_tokens=1, strategy="last", token_counter=len, start_on="human", **settings)
+    return trim_messages(
+        max_tokens=1, strategy="last", token_counter=len, start_on="human", **settings
+    )
 
 
 def answer(messages: list[BaseMessage]) -> Any:
-    found = joined(Shelf(books=[document(FERRY, "ferry")]).invoke(str(messages[-1].text)))
-    return Speaker(lines="Every hour.").invoke([SystemMessage(f"Use only this: {found}"), *messages])
+    found = joined(
+        Shelf(books=[document(FERRY, "ferry")]).invoke(str(messages[-1].text))
+    )
+    return Speaker(lines="Every hour.").invoke(
+        [SystemMessage(f"Use only this: {found}"), *messages]
+    )
 
 
 def in_a_chain() -> None:
@@ -35,11 +47,17 @@ def in_a_chain() -> None:
 
 def in_a_chain_with_named_inputs() -> None:
     """LangChain's how-to on trimming, and its chatbot tutorial."""
-    prompt = ChatPromptTemplate.from_messages([("system", "Use: {context}"), MessagesPlaceholder("messages")])
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Use: {context}"), MessagesPlaceholder("messages")]
+    )
     shelf = Shelf(books=[document(FERRY, "ferry")])
     chain = (
-        RunnablePassthrough.assign(messages=lambda state: trimmer().invoke(state["messages"]))
-        | RunnablePassthrough.assign(context=lambda state: joined(shelf.invoke(str(state["messages"][-1].text))))
+        RunnablePassthrough.assign(
+            messages=lambda state: trimmer().invoke(state["messages"])
+        )
+        | RunnablePassthrough.assign(
+            context=lambda state: joined(shelf.invoke(str(state["messages"][-1].text)))
+        )
         | prompt
         | Speaker(lines="Every hour.")
         | StrOutputParser()
@@ -49,14 +67,21 @@ def in_a_chain_with_named_inputs() -> None:
 
 def in_a_graph() -> None:
     graph = StateGraph(MessagesState)
-    graph.add_node("answer", lambda state: {"messages": [answer(trimmer().invoke(state["messages"]))]})
+    graph.add_node(
+        "answer",
+        lambda state: {"messages": [answer(trimmer().invoke(state["messages"]))]},
+    )
     graph.add_edge(START, "answer")
     graph.compile().invoke({"messages": [*BEFORE, HumanMessage(QUESTION)]})
 
 
 def with_a_history_beside_the_question() -> None:
     def run(state: dict[str, Any]) -> str:
-        return str(answer([*trimmer().invoke(state["chat_history"]), HumanMessage(state["input"])]).text)
+        return str(
+            answer(
+                [*trimmer().invoke(state["chat_history"]), HumanMessage(state["input"])]
+            ).text
+        )
 
     RunnableLambda(run).invoke({"input": QUESTION, "chat_history": BEFORE})
 
@@ -81,7 +106,9 @@ APPLICATIONS = [
 
 
 @pytest.mark.parametrize("application", APPLICATIONS)
-def test_a_trimmed_history_is_the_history_handed_in(application: Callable[[], None]) -> None:
+def test_a_trimmed_history_is_the_history_handed_in(
+    application: Callable[[], None],
+) -> None:
     with capture() as captured:
         application()
     (sample,) = captured.samples

@@ -26,7 +26,11 @@ RATED = ScriptedJudge({RateRecall: rating(0.8, "Says nearly all.", "mostly")})
 def example(outputs: dict[str, Any] | None) -> Example:
     now = datetime.now(UTC)
     return Example(
-        id=uuid.uuid4(), dataset_id=uuid.uuid4(), inputs={"question": QUESTION}, outputs=outputs, created_at=now
+        id=uuid.uuid4(),
+        dataset_id=uuid.uuid4(),
+        inputs={"question": QUESTION},
+        outputs=outputs,
+        created_at=now,
     )
 
 
@@ -41,21 +45,35 @@ def client() -> Client:
     return offline_client()
 
 
-@pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")  # of langsmith
+# of langsmith
+@pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
 def test_client_evaluate_offline(client: Client) -> None:
-    """The run that the evaluator gets holds the chain's retriever; the reference is the example's one output."""
+    """The run that the evaluator gets holds the chain's retriever.
+
+    The reference is the example's one output.
+    """
     seen = []
 
     def look(run: Run, example: Example) -> dict[str, Any]:
         (sample,) = samples_from(run)
-        seen.append((sample.question, [context.id for context in sample.contexts], sample.answer))
+        seen.append(
+            (
+                sample.question,
+                [context.id for context in sample.contexts],
+                sample.answer,
+            )
+        )
         return {"key": "seen", "score": 1}
 
     chain = RunnableLambda(lambda inputs: inputs["question"]) | rag()
     found = client.evaluate(
         lambda inputs: {"answer": chain.invoke(inputs)},
         data=[example({"expected": "Paris"})],
-        evaluators=[as_run_evaluator(ContextRecall(), RATED), as_run_evaluator(["context_adherence"], "lexical"), look],
+        evaluators=[
+            as_run_evaluator(ContextRecall(), RATED),
+            as_run_evaluator(["context_adherence"], "lexical"),
+            look,
+        ],
         upload_results=False,
     )
     (row,) = list(found)
@@ -69,16 +87,21 @@ def test_client_evaluate_offline(client: Client) -> None:
 
 def test_undefined_and_failed_have_no_score_and_say_why() -> None:
     run = traced()
-    undefined = as_run_evaluator(ContextRecall(), RATED).evaluate_run(run, example({"a": "x", "b": "y"}))
+    undefined = as_run_evaluator(ContextRecall(), RATED).evaluate_run(
+        run, example({"a": "x", "b": "y"})
+    )
     assert undefined.score is None
     assert (
         undefined.comment
-        == ("no reference or facts; the example's outputs have the fields a, b: name one by reference_from=")
+        == "no reference or facts; the example's outputs have the fields a, b: name one"
+        " by reference_from="
         or "no reference" in undefined.comment
     )
     assert "reference_from=" in undefined.comment
     broken = ScriptedJudge({RateRecall: JudgeServerError("the endpoint failed")})
-    failed = as_run_evaluator(ContextRecall(), broken).evaluate_run(run, example({"answer": "Paris"}))
+    failed = as_run_evaluator(ContextRecall(), broken).evaluate_run(
+        run, example({"answer": "Paris"})
+    )
     assert (failed.score, failed.comment) == (None, "the endpoint failed")
     assert failed.metadata["status"] == "failed"
 
@@ -97,19 +120,25 @@ def test_undefined_and_failed_have_no_score_and_say_why() -> None:
         (None, None, ()),
     ],
 )
-def test_reference_is_found(outputs: Any, source: Any, reference: tuple[str, ...]) -> None:
+def test_reference_is_found(
+    outputs: Any, source: Any, reference: tuple[str, ...]
+) -> None:
     judge = ScriptedJudge({RateRecall: rating(0.8, "Nearly.", "mostly")})
     evaluator = as_run_evaluator(ContextRecall(), judge, reference_from=source)
     evaluator.evaluate_run(traced(), example(outputs))
-    assert [question["reference"] for question in judge.asked if isinstance(question, RateRecall)] == (
-        [reference[0]] if len(reference) == 1 else list(reference)
-    )
+    assert [
+        question["reference"]
+        for question in judge.asked
+        if isinstance(question, RateRecall)
+    ] == ([reference[0]] if len(reference) == 1 else list(reference))
 
 
 def test_a_target_without_langchain() -> None:
     """A plain function that returns its contexts: no retrieval was seen, what it returned is taken."""
     with collect_runs() as runs:
-        RunnableLambda(lambda asked: {"answer": ANSWER, "contexts": [ANSWER]}).invoke({"question": QUESTION})
+        RunnableLambda(lambda asked: {"answer": ANSWER, "contexts": [ANSWER]}).invoke(
+            {"question": QUESTION}
+        )
     result = as_run_evaluator("context_adherence", "lexical")(runs.traced_runs[0], None)
     assert result.score > 0.5
 
@@ -121,7 +150,9 @@ def test_callback_handler_of_langchain() -> None:
         def __init__(self) -> None:
             self.given: list[tuple[str, float | None]] = []
 
-        def create_feedback(self, run_id: Any, key: str, *, score: Any = None, **rest: Any) -> None:
+        def create_feedback(
+            self, run_id: Any, key: str, *, score: Any = None, **rest: Any
+        ) -> None:
             self.given.append((key, score))
 
     feedback = Feedback()
@@ -130,8 +161,13 @@ def test_callback_handler_of_langchain() -> None:
         client=feedback,  # type: ignore[arg-type]
         max_concurrency=0,
     )
-    rag(Shelf(), Speaker(lines="Paris is the capital of France.")).invoke(QUESTION, config={"callbacks": [handler]})
-    assert [key for key, _ in feedback.given] == ["context_adherence", "context_utilization"]
+    rag(Shelf(), Speaker(lines="Paris is the capital of France.")).invoke(
+        QUESTION, config={"callbacks": [handler]}
+    )
+    assert [key for key, _ in feedback.given] == [
+        "context_adherence",
+        "context_utilization",
+    ]
     assert all(score is not None and score > 0.5 for _, score in feedback.given)
 
 
@@ -141,21 +177,58 @@ def test_runs_as_a_server_gives_them_back() -> None:
 
     def run(name: str, kind: str, inputs: Any, outputs: Any, below: list[Run]) -> Run:
         return Run(
-            id=uuid.uuid4(), name=name, run_type=kind, inputs=inputs, outputs=outputs, child_runs=below,
-            start_time=start, end_time=start, trace_id=uuid.uuid4(),
-        )  # fmt: skip
+            id=uuid.uuid4(),
+            name=name,
+            run_type=kind,
+            inputs=inputs,
+            outputs=outputs,
+            child_runs=below,
+            start_time=start,
+            end_time=start,
+            trace_id=uuid.uuid4(),
+        )
 
-    documents = [{"page_content": "Paris.", "metadata": {"score": 0.5}, "id": "p", "type": "Document"}]
-    message = {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"]}
+    documents = [
+        {
+            "page_content": "Paris.",
+            "metadata": {"score": 0.5},
+            "id": "p",
+            "type": "Document",
+        }
+    ]
+    message = {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", "schema", "messages", "HumanMessage"],
+    }
     prompt = {**message, "kwargs": {"content": "Use Paris. Where?", "type": "human"}}
     root = run(
-        "LangGraph", "chain", {"messages": [{"role": "user", "content": "Where?"}]},
-        {"messages": [{"type": "human", "content": "Where?"}, {"type": "ai", "content": "In Paris."}]},
+        "LangGraph",
+        "chain",
+        {"messages": [{"role": "user", "content": "Where?"}]},
+        {
+            "messages": [
+                {"type": "human", "content": "Where?"},
+                {"type": "ai", "content": "In Paris."},
+            ]
+        },
         [
-            run("VectorStoreRetriever", "retriever", {"query": "Where?"}, {"documents": documents}, []),
-            run("Chat", "llm", {"messages": [[prompt]]}, {"generations": [[{"text": "In Paris."}]]}, []),
+            run(
+                "VectorStoreRetriever",
+                "retriever",
+                {"query": "Where?"},
+                {"documents": documents},
+                [],
+            ),
+            run(
+                "Chat",
+                "llm",
+                {"messages": [[prompt]]},
+                {"generations": [[{"text": "In Paris."}]]},
+                [],
+            ),
         ],
-    )  # fmt: skip
+    )
     (sample,) = samples_from(root)
     assert (sample.question, sample.answer) == ("Where?", "In Paris.")
     assert [(c.text, c.id, c.score) for c in sample.contexts] == [("Paris.", "p", 0.5)]

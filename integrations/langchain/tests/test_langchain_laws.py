@@ -46,39 +46,60 @@ class Application:
 
     def say(self, messages: Any) -> str:
         self.log.append("\n".join(str(one.text) for one in messages))
-        return f"This is said of {sum(text in self.log[-1] for text in PAGES.values())} pages, and no more."
+        return (
+            f"This is said of {sum(text in self.log[-1] for text in PAGES.values())}"
+            " pages, and no more."
+        )
 
     def chain(self) -> Runnable[Any, Any]:
         context = Shelf(books=self.search) | joined
         speaker = Speaker(lines=self.say)
-        return {"context": context, "question": RunnablePassthrough()} | PROMPT | speaker | StrOutputParser()
+        return (
+            {"context": context, "question": RunnablePassthrough()}
+            | PROMPT
+            | speaker
+            | StrOutputParser()
+        )
 
     def agent(self) -> Runnable[Any, Any]:
         tool = create_retriever_tool(Shelf(books=self.search), "search", "Searches.")
 
         def line(messages: Any) -> Any:
             asked = isinstance(messages[-1], HumanMessage)
-            return calls("search", query=str(messages[-1].text)) if asked else self.say(messages)
+            return (
+                calls("search", query=str(messages[-1].text))
+                if asked
+                else self.say(messages)
+            )
 
         agent = create_agent(Speaker(lines=line), [tool])
 
         def ask(question: str) -> str:
-            return str(agent.invoke({"messages": [("user", question)]})["messages"][-1].text)
+            return str(
+                agent.invoke({"messages": [("user", question)]})["messages"][-1].text
+            )
 
         return RunnableLambda(ask)
 
 
 def in_threads(app: Runnable[Any, Any], questions: list[str]) -> list[Any]:
     with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(copy_context().run, app.invoke, question) for question in questions]
+        futures = [
+            pool.submit(copy_context().run, app.invoke, question)
+            for question in questions
+        ]
         return [one.result() for one in futures]
 
 
 async def at_once(app: Runnable[Any, Any], questions: list[str]) -> list[Any]:
-    return list(await asyncio.gather(*(app.ainvoke(question) for question in questions)))
+    return list(
+        await asyncio.gather(*(app.ainvoke(question) for question in questions))
+    )
 
 
-async def in_tasks_with_limits(app: Runnable[Any, Any], questions: list[str]) -> list[Any]:
+async def in_tasks_with_limits(
+    app: Runnable[Any, Any], questions: list[str]
+) -> list[Any]:
     return [await asyncio.wait_for(app.ainvoke(question), 60) for question in questions]
 
 
@@ -88,12 +109,16 @@ async def streamed_async(app: Runnable[Any, Any], questions: list[str]) -> list[
 
 WAYS: dict[str, Callable[[Runnable[Any, Any], list[str]], list[Any]]] = {
     "invoke": lambda app, questions: [app.invoke(question) for question in questions],
-    "stream": lambda app, questions: ["".join(app.stream(question)) for question in questions],
+    "stream": lambda app, questions: [
+        "".join(app.stream(question)) for question in questions
+    ],
     "batch": lambda app, questions: app.batch(questions),
     "threads": in_threads,
     "abatch": lambda app, questions: asyncio.run(app.abatch(questions)),
     "gather": lambda app, questions: asyncio.run(at_once(app, questions)),
-    "wait_for": lambda app, questions: asyncio.run(in_tasks_with_limits(app, questions)),
+    "wait_for": lambda app, questions: asyncio.run(
+        in_tasks_with_limits(app, questions)
+    ),
     "astream": lambda app, questions: asyncio.run(streamed_async(app, questions)),
 }
 
@@ -110,14 +135,19 @@ def by_question(samples: Any) -> list[dict[str, Any]]:
 
 
 def questions_of(words: list[str]) -> list[str]:
-    return [f"What of the {word}, for the reader of page {number}?" for number, word in enumerate(words)]
+    return [
+        f"What of the {word}, for the reader of page {number}?"
+        for number, word in enumerate(words)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["chain", "agent"])
 @pytest.mark.parametrize("way", WAYS)
 @law
 @given(words=WORDS)
-def test_how_an_application_is_called_changes_no_sample(way: str, kind: str, words: list[str]) -> None:
+def test_how_an_application_is_called_changes_no_sample(
+    way: str, kind: str, words: list[str]
+) -> None:
     questions = questions_of(words)
     with capture() as one_by_one:
         returned = WAYS["invoke"](getattr(Application(), kind)(), questions)
@@ -131,7 +161,9 @@ def test_how_an_application_is_called_changes_no_sample(way: str, kind: str, wor
 @pytest.mark.parametrize("way", ["invoke", "stream", "wait_for", "astream"])
 @law
 @given(words=WORDS)
-def test_capture_changes_neither_calls_nor_values(way: str, kind: str, words: list[str]) -> None:
+def test_capture_changes_neither_calls_nor_values(
+    way: str, kind: str, words: list[str]
+) -> None:
     runs = []
     for watched in (nullcontext(), capture()):
         application = Application()
@@ -141,7 +173,9 @@ def test_capture_changes_neither_calls_nor_values(way: str, kind: str, words: li
     assert runs[0] == runs[1]
 
 
-def test_objects_that_the_application_changes_later_leave_the_sample_as_it_was() -> None:
+def test_objects_that_the_application_changes_later_leave_the_sample_as_it_was() -> (
+    None
+):
     """Messages and documents are changed in place before the samples are read."""
     found = [document(PAGES["bridge"], "bridge", relevance_score=0.9)]
     asked = [HumanMessage("When was the bridge opened?")]

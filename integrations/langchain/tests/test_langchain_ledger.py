@@ -30,7 +30,19 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import ToolException, create_retriever_tool
-from langchain_fakes import ANSWER, LYON, PARIS, PROMPT, QUESTION, ROME, Shelf, Speaker, document, joined, rag
+from langchain_fakes import (
+    ANSWER,
+    LYON,
+    PARIS,
+    PROMPT,
+    QUESTION,
+    ROME,
+    Shelf,
+    Speaker,
+    document,
+    joined,
+    rag,
+)
 from langchain_ragmetrics import RagMetricsCallback, capture
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -42,7 +54,9 @@ from pydantic import BaseModel
 
 from ragmetrics_core.data.sample import EvidenceCall, Sample
 
-REPORT = "The researcher read that Paris is the capital of France, and nothing else of use."
+REPORT = (
+    "The researcher read that Paris is the capital of France, and nothing else of use."
+)
 ROWS = "city Paris: 2,103,000 people; city Lyon: 520,000 people"
 NOTE = "The user asked for the capital of France and was told that it is Paris."
 LATER = "Two cities were spoken of, one of them on a river; Italy comes next."
@@ -70,14 +84,26 @@ def found(*items: str, query: str | None = QUESTION, **fields: Any) -> Call:
 
 
 def looked(*items: str, query: str = "capital", step: int = 1, **fields: Any) -> Call:
-    return Call("retrieval", items, step, fields.pop("name", "look_up"), query, **fields)
+    return Call(
+        "retrieval", items, step, fields.pop("name", "look_up"), query, **fields
+    )
 
 
 def told(call: EvidenceCall) -> Call:
     items = tuple(item.text for item in call.items)
     shown = "all" if call.shown == tuple(range(len(items))) else call.shown
     error = call.error.partition("(")[0] if call.error else None
-    return Call(call.kind, items, call.step, call.name, call.query, shown, call.agent, error, call.turn)
+    return Call(
+        call.kind,
+        items,
+        call.step,
+        call.name,
+        call.query,
+        shown,
+        call.agent,
+        error,
+        call.turn,
+    )
 
 
 Play = Callable[[], Any]
@@ -98,7 +124,10 @@ IDS = itertools.count()
 
 def wants(*called: tuple[str, dict[str, Any]]) -> AIMessage:
     """A message that calls tools, each call with an id of its own."""
-    made = [{"name": name, "args": args, "id": f"call{next(IDS)}", "type": "tool_call"} for name, args in called]
+    made = [
+        {"name": name, "args": args, "id": f"call{next(IDS)}", "type": "tool_call"}
+        for name, args in called
+    ]
     return AIMessage("", tool_calls=made)
 
 
@@ -106,7 +135,13 @@ def look(query: str = "capital") -> tuple[str, dict[str, Any]]:
     return "look_up", {"query": query}
 
 
-BOOKS = {"capital": [PARIS], "Rhône": [LYON], "both": [PARIS, LYON], "Italy": [ROME], "nothing": []}
+BOOKS = {
+    "capital": [PARIS],
+    "Rhône": [LYON],
+    "both": [PARIS, LYON],
+    "Italy": [ROME],
+    "nothing": [],
+}
 SHELF = Shelf(books=lambda query: [document(text, text[:4]) for text in BOOKS[query]])
 look_up = create_retriever_tool(SHELF, "look_up", "Looks a thing up.")
 
@@ -123,7 +158,9 @@ def ask(agent: Any, question: str = QUESTION, thread: str | None = None) -> Any:
 
 
 def go_on(agent: Any, value: Any) -> Any:
-    return agent.invoke(Command(resume=value), config={"configurable": {"thread_id": "t"}})
+    return agent.invoke(
+        Command(resume=value), config={"configurable": {"thread_id": "t"}}
+    )
 
 
 def agent(*lines: Any, tools: Any = (look_up,), **settings: Any) -> Any:
@@ -140,9 +177,17 @@ def a_chain() -> None:
 
 @shape([found(PARIS, query="capital", step=1)])
 def a_rewritten_question() -> None:
-    rewrite = RunnableLambda(lambda question: f"Rewrite: {question}") | Speaker(lines="capital") | StrOutputParser()
+    rewrite = (
+        RunnableLambda(lambda question: f"Rewrite: {question}")
+        | Speaker(lines="capital")
+        | StrOutputParser()
+    )
     chain = (
-        RunnablePassthrough.assign(context=(lambda x: x["question"]) | rewrite | SHELF | joined) | PROMPT | Speaker()
+        RunnablePassthrough.assign(
+            context=(lambda x: x["question"]) | rewrite | SHELF | joined
+        )
+        | PROMPT
+        | Speaker()
     )
     chain.invoke({"question": QUESTION})
 
@@ -181,7 +226,12 @@ def searches_beside_each_other_end_in_any_order() -> None:
         _ = over.wait(5) if query == "capital" else over.set()
         return [document(BOOKS[query][0])]
 
-    ask(agent(wants(look(), look("Rhône")), tools=[create_retriever_tool(Shelf(books=slow), "look_up", "Looks.")]))
+    ask(
+        agent(
+            wants(look(), look("Rhône")),
+            tools=[create_retriever_tool(Shelf(books=slow), "look_up", "Looks.")],
+        )
+    )
 
 
 @shape([looked(PARIS), looked(PARIS)])
@@ -203,12 +253,18 @@ def caught(request: Any, handler: Any) -> Any:
     try:
         return handler(request)
     except _Broken:
-        return ToolMessage("the index is down", tool_call_id=request.tool_call["id"], status="error")
+        return ToolMessage(
+            "the index is down", tool_call_id=request.tool_call["id"], status="error"
+        )
 
 
 @shape([looked(error="_Broken"), looked(LYON, query="Rhône", step=2)])
 def a_search_that_fails_and_another() -> None:
-    books = Shelf(books=lambda query: [document(LYON)] if query == "Rhône" else (_ for _ in ()).throw(_Broken()))
+    books = Shelf(
+        books=lambda query: (
+            [document(LYON)] if query == "Rhône" else (_ for _ in ()).throw(_Broken())
+        )
+    )
     ask(
         agent(
             wants(look()),
@@ -221,18 +277,28 @@ def a_search_that_fails_and_another() -> None:
 
 @shape([looked(error="_Broken"), looked(LYON, query="Rhône")])
 def a_search_that_fails_beside_another_in_one_node() -> None:
-    books = Shelf(books=lambda query: [document(LYON)] if query == "Rhône" else (_ for _ in ()).throw(_Broken()))
-    node = ToolNode([create_retriever_tool(books, "look_up", "L")], handle_tool_errors=True)
+    books = Shelf(
+        books=lambda query: (
+            [document(LYON)] if query == "Rhône" else (_ for _ in ()).throw(_Broken())
+        )
+    )
+    node = ToolNode(
+        [create_retriever_tool(books, "look_up", "L")], handle_tool_errors=True
+    )
     ask(loop(Speaker(lines=[wants(look(), look("Rhône")), ANSWER]), node))
 
 
 def loop(model: Any, node: Any, **settings: Any) -> Any:
     """An agent drawn by hand: a model and a node of tools."""
     built = StateGraph(MessagesState)
-    built.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+    built.add_node(
+        "model", lambda state: {"messages": [model.invoke(state["messages"])]}
+    )
     built.add_node("tools", node)
     built.add_edge(START, "model")
-    built.add_conditional_edges("model", lambda state: "tools" if state["messages"][-1].tool_calls else END)
+    built.add_conditional_edges(
+        "model", lambda state: "tools" if state["messages"][-1].tool_calls else END
+    )
     built.add_edge("tools", "model")
     return built.compile(**settings)
 
@@ -245,20 +311,42 @@ def a_tool_that_says_that_it_failed() -> None:
         raise ToolException("no rows")
 
     failing.handle_tool_error = True
-    ask(agent(wants(("count", {"question": QUESTION})), wants(look()), tools=[failing, look_up]))
+    ask(
+        agent(
+            wants(("count", {"question": QUESTION})),
+            wants(look()),
+            tools=[failing, look_up],
+        )
+    )
 
 
 @shape([looked(PARIS)])
 def a_search_that_is_tried_again() -> None:
     times = itertools.count()
-    books = Shelf(books=lambda query: [document(PARIS)] if next(times) else (_ for _ in ()).throw(_Broken()))
+    books = Shelf(
+        books=lambda query: (
+            [document(PARIS)] if next(times) else (_ for _ in ()).throw(_Broken())
+        )
+    )
     again = ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
-    ask(agent(wants(look()), tools=[create_retriever_tool(books, "look_up", "L")], middleware=[again]))
+    ask(
+        agent(
+            wants(look()),
+            tools=[create_retriever_tool(books, "look_up", "L")],
+            middleware=[again],
+        )
+    )
 
 
 @shape([looked(PARIS), Call("tool", (ROWS,), 2, "count", QUESTION)])
 def a_search_and_rows_of_a_database() -> None:
-    ask(agent(wants(look()), wants(("count", {"question": QUESTION})), tools=[look_up, count]))
+    ask(
+        agent(
+            wants(look()),
+            wants(("count", {"question": QUESTION})),
+            tools=[look_up, count],
+        )
+    )
 
 
 @shape([Call("tool", (ROWS,), 1, "count", QUESTION)], every_turn=True)
@@ -271,14 +359,28 @@ def a_tool_that_is_named_as_evidence() -> None:
     ask(agent(wants(("count", {"question": QUESTION})), tools=[count]))
 
 
-@shape([Call("retrieval", (PARIS, LYON), 1, "fetch", '{"topic": "capital", "country": "France"}')])
+@shape(
+    [
+        Call(
+            "retrieval",
+            (PARIS, LYON),
+            1,
+            "fetch",
+            '{"topic": "capital", "country": "France"}',
+        )
+    ]
+)
 def a_tool_with_an_artifact_and_two_arguments() -> None:
     @tool(response_format="content_and_artifact")
     def fetch(topic: str, country: str) -> Any:
         """Fetches."""
         return f"{PARIS}\n{LYON}", [document(PARIS), document(LYON)]
 
-    ask(agent(wants(("fetch", {"topic": "capital", "country": "France"})), tools=[fetch]))
+    ask(
+        agent(
+            wants(("fetch", {"topic": "capital", "country": "France"})), tools=[fetch]
+        )
+    )
 
 
 @shape(
@@ -299,7 +401,9 @@ def a_tool_whose_text_shows_none_of_its_documents() -> None:
 @shape([looked(PARIS)])
 def a_tool_that_also_writes_into_the_state() -> None:
     @tool("look_up")
-    def stating(query: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    def stating(
+        query: str, tool_call_id: Annotated[str, InjectedToolCallId]
+    ) -> Command[Any]:
         """Looks a thing up."""
         message = ToolMessage(joined(SHELF.invoke(query)), tool_call_id=tool_call_id)
         return Command(update={"messages": [message]})
@@ -309,7 +413,11 @@ def a_tool_that_also_writes_into_the_state() -> None:
 
 @shape([looked(PARIS, step=2)])
 def a_tool_that_does_not_exist() -> None:
-    ask(agent(wants(("no_such_tool", {"query": "x"})), wants(look()), tools=[look_up]).with_config(recursion_limit=20))
+    ask(
+        agent(
+            wants(("no_such_tool", {"query": "x"})), wants(look()), tools=[look_up]
+        ).with_config(recursion_limit=20)
+    )
 
 
 @shape([looked(PARIS)])
@@ -326,16 +434,34 @@ class Said(BaseModel):
 
 @shape([looked(PARIS)])
 def a_structured_answer() -> None:
-    ask(agent(wants(look()), wants(("Said", {"answer": ANSWER})), response_format=ToolStrategy(Said)))
+    ask(
+        agent(
+            wants(look()),
+            wants(("Said", {"answer": ANSWER})),
+            response_format=ToolStrategy(Said),
+        )
+    )
 
 
-@shape([looked(PARIS), looked(LYON, query="Rhône", step=2, shown=()), looked(ROME, query="Italy", step=3)])
+@shape(
+    [
+        looked(PARIS),
+        looked(LYON, query="Rhône", step=2, shown=()),
+        looked(ROME, query="Italy", step=3),
+    ]
+)
 def results_cleared_while_the_loop_goes_on() -> None:
     class Clears:
         def apply(self, messages: list[Any], *, count_tokens: Any) -> None:
-            results = [place for place, one in enumerate(messages) if isinstance(one, ToolMessage)]
+            results = [
+                place
+                for place, one in enumerate(messages)
+                if isinstance(one, ToolMessage)
+            ]
             if len(results) > 2:
-                messages[results[1]] = messages[results[1]].model_copy(update={"content": "[cleared]"})
+                messages[results[1]] = messages[results[1]].model_copy(
+                    update={"content": "[cleared]"}
+                )
 
     lines = [wants(look()), wants(look("Rhône")), wants(look("Italy"))]
     ask(agent(*lines, middleware=[ContextEditingMiddleware(edits=[Clears()])]))
@@ -358,7 +484,11 @@ def all_results_cleared() -> None:
 
 
 def researcher(*lines: Any) -> Any:
-    return create_agent(Speaker(lines=[*(lines or [wants(look())]), REPORT]), [look_up], name="researcher")
+    return create_agent(
+        Speaker(lines=[*(lines or [wants(look())]), REPORT]),
+        [look_up],
+        name="researcher",
+    )
 
 
 def asking(made: Any, name: str = "research") -> Any:
@@ -379,7 +509,13 @@ def asking(made: Any, name: str = "research") -> Any:
 )
 def a_sub_agent() -> None:
     inner = researcher(wants(look()), wants(look("Rhône")))
-    ask(agent(wants(("research", {"question": "Which?"})), tools=[asking(inner)], name="boss"))
+    ask(
+        agent(
+            wants(("research", {"question": "Which?"})),
+            tools=[asking(inner)],
+            name="boss",
+        )
+    )
 
 
 @shape(
@@ -401,17 +537,28 @@ def two_sub_agents_beside_each_other() -> None:
         over.set()
         return f"{REPORT} B"
 
-    one = create_agent(Speaker(lines=[wait, f"{REPORT} A"]), [look_up], name="researcher")
-    two = create_agent(Speaker(lines=[wants(look("Rhône")), last]), [look_up], name="researcher")
+    one = create_agent(
+        Speaker(lines=[wait, f"{REPORT} A"]), [look_up], name="researcher"
+    )
+    two = create_agent(
+        Speaker(lines=[wants(look("Rhône")), last]), [look_up], name="researcher"
+    )
     called = wants(("first", {"question": "A?"}), ("second", {"question": "B?"}))
     ask(agent(called, tools=[asking(one, "first"), asking(two, "second")]))
 
 
 @shape(
-    [Call("written", (REPORT,), 1, "know", "capital"), Call("retrieval", (PARIS,), 1, "know", "capital")],
+    [
+        Call("written", (REPORT,), 1, "know", "capital"),
+        Call("retrieval", (PARIS,), 1, "know", "capital"),
+    ],
 )
 def a_chain_in_a_tool() -> None:
-    inner = {"context": SHELF | joined, "question": RunnablePassthrough()} | PROMPT | Speaker(lines=REPORT)
+    inner = (
+        {"context": SHELF | joined, "question": RunnablePassthrough()}
+        | PROMPT
+        | Speaker(lines=REPORT)
+    )
 
     @tool
     def know(question: str) -> str:
@@ -444,16 +591,33 @@ def team(first: Any, second: Any) -> Any:
     return built.compile()
 
 
-@shape([looked(PARIS, agent="desk"), looked(LYON, query="Rhône", step=3, agent="expert")])
+@shape(
+    [looked(PARIS, agent="desk"), looked(LYON, query="Rhône", step=3, agent="expert")]
+)
 def a_hand_off() -> None:
-    desk = agent(wants(look()), wants(("transfer_to_expert", {})), tools=[look_up, transfer("expert")], name="desk")
+    desk = agent(
+        wants(look()),
+        wants(("transfer_to_expert", {})),
+        tools=[look_up, transfer("expert")],
+        name="desk",
+    )
     ask(team(desk, agent(wants(look("Rhône")), name="expert")))
 
 
-@shape([looked(PARIS, agent="desk", shown=()), looked(LYON, query="Rhône", step=3, agent="expert")])
+@shape(
+    [
+        looked(PARIS, agent="desk", shown=()),
+        looked(LYON, query="Rhône", step=3, agent="expert"),
+    ]
+)
 def a_hand_off_that_drops_what_was_found() -> None:
     over = transfer("expert", keep=False)
-    desk = agent(wants(look()), wants(("transfer_to_expert", {})), tools=[look_up, over], name="desk")
+    desk = agent(
+        wants(look()),
+        wants(("transfer_to_expert", {})),
+        tools=[look_up, over],
+        name="desk",
+    )
     ask(team(desk, agent(wants(look("Rhône")), name="expert")))
 
 
@@ -476,7 +640,10 @@ def branches_of_a_graph() -> None:
     built = StateGraph(Fan)
     built.add_node("fetch", fetch)
     built.add_node("write", write)
-    built.add_conditional_edges(START, lambda _: [Send("fetch", {"query": query}) for query in ("capital", "Rhône")])
+    built.add_conditional_edges(
+        START,
+        lambda _: [Send("fetch", {"query": query}) for query in ("capital", "Rhône")],
+    )
     built.add_edge("fetch", "write")
     built.compile().invoke({"question": QUESTION})
 
@@ -486,7 +653,9 @@ def branches_of_a_graph() -> None:
 
 def waiting(*lines: Any, tools: Any = (look_up,)) -> Any:
     approve = HumanInTheLoopMiddleware(interrupt_on={"look_up": True})
-    return agent(*lines, tools=tools, middleware=[approve], checkpointer=InMemorySaver())
+    return agent(
+        *lines, tools=tools, middleware=[approve], checkpointer=InMemorySaver()
+    )
 
 
 @shape([looked(PARIS)])
@@ -500,7 +669,17 @@ def a_person_approves() -> None:
 def a_person_edits_the_call() -> None:
     made = waiting(wants(look()))
     ask(made, thread="t")
-    go_on(made, {"decisions": [{"type": "edit", "edited_action": {"name": "look_up", "args": {"query": "Rhône"}}}]})
+    go_on(
+        made,
+        {
+            "decisions": [
+                {
+                    "type": "edit",
+                    "edited_action": {"name": "look_up", "args": {"query": "Rhône"}},
+                }
+            ]
+        },
+    )
 
 
 @shape([looked(LYON, query="Rhône", step=2)])
@@ -512,17 +691,39 @@ def a_person_rejects_a_call() -> None:
 
 
 @shape(
-    [Call("tool", ("It is Paris, no need to search.",), 1, "look_up", "capital"), looked(LYON, query="Rhône", step=2)]
+    [
+        Call("tool", ("It is Paris, no need to search.",), 1, "look_up", "capital"),
+        looked(LYON, query="Rhône", step=2),
+    ]
 )
 def a_person_replies_instead_of_a_tool() -> None:
-    approve = HumanInTheLoopMiddleware(interrupt_on={"look_up": {"allowed_decisions": ["approve", "respond"]}})
-    made = agent(wants(look()), wants(look("Rhône")), middleware=[approve], checkpointer=InMemorySaver())
+    approve = HumanInTheLoopMiddleware(
+        interrupt_on={"look_up": {"allowed_decisions": ["approve", "respond"]}}
+    )
+    made = agent(
+        wants(look()),
+        wants(look("Rhône")),
+        middleware=[approve],
+        checkpointer=InMemorySaver(),
+    )
     ask(made, thread="t")
-    go_on(made, {"decisions": [{"type": "respond", "message": "It is Paris, no need to search."}]})
+    go_on(
+        made,
+        {
+            "decisions": [
+                {"type": "respond", "message": "It is Paris, no need to search."}
+            ]
+        },
+    )
     go_on(made, {"decisions": [{"type": "approve"}]})
 
 
-@shape([looked(PARIS), Call("tool", ("Ask for the one in France.",), 2, "person", "Which one?")])
+@shape(
+    [
+        looked(PARIS),
+        Call("tool", ("Ask for the one in France.",), 2, "person", "Which one?"),
+    ]
+)
 def a_person_replies_inside_a_tool() -> None:
     @tool
     def person(question: str) -> str:
@@ -543,7 +744,11 @@ def a_node_of_tools_runs_again_when_it_is_resumed() -> None:
         return str(interrupt(question))
 
     called = wants(look(), ("person", {"question": "Sure?"}))
-    made = loop(Speaker(lines=[called, ANSWER]), ToolNode([look_up, person]), checkpointer=InMemorySaver())
+    made = loop(
+        Speaker(lines=[called, ANSWER]),
+        ToolNode([look_up, person]),
+        checkpointer=InMemorySaver(),
+    )
     ask(made, thread="t")
     go_on(made, "yes")
 
@@ -553,7 +758,9 @@ def a_node_of_tools_runs_again_when_it_is_resumed() -> None:
 
 @shape([looked(PARIS)], [looked(PARIS), looked(LYON, query="Rhône", turn=2)])
 def memory_of_a_thread() -> None:
-    made = agent(wants(look()), ANSWER, wants(look("Rhône")), checkpointer=InMemorySaver())
+    made = agent(
+        wants(look()), ANSWER, wants(look("Rhône")), checkpointer=InMemorySaver()
+    )
     for question in (QUESTION, SECOND):
         ask(made, question, "t")
 
@@ -569,17 +776,36 @@ def a_turn_that_rests_on_an_earlier_one() -> None:
 def a_thread_that_is_trimmed() -> None:
     @before_model
     def trim(state: AgentState, runtime: Any) -> dict[str, Any] | None:
-        asked = max(place for place, one in enumerate(state["messages"]) if isinstance(one, HumanMessage))
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"][asked:]]}
+        asked = max(
+            place
+            for place, one in enumerate(state["messages"])
+            if isinstance(one, HumanMessage)
+        )
+        return {
+            "messages": [
+                RemoveMessage(id=REMOVE_ALL_MESSAGES),
+                *state["messages"][asked:],
+            ]
+        }
 
-    made = agent(wants(look()), ANSWER, wants(look("Rhône")), middleware=[trim], checkpointer=InMemorySaver())
+    made = agent(
+        wants(look()),
+        ANSWER,
+        wants(look("Rhône")),
+        middleware=[trim],
+        checkpointer=InMemorySaver(),
+    )
     for question in (QUESTION, SECOND):
         ask(made, question, "t")
 
 
 @shape(
     [looked(PARIS)],
-    [looked(PARIS, shown=()), Call("written", (SUMMARY,), turn=2), looked(LYON, query="Rhône", turn=2)],
+    [
+        looked(PARIS, shown=()),
+        Call("written", (SUMMARY,), turn=2),
+        looked(LYON, query="Rhône", turn=2),
+    ],
     [
         looked(PARIS, shown=()),
         Call("written", (SUMMARY,), turn=2, shown=()),
@@ -591,31 +817,58 @@ def a_thread_that_is_trimmed() -> None:
 def a_thread_that_is_summarized() -> None:
     lines = [wants(look()), ANSWER, wants(look("Rhône")), "Lyon.", wants(look("Italy"))]
     notes = Speaker(lines=[NOTE, LATER])
-    shorten = SummarizationMiddleware(notes, trigger=("messages", 5), keep=("messages", 1))
+    shorten = SummarizationMiddleware(
+        notes, trigger=("messages", 5), keep=("messages", 1)
+    )
     made = agent(*lines, middleware=[shorten], checkpointer=InMemorySaver())
     for question in (QUESTION, SECOND, "And Rome?"):
         ask(made, question, "t")
 
 
-@shape([found(PARIS, query="capital")], [found(PARIS, query="capital", shown=()), found(LYON, query="Rhône", turn=2)])
+@shape(
+    [found(PARIS, query="capital")],
+    [found(PARIS, query="capital", shown=()), found(LYON, query="Rhône", turn=2)],
+)
 def messages_that_the_application_keeps_itself() -> None:
-    prompt = ChatPromptTemplate.from_messages([("placeholder", "{chat_history}"), ("human", "{context}\n{input}")])
-    chain = RunnablePassthrough.assign(context=(lambda x: x["input"]) | SHELF | joined) | prompt | Speaker()
+    prompt = ChatPromptTemplate.from_messages(
+        [("placeholder", "{chat_history}"), ("human", "{context}\n{input}")]
+    )
+    chain = (
+        RunnablePassthrough.assign(context=(lambda x: x["input"]) | SHELF | joined)
+        | prompt
+        | Speaker()
+    )
     chain.invoke({"input": "capital", "chat_history": []})
-    chain.invoke({"input": "Rhône", "chat_history": [HumanMessage("capital"), AIMessage(ANSWER)]})
+    chain.invoke(
+        {"input": "Rhône", "chat_history": [HumanMessage("capital"), AIMessage(ANSWER)]}
+    )
 
 
-@shape([Call("tool", ("The user lives in Lyon.",), 1, "recall", "home"), looked(PARIS, step=2)])
+@shape(
+    [
+        Call("tool", ("The user lives in Lyon.",), 1, "recall", "home"),
+        looked(PARIS, step=2),
+    ]
+)
 def a_memory_over_conversations() -> None:
     @tool
     def recall(topic: str, runtime: ToolRuntime) -> str:
         """Recalls what is known of the user."""
-        item = runtime.store.get(("user",), topic) if runtime.store is not None else None
+        item = (
+            runtime.store.get(("user",), topic) if runtime.store is not None else None
+        )
         return str(item.value["text"]) if item is not None else ""
 
     memory = InMemoryStore()
     memory.put(("user",), "home", {"text": "The user lives in Lyon."})
-    ask(agent(wants(("recall", {"topic": "home"})), wants(look()), tools=[recall, look_up], store=memory))
+    ask(
+        agent(
+            wants(("recall", {"topic": "home"})),
+            wants(look()),
+            tools=[recall, look_up],
+            store=memory,
+        )
+    )
 
 
 @shape([looked(PARIS), looked(LYON, query="Rhône")])
@@ -627,19 +880,30 @@ def an_agent_that_runs_async() -> None:
 @shape([looked(PARIS), looked(LYON, query="Rhône", step=2)])
 def an_agent_that_streams() -> None:
     made = agent(wants(look()), wants(look("Rhône")))
-    assert list(made.stream({"messages": [("user", QUESTION)]}, stream_mode=["updates", "messages"]))
+    assert list(
+        made.stream(
+            {"messages": [("user", QUESTION)]}, stream_mode=["updates", "messages"]
+        )
+    )
 
 
 @shape([found(PARIS, query="capital")], [found(LYON, query="Rhône")])
 def two_conversations() -> None:
     built = StateGraph(Fan)
-    built.add_node("fetch", lambda state: {"texts": [joined(SHELF.invoke(state["question"]))]})
-    built.add_node("write", lambda state: {"answer": Speaker().invoke("\n".join(state["texts"])).text})
+    built.add_node(
+        "fetch", lambda state: {"texts": [joined(SHELF.invoke(state["question"]))]}
+    )
+    built.add_node(
+        "write",
+        lambda state: {"answer": Speaker().invoke("\n".join(state["texts"])).text},
+    )
     built.add_edge(START, "fetch")
     built.add_edge("fetch", "write")
     made = built.compile(checkpointer=InMemorySaver())
     for thread, question in (("a", "capital"), ("b", "Rhône")):
-        made.invoke({"question": question}, config={"configurable": {"thread_id": thread}})
+        made.invoke(
+            {"question": question}, config={"configurable": {"thread_id": thread}}
+        )
 
 
 def played(name: str) -> tuple[Sample, ...]:
@@ -650,8 +914,8 @@ def played(name: str) -> tuple[Sample, ...]:
     return captured.samples
 
 
-# LangChain 1.0 does not tell names of agents, which call of a tool failed, or a person's reply in a tool's place, and
-# its summaries are asked for in another way.
+# LangChain 1.0 does not tell names of agents, which call of a tool failed, or a
+# person's reply in a tool's place, and its summaries are asked for in another way.
 SINCE_1_1 = {
     "a_search_that_fails_beside_another_in_one_node",
     "a_sub_agent",
@@ -668,7 +932,11 @@ def test_ledger(name: str) -> None:
     if name in SINCE_1_1 and version("langchain").startswith("1.0."):
         pytest.skip("LangChain 1.0 does not record it")
     samples = played(name)
-    assert [[told(call) for call in sample.ledger.calls] for sample in samples if sample.ledger] == SHAPES[name][1]
+    assert [
+        [told(call) for call in sample.ledger.calls]
+        for sample in samples
+        if sample.ledger
+    ] == SHAPES[name][1]
     assert all(sample.answer for sample in samples)
 
 
@@ -677,11 +945,21 @@ def test_a_named_conversation_goes_on_over_several_blocks() -> None:
     samples = []
     for question in ("capital", "Rhône"):
         with capture(conversation="a_name_of_its_own") as captured:
-            ({"context": SHELF | joined, "question": RunnablePassthrough()} | PROMPT | Speaker()).invoke(question)
+            (
+                {"context": SHELF | joined, "question": RunnablePassthrough()}
+                | PROMPT
+                | Speaker()
+            ).invoke(question)
         samples += captured.samples
     ledgers = [sample.ledger for sample in samples if sample.ledger is not None]
-    assert [(one.conversation, one.turn) for one in ledgers] == [("a_name_of_its_own", 1), ("a_name_of_its_own", 2)]
-    assert [(call.turn, call.shown) for call in ledgers[1].calls] == [(1, ()), (2, (0,))]
+    assert [(one.conversation, one.turn) for one in ledgers] == [
+        ("a_name_of_its_own", 1),
+        ("a_name_of_its_own", 2),
+    ]
+    assert [(call.turn, call.shown) for call in ledgers[1].calls] == [
+        (1, ()),
+        (2, (0,)),
+    ]
 
 
 def _masked(sample: Sample) -> Sample:
@@ -695,14 +973,25 @@ def _masked(sample: Sample) -> Sample:
         ("over_callbacks", False, (None, None), [1]),
         ("over_callbacks_two_redactions", False, (_masked, None), []),
         ("one_redaction", False, (_masked, _masked), [1]),
-        ("two_redactions", False, (_masked, None), []),  # what one block hides does not reach another
-        ("two_tenants", True, (None, None), []),  # an application of its own, with the same id of its thread
+        # what one block hides does not reach another
+        ("two_redactions", False, (_masked, None), []),
+        # an application of its own, with the same id of its thread
+        ("two_tenants", True, (None, None), []),
     ],
 )
-def test_a_thread_goes_on_over_several_blocks(thread: str, anew: bool, redacts: Any, kept: list[int]) -> None:
+def test_a_thread_goes_on_over_several_blocks(
+    thread: str, anew: bool, redacts: Any, kept: list[int]
+) -> None:
     def made() -> Any:
         model = Speaker(lines=[wants(look()), "Paris.", "It is Paris, as I said."])
-        tools = [create_retriever_tool(SHELF, "look_up", "Looks a thing up.", response_format="content_and_artifact")]
+        tools = [
+            create_retriever_tool(
+                SHELF,
+                "look_up",
+                "Looks a thing up.",
+                response_format="content_and_artifact",
+            )
+        ]
         return create_agent(model, tools, checkpointer=InMemorySaver())
 
     agent, samples = made(), list[Sample]()
@@ -711,7 +1000,9 @@ def test_a_thread_goes_on_over_several_blocks(thread: str, anew: bool, redacts: 
         asked = {"messages": [("user", question)]}
         agent = made() if at and anew else agent
         if thread.startswith("over_callbacks"):
-            callback = RagMetricsCallback(metrics=[], judge="lexical", every_turn=True, redact=redacts[at])
+            callback = RagMetricsCallback(
+                metrics=[], judge="lexical", every_turn=True, redact=redacts[at]
+            )
             agent.invoke(asked, {**config, "callbacks": [callback]})
             samples += callback.samples
         else:
@@ -721,7 +1012,9 @@ def test_a_thread_goes_on_over_several_blocks(thread: str, anew: bool, redacts: 
     ledger = samples[1].ledger
     assert ledger is not None
     assert ledger.conversation == thread
-    assert [call.turn for call in ledger.calls if call.turn == 1 and ledger.turn == 2] == kept
+    assert [
+        call.turn for call in ledger.calls if call.turn == 1 and ledger.turn == 2
+    ] == kept
 
 
 def test_there_are_shapes_enough() -> None:

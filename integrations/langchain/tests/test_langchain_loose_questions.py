@@ -1,4 +1,7 @@
-"""Questions that no run of the framework holds together stay as many as were asked; none goes without a word."""
+"""Questions that no run of the framework holds together stay as many as were asked.
+
+None goes without a word.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,17 @@ IN_1874 = "It was opened in 1874, by the mayor of the town himself."
 HOURLY = "It goes every hour, but only in the summer months."
 
 
-async def ask(question: str, answer: str, *found: list[Document], before: str = "", limited: bool = True) -> None:
+async def ask(
+    question: str,
+    answer: str,
+    *found: list[Document],
+    before: str = "",
+    limited: bool = True,
+) -> None:
     """Searches at once, each with a time limit, then a model, perhaps with another: no run is around them."""
-    searches = [asyncio.wait_for(Shelf(books=books).ainvoke(question), 60) for books in found]
+    searches = [
+        asyncio.wait_for(Shelf(books=books).ainvoke(question), 60) for books in found
+    ]
     documents = [one for some in await asyncio.gather(*searches) for one in some]
     prompt = f"{before}Use only this:\n{joined(documents)}\n\nQuestion: {question}"
     call = Speaker(lines=answer).ainvoke(prompt)
@@ -34,7 +45,10 @@ async def ask(question: str, answer: str, *found: list[Document], before: str = 
 
 
 def triples(samples: list[Sample]) -> list[tuple[Any, ...]]:
-    return [(one.question, [context.text for context in one.contexts], one.answer) for one in samples]
+    return [
+        (one.question, [context.text for context in one.contexts], one.answer)
+        for one in samples
+    ]
 
 
 @pytest.mark.parametrize("limited", [False, True])
@@ -47,26 +61,38 @@ def test_a_question_that_shows_the_earlier_one_as_text_is_a_question_of_its_own(
     async def chat() -> None:
         await ask(FIRST, IN_1874, [document(BRIDGE, "b")], [], limited=limited)
         before = f"So far:\nUser: {FIRST}\nAssistant: {IN_1874}\n\n"
-        await ask(SECOND, HOURLY, [document(page, name)], [], before=before, limited=limited)
+        await ask(
+            SECOND, HOURLY, [document(page, name)], [], before=before, limited=limited
+        )
 
     with capture() as captured:
         asyncio.run(chat())
-    assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874), (SECOND, [page], HOURLY)]
+    assert triples(list(captured.samples)) == [
+        (FIRST, [BRIDGE], IN_1874),
+        (SECOND, [page], HOURLY),
+    ]
 
 
 @pytest.mark.parametrize("other", [FIRST, SECOND])
-def test_a_draft_that_is_revised_belongs_to_the_question_that_it_answers(other: str) -> None:
+def test_a_draft_that_is_revised_belongs_to_the_question_that_it_answers(
+    other: str,
+) -> None:
     """Somebody else's question between the draft and its revision, be it the same, takes it from nobody."""
     draft = "The mayor of the town opened the bridge in the year 1874."
 
     async def revise() -> None:
         await ask(FIRST, draft, [document(BRIDGE, "b")], limited=False)
         await asyncio.wait_for(ask(other, HOURLY, [document(BRIDGE, "b")]), 60)
-        await Speaker(lines=IN_1874).ainvoke(f"Shorten the answer to {FIRST}\n{draft}\nfrom {BRIDGE}")
+        await Speaker(lines=IN_1874).ainvoke(
+            f"Shorten the answer to {FIRST}\n{draft}\nfrom {BRIDGE}"
+        )
 
     with capture() as captured:
         asyncio.run(revise())
-    assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874), (other, [BRIDGE], HOURLY)]
+    assert triples(list(captured.samples)) == [
+        (FIRST, [BRIDGE], IN_1874),
+        (other, [BRIDGE], HOURLY),
+    ]
 
 
 @pytest.mark.parametrize("limited", [False, True])
@@ -74,11 +100,20 @@ def test_one_question_asked_again_is_asked_again(limited: bool) -> None:
     async def load() -> None:
         for number in range(3):
             answer = f"Answer {number}, which nobody else gave."
-            await ask(FIRST, answer, [document(BRIDGE, "b")], [document(MILL)], limited=limited)
+            await ask(
+                FIRST,
+                answer,
+                [document(BRIDGE, "b")],
+                [document(MILL)],
+                limited=limited,
+            )
 
     with capture() as captured:
         asyncio.run(load())
-    expected = [(FIRST, [BRIDGE, MILL], f"Answer {number}, which nobody else gave.") for number in range(3)]
+    expected = [
+        (FIRST, [BRIDGE, MILL], f"Answer {number}, which nobody else gave.")
+        for number in range(3)
+    ]
     assert triples(list(captured.samples)) == expected
 
 
@@ -86,11 +121,19 @@ def test_one_question_asked_again_is_asked_again(limited: bool) -> None:
 def test_questions_that_find_nothing_stay_apart(limited: bool) -> None:
     async def load() -> None:
         for number in range(3):
-            await ask(FIRST, f"I do not know it, at attempt {number}.", [], [], limited=limited)
+            await ask(
+                FIRST,
+                f"I do not know it, at attempt {number}.",
+                [],
+                [],
+                limited=limited,
+            )
 
     with capture() as captured:
         asyncio.run(load())
-    expected = [(FIRST, [], f"I do not know it, at attempt {number}.") for number in range(3)]
+    expected = [
+        (FIRST, [], f"I do not know it, at attempt {number}.") for number in range(3)
+    ]
     assert triples(list(captured.samples)) == expected
 
 
@@ -98,8 +141,16 @@ def test_questions_that_find_pages_with_the_same_sentences_stay_apart() -> None:
     """A later page holds an earlier one: a new edition."""
 
     async def chat() -> None:
-        await ask("Which mill and bridge are old?", IN_1874, [document(BRIDGE, "b"), document(MILL, "m")])
-        await ask("Which mill?", "The mill on the Tarn.", [document(f"{MILL} It was rebuilt in 1925.", "m2")])
+        await ask(
+            "Which mill and bridge are old?",
+            IN_1874,
+            [document(BRIDGE, "b"), document(MILL, "m")],
+        )
+        await ask(
+            "Which mill?",
+            "The mill on the Tarn.",
+            [document(f"{MILL} It was rebuilt in 1925.", "m2")],
+        )
 
     with capture() as captured:
         asyncio.run(chat())
@@ -110,12 +161,21 @@ def test_questions_that_find_pages_with_the_same_sentences_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_questions_one_after_another_or_at_once_are_as_many_as_were_asked(together: bool) -> None:
+def test_questions_one_after_another_or_at_once_are_as_many_as_were_asked(
+    together: bool,
+) -> None:
     words = ("bridge", "ferry", "mill", "market")
     books = {"bridge": BRIDGE, "ferry": FERRY, "mill": MILL, "market": BRIDGE}
 
     async def work() -> None:
-        asked = [ask(f"What of the {word}?", f"This is all on the {word}.", [document(books[word])]) for word in words]
+        asked = [
+            ask(
+                f"What of the {word}?",
+                f"This is all on the {word}.",
+                [document(books[word])],
+            )
+            for word in words
+        ]
         if together:
             await asyncio.gather(*(asyncio.wait_for(one, 60) for one in asked))
             return
@@ -124,15 +184,24 @@ def test_questions_one_after_another_or_at_once_are_as_many_as_were_asked(togeth
 
     with capture() as captured:
         asyncio.run(work())
-    expected = [(f"What of the {word}?", [books[word]], f"This is all on the {word}.") for word in words]
+    expected = [
+        (f"What of the {word}?", [books[word]], f"This is all on the {word}.")
+        for word in words
+    ]
     assert sorted(triples(list(captured.samples))) == sorted(expected)
 
 
 def test_a_chain_that_rewrote_the_question_is_no_question_without_a_sample() -> None:
     rewritten = "opening year of the bridge of Velm"
-    rewrite = ChatPromptTemplate.from_template("Rewrite: {question}") | Speaker(lines=rewritten) | StrOutputParser()
+    rewrite = (
+        ChatPromptTemplate.from_template("Rewrite: {question}")
+        | Speaker(lines=rewritten)
+        | StrOutputParser()
+    )
     with capture() as captured:
-        found = Shelf(books=[document(BRIDGE, "b")]).invoke(rewrite.invoke({"question": FIRST}))
+        found = Shelf(books=[document(BRIDGE, "b")]).invoke(
+            rewrite.invoke({"question": FIRST})
+        )
         Speaker(lines=IN_1874).invoke(f"{joined(found)}\n\nQuestion: {FIRST}")
     assert triples(list(captured.samples)) == [(FIRST, [BRIDGE], IN_1874)]
     assert not captured.problems
@@ -146,27 +215,50 @@ def test_every_question_that_gives_no_sample_is_counted() -> None:
         """Looks up."""
         return BRIDGE
 
-    retriever = create_retriever_tool(Shelf(books=[document(BRIDGE, "b")]), "search", "Searches.")
+    retriever = create_retriever_tool(
+        Shelf(books=[document(BRIDGE, "b")]), "search", "Searches."
+    )
     with capture() as captured:
         for number in range(20):
-            name, tools = ("search", [retriever]) if number == 7 else ("look_up", [look_up])
-            agent = create_agent(Speaker(lines=[calls(name, query="bridge"), IN_1874]), tools)
+            name, tools = (
+                ("search", [retriever]) if number == 7 else ("look_up", [look_up])
+            )
+            agent = create_agent(
+                Speaker(lines=[calls(name, query="bridge"), IN_1874]), tools
+            )
             agent.invoke({"messages": [("user", f"{FIRST} ({number})")]})
     assert len(captured.samples) == 1
-    counted = [count for words, count in captured.problems.counts.items() if "no retrieval" in words]
+    counted = [
+        count
+        for words, count in captured.problems.counts.items()
+        if "no retrieval" in words
+    ]
     assert counted == [19]
 
 
 def test_a_note_on_one_of_two_searches_at_once_is_part_of_their_question() -> None:
     async def fan_out() -> None:
-        shelves = [Shelf(books=[document(BRIDGE, "b")]), Shelf(books=[document(FERRY, "f")])]
-        await asyncio.gather(*(shelf.ainvoke(query) for shelf, query in zip(shelves, (FIRST, SECOND), strict=True)))
+        shelves = [
+            Shelf(books=[document(BRIDGE, "b")]),
+            Shelf(books=[document(FERRY, "f")]),
+        ]
+        await asyncio.gather(
+            *(
+                shelf.ainvoke(query)
+                for shelf, query in zip(shelves, (FIRST, SECOND), strict=True)
+            )
+        )
         note = "The mayor of the town opened the bridge in the year 1874."
-        await asyncio.wait_for(Speaker(lines=note).ainvoke(f"Sum up for {FIRST}\n{BRIDGE}"), 60)
+        await asyncio.wait_for(
+            Speaker(lines=note).ainvoke(f"Sum up for {FIRST}\n{BRIDGE}"), 60
+        )
         prompt = f"{note}\n{FERRY}\n\nQuestion: {FIRST} {SECOND}"
         await asyncio.wait_for(Speaker(lines=HOURLY).ainvoke(prompt), 60)
 
     with capture() as captured:
         asyncio.run(fan_out())
     (sample,) = captured.samples
-    assert ({context.text for context in sample.contexts}, sample.answer) == ({BRIDGE, FERRY}, HOURLY)
+    assert ({context.text for context in sample.contexts}, sample.answer) == (
+        {BRIDGE, FERRY},
+        HOURLY,
+    )

@@ -22,9 +22,18 @@ from ragmetrics_core import ContextAdherence, Sample, evaluate
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Message
 
-SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {"verdict": {"type": "string"}},
+    "required": ["verdict"],
+}
 YES = '{"reason": "It says so.", "verdict": "yes"}'
-ASK = (Message("system", "Judge."), Message("user", "Is it?"), Message("assistant", "No."), Message("user", "Again!"))
+ASK = (
+    Message("system", "Judge."),
+    Message("user", "Is it?"),
+    Message("assistant", "No."),
+    Message("user", "Again!"),
+)
 
 
 class Provider(BaseChatModel):
@@ -46,19 +55,32 @@ class Provider(BaseChatModel):
         return "provider"
 
     def _generate(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kw: Any
+        self,
+        messages: list[BaseMessage],
+        stop: Any = None,
+        run_manager: Any = None,
+        **kw: Any,
     ) -> ChatResult:
         said = [(one.type, one.text) for one in messages]
-        fields = {name: getattr(self, name) for name in ("temperature", "max_tokens", "logprobs", "top_logprobs", "n")}
-        self.seen.append({"said": said, "thread": threading.get_ident(), **fields, **kw})
+        fields = {
+            name: getattr(self, name)
+            for name in ("temperature", "max_tokens", "logprobs", "top_logprobs", "n")
+        }
+        self.seen.append(
+            {"said": said, "thread": threading.get_ident(), **fields, **kw}
+        )
         if isinstance(self.replies, Exception):
             raise self.replies
         count = self.n if self.honours_n else 1
         usage: Any = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
         message = AIMessage(
-            self.replies, usage_metadata=usage, response_metadata={"model_name": "p-1-0613", **self.meta}
+            self.replies,
+            usage_metadata=usage,
+            response_metadata={"model_name": "p-1-0613", **self.meta},
         )
-        return ChatResult(generations=[ChatGeneration(message=message) for _ in range(count)])
+        return ChatResult(
+            generations=[ChatGeneration(message=message) for _ in range(count)]
+        )
 
 
 class Structured(Provider):
@@ -66,7 +88,9 @@ class Structured(Provider):
 
     outcome: Any = None
 
-    def with_structured_output(self, schema: Any, *, include_raw: bool = False, **kw: Any) -> Runnable[Any, Any]:
+    def with_structured_output(
+        self, schema: Any, *, include_raw: bool = False, **kw: Any
+    ) -> Runnable[Any, Any]:
         assert include_raw
         assert not kw
         if isinstance(self.outcome, Exception):
@@ -85,18 +109,40 @@ def test_messages_settings_and_usage() -> None:
     reply = complete(provider, temperature=1.0, max_tokens=99, top_logprobs=5)
     assert [choice.text for choice in reply.choices] == [YES]
     (seen,) = provider.seen
-    assert seen["said"] == [("system", "Judge."), ("human", "Is it?"), ("ai", "No."), ("human", "Again!")]
-    assert (seen["temperature"], seen["max_tokens"], seen["logprobs"], seen["top_logprobs"]) == (1.0, 99, True, 5)
+    assert seen["said"] == [
+        ("system", "Judge."),
+        ("human", "Is it?"),
+        ("ai", "No."),
+        ("human", "Again!"),
+    ]
+    assert (
+        seen["temperature"],
+        seen["max_tokens"],
+        seen["logprobs"],
+        seen["top_logprobs"],
+    ) == (1.0, 99, True, 5)
     assert seen["thread"] != threading.get_ident()
-    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cost) == (7, 3, None)
+    assert (
+        reply.usage.prompt_tokens,
+        reply.usage.completion_tokens,
+        reply.usage.cost,
+    ) == (7, 3, None)
     assert reply.usage.models == ("p-1-0613",)
 
 
 def test_logprobs_are_read() -> None:
-    token = {"token": "yes", "logprob": -0.1, "top_logprobs": [{"token": "no", "logprob": -2.5}]}
+    token = {
+        "token": "yes",
+        "logprob": -0.1,
+        "top_logprobs": [{"token": "no", "logprob": -2.5}],
+    }
     reply = complete(Provider(meta={"logprobs": {"content": [token]}}), top_logprobs=5)
     (read,) = reply.choices[0].tokens
-    assert (read.token, read.logprob, read.alternatives) == ("yes", -0.1, (("no", -2.5),))
+    assert (read.token, read.logprob, read.alternatives) == (
+        "yes",
+        -0.1,
+        (("no", -2.5),),
+    )
 
 
 @pytest.mark.parametrize(("honours", "expected"), [(True, 3), (False, 1)])
@@ -117,8 +163,13 @@ def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
 
 def test_structured_output() -> None:
     parsed = {"verdict": "yes"}
-    model = Structured(outcome={"raw": AIMessage(""), "parsed": parsed, "parsing_error": None})
-    assert complete(model, schema=SCHEMA, temperature=1.0).choices[0].text == '{"verdict": "yes"}'
+    model = Structured(
+        outcome={"raw": AIMessage(""), "parsed": parsed, "parsing_error": None}
+    )
+    assert (
+        complete(model, schema=SCHEMA, temperature=1.0).choices[0].text
+        == '{"verdict": "yes"}'
+    )
     assert model.seen[0]["temperature"] == 1.0
     assert model.temperature == 0.7  # the user's own model stays as it is
     assert model.seen[0]["schema"]["properties"] == SCHEMA["properties"]
@@ -126,10 +177,21 @@ def test_structured_output() -> None:
 
 
 def test_structured_output_without_result_and_without_error() -> None:
-    """The model answered in plain text: parsed is None, and so is the error. The text may be JSON all the same."""
-    model = Structured(outcome={"raw": AIMessage(YES), "parsed": None, "parsing_error": None})
+    """The model answered in plain text: parsed is None, and so is the error.
+
+    The text may be JSON all the same.
+    """
+    model = Structured(
+        outcome={"raw": AIMessage(YES), "parsed": None, "parsing_error": None}
+    )
     assert complete(model, schema=SCHEMA).choices[0].text == YES
-    failing = Structured(outcome={"raw": AIMessage("no JSON"), "parsed": None, "parsing_error": ValueError("bad")})
+    failing = Structured(
+        outcome={
+            "raw": AIMessage("no JSON"),
+            "parsed": None,
+            "parsing_error": ValueError("bad"),
+        }
+    )
     assert complete(failing, schema=SCHEMA).choices[0].text == "no JSON"
 
 
@@ -138,7 +200,9 @@ def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
     with pytest.raises(errors.UnsupportedParameter, match="json_schema"):
         complete(model, schema=SCHEMA)
     metric = ContextAdherence(polls=1, template="{contexts}\n{answer}")
-    report = evaluate([Sample(contexts=["a"], answer="b")], [metric], judge=model, progress=False)
+    report = evaluate(
+        [Sample(contexts=["a"], answer="b")], [metric], judge=model, progress=False
+    )
     assert report.scores("context_adherence") == [1.0]
     assert "json_schema" in report.usage.fallbacks
 
@@ -146,8 +210,11 @@ def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
 def test_a_tool_calling_model_gives_structured_output() -> None:
     """The default of LangChain: the schema becomes a tool."""
     call = {"name": "reply", "args": {"verdict": "yes"}, "id": "1", "type": "tool_call"}
-    assert complete(Speaker(lines=AIMessage("", tool_calls=[call])), schema=SCHEMA).choices[0].text == (
-        '{"verdict": "yes"}'
+    assert (
+        complete(Speaker(lines=AIMessage("", tool_calls=[call])), schema=SCHEMA)
+        .choices[0]
+        .text
+        == '{"verdict": "yes"}'
     )
 
 
@@ -165,18 +232,28 @@ def test_schema_is_left_to_the_prompt_where_log_probabilities_are_asked() -> Non
 def test_models_without_structured_output_are_asked_for_json() -> None:
     assert LangChainModel(Provider()).capabilities().json_schema is False
     assert complete(Provider(), schema=SCHEMA).choices[0].text == YES
-    assert LangChainModel(Speaker()).capabilities().json_schema is None  # it binds tools
+    # it binds tools
+    assert LangChainModel(Speaker()).capabilities().json_schema is None
 
 
 @pytest.mark.parametrize(
     "function",
-    [lambda said: YES, lambda said: AIMessage(YES), lambda said: {"reason": "It says so.", "verdict": "yes"}],
+    [
+        lambda said: YES,
+        lambda said: AIMessage(YES),
+        lambda said: {"reason": "It says so.", "verdict": "yes"},
+    ],
 )
 def test_any_runnable(function: Any) -> None:
     model = LangChainModel(RunnableLambda(function), name="mine")
     known = model.capabilities()
     assert (known.n, known.json_schema, known.temperature) == (False, False, False)
-    report = evaluate([Sample(contexts=["a"], answer="b")], [ContextAdherence(polls=3)], judge=model, progress=False)
+    report = evaluate(
+        [Sample(contexts=["a"], answer="b")],
+        [ContextAdherence(polls=3)],
+        judge=model,
+        progress=False,
+    )
     assert report.scores("context_adherence") == [1.0]
     assert report.run.judges == ("mine",)
 
@@ -184,14 +261,24 @@ def test_any_runnable(function: Any) -> None:
 def test_names() -> None:
     assert LangChainModel(Provider()).name == "provider-1"
     assert LangChainModel(Speaker()).name == "speaker"
-    assert LangChainModel(RunnableLambda(lambda said: YES).with_config(run_name="judge")).name == "judge"
-    assert LangChainModel(Provider(), capabilities=Capabilities(n=False)).capabilities().n is False
+    assert (
+        LangChainModel(
+            RunnableLambda(lambda said: YES).with_config(run_name="judge")
+        ).name
+        == "judge"
+    )
+    assert (
+        LangChainModel(Provider(), capabilities=Capabilities(n=False)).capabilities().n
+        is False
+    )
     with pytest.raises(TypeError, match="runnable"):
         LangChainModel("gpt-4o-mini")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("judge_async", [False, True])
-def test_tracing_does_not_see_the_judge(judge_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracing_does_not_see_the_judge(
+    judge_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
     enabled = []
 
@@ -211,7 +298,9 @@ def test_async_api() -> None:
         threads.append(threading.get_ident())
         return YES
 
-    model = LangChainModel(RunnableLambda(lambda said: "sync", afunc=answer), judge_async=True)
+    model = LangChainModel(
+        RunnableLambda(lambda said: "sync", afunc=answer), judge_async=True
+    )
     assert complete(model).choices[0].text == YES
     assert threads == [threading.get_ident()]
     assert len(complete(LangChainModel(Provider(), judge_async=True), n=2).choices) == 2
@@ -221,7 +310,9 @@ class TestRunnable(FrameworkModelContract):
     judge_async = False
 
     def model(self, call: Callable[[], str]) -> LangChainModel:
-        return LangChainModel(RunnableLambda(lambda messages: call()), judge_async=self.judge_async)
+        return LangChainModel(
+            RunnableLambda(lambda messages: call()), judge_async=self.judge_async
+        )
 
 
 class TestRunnableAsync(TestRunnable):
@@ -230,7 +321,9 @@ class TestRunnableAsync(TestRunnable):
 
 class TestChatModel(FrameworkModelContract):
     def model(self, call: Callable[[], str]) -> LangChainModel:
-        able = Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
+        able = Capabilities(
+            n=False, logprobs=False, json_schema=False, temperature=False
+        )
         return LangChainModel(Speaker(lines=lambda messages: call()), capabilities=able)
 
 
@@ -248,20 +341,28 @@ class StatusError(Exception):
         (StatusError(404), errors.ModelNotFound),
         (StatusError(429), errors.RateLimited),
         (StatusError(429, "insufficient_quota"), errors.QuotaExhausted),
-        (StatusError(400, "maximum context length exceeded"), errors.ContextWindowExceeded),
+        (
+            StatusError(400, "maximum context length exceeded"),
+            errors.ContextWindowExceeded,
+        ),
         (StatusError(400, "temperature is not supported"), errors.UnsupportedParameter),
         (StatusError(422), errors.RequestRejected),
         (StatusError(500), errors.JudgeServerError),
         (StatusError(503), errors.JudgeServerError),
         (TimeoutError(), errors.JudgeTimeout),
         (ConnectionResetError(), errors.ConnectionFailed),
-        (TypeError("unexpected keyword argument 'logprobs'"), errors.UnsupportedParameter),
+        (
+            TypeError("unexpected keyword argument 'logprobs'"),
+            errors.UnsupportedParameter,
+        ),
         (RuntimeError("secret sample text"), errors.JudgeError),
         (errors.ContentRefused("refused"), errors.ContentRefused),
     ],
 )
 @pytest.mark.parametrize("judge_async", [False, True])
-def test_errors_become_ours(raised: Exception, expected: type[Exception], judge_async: bool) -> None:
+def test_errors_become_ours(
+    raised: Exception, expected: type[Exception], judge_async: bool
+) -> None:
     with pytest.raises(errors.JudgeError) as caught:
         complete(LangChainModel(Provider(replies=raised), judge_async=judge_async))
     assert type(caught.value) is expected

@@ -36,7 +36,9 @@ def run(found: list[Any], begins_with: list[Any] | None = None) -> None:
     graph.add_node("reply", answer)
     graph.add_edge(START, "search")
     graph.add_edge("search", "reply")
-    graph.compile().invoke({"question": QUESTION, "chunks": begins_with or [], "answer": ""})
+    graph.compile().invoke(
+        {"question": QUESTION, "chunks": begins_with or [], "answer": ""}
+    )
 
 
 def test_what_the_run_returned_goes_before_what_it_was_given() -> None:
@@ -71,8 +73,14 @@ def test_where_no_context_is_named_nothing_is_exact() -> None:
 @pytest.mark.parametrize("path", ["chunks", "output.chunks"])
 def test_a_path_that_leads_nowhere_is_not_exact(path: str) -> None:
     with capture(contexts_from=path) as captured:
-        RunnableLambda(lambda question: str(Speaker(lines=ANSWER).invoke(question).text)).invoke(QUESTION)
-    grades = [sample.capture.grade for sample in captured.samples if sample.capture is not None]
+        RunnableLambda(
+            lambda question: str(Speaker(lines=ANSWER).invoke(question).text)
+        ).invoke(QUESTION)
+    grades = [
+        sample.capture.grade
+        for sample in captured.samples
+        if sample.capture is not None
+    ]
     assert "exact" not in grades
     assert grades or captured.problems.counts
 
@@ -81,4 +89,6 @@ def test_a_run_that_is_refused_takes_no_other_with_it() -> None:
     with capture(contexts_from="chunks") as captured:
         for found in ([BRIDGE], [{"body_html": BRIDGE}], [{"text": BRIDGE}]):
             run(found)
-    assert [[context.text for context in sample.contexts] for sample in captured.samples] == [[BRIDGE], [BRIDGE]]
+    assert [
+        [context.text for context in sample.contexts] for sample in captured.samples
+    ] == [[BRIDGE], [BRIDGE]]

@@ -13,7 +13,9 @@ from langchain_ragmetrics import LangChainModel
 
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 
-openai = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+openai = pytest.importorskip(
+    "langchain_openai", reason="langchain-openai is not installed"
+)
 
 
 class TestChatOpenAI(ChatModelContract):
@@ -21,12 +23,20 @@ class TestChatOpenAI(ChatModelContract):
 
     def model(self, base_url: str, key: str, timeout: float) -> LangChainModel:
         return LangChainModel(
-            openai.ChatOpenAI(model="test", base_url=base_url, api_key=key, timeout=timeout, max_retries=0)
+            openai.ChatOpenAI(
+                model="test",
+                base_url=base_url,
+                api_key=key,
+                timeout=timeout,
+                max_retries=0,
+            )
         )
 
 
 def chat(**settings: Any) -> Any:
-    return openai.ChatOpenAI(**{"model": "m", "api_key": "k", "base_url": "http://a/v1", **settings})
+    return openai.ChatOpenAI(
+        **{"model": "m", "api_key": "k", "base_url": "http://a/v1", **settings}
+    )
 
 
 DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
@@ -40,7 +50,12 @@ DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (chat, lambda: chat(model_kwargs={"user": "u"})),
     (chat, lambda: chat(use_responses_api=True)),
     (chat, lambda: chat().bind(stop=["x"])),
-    (chat, lambda: openai.AzureChatOpenAI(model="m", azure_endpoint="https://a", api_key="k", api_version="1")),
+    (
+        chat,
+        lambda: openai.AzureChatOpenAI(
+            model="m", azure_endpoint="https://a", api_key="k", api_version="1"
+        ),
+    ),
 )
 EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (chat, chat),
@@ -52,19 +67,25 @@ EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
 
 @pytest.mark.parametrize("pair", range(len(DIFFERENT)))
 def test_what_differs(pair: int) -> None:
-    first, second = (LangChainModel(make(), name="judge").cache_key for make in DIFFERENT[pair])
+    first, second = (
+        LangChainModel(make(), name="judge").cache_key for make in DIFFERENT[pair]
+    )
     assert None not in (first, second)
     assert first != second
 
 
 @pytest.mark.parametrize("pair", range(len(EQUAL)))
 def test_what_is_equal(pair: int) -> None:
-    first, second = (LangChainModel(make(), name="judge").cache_key for make in EQUAL[pair])
+    first, second = (
+        LangChainModel(make(), name="judge").cache_key for make in EQUAL[pair]
+    )
     assert first is not None
     assert first == second
 
 
-def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_may_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = LangChainModel(chat(base_url=None)).cache_key
     monkeypatch.setenv("OPENAI_BASE_URL", "http://b/v1")
     assert before != LangChainModel(chat(base_url=None)).cache_key
@@ -84,7 +105,9 @@ def test_another_process_says_the_same() -> None:
     from langchain_core.prompts import ChatPromptTemplate
 
     bound = chat(extra_body={"a": 2, "b": 1}).bind(stop=["x"])
-    prompt = ChatPromptTemplate.from_messages([("system", "Judge."), ("placeholder", "{messages}")])
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Judge."), ("placeholder", "{messages}")]
+    )
     done = subprocess.run(
         [sys.executable, "-c", OTHER_PROCESS],
         capture_output=True,

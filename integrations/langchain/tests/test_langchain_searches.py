@@ -1,4 +1,7 @@
-"""A search that finds nothing is a search; an engine behind a tool shows its documents to its own model only."""
+"""A search that finds nothing is a search.
+
+An engine behind a tool shows its documents to its own model only.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,12 @@ def of_the_framework() -> BaseTool:
 
 
 def of_the_framework_with_artifact() -> BaseTool:
-    return create_retriever_tool(Shelf(books=books), "search", "Searches.", response_format="content_and_artifact")
+    return create_retriever_tool(
+        Shelf(books=books),
+        "search",
+        "Searches.",
+        response_format="content_and_artifact",
+    )
 
 
 def with_artifact() -> BaseTool:
@@ -52,13 +60,23 @@ def with_a_retriever_inside() -> BaseTool:
     return search
 
 
-TOOLS = [of_the_framework, of_the_framework_with_artifact, with_artifact, with_a_retriever_inside]
+TOOLS = [
+    of_the_framework,
+    of_the_framework_with_artifact,
+    with_artifact,
+    with_a_retriever_inside,
+]
 
 
 def asked(made: Callable[[], BaseTool], *queries: str, answer: str) -> Sample:
     with capture() as captured:
-        lines: list[Any] = [*(calls("search", query=query) for query in queries), answer]
-        create_agent(Speaker(lines=lines), [made()]).invoke({"messages": [("user", QUESTION)]})
+        lines: list[Any] = [
+            *(calls("search", query=query) for query in queries),
+            answer,
+        ]
+        create_agent(Speaker(lines=lines), [made()]).invoke(
+            {"messages": [("user", QUESTION)]}
+        )
     (sample,) = captured.samples
     return sample
 
@@ -66,22 +84,33 @@ def asked(made: Callable[[], BaseTool], *queries: str, answer: str) -> Sample:
 @pytest.mark.parametrize("made", TOOLS)
 def test_a_search_that_found_nothing_is_a_search(made: Callable[[], BaseTool]) -> None:
     sample = asked(made, "opening year", answer="I do not know.")
-    assert (sample.retrieved, sample.contexts, sample.answer) == ((), (), "I do not know.")
+    assert (sample.retrieved, sample.contexts, sample.answer) == (
+        (),
+        (),
+        "I do not know.",
+    )
     assert sample.capture is not None
     assert sample.capture.evidence_from == "none_found"
     assert sample.capture.warnings == ()
     assert sample.ledger is not None
-    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [("retrieval", "opening year", ())]
+    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [
+        ("retrieval", "opening year", ())
+    ]
 
 
 @pytest.mark.parametrize("made", TOOLS)
-def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(made: Callable[[], BaseTool]) -> None:
+def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(
+    made: Callable[[], BaseTool],
+) -> None:
     sample = asked(made, "opening year", "bridge of Velm", answer="In 1874.")
     assert [context.text for context in sample.contexts] == [BRIDGE]
     assert sample.standalone_question is None
     assert sample.ledger is not None
     kinds = [(call.kind, call.query, len(call.items)) for call in sample.ledger.calls]
-    assert kinds == [("retrieval", "opening year", 0), ("retrieval", "bridge of Velm", 1)]
+    assert kinds == [
+        ("retrieval", "opening year", 0),
+        ("retrieval", "bridge of Velm", 1),
+    ]
 
 
 class Guide(Speaker):
@@ -98,11 +127,15 @@ def test_capture_says_that_the_answering_call_saw_only_the_words_of_a_tool() -> 
 
     speaker = Speaker(lines=[calls("ask_the_guide", query="bridge"), "In 1874."])
     with capture() as captured:
-        create_agent(speaker, [ask_the_guide]).invoke({"messages": [("user", QUESTION)]})
+        create_agent(speaker, [ask_the_guide]).invoke(
+            {"messages": [("user", QUESTION)]}
+        )
     (sample,) = captured.samples
     assert [context.text for context in sample.contexts] == [BRIDGE]
     assert not any(BRIDGE in prompt for prompt in speaker.prompts)
     assert sample.capture is not None
     said = [*sample.capture.warnings, sample.capture.provenance["contexts"]]
     assert any("ask_the_guide" in text or "Guide" in text for text in said)
-    assert sample.capture.provenance["contexts"] != "what occurs in the prompt of Speaker"
+    assert (
+        sample.capture.provenance["contexts"] != "what occurs in the prompt of Speaker"
+    )

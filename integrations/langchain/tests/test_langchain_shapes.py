@@ -12,7 +12,12 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents import AgentState, create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelRequest, before_model, dynamic_prompt
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelRequest,
+    before_model,
+    dynamic_prompt,
+)
 from langchain.tools import tool
 from langchain_classic.chains import (
     ConversationalRetrievalChain,
@@ -31,9 +36,22 @@ from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser, StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough, chain
+from langchain_core.output_parsers import (
+    JsonOutputParser,
+    PydanticOutputParser,
+    StrOutputParser,
+)
+from langchain_core.prompts import (
+    ChatPromptTemplate,
+    MessagesPlaceholder,
+    PromptTemplate,
+)
+from langchain_core.runnables import (
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+    chain,
+)
 from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_core.tools import create_retriever_tool
 from langchain_fakes import (
@@ -64,8 +82,11 @@ from pydantic import BaseModel
 
 from ragmetrics_core.data.sample import Sample
 
-# message_history and conversational_retrieval use what LangChain deprecates and applications still hold.
-pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
+# message_history and conversational_retrieval use what LangChain deprecates and
+# applications still hold.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::langchain_core._api.deprecation.LangChainDeprecationWarning"
+)
 
 Triple = tuple[str, str | None, float | None]
 
@@ -236,34 +257,59 @@ def test_shape(name: str) -> None:
     with capture(**options) as captured:
         asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
     assert [seen(sample) for sample in captured.samples] == expected
-    said = [one for one in captured.problems.counts if "runs were seen" not in one and "person" not in one]
+    said = [
+        one
+        for one in captured.problems.counts
+        if "runs were seen" not in one and "person" not in one
+    ]
     assert not said or (not expected and "none of them retrieved" in said[0])
 
 
 def test_what_is_ambiguous_is_said() -> None:
-    """Each sample says where its fields come from, and what was not certain; never a text of the application."""
+    """Each sample says where its fields come from, and what was not certain.
+
+    Never a text of the application.
+    """
     with capture() as captured:
         some_not_shown()
         summarised_contexts()
         two_texts = {"city": "Paris", "tone": "formal"}
-        ((lambda asked: QUESTION) | rag(Shelf(books=[document(PARIS, distance=0.2)]))).invoke(two_texts)
+        (
+            (lambda asked: QUESTION) | rag(Shelf(books=[document(PARIS, distance=0.2)]))
+        ).invoke(two_texts)
         retriever_alone()
         stream_abandoned()
-        RunnableParallel(one=rag(), two=rag(model=Speaker(lines="Other."))).invoke(QUESTION)
+        RunnableParallel(one=rag(), two=rag(model=Speaker(lines="Other."))).invoke(
+            QUESTION
+        )
     notes = [sample.capture for sample in captured.samples]
     assert [list(note.warnings) for note in notes if note] == [
         ["1 of 3 retrieved documents were not shown to the model"],
-        ["no retrieved text occurs in the answering prompt; all retrieved ones stand for it"],
         [
-            "the question was not found in the inputs; the retriever's query stands for it",
-            "documents carry a distance (lower is better); it is not taken as their score",
+            "no retrieved text occurs in the answering prompt; all retrieved ones stand"
+            " for it"
+        ],
+        [
+            (
+                "the question was not found in the inputs; the retriever's query stands"
+                " for it"
+            ),
+            (
+                "documents carry a distance (lower is better); it is not taken as their"
+                " score"
+            ),
         ],
         [],  # the stream was abandoned, which is an error
-        ["the outputs hold several texts of models; the last that was shown documents, else the question, is taken"],
+        [
+            "the outputs hold several texts of models; the last that was shown"
+            " documents, else the question, is taken"
+        ],
         [],  # a retrieval that stands alone comes last
     ]
     assert notes[0] is not None
-    assert {key: value for key, value in notes[0].provenance.items() if key != "run"} == {
+    assert {
+        key: value for key, value in notes[0].provenance.items() if key != "run"
+    } == {
         "question": "inputs of RunnableSequence",
         "retrieved": "Shelf",
         "contexts": "what occurs in the prompt of Speaker",
@@ -281,7 +327,11 @@ def lcel_text_in_text_out() -> None:
 
 def from_dict(model: Any = None) -> Any:
     context = RunnableLambda(operator.itemgetter("question")) | Shelf() | joined
-    return {"context": context, "question": operator.itemgetter("question")} | PROMPT | (model or Speaker())
+    return (
+        {"context": context, "question": operator.itemgetter("question")}
+        | PROMPT
+        | (model or Speaker())
+    )
 
 
 @shape(Turn())
@@ -296,7 +346,11 @@ def lcel_only_text_in_dict() -> None:
 
 @shape(Turn(history=["Hello", "Hi"]))
 def lcel_messages_in() -> None:
-    messages = [("user", "Hello"), AIMessage("Hi"), HumanMessage([{"type": "text", "text": QUESTION}])]
+    messages = [
+        ("user", "Hello"),
+        AIMessage("Hi"),
+        HumanMessage([{"type": "text", "text": QUESTION}]),
+    ]
     ((lambda said: said[-1].content[0]["text"]) | rag()).invoke(messages)
 
 
@@ -333,9 +387,10 @@ def lcel_dict_out() -> None:
 
 @shape(Turn(answer='{"capital": "Paris", "sure": true}'))
 def lcel_json_out() -> None:
-    (from_dict(Speaker(lines='{"capital": "Paris",\n "sure": true}')) | JsonOutputParser()).invoke(
-        {"question": QUESTION}
-    )
+    (
+        from_dict(Speaker(lines='{"capital": "Paris",\n "sure": true}'))
+        | JsonOutputParser()
+    ).invoke({"question": QUESTION})
 
 
 class Written(BaseModel):
@@ -346,34 +401,62 @@ class Written(BaseModel):
 @shape(Turn())
 def lcel_model_out() -> None:
     line = Written(answer=ANSWER, citations=[1]).model_dump_json()
-    (from_dict(Speaker(lines=line)) | PydanticOutputParser(pydantic_object=Written)).invoke({"question": QUESTION})
+    (
+        from_dict(Speaker(lines=line)) | PydanticOutputParser(pydantic_object=Written)
+    ).invoke({"question": QUESTION})
 
 
 @shape(Turn())
 def assign() -> None:
-    answer = (lambda state: {**state, "context": joined(state["context"])}) | PROMPT | Speaker() | StrOutputParser()
+    answer = (
+        (lambda state: {**state, "context": joined(state["context"])})
+        | PROMPT
+        | Speaker()
+        | StrOutputParser()
+    )
     found = RunnableLambda(operator.itemgetter("question")) | Shelf()
-    RunnablePassthrough.assign(context=found).assign(answer=answer).invoke({"question": QUESTION})
+    RunnablePassthrough.assign(context=found).assign(answer=answer).invoke(
+        {"question": QUESTION}
+    )
 
 
 @shape(Turn())
 def returning_sources() -> None:
-    answer = (lambda state: {**state, "context": joined(state["context"])}) | PROMPT | Speaker() | StrOutputParser()
-    RunnableParallel(context=Shelf(), question=RunnablePassthrough()).assign(answer=answer).invoke(QUESTION)
+    answer = (
+        (lambda state: {**state, "context": joined(state["context"])})
+        | PROMPT
+        | Speaker()
+        | StrOutputParser()
+    )
+    RunnableParallel(context=Shelf(), question=RunnablePassthrough()).assign(
+        answer=answer
+    ).invoke(QUESTION)
 
 
 @shape(Turn(contexts=[(LYON, "lyon", 0.25), (PARIS, "paris", 0.75)]))
 def documents_of_a_lambda_with_scores_in_metadata() -> None:
     @chain
     def find(query: str) -> list[Document]:
-        return [document(LYON, "lyon", score=0.25), document(PARIS, "paris", score=0.75)]
+        return [
+            document(LYON, "lyon", score=0.25),
+            document(PARIS, "paris", score=0.75),
+        ]
 
     rag(find).invoke(QUESTION)
 
 
-@shape(Turn(contexts=[(PARIS, "Pari", pytest.approx(1.0)), (LYON, "Lyon", pytest.approx(0.54, abs=0.01))]))
+@shape(
+    Turn(
+        contexts=[
+            (PARIS, "Pari", pytest.approx(1.0)),
+            (LYON, "Lyon", pytest.approx(0.54, abs=0.01)),
+        ]
+    )
+)
 def documents_with_scores_as_tuples() -> None:
-    search = RunnableLambda(lambda question: store().similarity_search_with_score(PARIS))
+    search = RunnableLambda(
+        lambda question: store().similarity_search_with_score(PARIS)
+    )
     rag(search | (lambda found: [one for one, _ in found])).invoke(QUESTION)
 
 
@@ -388,7 +471,11 @@ def parallel_retrievers() -> None:
 
         return Shelf(books=find)
 
-    both = {"a": shelf(PARIS, "p"), "b": shelf(ROME, "r"), "question": RunnablePassthrough()}
+    both = {
+        "a": shelf(PARIS, "p"),
+        "b": shelf(ROME, "r"),
+        "question": RunnablePassthrough(),
+    }
     prompt = ChatPromptTemplate.from_template("{b} {a} {question}")
     (both | prompt | Speaker()).invoke(QUESTION)
 
@@ -397,7 +484,9 @@ def parallel_retrievers() -> None:
 
 
 def stuff(model: Any = None) -> Any:
-    prompt = ChatPromptTemplate.from_messages([("system", "Use: {context}"), ("human", "{input}")])
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Use: {context}"), ("human", "{input}")]
+    )
     return create_stuff_documents_chain(model or Speaker(), prompt)
 
 
@@ -406,23 +495,44 @@ def retrieval_chain() -> None:
     create_retrieval_chain(Shelf(), stuff()).invoke({"input": QUESTION})
 
 
-@shape(Turn(question="And its capital?", standalone=QUESTION, history=["Where is France?", "In Europe."]))
+@shape(
+    Turn(
+        question="And its capital?",
+        standalone=QUESTION,
+        history=["Where is France?", "In Europe."],
+    )
+)
 def history_aware_retriever() -> None:
-    rewrite = ChatPromptTemplate.from_messages([MessagesPlaceholder("chat_history"), ("human", "{input}")])
+    rewrite = ChatPromptTemplate.from_messages(
+        [MessagesPlaceholder("chat_history"), ("human", "{input}")]
+    )
     found = create_history_aware_retriever(Speaker(lines=QUESTION), Shelf(), rewrite)
     create_retrieval_chain(found, stuff()).invoke(
-        {"input": "And its capital?", "chat_history": [HumanMessage("Where is France?"), AIMessage("In Europe.")]}
+        {
+            "input": "And its capital?",
+            "chat_history": [HumanMessage("Where is France?"), AIMessage("In Europe.")],
+        }
     )
 
 
 @shape(Turn())
 def retrieval_qa() -> None:
-    RetrievalQA.from_chain_type(Speaker(), retriever=Shelf(), return_source_documents=True).invoke({"query": QUESTION})
+    RetrievalQA.from_chain_type(
+        Speaker(), retriever=Shelf(), return_source_documents=True
+    ).invoke({"query": QUESTION})
 
 
-@shape(Turn(question="And its capital?", standalone=QUESTION, history=["Where is France?", "In Europe."]))
+@shape(
+    Turn(
+        question="And its capital?",
+        standalone=QUESTION,
+        history=["Where is France?", "In Europe."],
+    )
+)
 def conversational_retrieval() -> None:
-    made = ConversationalRetrievalChain.from_llm(Speaker(lines=[QUESTION, ANSWER]), Shelf())
+    made = ConversationalRetrievalChain.from_llm(
+        Speaker(lines=[QUESTION, ANSWER]), Shelf()
+    )
     history = [HumanMessage("Where is France?"), AIMessage("In Europe.")]
     made.invoke({"question": "And its capital?", "chat_history": history})
 
@@ -433,9 +543,14 @@ def message_history() -> None:
     prompt = ChatPromptTemplate.from_messages(
         [("system", "{context}"), MessagesPlaceholder("past"), ("human", "{input}")]
     )
-    inner = RunnablePassthrough.assign(context=RunnableLambda(operator.itemgetter("input")) | Shelf() | joined)
+    inner = RunnablePassthrough.assign(
+        context=RunnableLambda(operator.itemgetter("input")) | Shelf() | joined
+    )
     made = RunnableWithMessageHistory(
-        inner | prompt | Speaker(), lambda session: kept, input_messages_key="input", history_messages_key="past"
+        inner | prompt | Speaker(),
+        lambda session: kept,
+        input_messages_key="input",
+        history_messages_key="past",
     )
     for question in (QUESTION, "Again?"):
         made.invoke({"input": question}, config={"configurable": {"session_id": "s"}})
@@ -446,12 +561,18 @@ def message_history() -> None:
 
 def agent(tools: list[Any], *lines: Any, **settings: Any) -> Any:
     return create_agent(
-        Speaker(lines=list(lines) or [calls(tools[0].name, query="capital France"), ANSWER]), tools, **settings
+        Speaker(
+            lines=list(lines) or [calls(tools[0].name, query="capital France"), ANSWER]
+        ),
+        tools,
+        **settings,
     )
 
 
 def ask(made: Any, question: str = QUESTION, **config: Any) -> Any:
-    return made.invoke({"messages": [{"role": "user", "content": question}]}, config=config or None)
+    return made.invoke(
+        {"messages": [{"role": "user", "content": question}]}, config=config or None
+    )
 
 
 @shape(Turn(standalone="capital France"))
@@ -461,7 +582,18 @@ def agent_retriever_tool() -> None:
 
 @shape(Turn(standalone="capital France"))
 def agent_retriever_tool_with_artifact() -> None:
-    ask(agent([create_retriever_tool(Shelf(), "search", "Searches.", response_format="content_and_artifact")]))
+    ask(
+        agent(
+            [
+                create_retriever_tool(
+                    Shelf(),
+                    "search",
+                    "Searches.",
+                    response_format="content_and_artifact",
+                )
+            ]
+        )
+    )
 
 
 @tool(response_format="content_and_artifact")
@@ -490,7 +622,9 @@ def agent_tool_with_retriever_inside() -> None:
 @tool
 def commanding(query: str) -> Command:
     """Looks up and updates the state."""
-    message = ToolMessage(PARIS, tool_call_id="call_commanding", artifact=[document(PARIS, "paris")])
+    message = ToolMessage(
+        PARIS, tool_call_id="call_commanding", artifact=[document(PARIS, "paris")]
+    )
     return Command(update={"messages": [message]})
 
 
@@ -510,7 +644,10 @@ def agent_text_tool() -> None:
     ask(agent([web_search]))
 
 
-@shape(Turn(contexts=[(PARIS, None, None)], standalone="capital France"), context_tools={"web_search"})
+@shape(
+    Turn(contexts=[(PARIS, None, None)], standalone="capital France"),
+    context_tools={"web_search"},
+)
 def agent_text_tool_named() -> None:
     ask(agent([web_search]))
 
@@ -531,7 +668,13 @@ def agent_two_tools_at_once() -> None:
         barrier.wait(60)
         return LYON, [document(LYON, "lyon")]
 
-    both = AIMessage("", tool_calls=[*calls("first", query="a").tool_calls, *calls("second", query="b").tool_calls])
+    both = AIMessage(
+        "",
+        tool_calls=[
+            *calls("first", query="a").tool_calls,
+            *calls("second", query="b").tool_calls,
+        ],
+    )
     ask(agent([second, first], both, ANSWER))
 
 
@@ -560,7 +703,10 @@ def agent_middleware_with_context() -> None:
     def paste(state: Any, runtime: Any) -> dict[str, Any]:
         found = store().similarity_search(PARIS, k=1)
         last = state["messages"][-1]
-        return {"context": found, "messages": [HumanMessage(f"{joined(found)}\n{last.text}", id=last.id)]}
+        return {
+            "context": found,
+            "messages": [HumanMessage(f"{joined(found)}\n{last.text}", id=last.id)],
+        }
 
     ask(agent([], ANSWER, middleware=[paste]))
 
@@ -589,13 +735,20 @@ def agent_middleware_named_by_hand() -> None:
 
 @shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="x"))
 def agent_structured_answer() -> None:
-    lines = [calls("look_up", query="x"), calls("Written", answer=ANSWER, citations=[1])]
+    lines = [
+        calls("look_up", query="x"),
+        calls("Written", answer=ANSWER, citations=[1]),
+    ]
     ask(agent([look_up], *lines, response_format=Written))
 
 
 @shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="x"))
 def agent_of_agents() -> None:
-    inner = agent([look_up], calls("look_up", query="x"), "The capital is Paris, says the inner one.")
+    inner = agent(
+        [look_up],
+        calls("look_up", query="x"),
+        "The capital is Paris, says the inner one.",
+    )
 
     @tool
     def delegate(task: str) -> str:
@@ -616,7 +769,13 @@ def agent_of_agents() -> None:
     ),
 )
 def agent_with_checkpointer() -> None:
-    lines = [calls("look_up", query=PARIS), ANSWER, "Hello.", calls("look_up", query=LYON), "On the Rhône."]
+    lines = [
+        calls("look_up", query=PARIS),
+        ANSWER,
+        "Hello.",
+        calls("look_up", query=LYON),
+        "On the Rhône.",
+    ]
     made = agent([look_up], *lines[:2], *lines[3:], checkpointer=InMemorySaver())
     for question in (QUESTION, "And Lyon?"):
         ask(made, question, configurable={"thread_id": "t"})
@@ -625,7 +784,13 @@ def agent_with_checkpointer() -> None:
 @shape(Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS))
 def agent_approved_by_a_person() -> None:
     approve = HumanInTheLoopMiddleware(interrupt_on={"look_up": True})
-    made = agent([look_up], calls("look_up", query=PARIS), ANSWER, middleware=[approve], checkpointer=InMemorySaver())
+    made = agent(
+        [look_up],
+        calls("look_up", query=PARIS),
+        ANSWER,
+        middleware=[approve],
+        checkpointer=InMemorySaver(),
+    )
     config: Any = {"configurable": {"thread_id": "t"}}
     made.invoke({"messages": [("user", QUESTION)]}, config=config)
     made.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config=config)
@@ -643,7 +808,9 @@ class State(TypedDict, total=False):
 
 
 def write(state: State) -> State:
-    said = (PROMPT | Speaker()).invoke({"context": joined(state.get("docs", [])), "question": state["question"]})
+    said = (PROMPT | Speaker()).invoke(
+        {"context": joined(state.get("docs", [])), "question": state["question"]}
+    )
     return {"answer": str(said.text)}
 
 
@@ -685,12 +852,18 @@ def graph_fan_out() -> None:
     def one(state: Fan) -> Fan:
         barrier.wait(60)
         text = {"p": PARIS, "r": ROME}[state["city"]]
-        return {"docs": Shelf(books=[document(text, state["city"])]).invoke(state["city"])}
+        return {
+            "docs": Shelf(books=[document(text, state["city"])]).invoke(state["city"])
+        }
 
     built = StateGraph(Fan)
     built.add_node(one)
     built.add_node("write", write)  # type: ignore[arg-type]
-    built.add_conditional_edges(START, lambda state: [Send("one", {"city": city}) for city in ("p", "r")], ["one"])
+    built.add_conditional_edges(
+        START,
+        lambda state: [Send("one", {"city": city}) for city in ("p", "r")],
+        ["one"],
+    )
     built.add_edge("one", "write")
     built.compile().invoke({"question": QUESTION})
 
@@ -742,7 +915,12 @@ def graph_never_resumed() -> None:
     made.invoke({"question": QUESTION}, config={"configurable": {"thread_id": "t"}})
 
 
-@shape(Turn(contexts=[(PARIS, "web", None)], retrieved=[(LYON, "lyon", None), (PARIS, "web", None)]))
+@shape(
+    Turn(
+        contexts=[(PARIS, "web", None)],
+        retrieved=[(LYON, "lyon", None), (PARIS, "web", None)],
+    )
+)
 def graph_corrective() -> None:
     """Nothing good was retrieved: a step searches the web instead, and the model sees only that."""
 
@@ -750,7 +928,9 @@ def graph_corrective() -> None:
         return {"docs": Shelf(books=[document(LYON, "lyon")]).invoke(state["question"])}
 
     def grade(state: State) -> State:
-        verdict = Speaker(lines="no").invoke(f"Relevant? {state['docs'][0].page_content}")
+        verdict = Speaker(lines="no").invoke(
+            f"Relevant? {state['docs'][0].page_content}"
+        )
         return {"grade": str(verdict.text)}
 
     def web(state: State) -> State:
@@ -762,7 +942,11 @@ def graph_corrective() -> None:
 @shape(Turn())
 def graph_with_grader_after_answer() -> None:
     def grade(state: State) -> State:
-        return {"grade": str(Speaker(lines="yes").invoke(f"Grounded? {state['answer']}").text)}
+        return {
+            "grade": str(
+                Speaker(lines="yes").invoke(f"Grounded? {state['answer']}").text
+            )
+        }
 
     graph(fetch, write, grade).invoke({"question": QUESTION})
 
@@ -773,9 +957,17 @@ def graph_with_grader_after_answer() -> None:
 @shape(Turn(contexts=[(PARIS, "p", None), (LYON, "l", None)]))
 def multi_query() -> None:
     def find(query: str) -> list[Document]:
-        return [document(PARIS, "p")] if "one" in query else [document(PARIS, "p"), document(LYON, "l")]
+        return (
+            [document(PARIS, "p")]
+            if "one" in query
+            else [document(PARIS, "p"), document(LYON, "l")]
+        )
 
-    rag(MultiQueryRetriever.from_llm(Shelf(books=find), Speaker(lines="variant one\nvariant two"))).invoke(QUESTION)
+    rag(
+        MultiQueryRetriever.from_llm(
+            Shelf(books=find), Speaker(lines="variant one\nvariant two")
+        )
+    ).invoke(QUESTION)
 
 
 @shape(Turn(contexts=[(PARIS, "p", None), (LYON, "l", None), (ROME, "r", None)]))
@@ -788,29 +980,47 @@ def ensemble() -> None:
 @shape(Turn(contexts=[("the capital of France", None, 0.9)]))
 def compression_by_model() -> None:
     lines = ["the capital of France", "NO_OUTPUT", "NO_OUTPUT"]
-    extractor = LLMChainExtractor.from_llm(Speaker(lines=lambda said: lines[0] if PARIS in said[-1].text else lines[1]))
-    rag(ContextualCompressionRetriever(base_compressor=extractor, base_retriever=Shelf())).invoke(QUESTION)
+    extractor = LLMChainExtractor.from_llm(
+        Speaker(lines=lambda said: lines[0] if PARIS in said[-1].text else lines[1])
+    )
+    rag(
+        ContextualCompressionRetriever(
+            base_compressor=extractor, base_retriever=Shelf()
+        )
+    ).invoke(QUESTION)
 
 
 class Reranker(BaseDocumentCompressor):
-    def compress_documents(self, documents: Any, query: str, callbacks: Any = None) -> list[Document]:
+    def compress_documents(
+        self, documents: Any, query: str, callbacks: Any = None
+    ) -> list[Document]:
         ordered = sorted(documents, key=lambda one: one.page_content, reverse=True)[:2]
         return [
-            one.model_copy(update={"metadata": {**one.metadata, "relevance_score": 1.0 - place}})
+            one.model_copy(
+                update={"metadata": {**one.metadata, "relevance_score": 1.0 - place}}
+            )
             for place, one in enumerate(ordered)
         ]
 
 
 @shape(Turn(contexts=[(ROME, None, 1.0), (PARIS, "paris", 0.0)]))
 def compression_by_reranker() -> None:
-    rag(ContextualCompressionRetriever(base_compressor=Reranker(), base_retriever=Shelf())).invoke(QUESTION)
+    rag(
+        ContextualCompressionRetriever(
+            base_compressor=Reranker(), base_retriever=Shelf()
+        )
+    ).invoke(QUESTION)
 
 
 @shape(Turn(contexts=FOUND[:1]))
 def custom_retriever() -> None:
     class First(Shelf):
-        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            return Shelf().invoke(f"rewritten {query}", config={"callbacks": run_manager.get_child()})[:1]
+        def _get_relevant_documents(
+            self, query: str, *, run_manager: Any
+        ) -> list[Document]:
+            return Shelf().invoke(
+                f"rewritten {query}", config={"callbacks": run_manager.get_child()}
+            )[:1]
 
     rag(First()).invoke(QUESTION)
 
@@ -818,8 +1028,16 @@ def custom_retriever() -> None:
 @shape(Turn(contexts=[(PARIS, "a", None), (LYON, "b", None)]))
 def retriever_map() -> None:
     """Several queries at once: each finds something else, a step puts them together."""
-    shelf = Shelf(books=lambda query: [document(PARIS, "a")] if query == "one" else [document(LYON, "b")])
-    find = RunnableLambda(lambda question: ["one", "two"]) | shelf.map() | (lambda lists: [*lists[0], *lists[1]])
+    shelf = Shelf(
+        books=lambda query: (
+            [document(PARIS, "a")] if query == "one" else [document(LYON, "b")]
+        )
+    )
+    find = (
+        RunnableLambda(lambda question: ["one", "two"])
+        | shelf.map()
+        | (lambda lists: [*lists[0], *lists[1]])
+    )
     rag(find).invoke(QUESTION)
 
 
@@ -828,11 +1046,17 @@ def retriever_map() -> None:
 
 def by_question() -> Any:
     shelf = Shelf(books=lambda query: [document(f"About {query}", query)])
-    return rag(shelf, Speaker(lines=lambda said: f"Answer to {said[-1].text.split()[-1]}"))
+    return rag(
+        shelf, Speaker(lines=lambda said: f"Answer to {said[-1].text.split()[-1]}")
+    )
 
 
 def turn_about(name: str) -> Turn:
-    return Turn(question=name, contexts=[(f"About {name}", name, None)], answer=f"Answer to {name}")
+    return Turn(
+        question=name,
+        contexts=[(f"About {name}", name, None)],
+        answer=f"Answer to {name}",
+    )
 
 
 @shape(turn_about("a"), turn_about("b"))
@@ -860,7 +1084,9 @@ async def astream() -> None:
     assert "".join(await drained(rag().astream(QUESTION))) == ANSWER
 
 
-@shape(Turn(answer=None, error="the stream was abandoned before its end", complete=False))
+@shape(
+    Turn(answer=None, error="the stream was abandoned before its end", complete=False)
+)
 def stream_abandoned() -> None:
     for _ in rag().stream(QUESTION):
         break
@@ -868,7 +1094,11 @@ def stream_abandoned() -> None:
 
 @shape(Turn())
 def graph_stream() -> None:
-    list(graph(fetch, write).stream({"question": QUESTION}, stream_mode=["updates", "messages"]))
+    list(
+        graph(fetch, write).stream(
+            {"question": QUESTION}, stream_mode=["updates", "messages"]
+        )
+    )
 
 
 @shape(Turn())
@@ -878,24 +1108,35 @@ async def stream_events() -> None:
 
 @shape(Turn())
 def retry_of_model() -> None:
-    rag(model=Speaker(lines=[ValueError("busy"), ANSWER]).with_retry(wait_exponential_jitter=False)).invoke(QUESTION)  # type: ignore[arg-type]
+    rag(
+        model=Speaker(lines=[ValueError("busy"), ANSWER]).with_retry(
+            wait_exponential_jitter=False
+        )
+    ).invoke(QUESTION)  # type: ignore[arg-type]
 
 
 @shape(Turn())
 def retry_of_chain() -> None:
     shelf = iter([[document("from the first attempt", "x")], documents()])
-    made = rag(Shelf(books=lambda query: next(shelf)), Speaker(lines=[ValueError("busy"), ANSWER]))
+    made = rag(
+        Shelf(books=lambda query: next(shelf)),
+        Speaker(lines=[ValueError("busy"), ANSWER]),
+    )
     made.with_retry(wait_exponential_jitter=False).invoke(QUESTION)
 
 
 @shape(Turn())
 def fallback_of_model() -> None:
-    rag(model=Speaker(lines=ValueError("down")).with_fallbacks([Speaker()])).invoke(QUESTION)  # type: ignore[arg-type]
+    rag(model=Speaker(lines=ValueError("down")).with_fallbacks([Speaker()])).invoke(
+        QUESTION
+    )  # type: ignore[arg-type]
 
 
 @shape(Turn())
 def fallback_of_chain() -> None:
-    rag(model=Speaker(lines=ValueError("down"))).with_fallbacks([rag()]).invoke(QUESTION)
+    rag(model=Speaker(lines=ValueError("down"))).with_fallbacks([rag()]).invoke(
+        QUESTION
+    )
 
 
 @shape(Turn(answer=None, error="ValueError('down')", complete=False))
@@ -938,7 +1179,11 @@ def error_in_tool_caught() -> None:
         found = store().similarity_search(PARIS, k=1)
         return joined(found), found
 
-    ask(agent([fragile], calls("fragile", query="a"), calls("fragile", query="b"), ANSWER))
+    ask(
+        agent(
+            [fragile], calls("fragile", query="a"), calls("fragile", query="b"), ANSWER
+        )
+    )
 
 
 @shape()
@@ -958,7 +1203,9 @@ def structured_with_citations() -> None:
         answer: str
         citations: list[int]
 
-    model = Speaker(lines=calls("Cited", answer="Paris [1].", citations=[1])).with_structured_output(Cited)
+    model = Speaker(
+        lines=calls("Cited", answer="Paris [1].", citations=[1])
+    ).with_structured_output(Cited)
     found = {"context": Shelf() | joined, "question": RunnablePassthrough()}
     (found | PROMPT | model).invoke(QUESTION)
 
@@ -976,9 +1223,16 @@ def some_not_shown() -> None:
 @shape(Turn())
 def summarised_contexts() -> None:
     summary = (
-        Shelf() | joined | PromptTemplate.from_template("Summarise: {text}") | Speaker(lines="All about capitals.")
+        Shelf()
+        | joined
+        | PromptTemplate.from_template("Summarise: {text}")
+        | Speaker(lines="All about capitals.")
     )
-    made = {"context": summary | StrOutputParser(), "question": RunnablePassthrough()} | PROMPT | Speaker()
+    made = (
+        {"context": summary | StrOutputParser(), "question": RunnablePassthrough()}
+        | PROMPT
+        | Speaker()
+    )
     made.invoke(QUESTION)
 
 
@@ -986,7 +1240,9 @@ def summarised_contexts() -> None:
 def compressed_in_a_step() -> None:
     @chain
     def compress(found: list[Document]) -> list[Document]:
-        return [Document(page_content="the capital of France", metadata=found[0].metadata)]
+        return [
+            Document(page_content="the capital of France", metadata=found[0].metadata)
+        ]
 
     rag(Shelf() | compress).invoke(QUESTION)
 
@@ -1007,7 +1263,9 @@ def edited_in_place() -> None:
 def same_document_twice() -> None:
     one = Shelf(books=[document(PARIS, "p", score=0.9), document(LYON, None, page=1)])
     two = Shelf(books=[document(LYON, None, page=1), document(PARIS, "p", score=0.1)])
-    both = RunnableLambda(lambda question: [*one.invoke(question), *two.invoke(question)])
+    both = RunnableLambda(
+        lambda question: [*one.invoke(question), *two.invoke(question)]
+    )
     rag(both).invoke(QUESTION)
 
 
@@ -1016,15 +1274,29 @@ def same_text_two_ids() -> None:
     rag(Shelf(books=[document(PARIS, "a"), document(PARIS, "b")])).invoke(QUESTION)
 
 
-@shape(Turn(contexts=[(PARIS, "long", None)], retrieved=[("Paris", "short", None), (PARIS, "long", None)]))
+@shape(
+    Turn(
+        contexts=[(PARIS, "long", None)],
+        retrieved=[("Paris", "short", None), (PARIS, "long", None)],
+    )
+)
 def overlapping_texts() -> None:
-    rag(Shelf(books=[document("Paris", "short"), document(PARIS, "long")]) | (lambda found: found[1:])).invoke(QUESTION)
+    rag(
+        Shelf(books=[document("Paris", "short"), document(PARIS, "long")])
+        | (lambda found: found[1:])
+    ).invoke(QUESTION)
 
 
 @shape(Turn())
 def title_after_answer() -> None:
-    title = RunnableLambda(lambda state: str(Speaker(lines="Capitals").invoke(f"Title for {state['answer']}").text))
-    (RunnableParallel(answer=rag()) | RunnablePassthrough.assign(title=title)).invoke(QUESTION)
+    title = RunnableLambda(
+        lambda state: str(
+            Speaker(lines="Capitals").invoke(f"Title for {state['answer']}").text
+        )
+    )
+    (RunnableParallel(answer=rag()) | RunnablePassthrough.assign(title=title)).invoke(
+        QUESTION
+    )
 
 
 # No chain, other runs, explicit hooks
@@ -1032,11 +1304,17 @@ def title_after_answer() -> None:
 
 @shape()
 def unrelated_runs() -> None:
-    (ChatPromptTemplate.from_template("Translate {text}") | Speaker(lines="Bonjour") | StrOutputParser()).invoke("Hi")
+    (
+        ChatPromptTemplate.from_template("Translate {text}")
+        | Speaker(lines="Bonjour")
+        | StrOutputParser()
+    ).invoke("Hi")
     Speaker().invoke("Hello")
     RunnableLambda(str.upper).invoke("x")
     stuff_all = ChatPromptTemplate.from_template("Summarise {context}")
-    create_stuff_documents_chain(Speaker(lines="Summary"), stuff_all).invoke({"context": documents()})
+    create_stuff_documents_chain(Speaker(lines="Summary"), stuff_all).invoke(
+        {"context": documents()}
+    )
 
 
 @shape(Turn())
@@ -1059,7 +1337,9 @@ def retriever_alone() -> None:
 
 @shape(Turn(contexts=[(PARIS, "Pari", None)]))
 def documents_handed_in() -> None:
-    stuff().invoke({"context": store().similarity_search(PARIS, k=1), "input": QUESTION})
+    stuff().invoke(
+        {"context": store().similarity_search(PARIS, k=1), "input": QUESTION}
+    )
 
 
 @shape(Turn(contexts=[(PARIS, "Pari", pytest.approx(1.0))], standalone=PARIS))
@@ -1093,7 +1373,9 @@ async def observed_store_async() -> None:
 def handler_twice() -> None:
     from langchain_ragmetrics.door import RECORDER
 
-    rag().with_config(callbacks=[RECORDER]).invoke(QUESTION, config={"callbacks": [RECORDER]})
+    rag().with_config(callbacks=[RECORDER]).invoke(
+        QUESTION, config={"callbacks": [RECORDER]}
+    )
 
 
 @shape(Turn(), all_threads=True)
@@ -1115,12 +1397,20 @@ async def asyncio_tasks() -> None:
 
 @shape(Turn(question="As the user said it", standalone="rewritten"))
 def question_per_call() -> None:
-    rag().invoke("rewritten", config={"metadata": {"ragmetrics": {"question": "As the user said it"}}})
+    rag().invoke(
+        "rewritten",
+        config={"metadata": {"ragmetrics": {"question": "As the user said it"}}},
+    )
 
 
 @shape(Turn())
 def everything_per_call() -> None:
-    said = {"reference": "Paris", "id": 7, "relevant_ids": ["paris"], "metadata": {"tenant": "a"}}
+    said = {
+        "reference": "Paris",
+        "id": 7,
+        "relevant_ids": ["paris"],
+        "metadata": {"tenant": "a"},
+    }
     with capture() as inner:
         rag().invoke(QUESTION, config={"metadata": {"ragmetrics": said}})
     (sample,) = inner.samples
@@ -1130,7 +1420,9 @@ def everything_per_call() -> None:
 
 @shape(Turn(), question_from="case.text")
 def question_from() -> None:
-    ((lambda asked: QUESTION) | rag()).invoke({"case": {"text": QUESTION}, "query": "other"})
+    ((lambda asked: QUESTION) | rag()).invoke(
+        {"case": {"text": QUESTION}, "query": "other"}
+    )
 
 
 @shape(Turn(), answer_from=lambda run: run.outputs["blob"][0])
@@ -1148,23 +1440,36 @@ def contexts_from_a_state_that_starts_empty() -> None:
 
 @shape(Turn(contexts=[(LYON, None, None)], retrieved=FOUND), contexts_from="used")
 def contexts_from() -> None:
-    (RunnableParallel(answer=rag()) | RunnablePassthrough.assign(used=lambda state: [LYON])).invoke(QUESTION)
+    (
+        RunnableParallel(answer=rag())
+        | RunnablePassthrough.assign(used=lambda state: [LYON])
+    ).invoke(QUESTION)
 
 
 @shape(
     Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS),
-    Turn(question="Sure?", contexts=[], answer="Yes, sure.", history=[QUESTION, ANSWER]),
+    Turn(
+        question="Sure?", contexts=[], answer="Yes, sure.", history=[QUESTION, ANSWER]
+    ),
     every_turn=True,
 )
 def every_turn() -> None:
-    made = agent([look_up], calls("look_up", query=PARIS), ANSWER, "Yes, sure.", checkpointer=InMemorySaver())
+    made = agent(
+        [look_up],
+        calls("look_up", query=PARIS),
+        ANSWER,
+        "Yes, sure.",
+        checkpointer=InMemorySaver(),
+    )
     for question in (QUESTION, "Sure?"):
         ask(made, question, configurable={"thread_id": "t"})
 
 
 @shape(
     Turn(answer="built", contexts=[]),
-    build=lambda run: [Sample(question=QUESTION, contexts=[], answer="built", retrieved=())],
+    build=lambda run: [
+        Sample(question=QUESTION, contexts=[], answer="built", retrieved=())
+    ],
 )
 def build() -> None:
     RunnableLambda(str.upper).invoke("x")

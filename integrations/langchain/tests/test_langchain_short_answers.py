@@ -11,16 +11,30 @@ from langchain_ragmetrics import capture
 
 QUESTION = "When was the bridge of Velm opened?"
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
-ANSWERS = ["1874.", "412", "Yes.", "True", '{"year": 1874}', '{"binary_score": "yes"}', "Which one?\nWhich year?"]
+ANSWERS = [
+    "1874.",
+    "412",
+    "Yes.",
+    "True",
+    '{"year": 1874}',
+    '{"binary_score": "yes"}',
+    "Which one?\nWhich year?",
+]
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("preamble", ["", "Let me look that up in the archive of the town."])
+@pytest.mark.parametrize(
+    "preamble", ["", "Let me look that up in the archive of the town."]
+)
 def test_what_an_agent_says_last_is_its_answer(answer: str, preamble: str) -> None:
-    tool = create_retriever_tool(Shelf(books=[document(BRIDGE, "bridge")]), "search", "Searches.")
+    tool = create_retriever_tool(
+        Shelf(books=[document(BRIDGE, "bridge")]), "search", "Searches."
+    )
     search = AIMessage(preamble, tool_calls=calls("search", query="bridge").tool_calls)
     with capture() as captured:
-        create_agent(Speaker(lines=[search, answer]), [tool]).invoke({"messages": [("user", QUESTION)]})
+        create_agent(Speaker(lines=[search, answer]), [tool]).invoke(
+            {"messages": [("user", QUESTION)]}
+        )
     (sample,) = captured.samples
     assert sample.answer == answer
     assert [context.text for context in sample.contexts] == [BRIDGE]

@@ -31,7 +31,9 @@ def found_twice(with_ids: bool) -> list[Document]:
 
 
 @pytest.mark.parametrize("with_ids", [True, False])
-def test_a_document_that_stands_twice_in_one_prompt_is_two_contexts(with_ids: bool) -> None:
+def test_a_document_that_stands_twice_in_one_prompt_is_two_contexts(
+    with_ids: bool,
+) -> None:
     with capture() as captured:
         rag(Shelf(books=found_twice(with_ids))).invoke(QUESTION)
     (sample,) = captured.samples
@@ -39,11 +41,17 @@ def test_a_document_that_stands_twice_in_one_prompt_is_two_contexts(with_ids: bo
 
 
 @pytest.mark.parametrize("with_ids", [True, False])
-def test_a_document_that_is_found_twice_and_stands_once_in_the_prompt_is_one_context(with_ids: bool) -> None:
+def test_a_document_that_is_found_twice_and_stands_once_in_the_prompt_is_one_context(
+    with_ids: bool,
+) -> None:
     def answer(question: str) -> str:
         found = Shelf(books=found_twice(with_ids)).invoke(question)
         shown = "\n".join(dict.fromkeys(one.page_content for one in found))
-        return str(Speaker(lines="Both.").invoke(f"Use only this:\n{shown}\n\nQuestion: {question}").text)
+        return str(
+            Speaker(lines="Both.")
+            .invoke(f"Use only this:\n{shown}\n\nQuestion: {question}")
+            .text
+        )
 
     with capture() as captured:
         RunnableLambda(answer).invoke(QUESTION)
@@ -55,10 +63,19 @@ def test_a_document_that_two_calls_are_shown_is_one_context() -> None:
     """Refining: the second call is shown the first document again, beside another one."""
 
     def answer(question: str) -> str:
-        bridge, ferry = Shelf(books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")]).invoke(question)
+        bridge, ferry = Shelf(
+            books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")]
+        ).invoke(question)
         draft = "A draft that speaks of the bridge and of 1874."
-        first = Speaker(lines=draft).invoke(f"{bridge.page_content}\nQuestion: {question}").text
-        shown = f"{first}\n{bridge.page_content}\n{ferry.page_content}\nQuestion: {question}"
+        first = (
+            Speaker(lines=draft)
+            .invoke(f"{bridge.page_content}\nQuestion: {question}")
+            .text
+        )
+        shown = (
+            f"{first}\n{bridge.page_content}\n{ferry.page_content}\nQuestion:"
+            f" {question}"
+        )
         return str(Speaker(lines="Both.").invoke(shown).text)
 
     with capture() as captured:
@@ -67,18 +84,34 @@ def test_a_document_that_two_calls_are_shown_is_one_context() -> None:
     assert texts(sample) == [BRIDGE, FERRY]
 
 
-NOTES = ["Nothing of relevance stands in this document.", "This document says nothing of the bridge."]
+NOTES = [
+    "Nothing of relevance stands in this document.",
+    "This document says nothing of the bridge.",
+]
 
 
 @pytest.mark.parametrize("note", NOTES)
-def test_two_calls_of_equal_words_both_feed_a_prompt_that_shows_these_twice(note: str) -> None:
+def test_two_calls_of_equal_words_both_feed_a_prompt_that_shows_these_twice(
+    note: str,
+) -> None:
     """Map and reduce over documents of which none helps."""
 
     def answer(question: str) -> str:
-        found = Shelf(books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")]).invoke(question)
-        notes = [str(Speaker(lines=note).invoke(f"Note on: {one.page_content}").text) for one in found]
-        listed = "\n".join(f"{number}. {text}" for number, text in enumerate(notes, start=1))
-        return str(Speaker(lines="I do not know.").invoke(f"Notes:\n{listed}\n\nQuestion: {question}").text)
+        found = Shelf(
+            books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")]
+        ).invoke(question)
+        notes = [
+            str(Speaker(lines=note).invoke(f"Note on: {one.page_content}").text)
+            for one in found
+        ]
+        listed = "\n".join(
+            f"{number}. {text}" for number, text in enumerate(notes, start=1)
+        )
+        return str(
+            Speaker(lines="I do not know.")
+            .invoke(f"Notes:\n{listed}\n\nQuestion: {question}")
+            .text
+        )
 
     with capture() as captured:
         RunnableLambda(answer).invoke(QUESTION)
@@ -95,11 +128,22 @@ def test_of_two_calls_only_those_feed_the_answer_whose_words_it_shows() -> None:
     """Of two notes the prompt quotes one: the document of the other was not shown to what answers."""
 
     def answer(question: str) -> str:
-        found = Shelf(books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")]).invoke(question)
+        found = Shelf(
+            books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")]
+        ).invoke(question)
         first, _ = (
-            str(Speaker(lines=f"A note on {one.id}, at some length.").invoke(one.page_content).text) for one in found
+            str(
+                Speaker(lines=f"A note on {one.id}, at some length.")
+                .invoke(one.page_content)
+                .text
+            )
+            for one in found
         )
-        return str(Speaker(lines="In 1874.").invoke(f"Notes:\n{first}\n\nQuestion: {question}").text)
+        return str(
+            Speaker(lines="In 1874.")
+            .invoke(f"Notes:\n{first}\n\nQuestion: {question}")
+            .text
+        )
 
     with capture() as captured:
         RunnableLambda(answer).invoke(QUESTION)
@@ -107,11 +151,23 @@ def test_of_two_calls_only_those_feed_the_answer_whose_words_it_shows() -> None:
     assert texts(sample) == [BRIDGE]
 
 
-def test_the_order_of_this_turns_search_stands_where_an_earlier_message_shows_a_text() -> None:
+def test_the_order_of_this_turns_search_stands_where_an_earlier_message_shows_a_text() -> (
+    None
+):
     """An agent with a memory: the first turn found the ferry, the second the bridge and the ferry again."""
-    found = {"ferry": [document(FERRY, "ferry")], "both": [document(BRIDGE, "bridge"), document(FERRY, "ferry")]}
-    tool = create_retriever_tool(Shelf(books=lambda query: found[query]), "search", "Searches.")
-    lines = [calls("search", query="ferry"), "Every hour.", calls("search", query="both"), "Both."]
+    found = {
+        "ferry": [document(FERRY, "ferry")],
+        "both": [document(BRIDGE, "bridge"), document(FERRY, "ferry")],
+    }
+    tool = create_retriever_tool(
+        Shelf(books=lambda query: found[query]), "search", "Searches."
+    )
+    lines = [
+        calls("search", query="ferry"),
+        "Every hour.",
+        calls("search", query="both"),
+        "Both.",
+    ]
     agent = create_agent(Speaker(lines=lines), [tool], checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "order"}}
     with capture() as captured:
@@ -122,12 +178,17 @@ def test_the_order_of_this_turns_search_stands_where_an_earlier_message_shows_a_
     assert texts(second) == [BRIDGE, FERRY]
 
 
-def test_the_order_of_this_turns_search_stands_where_the_assistant_quoted_a_text() -> None:
+def test_the_order_of_this_turns_search_stands_where_the_assistant_quoted_a_text() -> (
+    None
+):
     before = [HumanMessage("What of the ferry?"), AIMessage(f"The guide says: {FERRY}")]
     shelf = Shelf(books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")])
 
     def answer(state: dict[str, Any]) -> str:
-        shown = f"Use only this:\n{joined(shelf.invoke(state['question']))}\n\nQuestion: {state['question']}"
+        shown = (
+            f"Use only this:\n{joined(shelf.invoke(state['question']))}\n\nQuestion:"
+            f" {state['question']}"
+        )
         return str(Speaker(lines="Both.").invoke([*before, HumanMessage(shown)]).text)
 
     with capture() as captured:

@@ -1,4 +1,7 @@
-"""Where nobody asked anything that can be read, nothing is exact; a document is never the question."""
+"""Where nobody asked anything that can be read, nothing is exact.
+
+A document is never the question.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +63,15 @@ def test_a_question_that_the_caller_says_is_one() -> None:
 def test_documents_that_a_chain_is_given_are_not_the_question() -> None:
     """A script: a search, a chain that summarises what it found, a chain that writes on the summary."""
     question = "When was the bridge of Velm opened?"
-    summarise = ChatPromptTemplate.from_template("Summarise: {text}") | Speaker(lines=SUMMARY) | StrOutputParser()
+    summarise = (
+        ChatPromptTemplate.from_template("Summarise: {text}")
+        | Speaker(lines=SUMMARY)
+        | StrOutputParser()
+    )
     write = (
-        ChatPromptTemplate.from_template("Write a post: {text}") | Speaker(lines="Come to Velm!") | StrOutputParser()
+        ChatPromptTemplate.from_template("Write a post: {text}")
+        | Speaker(lines="Come to Velm!")
+        | StrOutputParser()
     )
     with capture() as captured:
         found = Shelf(books=[document(BRIDGE, "bridge")]).invoke(question)

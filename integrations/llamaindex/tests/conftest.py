@@ -37,7 +37,10 @@ class BrokenStore(ValueError):
 
 
 class ScriptedLLM(CustomLLM):
-    """Replies by the first pattern that its prompt holds; the default is ``The answer.``"""
+    """Replies by the first pattern that its prompt holds.
+
+    The default is ``The answer.``
+    """
 
     script: dict[str, str] = Field(default_factory=dict)
     fails: bool = False
@@ -51,16 +54,25 @@ class ScriptedLLM(CustomLLM):
     def _said(self, prompt: str) -> str:
         if self.fails:
             raise Broken("the model is down")
-        return next((reply for pattern, reply in self.script.items() if pattern in prompt), "The answer.")
+        return next(
+            (reply for pattern, reply in self.script.items() if pattern in prompt),
+            "The answer.",
+        )
 
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
         return CompletionResponse(text=self._said(prompt))
 
-    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    async def acomplete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
         await asyncio.sleep(self.delay)
         return self.complete(prompt)
 
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> Any:
         text = self._said(prompt)
 
         def stream() -> Any:
@@ -83,21 +95,36 @@ class ToolLLM(FunctionCallingLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="tool-caller", is_chat_model=True, is_function_calling_model=True)
+        return LLMMetadata(
+            model_name="tool-caller", is_chat_model=True, is_function_calling_model=True
+        )
 
     def _reply(self, messages: Any) -> ChatResponse:
         done = sum(message.role == MessageRole.TOOL for message in messages)
         if done < len(self.calls):
             name, arguments = self.calls[done]
-            made = [{"id": f"call{done}", "name": name, "arguments": json.dumps(arguments)}]
-            message = ChatMessage(role=MessageRole.ASSISTANT, content="", additional_kwargs={"tool_calls": made})
+            made = [
+                {"id": f"call{done}", "name": name, "arguments": json.dumps(arguments)}
+            ]
+            message = ChatMessage(
+                role=MessageRole.ASSISTANT,
+                content="",
+                additional_kwargs={"tool_calls": made},
+            )
             return ChatResponse(message=message, delta="")
-        return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=self.last), delta=self.last)
+        return ChatResponse(
+            message=ChatMessage(role=MessageRole.ASSISTANT, content=self.last),
+            delta=self.last,
+        )
 
     def _prepare_chat_with_tools(
         self, tools: Any, user_msg: Any = None, chat_history: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        user = [ChatMessage(role=MessageRole.USER, content=user_msg)] if isinstance(user_msg, str) else []
+        user = (
+            [ChatMessage(role=MessageRole.USER, content=user_msg)]
+            if isinstance(user_msg, str)
+            else []
+        )
         self_tools = [tool.metadata.get_parameters_dict() for tool in tools or ()]
         return {"messages": [*(chat_history or []), *user], "tool_schemas": self_tools}
 
@@ -106,7 +133,11 @@ class ToolLLM(FunctionCallingLLM):
     ) -> list[ToolSelection]:
         made = response.message.additional_kwargs.get("tool_calls", [])
         return [
-            ToolSelection(tool_id=call["id"], tool_name=call["name"], tool_kwargs=json.loads(call["arguments"]))
+            ToolSelection(
+                tool_id=call["id"],
+                tool_name=call["name"],
+                tool_kwargs=json.loads(call["arguments"]),
+            )
             for call in made
         ]
 
@@ -127,16 +158,24 @@ class ToolLLM(FunctionCallingLLM):
 
         return stream()
 
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
         return CompletionResponse(text=self.last)
 
-    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    async def acomplete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
         return CompletionResponse(text=self.last)
 
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> Any:
         return iter([CompletionResponse(text=self.last, delta=self.last)])
 
-    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> Any:
         raise NotImplementedError
 
 
@@ -163,7 +202,10 @@ class FixedRetriever(BaseRetriever):
     """Returns the same nodes for every question, or those that a function gives."""
 
     def __init__(
-        self, nodes: list[NodeWithScore] | Callable[[str], list[NodeWithScore]], *, fails: bool = False
+        self,
+        nodes: list[NodeWithScore] | Callable[[str], list[NodeWithScore]],
+        *,
+        fails: bool = False,
     ) -> None:
         self._nodes = nodes
         self._fails = fails
@@ -172,14 +214,20 @@ class FixedRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         if self._fails:
             raise BrokenStore("the store is down")
-        return self._nodes(query_bundle.query_str) if callable(self._nodes) else list(self._nodes)
+        return (
+            self._nodes(query_bundle.query_str)
+            if callable(self._nodes)
+            else list(self._nodes)
+        )
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         await asyncio.sleep(0)
         return self._retrieve(query_bundle)
 
 
-def node(id_: str, text: str, score: float | None = None, **fields: Any) -> NodeWithScore:
+def node(
+    id_: str, text: str, score: float | None = None, **fields: Any
+) -> NodeWithScore:
     """A scored node."""
     return NodeWithScore(node=TextNode(id_=id_, text=text, **fields), score=score)
 
@@ -213,7 +261,8 @@ def _no_loop() -> None:
 @pytest.fixture
 def databases_let_go() -> Any:
     """The framework's chat memory never closes its database: let go of it where the warning is expected."""
-    gc.freeze()  # only what the test makes is looked through: all else takes half a second
+    # only what the test makes is looked through: all else takes half a second
+    gc.freeze()
     yield
     gc.collect()
     gc.unfreeze()

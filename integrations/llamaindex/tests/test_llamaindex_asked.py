@@ -16,8 +16,12 @@ from pydantic import BaseModel
 from ragmetrics_core.data.sample import Sample
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
 ]
 
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
@@ -50,7 +54,9 @@ def workflow(kit: ModuleType, key: str) -> Workflow:
 
         @step
         async def answer(self, event: Found) -> StopEvent:
-            reply = await llm.acomplete(f"Use only this: {event.text}\nQuestion: {event.asked}")
+            reply = await llm.acomplete(
+                f"Use only this: {event.text}\nQuestion: {event.asked}"
+            )
             return StopEvent(result=str(reply))
 
     return Asking()
@@ -80,7 +86,9 @@ HISTORIES = {"messages": as_messages, "dictionaries": as_dictionaries}
 @pytest.mark.parametrize("form", HISTORIES)
 @pytest.mark.parametrize("name", ["chat_history", "history", "messages"])
 @pytest.mark.parametrize("key", ["query", "question", "user_msg", "input"])
-def test_a_history_beside_the_question_is_not_the_question(kit: ModuleType, key: str, name: str, form: str) -> None:
+def test_a_history_beside_the_question_is_not_the_question(
+    kit: ModuleType, key: str, name: str, form: str
+) -> None:
     sample = only_sample(workflow(kit, key), **{key: QUESTION, name: HISTORIES[form]()})
     assert sample.question == QUESTION
     assert sample.standalone_question is None
@@ -97,16 +105,26 @@ def test_without_a_question_nothing_is_exact(kit: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["yes", '{"grounded": true}'])
-def test_a_verdict_beside_the_answer_is_not_the_answer(kit: ModuleType, verdict: str) -> None:
+def test_a_verdict_beside_the_answer_is_not_the_answer(
+    kit: ModuleType, verdict: str
+) -> None:
     retriever = kit.FixedRetriever([kit.node("bridge", BRIDGE, 0.9)])
-    llm = kit.ScriptedLLM(script={"Is this grounded": verdict, "": "It was opened in 1874."})
+    llm = kit.ScriptedLLM(
+        script={"Is this grounded": verdict, "": "It was opened in 1874."}
+    )
 
     class Checking(Workflow):
         @step
         async def search(self, event: StartEvent) -> StopEvent:
             (found,) = await retriever.aretrieve(event.query)
-            draft = str(await llm.acomplete(f"Use only this: {found.get_content()}\nQuestion: {event.query}"))
-            check = str(await llm.acomplete(f"Is this grounded? {draft}\n{found.get_content()}"))
+            draft = str(
+                await llm.acomplete(
+                    f"Use only this: {found.get_content()}\nQuestion: {event.query}"
+                )
+            )
+            check = str(
+                await llm.acomplete(f"Is this grounded? {draft}\n{found.get_content()}")
+            )
             return StopEvent(result={"draft": draft, "output": check})
 
     sample = only_sample(Checking(), query=QUESTION)
@@ -122,14 +140,20 @@ class Streaming(CustomQueryEngine):
 
     def custom_query(self, query_str: str) -> str:
         (found,) = self.retriever.retrieve(query_str)
-        stream = self.llm.stream_complete(f"Use only this: {found.get_content()}\nQuestion: {query_str}")
+        stream = self.llm.stream_complete(
+            f"Use only this: {found.get_content()}\nQuestion: {query_str}"
+        )
         return "".join(chunk.delta for chunk in stream) if self.read else str(stream)
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_the_name_of_a_stream_in_memory_is_no_answer(kit: ModuleType, read: bool) -> None:
+def test_the_name_of_a_stream_in_memory_is_no_answer(
+    kit: ModuleType, read: bool
+) -> None:
     retriever = kit.FixedRetriever([kit.node("bridge", BRIDGE, 0.9)])
-    engine = Streaming(retriever=retriever, llm=kit.ScriptedLLM(script={"": "In 1874."}), read=read)
+    engine = Streaming(
+        retriever=retriever, llm=kit.ScriptedLLM(script={"": "In 1874."}), read=read
+    )
     with capture() as captured:
         engine.query(QUESTION)
     (sample,) = captured.samples
@@ -141,17 +165,28 @@ class Report(BaseModel):
     source: str
 
 
-def test_a_structured_call_answers_from_what_was_collected_for_it(kit: ModuleType) -> None:
+def test_a_structured_call_answers_from_what_was_collected_for_it(
+    kit: ModuleType,
+) -> None:
     """One call says that it has enough; another, with a schema, writes the report."""
     retriever = kit.FixedRetriever([kit.node("bridge", BRIDGE, 0.9)])
-    llm = kit.ScriptedLLM(script={"Report": '{"answer": "In 1874.", "source": "the guide"}', "": "I have enough now."})
+    llm = kit.ScriptedLLM(
+        script={
+            "Report": '{"answer": "In 1874.", "source": "the guide"}',
+            "": "I have enough now.",
+        }
+    )
 
     class Reporting(Workflow):
         @step
         async def search(self, event: StartEvent) -> StopEvent:
             (found,) = await retriever.aretrieve(event.query)
-            await llm.acomplete(f"Is there enough to answer {event.query}? {found.get_content()}")
-            reply = await llm.acomplete(f"Write a Report on {event.query} from {found.get_content()}")
+            await llm.acomplete(
+                f"Is there enough to answer {event.query}? {found.get_content()}"
+            )
+            reply = await llm.acomplete(
+                f"Write a Report on {event.query} from {found.get_content()}"
+            )
             return StopEvent(result=Report.model_validate_json(str(reply)))
 
     sample = only_sample(Reporting(), query=QUESTION)

@@ -1,4 +1,7 @@
-"""Which runs a capture gets, under concurrency and when something goes wrong; what it costs the application."""
+"""Which runs a capture gets, under concurrency and when something goes wrong.
+
+What it costs the application.
+"""
 
 import asyncio
 import contextvars
@@ -12,7 +15,11 @@ from typing import Any
 import pytest
 from llama_index.core import get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.response.schema import PydanticResponse, Response, StreamingResponse
+from llama_index.core.base.response.schema import (
+    PydanticResponse,
+    Response,
+    StreamingResponse,
+)
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.instrumentation import get_dispatcher
@@ -41,14 +48,20 @@ def echo(kit: ModuleType) -> RetrieverQueryEngine:
     """An engine whose nodes and answer name the question."""
 
     def nodes(question: str) -> list[NodeWithScore]:
-        return [kit.node(f"{question}/{place}", f"text {place} for {question}", 1 - place / 10) for place in range(3)]
+        return [
+            kit.node(
+                f"{question}/{place}", f"text {place} for {question}", 1 - place / 10
+            )
+            for place in range(3)
+        ]
 
     class Echo(kit.ScriptedLLM):
         def _said(self, prompt: str) -> str:
             return "answer to " + prompt.rpartition("Query: ")[2].partition("\n")[0]
 
     return RetrieverQueryEngine(
-        kit.FixedRetriever(nodes), response_synthesizer=get_response_synthesizer(llm=Echo(delay=0.001))
+        kit.FixedRetriever(nodes),
+        response_synthesizer=get_response_synthesizer(llm=Echo(delay=0.001)),
     )
 
 
@@ -56,7 +69,8 @@ def whole(sample: Sample) -> bool:
     """True if question, contexts and answer belong together."""
     return (
         sample.answer == f"answer to {sample.question}"
-        and [context.id for context in sample.contexts] == [f"{sample.question}/{place}" for place in range(3)]
+        and [context.id for context in sample.contexts]
+        == [f"{sample.question}/{place}" for place in range(3)]
         and sample.retrieved == sample.contexts
         and sample.error is None
     )
@@ -77,7 +91,9 @@ def test_200_concurrent_queries(echo: RetrieverQueryEngine) -> None:
     assert not captured.problems
 
 
-def test_200_concurrent_queries_each_with_its_own_capture(echo: RetrieverQueryEngine) -> None:
+def test_200_concurrent_queries_each_with_its_own_capture(
+    echo: RetrieverQueryEngine,
+) -> None:
     async def one(question: str) -> tuple[Sample, ...]:
         with capture(id=question) as captured:
             await echo.aquery(question)
@@ -88,10 +104,14 @@ def test_200_concurrent_queries_each_with_its_own_capture(echo: RetrieverQueryEn
         return await asyncio.gather(*map(one, QUESTIONS))
 
     for question, samples in zip(QUESTIONS, asyncio.run(run()), strict=True):
-        assert [(sample.id, sample.question) for sample in samples] == [(question, question)]
+        assert [(sample.id, sample.question) for sample in samples] == [
+            (question, question)
+        ]
 
 
-@pytest.mark.parametrize("copied", [True, False], ids=["with context", "without context"])
+@pytest.mark.parametrize(
+    "copied", [True, False], ids=["with context", "without context"]
+)
 def test_50_threads(echo: RetrieverQueryEngine, copied: bool) -> None:
     start = threading.Barrier(50)
 
@@ -135,9 +155,13 @@ def test_threads_of_others(echo: RetrieverQueryEngine) -> None:
 
 def test_separate_steps_under_concurrency(kit: ModuleType) -> None:
     async def one(question: str) -> None:
-        nodes = await kit.FixedRetriever([kit.node(f"{question}!", question, 0.5)]).aretrieve(question)
+        nodes = await kit.FixedRetriever(
+            [kit.node(f"{question}!", question, 0.5)]
+        ).aretrieve(question)
         await asyncio.sleep(0.001)
-        await get_response_synthesizer(llm=kit.ScriptedLLM()).asynthesize(question, nodes)
+        await get_response_synthesizer(llm=kit.ScriptedLLM()).asynthesize(
+            question, nodes
+        )
 
     async def run() -> None:
         await asyncio.gather(*map(one, QUESTIONS))
@@ -152,11 +176,18 @@ def test_separate_steps_under_concurrency(kit: ModuleType) -> None:
 
 
 def test_given_values(echo: RetrieverQueryEngine) -> None:
-    with capture(question="mine", reference="ref", id="7", metadata={"a": 1}) as captured:
+    with capture(
+        question="mine", reference="ref", id="7", metadata={"a": 1}
+    ) as captured:
         echo.query("one")
         echo.query("two")
     first, second = captured.samples
-    assert (first.question, first.reference, first.id, first.metadata) == ("mine", ("ref",), "7", {"a": 1})
+    assert (first.question, first.reference, first.id, first.metadata) == (
+        "mine",
+        ("ref",),
+        "7",
+        {"a": 1},
+    )
     assert second.id == "7#1"
 
 
@@ -166,7 +197,10 @@ class Odd(Workflow):
     @step
     async def only(self, ev: StartEvent) -> StopEvent:
         return StopEvent(
-            result={"said": {"text": f"answer to {ev.topic}"}, "passages": ["one", {"text": "two", "id": 2}]}
+            result={
+                "said": {"text": f"answer to {ev.topic}"},
+                "passages": ["one", {"text": "two", "id": 2}],
+            }
         )
 
 
@@ -174,12 +208,17 @@ def test_overrides() -> None:
     async def run() -> None:
         await Odd().run(topic="the topic", tone="dry")
 
-    with capture(question_from="topic", contexts_from="passages", answer_from="said.text") as captured:
+    with capture(
+        question_from="topic", contexts_from="passages", answer_from="said.text"
+    ) as captured:
         asyncio.run(run())
     (sample,) = captured.samples
     assert sample.question == "the topic"
     assert sample.answer == "answer to the topic"
-    assert [(context.text, context.id) for context in sample.contexts] == [("one", None), ("two", "2")]
+    assert [(context.text, context.id) for context in sample.contexts] == [
+        ("one", None),
+        ("two", "2"),
+    ]
     with capture(question_from=lambda run: run.fields["tone"], build=None) as captured:
         asyncio.run(run())
     assert captured.samples[0].question == "dry"
@@ -188,7 +227,9 @@ def test_overrides() -> None:
     assert [sample.question for sample in captured.samples] == ["workflow", "workflow"]
 
 
-def test_max_samples(echo: RetrieverQueryEngine, caplog: pytest.LogCaptureFixture) -> None:
+def test_max_samples(
+    echo: RetrieverQueryEngine, caplog: pytest.LogCaptureFixture
+) -> None:
     with capture(max_samples=2) as captured:
         for number in range(4):
             echo.query(f"question {number}")
@@ -197,7 +238,8 @@ def test_max_samples(echo: RetrieverQueryEngine, caplog: pytest.LogCaptureFixtur
     assert "max_samples" in caplog.text
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own, of pydantic
+# LlamaIndex's own, of pydantic
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_context_tools_of_an_agent(kit: ModuleType) -> None:
     def search(text: str) -> str:
         return f"The web says that {text} is nice."
@@ -206,7 +248,9 @@ def test_context_tools_of_an_agent(kit: ModuleType) -> None:
         return "It is noon."
 
     def ask() -> None:
-        model = kit.ToolLLM(calls=[("search", {"text": "Paris"}), ("clock", {"text": "now"})])
+        model = kit.ToolLLM(
+            calls=[("search", {"text": "Paris"}), ("clock", {"text": "now"})]
+        )
         tools = [FunctionTool.from_defaults(search), FunctionTool.from_defaults(clock)]
 
         async def run() -> None:
@@ -223,10 +267,16 @@ def test_context_tools_of_an_agent(kit: ModuleType) -> None:
     assert (found.text, found.id) == ("The web says that Paris is nice.", None)
 
 
-def test_a_reranked_retrieval_that_nobody_answers_leaves_nothing(kit: ModuleType) -> None:
+def test_a_reranked_retrieval_that_nobody_answers_leaves_nothing(
+    kit: ModuleType,
+) -> None:
     with capture() as captured:
-        nodes = kit.FixedRetriever([kit.node("a", "a", 0.5), kit.node("b", "b", 0.4)]).retrieve("one")
-        SimilarityPostprocessor(similarity_cutoff=0.45).postprocess_nodes(nodes, query_str="one")
+        nodes = kit.FixedRetriever(
+            [kit.node("a", "a", 0.5), kit.node("b", "b", 0.4)]
+        ).retrieve("one")
+        SimilarityPostprocessor(similarity_cutoff=0.45).postprocess_nodes(
+            nodes, query_str="one"
+        )
     assert [context.id for context in captured.samples[0].contexts] == ["a"]
     assert not RECORDER._places
 
@@ -237,7 +287,9 @@ def test_nothing_stays_behind(echo: RetrieverQueryEngine, kit: ModuleType) -> No
         kit.FixedRetriever([]).retrieve("two")
         streaming = RetrieverQueryEngine(
             kit.FixedRetriever([kit.node("a", "a")]),
-            response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM(), streaming=True),
+            response_synthesizer=get_response_synthesizer(
+                llm=kit.ScriptedLLM(), streaming=True
+            ),
         )
         streaming.query("three")
     gc.collect()
@@ -256,7 +308,9 @@ def test_installed_once_and_again_if_removed(echo: RetrieverQueryEngine) -> None
             pass
     ours = [handler for handler in root.span_handlers if type(handler) is Spans]
     assert len(ours) == 1
-    root.span_handlers[:] = [handler for handler in root.span_handlers if handler is not ours[0]]
+    root.span_handlers[:] = [
+        handler for handler in root.span_handlers if handler is not ours[0]
+    ]
     with capture() as captured:
         echo.query("again")
     assert len(captured.samples) == 1
@@ -265,7 +319,9 @@ def test_installed_once_and_again_if_removed(echo: RetrieverQueryEngine) -> None
 def test_stream_read_after_the_block(kit: ModuleType) -> None:
     engine = RetrieverQueryEngine(
         kit.FixedRetriever([kit.node("a", "a")]),
-        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM(), streaming=True),
+        response_synthesizer=get_response_synthesizer(
+            llm=kit.ScriptedLLM(), streaming=True
+        ),
     )
     with capture() as captured:
         response = engine.query("late?")
@@ -316,8 +372,14 @@ def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
             said.clear()
             returned.clear()
     for sample in captured.samples:
-        assert (sample.capture.grade, sample.capture.evidence_from) == ("exact", "prompt")
-        assert ([one.text for one in sample.contexts], sample.answer) == (["Anna lit the lamp."], "The answer.")
+        assert (sample.capture.grade, sample.capture.evidence_from) == (
+            "exact",
+            "prompt",
+        )
+        assert ([one.text for one in sample.contexts], sample.answer) == (
+            ["Anna lit the lamp."],
+            "The answer.",
+        )
         assert not sample.capture.warnings
         assert sample.capture.complete
     assert len(captured.samples) == 2
@@ -325,7 +387,10 @@ def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
 
 
 class Unspeakable(Exception):
-    """An exception of an application that cannot be told; the framework's dispatcher fails at it."""
+    """An exception of an application that cannot be told.
+
+    The framework's dispatcher fails at it.
+    """
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -347,14 +412,20 @@ class FailingEngine(CustomQueryEngine):
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("where", ["retriever", "engine", "a retriever alone"])
-def test_a_call_that_the_framework_never_ends_is_forgotten(kit: ModuleType, where: str, is_async: bool) -> None:
+def test_a_call_that_the_framework_never_ends_is_forgotten(
+    kit: ModuleType, where: str, is_async: bool
+) -> None:
     def fails(_: str) -> list[NodeWithScore]:
         raise Unspeakable
 
     def call() -> object:
         retriever = kit.FixedRetriever(fails)
         if where == "a retriever alone":
-            return asyncio.run(retriever.aretrieve("one")) if is_async else retriever.retrieve("one")
+            return (
+                asyncio.run(retriever.aretrieve("one"))
+                if is_async
+                else retriever.retrieve("one")
+            )
         engine = FailingEngine(retriever=retriever if where == "retriever" else None)
         return asyncio.run(engine.aquery("one")) if is_async else engine.query("one")
 
@@ -378,9 +449,15 @@ def test_texts_are_copied_when_it_happens(echo: RetrieverQueryEngine) -> None:
     assert whole(captured.samples[0])
 
 
-@pytest.mark.parametrize("place", ["copy_arguments", "copy_result", "answer_of", "documents_of", "question_of"])
+@pytest.mark.parametrize(
+    "place",
+    ["copy_arguments", "copy_result", "answer_of", "documents_of", "question_of"],
+)
 def test_an_internal_error_never_reaches_the_application(
-    echo: RetrieverQueryEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+    echo: RetrieverQueryEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    place: str,
 ) -> None:
     def broken(*_: Any) -> None:
         raise RuntimeError("ours, with the text of question 1")
@@ -397,7 +474,9 @@ def test_an_internal_error_never_reaches_the_application(
     assert not RECORDER._places
 
 
-def test_a_broken_rule_is_a_problem_not_an_exception(echo: RetrieverQueryEngine) -> None:
+def test_a_broken_rule_is_a_problem_not_an_exception(
+    echo: RetrieverQueryEngine,
+) -> None:
     with capture(answer_from=lambda run: 1 / 0) as captured:
         echo.query("question 1")
     assert captured.samples == ()
@@ -412,7 +491,9 @@ def test_paused(echo: RetrieverQueryEngine) -> None:
     assert [sample.question for sample in captured.samples] == ["mine"]
 
 
-def test_decorated_functions_and_parts_that_began_before(echo: RetrieverQueryEngine) -> None:
+def test_decorated_functions_and_parts_that_began_before(
+    echo: RetrieverQueryEngine,
+) -> None:
     dispatcher = get_dispatcher()
 
     @dispatcher.span
@@ -433,11 +514,15 @@ def test_decorated_functions_and_parts_that_began_before(echo: RetrieverQueryEng
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_capture_within_a_run_that_others_follow(kit: ModuleType, streaming: bool) -> None:
+def test_a_capture_within_a_run_that_others_follow(
+    kit: ModuleType, streaming: bool
+) -> None:
     inner_samples: list[Sample] = []
     inner = RetrieverQueryEngine(
         kit.FixedRetriever([kit.node("a", "a", 0.5)]),
-        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM(), streaming=streaming),
+        response_synthesizer=get_response_synthesizer(
+            llm=kit.ScriptedLLM(), streaming=streaming
+        ),
     )
 
     class Outer(Workflow):
@@ -445,7 +530,11 @@ def test_a_capture_within_a_run_that_others_follow(kit: ModuleType, streaming: b
         async def only(self, ev: StartEvent) -> StopEvent:
             with capture(id="inner") as captured:
                 response = await inner.aquery("inner question")
-                said = str(response) if not streaming else "".join([t async for t in response.async_response_gen()])
+                said = (
+                    str(response)
+                    if not streaming
+                    else "".join([t async for t in response.async_response_gen()])
+                )
             inner_samples.extend(captured.samples)
             return StopEvent(result=f"outer: {said}")
 
@@ -456,14 +545,21 @@ def test_a_capture_within_a_run_that_others_follow(kit: ModuleType, streaming: b
     with capture(id="outer") as captured:
         asyncio.run(run())
     assert watching.stop(timeout=10)
-    assert [(s.id, s.question, s.answer) for s in inner_samples] == [("inner", "inner question", "The answer.")]
+    assert [(s.id, s.question, s.answer) for s in inner_samples] == [
+        ("inner", "inner question", "The answer.")
+    ]
     for (sample,) in (captured.samples, watching.samples):
-        assert (sample.question, sample.answer) == ("outer question", "outer: The answer.")
+        assert (sample.question, sample.answer) == (
+            "outer question",
+            "outer: The answer.",
+        )
         assert [context.id for context in sample.contexts] == ["a"]
     assert not RECORDER._places
 
 
-def test_a_watch_that_begins_within_a_run(echo: RetrieverQueryEngine, kit: ModuleType) -> None:
+def test_a_watch_that_begins_within_a_run(
+    echo: RetrieverQueryEngine, kit: ModuleType
+) -> None:
     """What is a part of a run that began before is no run of its own."""
     started = []
 
@@ -472,7 +568,8 @@ def test_a_watch_that_begins_within_a_run(echo: RetrieverQueryEngine, kit: Modul
         return [kit.node("a", question)]
 
     engine = RetrieverQueryEngine(
-        kit.FixedRetriever(nodes), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM())
+        kit.FixedRetriever(nodes),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()),
     )
     engine.query("before")
     echo.query("after")
@@ -481,7 +578,9 @@ def test_a_watch_that_begins_within_a_run(echo: RetrieverQueryEngine, kit: Modul
     assert [sample.question for sample in watching.samples] == ["after"]
 
 
-def test_too_many_steps(echo: RetrieverQueryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_steps(
+    echo: RetrieverQueryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Loop(Workflow):
         @step
         async def only(self, ev: StartEvent) -> StopEvent:
@@ -507,7 +606,13 @@ def test_no_text_in_reprs(echo: RetrieverQueryEngine) -> None:
         echo.query("secret")
     assert captured.samples == ()
     (run,) = runs
-    texts = [repr(run), repr(run.root), repr(run.root.children), repr(run.root.children[0].documents), repr(captured)]
+    texts = [
+        repr(run),
+        repr(run.root),
+        repr(run.root.children),
+        repr(run.root.children[0].documents),
+        repr(captured),
+    ]
     assert not any("for secret" in text or "query=" in text for text in texts)
 
 
@@ -521,9 +626,16 @@ class Reply(BaseModel):
 
 
 def test_contexts_from_leads_to_nodes_of_a_response(kit: ModuleType) -> None:
-    response = Response("Paris", source_nodes=[kit.node("paris", "Paris.", 0.9), kit.node("wine", "Wine.", 0.1)])
-    (sample,) = samples_from(response, contexts_from=lambda response: response.source_nodes[1:])
-    assert [(one.id, one.text, one.score) for one in sample.contexts] == [("wine", "Wine.", 0.1)]
+    response = Response(
+        "Paris",
+        source_nodes=[kit.node("paris", "Paris.", 0.9), kit.node("wine", "Wine.", 0.1)],
+    )
+    (sample,) = samples_from(
+        response, contexts_from=lambda response: response.source_nodes[1:]
+    )
+    assert [(one.id, one.text, one.score) for one in sample.contexts] == [
+        ("wine", "Wine.", 0.1)
+    ]
 
 
 def test_samples_from_responses(kit: ModuleType) -> None:
@@ -536,16 +648,22 @@ def test_samples_from_responses(kit: ModuleType) -> None:
     for response, answer in (
         (Response("Paris", source_nodes=nodes), "Paris"),
         (PydanticResponse(City(name="Paris"), source_nodes=nodes), '{"name":"Paris"}'),
-        (PydanticResponse(Reply(response="Paris", sure=0.9), source_nodes=nodes), "Paris"),
+        (
+            PydanticResponse(Reply(response="Paris", sure=0.9), source_nodes=nodes),
+            "Paris",
+        ),
         (AgentChatResponse("Paris", source_nodes=nodes), "Paris"),
-        (StreamingResponse(iter(()), source_nodes=nodes, response_txt="Paris"), "Paris"),
+        (
+            StreamingResponse(iter(()), source_nodes=nodes, response_txt="Paris"),
+            "Paris",
+        ),
         (StopEvent(result=Response("Paris", source_nodes=nodes)), "Paris"),
     ):
         (sample,) = samples_from(response, question_from=lambda response: "Capital?")
         assert (sample.question, sample.answer) == ("Capital?", answer)
-        assert [(context.id, context.score, context.text) for context in sample.contexts] == [
-            ("paris", 0.9, "page: 1\n\nParis.")
-        ]
+        assert [
+            (context.id, context.score, context.text) for context in sample.contexts
+        ] == [("paris", 0.9, "page: 1\n\nParis.")]
         assert sample.retrieved is None
         assert sample.capture is not None
         assert [context.id for context in sample.capture.other] == ["sub", "blank"]
@@ -585,13 +703,17 @@ class StreamOf(CustomQueryEngine):
         return StreamingResponse(response_gen=self.stream, source_nodes=[])
 
 
-@pytest.mark.parametrize("stream", [["Paris ", "it is."], Pieces()], ids=["list", "iterator"])
+@pytest.mark.parametrize(
+    "stream", [["Paris ", "it is."], Pieces()], ids=["list", "iterator"]
+)
 def test_a_stream_that_is_no_generator_stays_what_it_is(stream: Any) -> None:
     with capture() as captured:
         response = StreamOf(stream=stream).query("Where?")
         assert response.response_gen is stream
         assert str(response) == "Paris it is."
-    assert [sample.capture.grade for sample in captured.samples if sample.capture] == ["incomplete"]
+    assert [sample.capture.grade for sample in captured.samples if sample.capture] == [
+        "incomplete"
+    ]
 
 
 def test_what_an_application_sends_and_throws_reaches_its_generator() -> None:

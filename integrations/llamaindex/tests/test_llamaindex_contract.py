@@ -21,13 +21,16 @@ class Always(CompactAndRefine):
 
     def synthesize(self, query: Any, nodes: Any, *_: Any, **__: Any) -> Any:
         said = self.get_response(
-            query.query_str, [n.get_content(metadata_mode=MetadataMode.LLM) for n in nodes] or [""]
+            query.query_str,
+            [n.get_content(metadata_mode=MetadataMode.LLM) for n in nodes] or [""],
         )
         return self._prepare_response_output(said, nodes)
 
     async def asynthesize(self, query: Any, nodes: Any, *_: Any, **__: Any) -> Any:
         texts = [n.get_content(metadata_mode=MetadataMode.LLM) for n in nodes] or [""]
-        return self._prepare_response_output(await self.aget_response(query.query_str, texts), nodes)
+        return self._prepare_response_output(
+            await self.aget_response(query.query_str, texts), nodes
+        )
 
 
 class TestContract(AdapterContract):
@@ -39,7 +42,9 @@ class TestContract(AdapterContract):
     def _with_kit(self, kit: ModuleType) -> None:
         type(self).kit = kit
 
-    def engine(self, turn: GoldenTurn, *, streaming: bool = False, fails: bool = False) -> RetrieverQueryEngine:
+    def engine(
+        self, turn: GoldenTurn, *, streaming: bool = False, fails: bool = False
+    ) -> RetrieverQueryEngine:
         nodes = [
             NodeWithScore(
                 node=TextNode(
@@ -53,9 +58,12 @@ class TestContract(AdapterContract):
             for context in turn.contexts
         ]
         llm = self.kit.ScriptedLLM(script={"": turn.answer}, fails=fails)
-        # The framework's usual synthesizers answer nothing of their own without contexts.
+        # The framework's usual synthesizers answer nothing of their own without
+        # contexts.
         synthesizer = Always(llm=llm, streaming=streaming)
-        return RetrieverQueryEngine(self.kit.FixedRetriever(nodes), response_synthesizer=synthesizer)
+        return RetrieverQueryEngine(
+            self.kit.FixedRetriever(nodes), response_synthesizer=synthesizer
+        )
 
     def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
         with capture() as captured:
@@ -67,7 +75,9 @@ class TestContract(AdapterContract):
         return self.seen(self.engine(turn).query(turn.question))
 
     def seen(self, response: Any) -> Any:
-        nodes = [(n.node_id, n.score, n.text, n.metadata) for n in response.source_nodes]
+        nodes = [
+            (n.node_id, n.score, n.text, n.metadata) for n in response.source_nodes
+        ]
         return type(response), response.response, nodes, response.metadata
 
     def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
@@ -88,11 +98,17 @@ class TestContract(AdapterContract):
         return list(captured.samples)
 
     def retriever(self, turn: GoldenTurn) -> Any:
-        nodes = [NodeWithScore(node=TextNode(id_=one.id, text=one.text), score=one.score) for one in turn.contexts]
+        nodes = [
+            NodeWithScore(node=TextNode(id_=one.id, text=one.text), score=one.score)
+            for one in turn.contexts
+        ]
         return self.kit.FixedRetriever(nodes)
 
     def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
-        retriever, llm = self.retriever(turn), self.kit.ScriptedLLM(script={"": turn.answer})
+        retriever, llm = (
+            self.retriever(turn),
+            self.kit.ScriptedLLM(script={"": turn.answer}),
+        )
 
         class Handing(CustomQueryEngine):
             """Hands its model a prompt that was written before."""
@@ -107,13 +123,20 @@ class TestContract(AdapterContract):
         return list(captured.samples)
 
     def play_two(self, one: GoldenTurn, two: GoldenTurn) -> list[Sample]:
-        llm, retrievers = self.kit.ScriptedLLM(script={"": two.answer}), [self.retriever(turn) for turn in (one, two)]
+        llm, retrievers = (
+            self.kit.ScriptedLLM(script={"": two.answer}),
+            [self.retriever(turn) for turn in (one, two)],
+        )
 
         class Twice(CustomQueryEngine):
             """Retrieves twice before it asks its model."""
 
             def custom_query(self, query_str: str) -> str:
-                found = [node.text for retriever in retrievers for node in retriever.retrieve(query_str)]
+                found = [
+                    node.text
+                    for retriever in retrievers
+                    for node in retriever.retrieve(query_str)
+                ]
                 return str(llm.complete("\n".join([*found, query_str])))
 
         with capture() as captured:

@@ -1,4 +1,7 @@
-"""Runs that share a memory are turns of one conversation; a summary of what was said is no turn."""
+"""Runs that share a memory are turns of one conversation.
+
+A summary of what was said is no turn.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from typing import Any
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatResponse, LLMMetadata
-from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
+from llama_index.core.chat_engine import (
+    CondensePlusContextChatEngine,
+    ContextChatEngine,
+)
 from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
 from llama_index.core.tools import RetrieverTool
@@ -19,13 +25,23 @@ from llama_index.evaluation.ragmetrics import capture
 from ragmetrics_core.data.sample import Sample
 
 pytestmark = [
-    # The framework's workflows look at all members of an agent, deprecated pydantic ones among them.
-    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    # The framework's workflows look at all members of an agent, deprecated pydantic
+    # ones among them.
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
     # Its agents ask for a deprecated property.
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
-    # Its contexts cannot write the memory of an agent down with this release of pydantic.
-    pytest.mark.filterwarnings("ignore:Skipping serialization of known unserializable key"),
+    pytest.mark.filterwarnings(
+        "ignore:is_running called from within a step:DeprecationWarning"
+    ),
+    # Its contexts cannot write the memory of an agent down with this release of
+    # pydantic.
+    pytest.mark.filterwarnings(
+        "ignore:Skipping serialization of known unserializable key"
+    ),
     # Its chat memory never closes its database.
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
     pytest.mark.usefixtures("databases_let_go"),
@@ -56,19 +72,40 @@ def agent(kit: ModuleType) -> FunctionAgent:
 
     class Guide(kit.ToolLLM):  # type: ignore[name-defined, misc]  # a class of the fixture
         def _reply(self, messages: Any) -> ChatResponse:
-            question = next(one.content for one in reversed(messages) if one.role == MessageRole.USER)
+            question = next(
+                one.content
+                for one in reversed(messages)
+                if one.role == MessageRole.USER
+            )
             if messages[-1].role == MessageRole.USER:
-                made = [{"id": question, "name": "search", "arguments": json.dumps({"input": question})}]
-                reply = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": made})
+                made = [
+                    {
+                        "id": question,
+                        "name": "search",
+                        "arguments": json.dumps({"input": question}),
+                    }
+                ]
+                reply = ChatMessage(
+                    role="assistant", content="", additional_kwargs={"tool_calls": made}
+                )
                 return ChatResponse(message=reply, delta="")
-            return ChatResponse(message=ChatMessage(role="assistant", content=ABOUT[question]), delta=ABOUT[question])
+            return ChatResponse(
+                message=ChatMessage(role="assistant", content=ABOUT[question]),
+                delta=ABOUT[question],
+            )
 
-    tool = RetrieverTool.from_defaults(retriever(kit), name="search", description="Searches.")
+    tool = RetrieverTool.from_defaults(
+        retriever(kit), name="search", description="Searches."
+    )
     return FunctionAgent(name="guide", description="Guides.", tools=[tool], llm=Guide())
 
 
 def conversations(samples: list[Sample]) -> list[tuple[str | None, int]]:
-    return [(one.ledger.conversation, one.ledger.turn) for one in samples if one.ledger is not None]
+    return [
+        (one.ledger.conversation, one.ledger.turn)
+        for one in samples
+        if one.ledger is not None
+    ]
 
 
 def said(*questions: str) -> list[str]:
@@ -94,7 +131,9 @@ def test_runs_without_a_context_are_conversations_of_their_own(kit: ModuleType) 
     assert not any(one.history for one in captured.samples)
 
 
-def test_runs_that_share_a_memory_are_turns_of_one_conversation(kit: ModuleType) -> None:
+def test_runs_that_share_a_memory_are_turns_of_one_conversation(
+    kit: ModuleType,
+) -> None:
     guide = agent(kit)
 
     async def chat() -> None:
@@ -107,17 +146,30 @@ def test_runs_that_share_a_memory_are_turns_of_one_conversation(kit: ModuleType)
     samples = list(captured.samples)
     (name, _), *_ = conversations(samples)
     assert conversations(samples) == [(name, 1), (name, 2), (name, 3)]
-    assert [history(one) for one in samples] == [[], said(QUESTIONS[0]), said(*QUESTIONS[:2])]
+    assert [history(one) for one in samples] == [
+        [],
+        said(QUESTIONS[0]),
+        said(*QUESTIONS[:2]),
+    ]
 
 
-@pytest.mark.parametrize("engine_class", [ContextChatEngine, CondensePlusContextChatEngine])
-def test_a_summary_that_a_memory_wrote_is_written_and_the_history_is_whole(kit: ModuleType, engine_class: Any) -> None:
+@pytest.mark.parametrize(
+    "engine_class", [ContextChatEngine, CondensePlusContextChatEngine]
+)
+def test_a_summary_that_a_memory_wrote_is_written_and_the_history_is_whole(
+    kit: ModuleType, engine_class: Any
+) -> None:
     prompts: list[str] = []
 
     class Guide(kit.ScriptedLLM):  # type: ignore[name-defined, misc]  # a class of the fixture
         @property
         def metadata(self) -> LLMMetadata:
-            return LLMMetadata(model_name="guide", context_window=8192, num_output=256, is_chat_model=True)
+            return LLMMetadata(
+                model_name="guide",
+                context_window=8192,
+                num_output=256,
+                is_chat_model=True,
+            )
 
         def _said(self, prompt: str) -> str:
             if "Shorten it all." in prompt:
@@ -130,26 +182,42 @@ def test_a_summary_that_a_memory_wrote_is_written_and_the_history_is_whole(kit: 
 
     llm = Guide()
     memory = ChatSummaryMemoryBuffer.from_defaults(
-        llm=llm, token_limit=16, summarize_prompt="Shorten it all.", tokenizer_fn=str.split, count_initial_tokens=False
+        llm=llm,
+        token_limit=16,
+        summarize_prompt="Shorten it all.",
+        tokenizer_fn=str.split,
+        count_initial_tokens=False,
     )
-    engine = engine_class.from_defaults(retriever=retriever(kit), llm=llm, memory=memory)
+    engine = engine_class.from_defaults(
+        retriever=retriever(kit), llm=llm, memory=memory
+    )
     with capture() as captured:
         for question in QUESTIONS:
             assert engine.chat(question).response == ABOUT[question]
     samples = list(captured.samples)
     assert [one.question for one in samples] == QUESTIONS
     assert SUMMARY in prompts[-1]
-    assert [history(one) for one in samples] == [[], said(QUESTIONS[0]), said(*QUESTIONS[:2])]
+    assert [history(one) for one in samples] == [
+        [],
+        said(QUESTIONS[0]),
+        said(*QUESTIONS[:2]),
+    ]
     assert [turn for _, turn in conversations(samples)] == [1, 2, 3]
     last = samples[-1]
     assert [one.text for one in last.contexts] == [MILL]
     assert last.ledger is not None
-    written = [(call.turn, [item.text for item in call.items]) for call in last.ledger.calls if call.kind == "written"]
+    written = [
+        (call.turn, [item.text for item in call.items])
+        for call in last.ledger.calls
+        if call.kind == "written"
+    ]
     assert written == [(3, [SUMMARY])]
 
 
 @pytest.mark.parametrize("earlier", [0, 2])
-def test_a_question_that_is_in_the_memory_already_is_no_earlier_turn(kit: ModuleType, earlier: int) -> None:
+def test_a_question_that_is_in_the_memory_already_is_no_earlier_turn(
+    kit: ModuleType, earlier: int
+) -> None:
     """An application that keeps the messages itself puts the question into the memory before it calls the engine."""
     memory = ChatMemoryBuffer.from_defaults()
     for question in QUESTIONS[:earlier]:
@@ -158,7 +226,9 @@ def test_a_question_that_is_in_the_memory_already_is_no_earlier_turn(kit: Module
     question = QUESTIONS[2]
     memory.put(ChatMessage(role="user", content=question))
     llm = kit.ScriptedLLM(script={"": ABOUT[question]})
-    engine = ContextChatEngine.from_defaults(retriever=retriever(kit), llm=llm, memory=memory)
+    engine = ContextChatEngine.from_defaults(
+        retriever=retriever(kit), llm=llm, memory=memory
+    )
     with capture() as captured:
         engine.chat(question)
     (sample,) = captured.samples

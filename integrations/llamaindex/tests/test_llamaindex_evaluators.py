@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from llama_index.core import Settings, get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.response.schema import AsyncStreamingResponse, PydanticResponse, Response, StreamingResponse
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    PydanticResponse,
+    Response,
+    StreamingResponse,
+)
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.evaluation import BaseEvaluator, BatchEvalRunner, EvaluationResult
 from llama_index.core.evaluation.notebook_utils import get_eval_results_df
@@ -37,9 +42,14 @@ from ragmetrics_core.metrics.polls import Adherent
 QUESTION = "What is the capital of France?"
 YES = polls((poll("yes", "It says so."),))
 pytestmark = [
-    # The framework's batch runner and agents use deprecated parts of their own dependencies.
-    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    # The framework's batch runner and agents use deprecated parts of their own
+    # dependencies.
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
     pytest.mark.usefixtures("databases_let_go"),
     pytest.mark.filterwarnings("ignore:.*asyncio_module:DeprecationWarning"),
@@ -50,7 +60,9 @@ def judge() -> ScriptedJudge:
     return ScriptedJudge(
         {
             Adherent: YES,
-            Useful: lambda question: useful("Paris" in question["chunk"], reason="named"),
+            Useful: lambda question: useful(
+                "Paris" in question["chunk"], reason="named"
+            ),
             RateRecall: rating(0.5, "Half of it.", "partial"),
         }
     )
@@ -63,15 +75,22 @@ def engine(kit: ModuleType) -> RetrieverQueryEngine:
         kit.node("paris", "Paris is the capital of France.", 0.4, metadata={"page": 1}),
     ]
     return RetrieverQueryEngine(
-        kit.FixedRetriever(nodes), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM())
+        kit.FixedRetriever(nodes),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()),
     )
 
 
 def test_evaluate() -> None:
     evaluator = ContextUtilizationEvaluator(judge=judge(), threshold=0.5)
-    result = evaluator.evaluate(query=QUESTION, response="Paris", contexts=["Wine.", "Paris."], other_keyword=1)
+    result = evaluator.evaluate(
+        query=QUESTION, response="Paris", contexts=["Wine.", "Paris."], other_keyword=1
+    )
     assert isinstance(result, EvaluationResult)
-    assert (result.query, result.response, list(result.contexts or ())) == (QUESTION, "Paris", ["Wine.", "Paris."])
+    assert (result.query, result.response, list(result.contexts or ())) == (
+        QUESTION,
+        "Paris",
+        ["Wine.", "Paris."],
+    )
     assert (result.score, result.passing, result.invalid_result) == (0.5, True, False)
     assert result.metric_result is not None
     assert result.feedback == result.metric_result.reason
@@ -111,7 +130,10 @@ def test_every_kind_of_response(kit: ModuleType, engine: RetrieverQueryEngine) -
 
     responses: list[tuple[Any, str]] = [
         (Response("Paris", source_nodes=nodes), "Paris"),
-        (StreamingResponse((token for token in ("Pa", "ris")), source_nodes=nodes), "Paris"),
+        (
+            StreamingResponse((token for token in ("Pa", "ris")), source_nodes=nodes),
+            "Paris",
+        ),
         (PydanticResponse(City(name="Paris"), source_nodes=nodes), '{"name":"Paris"}'),
         (AgentChatResponse("Paris", source_nodes=nodes), "Paris"),
     ]
@@ -123,30 +145,41 @@ def test_every_kind_of_response(kit: ModuleType, engine: RetrieverQueryEngine) -
             "page: 1\n\nParis is the capital of France.",
         ]
         assert isinstance(result.metric_result, BaseModel)
-        again = asyncio.run(evaluator.aevaluate_response(query=QUESTION, response=response))
+        again = asyncio.run(
+            evaluator.aevaluate_response(query=QUESTION, response=response)
+        )
         assert (again.score, again.response) == (0.5, answer)
 
     async def stream() -> RagMetricsResult:
         response = AsyncStreamingResponse(tokens(), source_nodes=nodes)
         return await evaluator.aevaluate_response(query=QUESTION, response=response)
 
-    assert (asyncio.run(stream()).score, asyncio.run(stream()).response) == (0.5, "Paris")
+    assert (asyncio.run(stream()).score, asyncio.run(stream()).response) == (
+        0.5,
+        "Paris",
+    )
 
 
 def test_agent_output(kit: ModuleType, engine: RetrieverQueryEngine) -> None:
     tool = QueryEngineTool.from_defaults(engine, name="store", description="store")
-    agent = FunctionAgent(tools=[tool], llm=kit.ToolLLM(calls=[("store", {"input": "capital"})]))
+    agent = FunctionAgent(
+        tools=[tool], llm=kit.ToolLLM(calls=[("store", {"input": "capital"})])
+    )
 
     async def run() -> RagMetricsResult:
         output = await agent.run(user_msg=QUESTION)
-        return await ContextUtilizationEvaluator(judge=judge()).aevaluate_response(query=QUESTION, response=output)
+        return await ContextUtilizationEvaluator(judge=judge()).aevaluate_response(
+            query=QUESTION, response=output
+        )
 
     result = asyncio.run(run())
     assert (result.score, result.response) == (0.5, "The agent's answer.")
 
 
 def test_undefined_and_failed_are_invalid_never_raised() -> None:
-    down = ScriptedJudge({Adherent: AuthenticationFailed("the endpoint refused the key")})
+    down = ScriptedJudge(
+        {Adherent: AuthenticationFailed("the endpoint refused the key")}
+    )
     evaluator = ContextAdherenceEvaluator(judge=judge())
     for result, reason in (
         (evaluator.evaluate(query="q", response="a", contexts=[]), "no contexts"),
@@ -154,9 +187,24 @@ def test_undefined_and_failed_are_invalid_never_raised() -> None:
         (evaluator.evaluate_response(query="q", response=None), "no contexts"),
         (evaluator.evaluate(query="q", response="a", contexts=[7]), "contexts"),  # type: ignore[list-item]
         (evaluator.evaluate_response(query="q", response=object()), "got object"),
-        (ContextRecallEvaluator(judge=judge()).evaluate(query="q", response="a", contexts=["c"]), "no reference"),
-        (ContextUtilizationEvaluator(judge=down).evaluate(query="q", response="a", contexts=["c"]), "type Useful"),
-        (ContextAdherenceEvaluator(judge=down).evaluate(query="q", response="a", contexts=["c"]), "refused the key"),
+        (
+            ContextRecallEvaluator(judge=judge()).evaluate(
+                query="q", response="a", contexts=["c"]
+            ),
+            "no reference",
+        ),
+        (
+            ContextUtilizationEvaluator(judge=down).evaluate(
+                query="q", response="a", contexts=["c"]
+            ),
+            "type Useful",
+        ),
+        (
+            ContextAdherenceEvaluator(judge=down).evaluate(
+                query="q", response="a", contexts=["c"]
+            ),
+            "refused the key",
+        ),
     ):
         assert result.invalid_result
         assert result.score is None
@@ -164,11 +212,18 @@ def test_undefined_and_failed_are_invalid_never_raised() -> None:
         assert reason in (result.invalid_reason or "")
 
 
-def test_reference_as_in_the_frameworks_evaluators(engine: RetrieverQueryEngine) -> None:
+def test_reference_as_in_the_frameworks_evaluators(
+    engine: RetrieverQueryEngine,
+) -> None:
     evaluator = ContextRecallEvaluator(judge=judge())
     assert evaluator.evaluate(query="q", response="a", reference="r").score == 0.5
     response = engine.query(QUESTION)
-    assert evaluator.evaluate_response(query=QUESTION, response=response, reference=["r", "s"]).score == 0.5
+    assert (
+        evaluator.evaluate_response(
+            query=QUESTION, response=response, reference=["r", "s"]
+        ).score
+        == 0.5
+    )
 
 
 def test_prompts() -> None:
@@ -178,7 +233,11 @@ def test_prompts() -> None:
     assert list(prompts) == ["template"]
     assert "{contexts}" in prompts["template"].get_template()
     evaluator.update_prompts(
-        {"template": PromptTemplate('Is it there?\n{answer}\n{contexts}\nReply {"verdict": "yes"}')}
+        {
+            "template": PromptTemplate(
+                'Is it there?\n{answer}\n{contexts}\nReply {"verdict": "yes"}'
+            )
+        }
     )
     assert evaluator.metric.template.startswith("Is it there?")  # type: ignore[attr-defined]
     assert evaluator.metric.signature != before.signature
@@ -188,13 +247,23 @@ def test_prompts() -> None:
     assert evaluator.evaluate(query="q", response="a", contexts=["c"]).score == 1.0
     accuracy = RetrievalAccuracyEvaluator(judge=judge())
     assert list(accuracy.get_prompts()) == ["template", "extraction_template"]
-    accuracy.update_prompts({"extraction_template": PromptTemplate("Its facts?\n{reference}")})
-    assert accuracy.get_prompts()["extraction_template"].get_template() == "Its facts?\n{reference}"
+    accuracy.update_prompts(
+        {"extraction_template": PromptTemplate("Its facts?\n{reference}")}
+    )
+    assert (
+        accuracy.get_prompts()["extraction_template"].get_template()
+        == "Its facts?\n{reference}"
+    )
 
 
 @pytest.mark.parametrize(
     "kind",
-    [ContextAdherenceEvaluator, ContextRecallEvaluator, ContextUtilizationEvaluator, RetrievalAccuracyEvaluator],
+    [
+        ContextAdherenceEvaluator,
+        ContextRecallEvaluator,
+        ContextUtilizationEvaluator,
+        RetrievalAccuracyEvaluator,
+    ],
 )
 def test_prompts_that_are_put_back_change_nothing(kind: type[MetricEvaluator]) -> None:
     evaluator = kind(judge=judge())
@@ -237,13 +306,19 @@ def test_batch_runner(engine: RetrieverQueryEngine) -> None:
 
     async def all_async() -> list[dict[str, list[EvaluationResult]]]:
         return [
-            await runner().aevaluate_response_strs(queries, answers, contexts, reference=reference),
+            await runner().aevaluate_response_strs(
+                queries, answers, contexts, reference=reference
+            ),
             await runner().aevaluate_responses(queries, responses, reference=reference),
-            await runner().aevaluate_queries(engine, queries=queries, recall={"reference": reference}),
+            await runner().aevaluate_queries(
+                engine, queries=queries, recall={"reference": reference}
+            ),
         ]
 
     found = [
-        runner().evaluate_response_strs(queries, answers, contexts, reference=reference),
+        runner().evaluate_response_strs(
+            queries, answers, contexts, reference=reference
+        ),
         runner().evaluate_responses(queries, responses, reference=reference),
         runner().evaluate_queries(engine, queries=queries, reference=reference),
         *asyncio.run(all_async()),
@@ -265,19 +340,27 @@ def test_batch_runner(engine: RetrieverQueryEngine) -> None:
 
 
 def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
-    judging = kit.ScriptedLLM(script={"": '{"reason": "yes", "verdict": "yes", "unsupported": []}'})
+    judging = kit.ScriptedLLM(
+        script={"": '{"reason": "yes", "verdict": "yes", "unsupported": []}'}
+    )
     with capture() as captured:
         response = engine.query(QUESTION)
-        result = ContextAdherenceEvaluator(llm=judging, polls=1).evaluate_response(query=QUESTION, response=response)
+        result = ContextAdherenceEvaluator(llm=judging, polls=1).evaluate_response(
+            query=QUESTION, response=response
+        )
     assert result.score == 1.0
     assert len(captured.samples) == 1
 
 
-def test_which_judge(kit: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_which_judge(
+    kit: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(model, "announced", set())
     fields: dict[str, Any] = {"query": "q", "response": "a", "contexts": ["c"]}
-    reply = kit.ScriptedLLM(script={"": '{"reason": "x", "verdict": "no", "unsupported": []}'})
+    reply = kit.ScriptedLLM(
+        script={"": '{"reason": "x", "verdict": "no", "unsupported": []}'}
+    )
     monkeypatch.setattr(Settings, "_llm", reply)
     for _ in range(2):
         result = ContextAdherenceEvaluator(cause=False).evaluate(**fields)

@@ -26,7 +26,10 @@ PAGES = {
     "mill": "The Tarn mill ground corn until the flood of 1910 took its wheel.",
 }
 WORDS = st.lists(st.sampled_from([*PAGES, "nothing"]), min_size=1, max_size=4)
-law = settings(max_examples=examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture])
+law = settings(
+    max_examples=examples(3),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 class Application:
@@ -38,7 +41,11 @@ class Application:
 
     def search(self, query: str) -> list[Any]:
         self.log.append(f"search {query}")
-        return [self.kit.node(word, text, 0.9) for word, text in PAGES.items() if word in query]
+        return [
+            self.kit.node(word, text, 0.9)
+            for word, text in PAGES.items()
+            if word in query
+        ]
 
     def engine(self, *, streaming: bool = False) -> RetrieverQueryEngine:
         log = self.log
@@ -46,10 +53,15 @@ class Application:
         class Guide(self.kit.ScriptedLLM):  # type: ignore[name-defined, misc]  # a class of the fixture
             def _said(self, prompt: str) -> str:
                 log.append(prompt)
-                return f"This is said of {sum(text in prompt for text in PAGES.values())} pages, and no more."
+                return (
+                    f"This is said of {sum(text in prompt for text in PAGES.values())}"
+                    " pages, and no more."
+                )
 
         synthesizer = get_response_synthesizer(llm=Guide(), streaming=streaming)
-        return RetrieverQueryEngine(self.kit.FixedRetriever(self.search), response_synthesizer=synthesizer)
+        return RetrieverQueryEngine(
+            self.kit.FixedRetriever(self.search), response_synthesizer=synthesizer
+        )
 
 
 def one_by_one(made: Application, questions: list[str]) -> list[str]:
@@ -62,16 +74,27 @@ def streamed(made: Application, questions: list[str]) -> list[str]:
 
 def in_threads(made: Application, questions: list[str]) -> list[str]:
     with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(copy_context().run, made.engine().query, question) for question in questions]
+        futures = [
+            pool.submit(copy_context().run, made.engine().query, question)
+            for question in questions
+        ]
         return [str(one.result()) for one in futures]
 
 
 async def _at_once(made: Application, questions: list[str]) -> list[str]:
-    return [str(one) for one in await asyncio.gather(*(made.engine().aquery(question) for question in questions))]
+    return [
+        str(one)
+        for one in await asyncio.gather(
+            *(made.engine().aquery(question) for question in questions)
+        )
+    ]
 
 
 async def _with_limits(made: Application, questions: list[str]) -> list[str]:
-    return [str(await asyncio.wait_for(made.engine().aquery(question), 60)) for question in questions]
+    return [
+        str(await asyncio.wait_for(made.engine().aquery(question), 60))
+        for question in questions
+    ]
 
 
 WAYS: dict[str, Callable[[Application, list[str]], list[str]]] = {
@@ -95,13 +118,18 @@ def by_question(samples: Any) -> list[dict[str, Any]]:
 
 
 def questions_of(words: list[str]) -> list[str]:
-    return [f"What of the {word}, for the reader of page {number}?" for number, word in enumerate(words)]
+    return [
+        f"What of the {word}, for the reader of page {number}?"
+        for number, word in enumerate(words)
+    ]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @law
 @given(words=WORDS)
-def test_how_an_engine_is_called_changes_no_sample(kit: ModuleType, way: str, words: list[str]) -> None:
+def test_how_an_engine_is_called_changes_no_sample(
+    kit: ModuleType, way: str, words: list[str]
+) -> None:
     questions = questions_of(words)
     with capture() as usual:
         returned = one_by_one(Application(kit), questions)
@@ -114,7 +142,9 @@ def test_how_an_engine_is_called_changes_no_sample(kit: ModuleType, way: str, wo
 @pytest.mark.parametrize("way", ["query", "streamed", "wait_for"])
 @law
 @given(words=WORDS)
-def test_capture_changes_neither_calls_nor_values(kit: ModuleType, way: str, words: list[str]) -> None:
+def test_capture_changes_neither_calls_nor_values(
+    kit: ModuleType, way: str, words: list[str]
+) -> None:
     runs = []
     for watched in (nullcontext(), capture()):
         application = Application(kit)
@@ -124,7 +154,9 @@ def test_capture_changes_neither_calls_nor_values(kit: ModuleType, way: str, wor
     assert runs[0] == runs[1]
 
 
-def test_nodes_that_the_application_changes_later_leave_the_sample_as_it_was(kit: ModuleType) -> None:
+def test_nodes_that_the_application_changes_later_leave_the_sample_as_it_was(
+    kit: ModuleType,
+) -> None:
     def run(change: bool) -> dict[str, Any]:
         (question,) = questions_of(["bridge"])
         with capture() as captured:

@@ -10,19 +10,41 @@ from typing import Any
 
 import pytest
 from framework_model_contract import FrameworkModelContract
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata, LogProb
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    LLMMetadata,
+    LogProb,
+)
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.evaluation.ragmetrics import ContextAdherenceEvaluator, LlamaIndexModel, RetrievalAccuracyEvaluator
+from llama_index.evaluation.ragmetrics import (
+    ContextAdherenceEvaluator,
+    LlamaIndexModel,
+    RetrievalAccuracyEvaluator,
+)
 from llama_index.evaluation.ragmetrics.model import aligned, capabilities_of
 from pydantic import Field
 
 from ragmetrics_core.capturing import is_judge_work
-from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeError, JudgeTimeout, RateLimited
+from ragmetrics_core.data.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    JudgeError,
+    JudgeTimeout,
+    RateLimited,
+)
 from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Message
 
-SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
-REQUEST = ChatRequest(messages=(Message("system", "Judge {braces}."), Message("user", "This.")))
+SCHEMA = {
+    "type": "object",
+    "properties": {"verdict": {"type": "string"}},
+    "required": ["verdict"],
+}
+REQUEST = ChatRequest(
+    messages=(Message("system", "Judge {braces}."), Message("user", "This."))
+)
 
 
 class Full(CustomLLM):
@@ -44,12 +66,25 @@ class Full(CustomLLM):
         return LLMMetadata(model_name="full")
 
     def _answered(self, messages: Any) -> ChatResponse:
-        self.seen.append((self.temperature, self.max_tokens, self.logprobs, self.top_logprobs, messages))
+        self.seen.append(
+            (
+                self.temperature,
+                self.max_tokens,
+                self.logprobs,
+                self.top_logprobs,
+                messages,
+            )
+        )
         self.seen.append((threading.current_thread().name, is_judge_work()))
         if self.error is not None:
             raise self.error
         message = ChatMessage(role="assistant", content=self.reply)
-        return ChatResponse(message=message, raw=self.raw, logprobs=self.positions, additional_kwargs=self.kwargs)
+        return ChatResponse(
+            message=message,
+            raw=self.raw,
+            logprobs=self.positions,
+            additional_kwargs=self.kwargs,
+        )
 
     def chat(self, messages: Any, **_: Any) -> ChatResponse:
         return self._answered(messages)
@@ -58,7 +93,9 @@ class Full(CustomLLM):
         await asyncio.sleep(0)
         return self._answered(messages)
 
-    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **_: Any
+    ) -> CompletionResponse:
         raise NotImplementedError
 
     def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
@@ -70,7 +107,9 @@ def complete(llm: Any, request: ChatRequest = REQUEST, **settings: Any) -> ChatR
 
 
 def test_capabilities(kit: ModuleType) -> None:
-    assert capabilities_of(Full()) == Capabilities(n=False, logprobs=True, json_schema=False, temperature=True)
+    assert capabilities_of(Full()) == Capabilities(
+        n=False, logprobs=True, json_schema=False, temperature=True
+    )
     assert capabilities_of(kit.ScriptedLLM()) == Capabilities(
         n=False, logprobs=False, json_schema=False, temperature=False
     )
@@ -85,7 +124,8 @@ def test_names(kit: ModuleType) -> None:
     assert LlamaIndexModel(Full()).name == "full"
     assert LlamaIndexModel(MockLLM()).name == "MockLLM"
     assert LlamaIndexModel(MockLLM()).cache_key
-    assert LlamaIndexModel(kit.ScriptedLLM()).cache_key is None  # a class of these tests
+    # a class of these tests
+    assert LlamaIndexModel(kit.ScriptedLLM()).cache_key is None
     assert LlamaIndexModel(kit.ScriptedLLM(), cache_key="mine").cache_key == "mine"
     assert repr(LlamaIndexModel(Full())) == "LlamaIndexModel('full')"
 
@@ -118,8 +158,14 @@ def test_a_copy_is_made_once_and_again_for_a_changed_llm() -> None:
 
 @pytest.mark.parametrize("judge_async", [False, True])
 def test_what_is_asked(judge_async: bool) -> None:
-    llm = Full(seen=[], max_tokens=10, raw={"usage": {"prompt_tokens": 3, "completion_tokens": 4}, "model": "full-1"})
-    request = ChatRequest(messages=REQUEST.messages, temperature=1.0, top_logprobs=5, max_tokens=100)
+    llm = Full(
+        seen=[],
+        max_tokens=10,
+        raw={"usage": {"prompt_tokens": 3, "completion_tokens": 4}, "model": "full-1"},
+    )
+    request = ChatRequest(
+        messages=REQUEST.messages, temperature=1.0, top_logprobs=5, max_tokens=100
+    )
     reply = complete(llm, request, judge_async=judge_async)
     (temperature, max_tokens, logprobs, top, messages), (thread, paused) = llm.seen
     assert (temperature, max_tokens, logprobs, top) == (1.0, 100, True, 5)
@@ -129,8 +175,15 @@ def test_what_is_asked(judge_async: bool) -> None:
     ]
     assert (thread == "ragmetrics-model") is not judge_async
     assert paused
-    assert (llm.temperature, llm.max_tokens) == (0.7, 10), "the user's object is untouched"
-    assert (reply.usage.calls, reply.usage.prompt_tokens, reply.usage.completion_tokens) == (1, 3, 4)
+    assert (llm.temperature, llm.max_tokens) == (
+        0.7,
+        10,
+    ), "the user's object is untouched"
+    assert (
+        reply.usage.calls,
+        reply.usage.prompt_tokens,
+        reply.usage.completion_tokens,
+    ) == (1, 3, 4)
     assert (reply.usage.models, reply.usage.cost) == (("full-1",), None)
 
 
@@ -139,16 +192,28 @@ def test_a_function_calling_llm_replies_through_a_function(kit: ModuleType) -> N
 
     class Calling(kit.ToolLLM):
         def chat_with_tools(self, tools: Any, **settings: Any) -> ChatResponse:
-            seen.append((tools[0].metadata.name, tools[0].metadata.get_parameters_dict(), settings["tool_required"]))
+            seen.append(
+                (
+                    tools[0].metadata.name,
+                    tools[0].metadata.get_parameters_dict(),
+                    settings["tool_required"],
+                )
+            )
             return super().chat_with_tools(tools, **settings)
 
     request = ChatRequest(messages=REQUEST.messages, schema=SCHEMA)
     reply = complete(Calling(calls=[("reply", {"verdict": "ja – „yes“"})]), request)
     assert json.loads(reply.choices[0].text) == {"verdict": "ja – „yes“"}
     assert seen == [("reply", SCHEMA, True)]
-    assert complete(Calling(last='{"verdict": "no"}'), request).choices[0].text == '{"verdict": "no"}'
+    assert (
+        complete(Calling(last='{"verdict": "no"}'), request).choices[0].text
+        == '{"verdict": "no"}'
+    )
     weighed = ChatRequest(messages=REQUEST.messages, schema=SCHEMA, top_logprobs=5)
-    assert complete(Calling(calls=[("reply", {})], last="x"), weighed).choices[0].text == ""
+    assert (
+        complete(Calling(calls=[("reply", {})], last="x"), weighed).choices[0].text
+        == ""
+    )
     assert isinstance(ToolSelection.model_fields, dict)
 
 
@@ -167,16 +232,26 @@ def test_finish(raw: Any, finish: str) -> None:
 
 
 def positions(*spelled: tuple[str, ...]) -> list[list[LogProb]]:
-    return [[LogProb(token=token, logprob=-0.1 * (n + 1)) for n, token in enumerate(tokens)] for tokens in spelled]
+    return [
+        [LogProb(token=token, logprob=-0.1 * (n + 1)) for n, token in enumerate(tokens)]
+        for tokens in spelled
+    ]
 
 
 def test_tokens_are_found_among_the_alternatives() -> None:
-    found = aligned('{"a": 1}', positions(('{"', "{"), ("b", "a", "ab"), ('": ', '"'), ("0", "1", " 1"), ("}", "x")))
+    found = aligned(
+        '{"a": 1}',
+        positions(
+            ('{"', "{"), ("b", "a", "ab"), ('": ', '"'), ("0", "1", " 1"), ("}", "x")
+        ),
+    )
     assert [token.token for token in found] == ['{"', "a", '": ', "1", "}"]
     assert found[3].alternatives[0] == ("0", -0.1)
     assert found[3].logprob == pytest.approx(-0.2)
     assert aligned("ab", positions(("a", "ab"), ("b", "c"))) != ()
-    assert aligned("abc", positions(("ab", "a"), ("bc", "x"))) != (), "an early choice is taken back"
+    assert aligned("abc", positions(("ab", "a"), ("bc", "x"))) != (), (
+        "an early choice is taken back"
+    )
     assert aligned("xyz", positions(("a",), ("b",))) == ()
     assert aligned("abc", positions(("ab",))) == ()
 
@@ -187,7 +262,10 @@ def test_probabilities_from_log_probs(kit: ModuleType) -> None:
         *positions(("1", "0")),
         [LogProb(token="}", logprob=-0.01)],
     ]
-    listed[1] = [LogProb(token="1", logprob=math.log(0.8)), LogProb(token="0", logprob=math.log(0.2))]
+    listed[1] = [
+        LogProb(token="1", logprob=math.log(0.8)),
+        LogProb(token="0", logprob=math.log(0.2)),
+    ]
     llm = Full(positions=listed)
     evaluator = RetrievalAccuracyEvaluator(llm=llm)
     sample_result = evaluator.metric.score(
@@ -235,8 +313,12 @@ class TestLLM(FrameworkModelContract):
     judge_async = False
 
     def model(self, call: Callable[[], str]) -> LlamaIndexModel:
-        able = Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
-        return LlamaIndexModel(Calling(call=call), capabilities=able, judge_async=self.judge_async)
+        able = Capabilities(
+            n=False, logprobs=False, json_schema=False, temperature=False
+        )
+        return LlamaIndexModel(
+            Calling(call=call), capabilities=able, judge_async=self.judge_async
+        )
 
 
 class TestLLMAsync(TestLLM):
@@ -248,13 +330,17 @@ def test_a_wrong_key_and_a_bug_are_invalid_results() -> None:
     refused = ContextAdherenceEvaluator(llm=Full(error=Status(401))).evaluate(**fields)
     assert refused.invalid_result
     assert "refused the key" in (refused.invalid_reason or "")
-    broken = ContextAdherenceEvaluator(llm=Full(error=ZeroDivisionError())).evaluate(**fields)
+    broken = ContextAdherenceEvaluator(llm=Full(error=ZeroDivisionError())).evaluate(
+        **fields
+    )
     assert broken.invalid_result
 
 
 def test_a_judge_over_json(kit: ModuleType) -> None:
     reply = 'I think.\n{"reason": "There.", "verdict": "yes", "unsupported": []}'
-    evaluator = ContextAdherenceEvaluator(llm=kit.ScriptedLLM(script={"": reply}), polls=3)
+    evaluator = ContextAdherenceEvaluator(
+        llm=kit.ScriptedLLM(script={"": reply}), polls=3
+    )
     result = evaluator.evaluate(query="q", response="a", contexts=["c {x}"])
     assert (result.score, result.feedback) == (1.0, "There.")
     assert result.metric_result is not None

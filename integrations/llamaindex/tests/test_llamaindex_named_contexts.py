@@ -11,8 +11,12 @@ from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
 ]
 
 QUESTION = "When was the bridge of Velm opened?"
@@ -27,7 +31,9 @@ def run(kit: ModuleType, found: list[Any], **given: Any) -> None:
     class Searching(Workflow):
         @step
         async def answer(self, event: StartEvent) -> StopEvent:
-            reply = await llm.acomplete(f"Use only this:\n{found}\n\nQuestion: {event.query}")
+            reply = await llm.acomplete(
+                f"Use only this:\n{found}\n\nQuestion: {event.query}"
+            )
             return StopEvent(result={"chunks": found, "answer": str(reply)})
 
     async def call() -> None:
@@ -69,4 +75,6 @@ def test_a_run_that_is_refused_takes_no_other_with_it(kit: ModuleType) -> None:
     with capture(contexts_from="chunks") as captured:
         for found in ([BRIDGE], [{"body_html": BRIDGE}], [{"text": BRIDGE}]):
             run(kit, found)
-    assert [[context.text for context in sample.contexts] for sample in captured.samples] == [[BRIDGE], [BRIDGE]]
+    assert [
+        [context.text for context in sample.contexts] for sample in captured.samples
+    ] == [[BRIDGE], [BRIDGE]]

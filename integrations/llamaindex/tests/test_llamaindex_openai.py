@@ -13,8 +13,12 @@ from llama_index.evaluation.ragmetrics import LlamaIndexModel
 
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 
-openai_like = pytest.importorskip("llama_index.llms.openai_like", reason="llama-index-llms-openai-like is missing")
-openai = pytest.importorskip("llama_index.llms.openai", reason="llama-index-llms-openai is not installed")
+openai_like = pytest.importorskip(
+    "llama_index.llms.openai_like", reason="llama-index-llms-openai-like is missing"
+)
+openai = pytest.importorskip(
+    "llama_index.llms.openai", reason="llama-index-llms-openai is not installed"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +27,10 @@ def settings() -> None:
 
 
 class TestOpenAILike(ChatModelContract):
-    """Its calls of functions carry the schema; the framework gives one reply per call."""
+    """Its calls of functions carry the schema.
+
+    The framework gives one reply per call.
+    """
 
     lacks = frozenset({"n", "json_schema beside others", "bodies"})
     adds = frozenset({"temperature", "max_tokens"})  # the LLM's own
@@ -50,7 +57,9 @@ class TestWithoutFunctionCalling(TestOpenAILike):
 
 
 def like(**settings: Any) -> Any:
-    return openai_like.OpenAILike(**{"model": "m", "api_key": "k", "api_base": "http://a/v1", **settings})
+    return openai_like.OpenAILike(
+        **{"model": "m", "api_key": "k", "api_base": "http://a/v1", **settings}
+    )
 
 
 def known(**settings: Any) -> Any:
@@ -83,7 +92,10 @@ DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
 EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (like, like),
     (known, known),
-    (like, lambda: like(api_key="other", max_retries=9, timeout=1.0, reuse_client=False)),
+    (
+        like,
+        lambda: like(api_key="other", max_retries=9, timeout=1.0, reuse_client=False),
+    ),
     (like, lambda: used(like())),
     (known, lambda: used(known())),
 )

@@ -17,14 +17,24 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+BLOCKS = re.findall(
+    r"```python\n(.*?)```",
+    (ROOT / "README.md").read_text(encoding="utf-8"),
+    flags=re.DOTALL,
+)
 pytestmark = [
-    # The framework's batch runner uses a deprecated function of its own, and its chat memory closes no database.
+    # The framework's batch runner uses a deprecated function of its own, and its chat
+    # memory closes no database.
     pytest.mark.filterwarnings("ignore:.*asyncio_module:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
-    # The framework's workflows look at all members of an agent, deprecated pydantic ones among them.
-    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    # The framework's workflows look at all members of an agent, deprecated pydantic
+    # ones among them.
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
     pytest.mark.usefixtures("databases_let_go"),
 ]
 
@@ -32,22 +42,34 @@ pytestmark = [
 class Mine(Workflow):
     @step
     async def only(self, ev: StartEvent) -> StopEvent:
-        return StopEvent(result={"text": "He wrote.", "passages": ["As a child he wrote."]})
+        return StopEvent(
+            result={"text": "He wrote.", "passages": ["As a child he wrote."]}
+        )
 
 
 async def my_workflow() -> Any:
     return await Mine().run(query="What did the author do?")
 
 
-def test_readme(kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme(
+    kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    example = {"query": "What did he do?", "reference_answer": "He wrote.", "reference_contexts": []}
-    (tmp_path / "rag_dataset.json").write_text(json.dumps({"examples": [example]}), encoding="utf-8")
+    example = {
+        "query": "What did he do?",
+        "reference_answer": "He wrote.",
+        "reference_contexts": [],
+    }
+    (tmp_path / "rag_dataset.json").write_text(
+        json.dumps({"examples": [example]}), encoding="utf-8"
+    )
     monkeypatch.setattr(Settings, "_llm", None)
     llm = kit.ScriptedLLM(script={"": "He wrote."})
     retriever = kit.FixedRetriever([kit.node("child", "As a child he wrote.", 0.8)])
     names: dict[str, Any] = {
-        "query_engine": RetrieverQueryEngine(retriever, response_synthesizer=get_response_synthesizer(llm=llm)),
+        "query_engine": RetrieverQueryEngine(
+            retriever, response_synthesizer=get_response_synthesizer(llm=llm)
+        ),
         "chat_engine": ContextChatEngine.from_defaults(retriever=retriever, llm=llm),
         "my_workflow": my_workflow,
         "asyncio": asyncio,
@@ -58,7 +80,10 @@ def test_readme(kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         exec(compile(block, "README.md", "exec"), names)
         if "capture(answer_from" in block:
             (sample,) = names["captured"].samples
-            assert (sample.question, sample.answer) == ("What did the author do?", "He wrote.")
+            assert (sample.question, sample.answer) == (
+                "What did the author do?",
+                "He wrote.",
+            )
             assert (sample.contexts[0].text, sample.id) == ("As a child he wrote.", "7")
     assert names["result"].score is not None
     assert names["sample"].answer == "He wrote."
@@ -79,7 +104,9 @@ def test_the_page_on_agents_runs() -> None:
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    report = runpy.run_path(str(ROOT.parents[1] / "examples" / "llamaindex_engine.py"))["report"]
+    report = runpy.run_path(str(ROOT.parents[1] / "examples" / "llamaindex_engine.py"))[
+        "report"
+    ]
     assert "context_adherence" in capsys.readouterr().out
     assert len(report.results) == 8
     for result in report.results:

@@ -1,4 +1,7 @@
-"""A search that finds nothing is a search; an engine behind a tool shows its documents to its own model only."""
+"""A search that finds nothing is a search.
+
+An engine behind a tool shows its documents to its own model only.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,15 @@ from llama_index.evaluation.ragmetrics import capture
 from ragmetrics_core.data.sample import Sample
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:is_running called from within a step:DeprecationWarning"
+    ),
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
     pytest.mark.usefixtures("databases_let_go"),
 ]
@@ -31,11 +40,15 @@ GUIDE = "The bridge dates from the year 1874, says the guide."
 
 
 def retriever(kit: ModuleType) -> Any:
-    return kit.FixedRetriever(lambda query: [kit.node("bridge", BRIDGE)] if "bridge" in query else [])
+    return kit.FixedRetriever(
+        lambda query: [kit.node("bridge", BRIDGE)] if "bridge" in query else []
+    )
 
 
 def of_the_framework(kit: ModuleType) -> Any:
-    return RetrieverTool.from_defaults(retriever(kit), name="search", description="Searches.")
+    return RetrieverTool.from_defaults(
+        retriever(kit), name="search", description="Searches."
+    )
 
 
 def with_a_retriever_inside(kit: ModuleType) -> Any:
@@ -59,7 +72,9 @@ TOOLS = [of_the_framework, with_a_retriever_inside, that_returns_nodes]
 
 
 def asked(kit: ModuleType, tool: Any, *queries: str, answer: str) -> Sample:
-    llm = kit.ToolLLM(calls=[(tool.metadata.name, {"input": query}) for query in queries], last=answer)
+    llm = kit.ToolLLM(
+        calls=[(tool.metadata.name, {"input": query}) for query in queries], last=answer
+    )
 
     async def run() -> None:
         await FunctionAgent(tools=[tool], llm=llm).run(user_msg=QUESTION)
@@ -71,13 +86,21 @@ def asked(kit: ModuleType, tool: Any, *queries: str, answer: str) -> Sample:
 
 
 @pytest.mark.parametrize("made", TOOLS)
-def test_a_search_that_found_nothing_is_a_search(kit: ModuleType, made: Callable[[ModuleType], Any]) -> None:
+def test_a_search_that_found_nothing_is_a_search(
+    kit: ModuleType, made: Callable[[ModuleType], Any]
+) -> None:
     sample = asked(kit, made(kit), "opening year", answer="I do not know.")
-    assert (sample.retrieved, sample.contexts, sample.answer) == ((), (), "I do not know.")
+    assert (sample.retrieved, sample.contexts, sample.answer) == (
+        (),
+        (),
+        "I do not know.",
+    )
     assert sample.capture is not None
     assert (sample.capture.evidence_from, sample.capture.warnings) == ("none_found", ())
     assert sample.ledger is not None
-    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [("retrieval", "opening year", ())]
+    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [
+        ("retrieval", "opening year", ())
+    ]
 
 
 @pytest.mark.parametrize("made", TOOLS)
@@ -88,25 +111,43 @@ def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(
     assert [context.text for context in sample.contexts] == [BRIDGE]
     assert sample.standalone_question is None
     assert sample.ledger is not None
-    assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [("retrieval", 0), ("retrieval", 1)]
+    assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [
+        ("retrieval", 0),
+        ("retrieval", 1),
+    ]
 
 
-def test_an_engine_behind_a_tool_that_found_nothing_is_a_search(kit: ModuleType) -> None:
-    engine = RetrieverQueryEngine(retriever(kit), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()))
-    tool = QueryEngineTool.from_defaults(engine, name="guide", description="Knows the town.")
+def test_an_engine_behind_a_tool_that_found_nothing_is_a_search(
+    kit: ModuleType,
+) -> None:
+    engine = RetrieverQueryEngine(
+        retriever(kit),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()),
+    )
+    tool = QueryEngineTool.from_defaults(
+        engine, name="guide", description="Knows the town."
+    )
     sample = asked(kit, tool, "opening year", answer="I do not know.")
     assert (sample.retrieved, sample.contexts) == ((), ())
     assert sample.capture is not None
     assert (sample.capture.evidence_from, sample.capture.warnings) == ("none_found", ())
 
 
-def test_capture_says_that_the_answering_call_saw_only_the_words_of_an_engine(kit: ModuleType) -> None:
+def test_capture_says_that_the_answering_call_saw_only_the_words_of_an_engine(
+    kit: ModuleType,
+) -> None:
     inner = kit.ScriptedLLM(script={"": GUIDE})
-    engine = RetrieverQueryEngine(retriever(kit), response_synthesizer=get_response_synthesizer(llm=inner))
-    tool = QueryEngineTool.from_defaults(engine, name="guide", description="Knows the town.")
+    engine = RetrieverQueryEngine(
+        retriever(kit), response_synthesizer=get_response_synthesizer(llm=inner)
+    )
+    tool = QueryEngineTool.from_defaults(
+        engine, name="guide", description="Knows the town."
+    )
     sample = asked(kit, tool, "bridge", answer="1874.")
     assert [context.text for context in sample.contexts] == [BRIDGE]
     assert sample.capture is not None
     said = [*sample.capture.warnings, sample.capture.provenance["contexts"]]
     assert any("guide" in text or "ScriptedLLM" in text for text in said)
-    assert sample.capture.provenance["contexts"] != "what occurs in the prompt of ToolLLM"
+    assert (
+        sample.capture.provenance["contexts"] != "what occurs in the prompt of ToolLLM"
+    )

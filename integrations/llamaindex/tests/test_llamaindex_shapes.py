@@ -22,10 +22,16 @@ from llama_index.core.chat_engine import (
 from llama_index.core.chat_engine.types import ChatMode
 from llama_index.core.evaluation import FaithfulnessEvaluator
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
-from llama_index.core.indices.query.query_transform.base import StepDecomposeQueryTransform
+from llama_index.core.indices.query.query_transform.base import (
+    StepDecomposeQueryTransform,
+)
 from llama_index.core.llms import ChatMessage
 from llama_index.core.node_parser import SentenceWindowNodeParser
-from llama_index.core.postprocessor import LLMRerank, MetadataReplacementPostProcessor, SimilarityPostprocessor
+from llama_index.core.postprocessor import (
+    LLMRerank,
+    MetadataReplacementPostProcessor,
+    SimilarityPostprocessor,
+)
 from llama_index.core.query_engine import (
     CitationQueryEngine,
     CustomQueryEngine,
@@ -44,7 +50,13 @@ from llama_index.core.retrievers import (
     RecursiveRetriever,
     RouterRetriever,
 )
-from llama_index.core.schema import ImageNode, IndexNode, NodeRelationship, NodeWithScore, TextNode
+from llama_index.core.schema import (
+    ImageNode,
+    IndexNode,
+    NodeRelationship,
+    NodeWithScore,
+    TextNode,
+)
 from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
@@ -61,15 +73,25 @@ WINE = ("wine", 0.5, "France is renowned for wine.")
 LYON = ("lyon", 0.2, "Lyon lies on the Rhône.")
 ALL = (PARIS, WINE, LYON)
 CONDENSED = "Which city is France's capital?"
-HISTORY = (ChatMessage(role="user", content="Hello"), ChatMessage(role="assistant", content="Hi"))
+HISTORY = (
+    ChatMessage(role="user", content="Hello"),
+    ChatMessage(role="assistant", content="Hi"),
+)
 
 
 pytestmark = [
-    # The framework's workflows look at all members of an agent, deprecated pydantic ones among them.
-    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    # The framework's workflows look at all members of an agent, deprecated pydantic
+    # ones among them.
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
     # Its agents ask for a deprecated property.
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:is_running called from within a step:DeprecationWarning"
+    ),
     # Its chat memory never closes its database.
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
     pytest.mark.usefixtures("databases_let_go"),
@@ -96,13 +118,17 @@ class Expected:
         assert notes is not None
         assert sample.question == self.question
         assert _triples(sample.contexts) == self.contexts
-        assert (None if sample.retrieved is None else _triples(sample.retrieved)) == self.retrieved
+        assert (
+            None if sample.retrieved is None else _triples(sample.retrieved)
+        ) == self.retrieved
         assert sample.answer == self.answer
         assert sample.standalone_question == self.standalone
         assert (sample.error or "").startswith(self.error or "")
         assert (sample.error is None) == (self.error is None)
         assert notes.complete == self.complete
-        assert tuple(context.text for context in notes.intermediate) == self.intermediate
+        assert (
+            tuple(context.text for context in notes.intermediate) == self.intermediate
+        )
         assert tuple(turn.content for turn in sample.history) == self.history
         assert len(notes.warnings) == self.warnings
 
@@ -121,7 +147,12 @@ class Kit:
     def __post_init__(self) -> None:
         make = self.parts.node
         self.nodes = [
-            make("paris", "Paris is the capital of France.", 0.9, metadata={"file": "france.md"}),
+            make(
+                "paris",
+                "Paris is the capital of France.",
+                0.9,
+                metadata={"file": "france.md"},
+            ),
             make("wine", "France is renowned for wine.", 0.5),
             make("lyon", "Lyon lies on the Rhône.", 0.2),
         ]
@@ -130,15 +161,30 @@ class Kit:
         return self.parts.ScriptedLLM(**script)
 
     def retriever(self, *places: int, **settings: Any) -> Any:
-        return self.parts.FixedRetriever([self.nodes[place] for place in places or (0, 1, 2)], **settings)
-
-    def engine(self, *places: int, post: Any = (), llm: Any = None, mode: str = "compact", **settings: Any) -> Any:
-        synthesizer = get_response_synthesizer(llm=llm or self.llm(), response_mode=ResponseMode(mode), **settings)
-        return RetrieverQueryEngine(
-            self.retriever(*places), response_synthesizer=synthesizer, node_postprocessors=list(post)
+        return self.parts.FixedRetriever(
+            [self.nodes[place] for place in places or (0, 1, 2)], **settings
         )
 
-    def tool(self, *places: int, name: str = "store", answer: str = ANSWER) -> QueryEngineTool:
+    def engine(
+        self,
+        *places: int,
+        post: Any = (),
+        llm: Any = None,
+        mode: str = "compact",
+        **settings: Any,
+    ) -> Any:
+        synthesizer = get_response_synthesizer(
+            llm=llm or self.llm(), response_mode=ResponseMode(mode), **settings
+        )
+        return RetrieverQueryEngine(
+            self.retriever(*places),
+            response_synthesizer=synthesizer,
+            node_postprocessors=list(post),
+        )
+
+    def tool(
+        self, *places: int, name: str = "store", answer: str = ANSWER
+    ) -> QueryEngineTool:
         engine = self.engine(*places, llm=self.llm(script={"": answer}))
         return QueryEngineTool.from_defaults(engine, name=name, description=name)
 
@@ -147,7 +193,9 @@ Row = tuple[Callable[[Kit], Any], list[Expected]]
 TABLE: dict[str, Row] = {}
 
 
-def row(name: str, *expected: Expected) -> Callable[[Callable[[Kit], Any]], Callable[[Kit], Any]]:
+def row(
+    name: str, *expected: Expected
+) -> Callable[[Callable[[Kit], Any]], Callable[[Kit], Any]]:
     """Add a row: an application that runs once, and its samples."""
 
     def add(run: Callable[[Kit], Any]) -> Callable[[Kit], Any]:
@@ -166,7 +214,9 @@ MODES: dict[str, dict[str, Any]] = {
     "context_only": {"answer": "\n\n".join(text for _, _, text in ALL)},
     "refine": {"intermediate": (ANSWER,)},
     "accumulate": {
-        "answer": "\n---------------------\n".join(f"Response {n}: {ANSWER}" for n in (1, 2, 3)),
+        "answer": "\n---------------------\n".join(
+            f"Response {n}: {ANSWER}" for n in (1, 2, 3)
+        ),
         "intermediate": (ANSWER,),
     },
     "compact_accumulate": {"answer": f"Response 1: {ANSWER}"},
@@ -189,10 +239,15 @@ def _(kit: Kit) -> None:
 
 @row(
     "query of an index",
-    Expected(contexts=((("a"), ANY, "Paris is a capital"),), retrieved=(("a", ANY, "Paris is a capital"),)),
+    Expected(
+        contexts=(("a", ANY, "Paris is a capital"),),
+        retrieved=(("a", ANY, "Paris is a capital"),),
+    ),
 )
 def _(kit: Kit) -> None:
-    index = VectorStoreIndex([TextNode(id_="a", text="Paris is a capital"), TextNode(id_="b", text="wine")])
+    index = VectorStoreIndex(
+        [TextNode(id_="a", text="Paris is a capital"), TextNode(id_="b", text="wine")]
+    )
     index.as_query_engine(similarity_top_k=1).query(QUESTION)
 
 
@@ -212,7 +267,10 @@ def _(kit: Kit) -> None:
 def _(kit: Kit) -> None:
     async def run() -> None:
         response = await kit.engine(streaming=True).aquery(QUESTION)
-        assert [token async for token in response.async_response_gen()] == ["The", " answer."]
+        assert [token async for token in response.async_response_gen()] == [
+            "The",
+            " answer.",
+        ]
 
     asyncio.run(run())
 
@@ -233,7 +291,9 @@ def _(kit: Kit) -> None:
 def _(kit: Kit) -> None:
     kit.nodes.clear()
     synthesizer = get_response_synthesizer(llm=kit.llm())
-    RetrieverQueryEngine(kit.parts.FixedRetriever([]), response_synthesizer=synthesizer).query(QUESTION)
+    RetrieverQueryEngine(
+        kit.parts.FixedRetriever([]), response_synthesizer=synthesizer
+    ).query(QUESTION)
 
 
 @row("an image among the nodes", Expected(contexts=(PARIS,), retrieved=(PARIS,)))
@@ -253,10 +313,17 @@ def _(kit: Kit) -> None:
 
 @row("postprocessor async", Expected(contexts=(PARIS, WINE), warnings=1))
 def _(kit: Kit) -> None:
-    asyncio.run(kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.4)]).aquery(QUESTION))
+    asyncio.run(
+        kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.4)]).aquery(
+            QUESTION
+        )
+    )
 
 
-@row("postprocessor that cuts everything", Expected(contexts=(), answer="Empty Response", warnings=1))
+@row(
+    "postprocessor that cuts everything",
+    Expected(contexts=(), answer="Empty Response", warnings=1),
+)
 def _(kit: Kit) -> None:
     kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.99)]).query(QUESTION)
 
@@ -272,12 +339,19 @@ def _(kit: Kit) -> None:
 
 @row("reranker async", Expected(contexts=RERANKED, warnings=1))
 def _(kit: Kit) -> None:
-    asyncio.run(kit.engine(post=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)]).aquery(QUESTION))
+    asyncio.run(
+        kit.engine(post=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)]).aquery(
+            QUESTION
+        )
+    )
 
 
 @row("reranker, then postprocessor", Expected(contexts=RERANKED[:1], warnings=1))
 def _(kit: Kit) -> None:
-    post = [LLMRerank(llm=kit.llm(script=RANKING), top_n=2), SimilarityPostprocessor(similarity_cutoff=8)]
+    post = [
+        LLMRerank(llm=kit.llm(script=RANKING), top_n=2),
+        SimilarityPostprocessor(similarity_cutoff=8),
+    ]
     kit.engine(post=post).query(QUESTION)
 
 
@@ -294,10 +368,15 @@ def _(kit: Kit) -> None:
     from llama_index.core import Document
 
     nodes = SentenceWindowNodeParser.from_defaults(
-        window_size=1, sentence_splitter=lambda text: [f"{part.strip()}." for part in text.split(".") if part.strip()]
+        window_size=1,
+        sentence_splitter=lambda text: [
+            f"{part.strip()}." for part in text.split(".") if part.strip()
+        ],
     ).get_nodes_from_documents([Document(text=f"{WINDOW} Four is even.")])
     kit.nodes[0] = NodeWithScore(node=nodes[1], score=1.0)
-    kit.engine(0, post=[MetadataReplacementPostProcessor(target_metadata_key="window")]).query(QUESTION)
+    kit.engine(
+        0, post=[MetadataReplacementPostProcessor(target_metadata_key="window")]
+    ).query(QUESTION)
 
 
 @row(
@@ -310,25 +389,41 @@ def _(kit: Kit) -> None:
 def _(kit: Kit) -> None:
     parent = TextNode(id_="parent", text="Both halves.")
     halves = [TextNode(id_=name, text=f"{name} half.") for name in ("first", "second")]
-    parent.relationships[NodeRelationship.CHILD] = [half.as_related_node_info() for half in halves]
+    parent.relationships[NodeRelationship.CHILD] = [
+        half.as_related_node_info() for half in halves
+    ]
     for half in halves:
         half.relationships[NodeRelationship.PARENT] = parent.as_related_node_info()
     store = SimpleDocumentStore()
     store.add_documents([parent, *halves])
     inner = kit.parts.FixedRetriever(
-        [NodeWithScore(node=half, score=score) for half, score in zip(halves, (0.9, 0.5), strict=True)]
+        [
+            NodeWithScore(node=half, score=score)
+            for half, score in zip(halves, (0.9, 0.5), strict=True)
+        ]
     )
     merging = AutoMergingRetriever(inner, StorageContext.from_defaults(docstore=store))
-    RetrieverQueryEngine(merging, response_synthesizer=get_response_synthesizer(llm=kit.llm())).query(QUESTION)
+    RetrieverQueryEngine(
+        merging, response_synthesizer=get_response_synthesizer(llm=kit.llm())
+    ).query(QUESTION)
 
 
 @row("recursive retriever", Expected(contexts=(WINE,), retrieved=(WINE,)))
 def _(kit: Kit) -> None:
     root = kit.parts.FixedRetriever(
-        [NodeWithScore(node=IndexNode(id_="pointer", text="see inner", index_id="inner"), score=0.3)]
+        [
+            NodeWithScore(
+                node=IndexNode(id_="pointer", text="see inner", index_id="inner"),
+                score=0.3,
+            )
+        ]
     )
-    recursive = RecursiveRetriever("root", retriever_dict={"root": root, "inner": kit.retriever(1)})
-    RetrieverQueryEngine(recursive, response_synthesizer=get_response_synthesizer(llm=kit.llm())).query(QUESTION)
+    recursive = RecursiveRetriever(
+        "root", retriever_dict={"root": root, "inner": kit.retriever(1)}
+    )
+    RetrieverQueryEngine(
+        recursive, response_synthesizer=get_response_synthesizer(llm=kit.llm())
+    ).query(QUESTION)
 
 
 @row(
@@ -343,18 +438,31 @@ def _(kit: Kit) -> None:
         similarity_top_k=3,
         use_async=False,
     )
-    RetrieverQueryEngine(fusion, response_synthesizer=get_response_synthesizer(llm=kit.llm())).query(QUESTION)
+    RetrieverQueryEngine(
+        fusion, response_synthesizer=get_response_synthesizer(llm=kit.llm())
+    ).query(QUESTION)
 
 
 ONE = {"Some choices": json.dumps([{"choice": 2, "reason": "fits"}])}
-TWO = {"Some choices": json.dumps([{"choice": 1, "reason": "fits"}, {"choice": 2, "reason": "fits"}])}
+TWO = {
+    "Some choices": json.dumps(
+        [{"choice": 1, "reason": "fits"}, {"choice": 2, "reason": "fits"}]
+    )
+}
 
 
 @row("router retriever", Expected(contexts=(WINE,), retrieved=(WINE,)))
 def _(kit: Kit) -> None:
-    tools = [RetrieverTool.from_defaults(kit.retriever(place), description=str(place)) for place in (0, 1)]
-    router = RouterRetriever(LLMSingleSelector.from_defaults(llm=kit.llm(script=ONE)), tools, llm=kit.llm())
-    RetrieverQueryEngine(router, response_synthesizer=get_response_synthesizer(llm=kit.llm())).query(QUESTION)
+    tools = [
+        RetrieverTool.from_defaults(kit.retriever(place), description=str(place))
+        for place in (0, 1)
+    ]
+    router = RouterRetriever(
+        LLMSingleSelector.from_defaults(llm=kit.llm(script=ONE)), tools, llm=kit.llm()
+    )
+    RetrieverQueryEngine(
+        router, response_synthesizer=get_response_synthesizer(llm=kit.llm())
+    ).query(QUESTION)
 
 
 # -- composed query engines
@@ -372,9 +480,14 @@ def _(kit: Kit) -> None:
     ),
 )
 def _(kit: Kit) -> None:
-    synthesizer = get_response_synthesizer(llm=kit.llm(script={"Source 1": "Paris [1]."}))
+    synthesizer = get_response_synthesizer(
+        llm=kit.llm(script={"Source 1": "Paris [1]."})
+    )
     CitationQueryEngine(
-        kit.retriever(0, 1), llm=kit.llm(), response_synthesizer=synthesizer, citation_chunk_size=512
+        kit.retriever(0, 1),
+        llm=kit.llm(),
+        response_synthesizer=synthesizer,
+        citation_chunk_size=512,
     ).query(QUESTION)
 
 
@@ -403,7 +516,9 @@ SUB_ANSWERS = ("City answer.", "Drink answer.")
 def sub_questions(kit: Kit, *, use_async: bool) -> SubQuestionQueryEngine:
     return SubQuestionQueryEngine(
         question_gen=TwoQuestions(),
-        response_synthesizer=get_response_synthesizer(llm=kit.llm(), use_async=use_async),
+        response_synthesizer=get_response_synthesizer(
+            llm=kit.llm(), use_async=use_async
+        ),
         query_engine_tools=[
             kit.tool(0, name="cities", answer="City answer."),
             kit.tool(1, name="drinks", answer="Drink answer."),
@@ -413,7 +528,10 @@ def sub_questions(kit: Kit, *, use_async: bool) -> SubQuestionQueryEngine:
     )
 
 
-@row("sub-question query engine", Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE), intermediate=SUB_ANSWERS))
+@row(
+    "sub-question query engine",
+    Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE), intermediate=SUB_ANSWERS),
+)
 def _(kit: Kit) -> None:
     sub_questions(kit, use_async=False).query(QUESTION)
 
@@ -446,17 +564,25 @@ def _(kit: Kit) -> None:
 
 def router(kit: Kit, selector: Any, script: dict[str, str]) -> RouterQueryEngine:
     tools = [kit.tool(0, answer="Paris."), kit.tool(1, answer="Wine.")]
-    return RouterQueryEngine(selector.from_defaults(llm=kit.llm(script=script)), tools, llm=kit.llm())
+    return RouterQueryEngine(
+        selector.from_defaults(llm=kit.llm(script=script)), tools, llm=kit.llm()
+    )
 
 
-@row("router query engine", Expected(contexts=(WINE,), retrieved=(WINE,), answer="Wine."))
+@row(
+    "router query engine", Expected(contexts=(WINE,), retrieved=(WINE,), answer="Wine.")
+)
 def _(kit: Kit) -> None:
     router(kit, LLMSingleSelector, ONE).query(QUESTION)
 
 
 @row(
     "router query engine with several choices",
-    Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE), intermediate=("Paris.", "Wine.")),
+    Expected(
+        contexts=(PARIS, WINE),
+        retrieved=(PARIS, WINE),
+        intermediate=("Paris.", "Wine."),
+    ),
 )
 def _(kit: Kit) -> None:
     router(kit, LLMMultiSelector, TWO).query(QUESTION)
@@ -481,10 +607,19 @@ class SecondTime(BaseEvaluator):
         await self.hidden.aquery("hidden")
         self.calls += 1
         passing = self.calls > 1
-        return EvaluationResult(query=query, response=response, passing=passing, feedback="Try again.", score=1.0)
+        return EvaluationResult(
+            query=query,
+            response=response,
+            passing=passing,
+            feedback="Try again.",
+            score=1.0,
+        )
 
 
-@row("retry query engine", Expected(contexts=(WINE,), retrieved=(PARIS, WINE), warnings=1))
+@row(
+    "retry query engine",
+    Expected(contexts=(WINE,), retrieved=(PARIS, WINE), warnings=1),
+)
 def _(kit: Kit) -> None:
     asked: list[str] = []
 
@@ -493,7 +628,8 @@ def _(kit: Kit) -> None:
         return [kit.nodes[len(asked) - 1]]
 
     engine = RetrieverQueryEngine(
-        kit.parts.FixedRetriever(nodes), response_synthesizer=get_response_synthesizer(llm=kit.llm())
+        kit.parts.FixedRetriever(nodes),
+        response_synthesizer=get_response_synthesizer(llm=kit.llm()),
     )
     RetryQueryEngine(engine, SecondTime(kit.engine(2))).query(QUESTION)
     assert len(asked) == 2
@@ -501,8 +637,15 @@ def _(kit: Kit) -> None:
 
 @row(
     "FLARE query engine",
-    # No prompt of the engine's own shows a node, and the nested answer is too short to be found again for sure.
-    Expected(contexts=(PARIS,), retrieved=(PARIS,), answer="It is Paris. ", standalone="capital?", warnings=1),
+    # No prompt of the engine's own shows a node, and the nested answer is too short to
+    # be found again for sure.
+    Expected(
+        contexts=(PARIS,),
+        retrieved=(PARIS,),
+        answer="It is Paris. ",
+        standalone="capital?",
+        warnings=1,
+    ),
 )
 def _(kit: Kit) -> None:
     script = {
@@ -521,7 +664,11 @@ class TextEngine(CustomQueryEngine):
 
     def custom_query(self, query_str: str) -> Any:
         nodes = self.retriever.retrieve(query_str)
-        return Response("Own answer.", source_nodes=nodes[:1]) if self.source else "Own answer."
+        return (
+            Response("Own answer.", source_nodes=nodes[:1])
+            if self.source
+            else "Own answer."
+        )
 
 
 @row("custom query engine that returns a text", Expected(answer="Own answer."))
@@ -529,7 +676,10 @@ def _(kit: Kit) -> None:
     TextEngine(retriever=kit.retriever()).query(QUESTION)
 
 
-@row("custom query engine that returns a response", Expected(answer="Own answer.", contexts=(PARIS,)))
+@row(
+    "custom query engine that returns a response",
+    Expected(answer="Own answer.", contexts=(PARIS,)),
+)
 def _(kit: Kit) -> None:
     TextEngine(retriever=kit.retriever(), source=True).query(QUESTION)
 
@@ -546,15 +696,22 @@ def chat_engine(kit: Kit, mode: ChatMode) -> Any:
     if mode == ChatMode.CONTEXT:
         return ContextChatEngine.from_defaults(retriever=kit.retriever(), llm=llm)
     if mode == ChatMode.CONDENSE_QUESTION:
-        return CondenseQuestionChatEngine.from_defaults(query_engine=kit.engine(), llm=llm)
-    return CondensePlusContextChatEngine.from_defaults(retriever=kit.retriever(), llm=llm)
+        return CondenseQuestionChatEngine.from_defaults(
+            query_engine=kit.engine(), llm=llm
+        )
+    return CondensePlusContextChatEngine.from_defaults(
+        retriever=kit.retriever(), llm=llm
+    )
 
 
 def chatted(call: str) -> Callable[[Kit, ChatMode], None]:
     async def asynchronous(engine: Any) -> None:
         response = await getattr(engine, call)(QUESTION, chat_history=list(HISTORY))
         if call == "astream_chat":
-            assert [token async for token in response.async_response_gen()] == ["The", " answer."]
+            assert [token async for token in response.async_response_gen()] == [
+                "The",
+                " answer.",
+            ]
 
     def run(kit: Kit, mode: ChatMode) -> None:
         engine = chat_engine(kit, mode)
@@ -568,7 +725,12 @@ def chatted(call: str) -> Callable[[Kit, ChatMode], None]:
     return run
 
 
-CHAT_MODES = (ChatMode.SIMPLE, ChatMode.CONTEXT, ChatMode.CONDENSE_QUESTION, ChatMode.CONDENSE_PLUS_CONTEXT)
+CHAT_MODES = (
+    ChatMode.SIMPLE,
+    ChatMode.CONTEXT,
+    ChatMode.CONDENSE_QUESTION,
+    ChatMode.CONDENSE_PLUS_CONTEXT,
+)
 for mode in CHAT_MODES:
     for call in ("chat", "achat", "stream_chat", "astream_chat"):
         condenses = mode in (ChatMode.CONDENSE_QUESTION, ChatMode.CONDENSE_PLUS_CONTEXT)
@@ -587,15 +749,25 @@ for mode in CHAT_MODES:
 # -- agents and workflows
 
 
-@row("FunctionAgent", Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)))
+@row(
+    "FunctionAgent",
+    Expected(
+        answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)
+    ),
+)
 def _(kit: Kit) -> None:
-    agent = FunctionAgent(tools=[kit.tool()], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]))
+    agent = FunctionAgent(
+        tools=[kit.tool()],
+        llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]),
+    )
     asyncio.run(_run_agent(agent))
 
 
 @row(
     "FunctionAgent without streaming",
-    Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)),
+    Expected(
+        answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)
+    ),
 )
 def _(kit: Kit) -> None:
     llm = kit.parts.ToolLLM(calls=[("store", {"input": "capital"})])
@@ -604,17 +776,29 @@ def _(kit: Kit) -> None:
 
 @row(
     "FunctionAgent with two queries",
-    Expected(answer="The agent's answer.", contexts=(PARIS, WINE), retrieved=(PARIS, WINE), intermediate=(ANSWER,)),
+    Expected(
+        answer="The agent's answer.",
+        contexts=(PARIS, WINE),
+        retrieved=(PARIS, WINE),
+        intermediate=(ANSWER,),
+    ),
 )
 def _(kit: Kit) -> None:
     calls = [("cities", {"input": "city?"}), ("drinks", {"input": "drink?"})]
     tools = [kit.tool(0, name="cities"), kit.tool(1, name="drinks")]
-    asyncio.run(_run_agent(FunctionAgent(tools=tools, llm=kit.parts.ToolLLM(calls=calls))))
+    asyncio.run(
+        _run_agent(FunctionAgent(tools=tools, llm=kit.parts.ToolLLM(calls=calls)))
+    )
 
 
 @row(
     "FunctionAgent with a retriever tool",
-    Expected(answer="The agent's answer.", contexts=RERANKED, standalone="capital", warnings=1),
+    Expected(
+        answer="The agent's answer.",
+        contexts=RERANKED,
+        standalone="capital",
+        warnings=1,
+    ),
 )
 def _(kit: Kit) -> None:
     tool = RetrieverTool.from_defaults(
@@ -623,23 +807,40 @@ def _(kit: Kit) -> None:
         description="store",
         node_postprocessors=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)],
     )
-    agent = FunctionAgent(tools=[tool], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]))
+    agent = FunctionAgent(
+        tools=[tool], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})])
+    )
     asyncio.run(_run_agent(agent))
 
 
-@row("FunctionAgent without a query", Expected(answer="The agent's answer.", contexts=(), retrieved=None, warnings=1))
+@row(
+    "FunctionAgent without a query",
+    Expected(answer="The agent's answer.", contexts=(), retrieved=None, warnings=1),
+)
 def _(kit: Kit) -> None:
-    tool = FunctionTool.from_defaults(fn=lambda number: number, name="same", description="same")
-    agent = FunctionAgent(tools=[tool], llm=kit.parts.ToolLLM(calls=[("same", {"number": 1})]))
+    tool = FunctionTool.from_defaults(
+        fn=lambda number: number, name="same", description="same"
+    )
+    agent = FunctionAgent(
+        tools=[tool], llm=kit.parts.ToolLLM(calls=[("same", {"number": 1})])
+    )
     asyncio.run(_run_agent(agent))
 
 
 @row(
     "FunctionAgent with a history",
-    Expected(answer="The agent's answer.", standalone="capital", history=("Hello", "Hi"), intermediate=(ANSWER,)),
+    Expected(
+        answer="The agent's answer.",
+        standalone="capital",
+        history=("Hello", "Hi"),
+        intermediate=(ANSWER,),
+    ),
 )
 def _(kit: Kit) -> None:
-    agent = FunctionAgent(tools=[kit.tool()], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]))
+    agent = FunctionAgent(
+        tools=[kit.tool()],
+        llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]),
+    )
     history = [*HISTORY, ChatMessage(role="user", content=QUESTION)]
 
     async def run() -> None:
@@ -654,31 +855,53 @@ REACT = {
 }
 
 
-@row("ReActAgent", Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)))
+@row(
+    "ReActAgent",
+    Expected(
+        answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)
+    ),
+)
 def _(kit: Kit) -> None:
     script = {"Observation: The answer.": REACT["Observation"], "": REACT[""]}
     asyncio.run(_run_agent(ReActAgent(tools=[kit.tool()], llm=kit.llm(script=script))))
 
 
-@row("AgentWorkflow", Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)))
+@row(
+    "AgentWorkflow",
+    Expected(
+        answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)
+    ),
+)
 def _(kit: Kit) -> None:
     llm = kit.parts.ToolLLM(calls=[("store", {"input": "capital"})])
-    asyncio.run(_run_agent(AgentWorkflow.from_tools_or_functions([kit.tool()], llm=llm)))
+    asyncio.run(
+        _run_agent(AgentWorkflow.from_tools_or_functions([kit.tool()], llm=llm))
+    )
 
 
 @row(
     "AgentWorkflow that hands over",
-    Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)),
+    Expected(
+        answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)
+    ),
 )
 def _(kit: Kit) -> None:
     first = FunctionAgent(
         name="first",
         description="first",
-        llm=kit.parts.ToolLLM(calls=[("handoff", {"to_agent": "second", "reason": "knows"})]),
+        llm=kit.parts.ToolLLM(
+            calls=[("handoff", {"to_agent": "second", "reason": "knows"})]
+        ),
         can_handoff_to=["second"],
     )
-    calls = [("", {}), ("store", {"input": "capital"})]  # the handoff is a tool's message already
-    second = FunctionAgent(name="second", description="second", tools=[kit.tool()], llm=kit.parts.ToolLLM(calls=calls))
+    # the handoff is a tool's message already
+    calls = [("", {}), ("store", {"input": "capital"})]
+    second = FunctionAgent(
+        name="second",
+        description="second",
+        tools=[kit.tool()],
+        llm=kit.parts.ToolLLM(calls=calls),
+    )
     asyncio.run(_run_agent(AgentWorkflow(agents=[first, second], root_agent="first")))
 
 
@@ -696,7 +919,9 @@ class Retrieved(Event):
 class Rag(Workflow):
     """Retrieve, then synthesize; the steps have the names of the framework's methods on purpose."""
 
-    def __init__(self, kit: Kit, *, streaming: bool = False, custom: bool = False) -> None:
+    def __init__(
+        self, kit: Kit, *, streaming: bool = False, custom: bool = False
+    ) -> None:
         super().__init__(timeout=10)
         self.kit, self.streaming, self.custom = kit, streaming, custom
 
@@ -707,7 +932,9 @@ class Rag(Workflow):
 
     @step
     async def synthesize(self, ev: Retrieved) -> StopEvent:
-        synthesizer = get_response_synthesizer(llm=self.kit.llm(), streaming=self.streaming)
+        synthesizer = get_response_synthesizer(
+            llm=self.kit.llm(), streaming=self.streaming
+        )
         response = await synthesizer.asynthesize(self.question, ev.nodes[:2])
         return StopEvent(result={"answer": str(response)} if self.custom else response)
 
@@ -732,7 +959,10 @@ def _(kit: Kit) -> None:
 def _(kit: Kit) -> None:
     async def run() -> None:
         response = await Rag(kit, streaming=True).run(topic=QUESTION)
-        assert [token async for token in response.async_response_gen()] == ["The", " answer."]
+        assert [token async for token in response.async_response_gen()] == [
+            "The",
+            " answer.",
+        ]
 
     asyncio.run(run())
 
@@ -765,7 +995,9 @@ class TypedRag(Workflow):
 @row("workflow with its own start and stop events", Expected())
 def _(kit: Kit) -> None:
     async def run() -> None:
-        assert (await TypedRag(kit).run(start_event=Asked(wording=QUESTION))).answer == ANSWER
+        assert (
+            await TypedRag(kit).run(start_event=Asked(wording=QUESTION))
+        ).answer == ANSWER
 
     asyncio.run(run())
 
@@ -782,10 +1014,18 @@ class RagOfAConversation(Workflow):
         return StopEvent(result=str(await self.kit.engine().aquery(ev.query)))
 
 
-@row("workflow with a question beside a history", Expected(history=tuple(turn.content for turn in HISTORY)))
+@row(
+    "workflow with a question beside a history",
+    Expected(history=tuple(turn.content for turn in HISTORY)),
+)
 def _(kit: Kit) -> None:
     async def run() -> None:
-        assert await RagOfAConversation(kit).run(query=QUESTION, chat_history=list(HISTORY)) == ANSWER
+        assert (
+            await RagOfAConversation(kit).run(
+                query=QUESTION, chat_history=list(HISTORY)
+            )
+            == ANSWER
+        )
 
     asyncio.run(run())
 
@@ -793,33 +1033,51 @@ def _(kit: Kit) -> None:
 # -- parts on their own
 
 
-@row("retriever and synthesizer called separately", Expected(contexts=(PARIS, WINE), warnings=1))
+@row(
+    "retriever and synthesizer called separately",
+    Expected(contexts=(PARIS, WINE), warnings=1),
+)
 def _(kit: Kit) -> None:
     nodes = kit.retriever().retrieve(QUESTION)
     get_response_synthesizer(llm=kit.llm()).synthesize(QUESTION, nodes[:2])
 
 
-@row("retriever, reranker and synthesizer called separately", Expected(contexts=RERANKED, warnings=1))
+@row(
+    "retriever, reranker and synthesizer called separately",
+    Expected(contexts=RERANKED, warnings=1),
+)
 def _(kit: Kit) -> None:
     nodes = kit.retriever().retrieve(QUESTION)
-    nodes = LLMRerank(llm=kit.llm(script=RANKING), top_n=2).postprocess_nodes(nodes, query_str=QUESTION)
+    nodes = LLMRerank(llm=kit.llm(script=RANKING), top_n=2).postprocess_nodes(
+        nodes, query_str=QUESTION
+    )
     get_response_synthesizer(llm=kit.llm()).synthesize(QUESTION, nodes)
 
 
-@row("two retrievers and a synthesizer called separately", Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE)))
+@row(
+    "two retrievers and a synthesizer called separately",
+    Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE)),
+)
 def _(kit: Kit) -> None:
     async def run() -> None:
-        found = await asyncio.gather(kit.retriever(0).aretrieve(QUESTION), kit.retriever(1).aretrieve(QUESTION))
+        found = await asyncio.gather(
+            kit.retriever(0).aretrieve(QUESTION), kit.retriever(1).aretrieve(QUESTION)
+        )
         nodes = [one for nodes in found for one in nodes]
         await get_response_synthesizer(llm=kit.llm()).asynthesize(QUESTION, nodes)
 
     asyncio.run(run())
 
 
-@row("retriever and streaming synthesizer called separately", Expected(contexts=(PARIS,), warnings=1))
+@row(
+    "retriever and streaming synthesizer called separately",
+    Expected(contexts=(PARIS,), warnings=1),
+)
 def _(kit: Kit) -> None:
     nodes = kit.retriever().retrieve(QUESTION)
-    response = get_response_synthesizer(llm=kit.llm(), streaming=True).synthesize(QUESTION, nodes[:1])
+    response = get_response_synthesizer(llm=kit.llm(), streaming=True).synthesize(
+        QUESTION, nodes[:1]
+    )
     assert str(response) == ANSWER
 
 
@@ -836,13 +1094,18 @@ def _(kit: Kit) -> None:
 @row("retrieval alone, reranked", Expected(answer=None, contexts=RERANKED))
 def _(kit: Kit) -> None:
     nodes = kit.retriever().retrieve(QUESTION)
-    LLMRerank(llm=kit.llm(script=RANKING), top_n=2).postprocess_nodes(nodes, query_str=QUESTION)
+    LLMRerank(llm=kit.llm(script=RANKING), top_n=2).postprocess_nodes(
+        nodes, query_str=QUESTION
+    )
 
 
 # -- errors, broken streams
 
 
-@row("the model fails", Expected(answer=None, error="Broken: the model is down", complete=False))
+@row(
+    "the model fails",
+    Expected(answer=None, error="Broken: the model is down", complete=False),
+)
 def _(kit: Kit) -> None:
     with pytest.raises(kit.parts.Broken):
         kit.engine(llm=kit.llm(fails=True)).query(QUESTION)
@@ -850,11 +1113,18 @@ def _(kit: Kit) -> None:
 
 @row(
     "the retriever fails",
-    Expected(answer=None, error="BrokenStore: the store is down", contexts=(), retrieved=None, complete=False),
+    Expected(
+        answer=None,
+        error="BrokenStore: the store is down",
+        contexts=(),
+        retrieved=None,
+        complete=False,
+    ),
 )
 def _(kit: Kit) -> None:
     engine = RetrieverQueryEngine(
-        kit.parts.FixedRetriever([], fails=True), response_synthesizer=get_response_synthesizer(llm=kit.llm())
+        kit.parts.FixedRetriever([], fails=True),
+        response_synthesizer=get_response_synthesizer(llm=kit.llm()),
     )
     with pytest.raises(kit.parts.BrokenStore):
         engine.query(QUESTION)
@@ -862,7 +1132,12 @@ def _(kit: Kit) -> None:
 
 @row(
     "the stream fails",
-    Expected(answer=None, error="Broken: the stream broke", complete=False, intermediate=("The",)),
+    Expected(
+        answer=None,
+        error="Broken: the stream broke",
+        complete=False,
+        intermediate=("The",),
+    ),
 )
 def _(kit: Kit) -> None:
     response = kit.engine(llm=kit.llm(fails_after=1), streaming=True).query(QUESTION)
@@ -870,7 +1145,10 @@ def _(kit: Kit) -> None:
         list(response.response_gen)
 
 
-@row("the stream is broken off", Expected(answer=None, complete=False, intermediate=("The",), warnings=1))
+@row(
+    "the stream is broken off",
+    Expected(answer=None, complete=False, intermediate=("The",), warnings=1),
+)
 def _(kit: Kit) -> None:
     response = kit.engine(streaming=True).query(QUESTION)
     next(response.response_gen)
@@ -879,18 +1157,28 @@ def _(kit: Kit) -> None:
 
 @row(
     "the async stream fails",
-    Expected(answer=None, error="Broken: the stream broke", complete=False, intermediate=("The",)),
+    Expected(
+        answer=None,
+        error="Broken: the stream broke",
+        complete=False,
+        intermediate=("The",),
+    ),
 )
 def _(kit: Kit) -> None:
     async def run() -> None:
-        response = await kit.engine(llm=kit.llm(fails_after=1), streaming=True).aquery(QUESTION)
+        response = await kit.engine(llm=kit.llm(fails_after=1), streaming=True).aquery(
+            QUESTION
+        )
         with pytest.raises(kit.parts.Broken):
             [token async for token in response.async_response_gen()]
 
     asyncio.run(run())
 
 
-@row("the async stream is broken off", Expected(answer=None, complete=False, intermediate=("The",), warnings=1))
+@row(
+    "the async stream is broken off",
+    Expected(answer=None, complete=False, intermediate=("The",), warnings=1),
+)
 def _(kit: Kit) -> None:
     async def run() -> None:
         response = await kit.engine(streaming=True).aquery(QUESTION)
@@ -909,11 +1197,17 @@ def _(kit: Kit) -> None:
 @row(
     "a streamed chat fails",
     Expected(
-        answer=None, error="Broken: the stream broke", complete=False, intermediate=("The",), history=("Hello", "Hi")
+        answer=None,
+        error="Broken: the stream broke",
+        complete=False,
+        intermediate=("The",),
+        history=("Hello", "Hi"),
     ),
 )
 def _(kit: Kit) -> None:
-    engine = ContextChatEngine.from_defaults(retriever=kit.retriever(), llm=kit.llm(fails_after=1))
+    engine = ContextChatEngine.from_defaults(
+        retriever=kit.retriever(), llm=kit.llm(fails_after=1)
+    )
 
     async def run() -> None:
         response = await engine.astream_chat(QUESTION, chat_history=list(HISTORY))
@@ -925,7 +1219,13 @@ def _(kit: Kit) -> None:
 
 @row(
     "a workflow fails",
-    Expected(answer=None, error="BrokenStore: the store is down", contexts=(), retrieved=None, complete=False),
+    Expected(
+        answer=None,
+        error="BrokenStore: the store is down",
+        contexts=(),
+        retrieved=None,
+        complete=False,
+    ),
 )
 def _(kit: Kit) -> None:
     class Failing(Workflow):
@@ -940,7 +1240,9 @@ def _(kit: Kit) -> None:
     asyncio.run(run())
 
 
-@row("a task is cancelled", Expected(answer=None, error="CancelledError", complete=False))
+@row(
+    "a task is cancelled", Expected(answer=None, error="CancelledError", complete=False)
+)
 def _(kit: Kit) -> None:
     async def run() -> None:
         llm = kit.llm(delay=30)
@@ -954,7 +1256,12 @@ def _(kit: Kit) -> None:
     asyncio.run(run())
 
 
-@row("a sub-question fails", Expected(contexts=(PARIS,), retrieved=(PARIS,), intermediate=SUB_ANSWERS[:1], warnings=1))
+@row(
+    "a sub-question fails",
+    Expected(
+        contexts=(PARIS,), retrieved=(PARIS,), intermediate=SUB_ANSWERS[:1], warnings=1
+    ),
+)
 def _(kit: Kit) -> None:
     engine = sub_questions(kit, use_async=False)
     engine._query_engines["drinks"]._retriever._fails = True
@@ -967,25 +1274,48 @@ def _(kit: Kit) -> None:
 @row("an evaluator of the framework", Expected())
 def _(kit: Kit) -> None:
     response = kit.engine().query(QUESTION)
-    FaithfulnessEvaluator(llm=kit.llm(script={"": "YES"})).evaluate_response(query=QUESTION, response=response)
+    FaithfulnessEvaluator(llm=kit.llm(script={"": "YES"})).evaluate_response(
+        query=QUESTION, response=response
+    )
 
 
 REQUIRED = {
     *(f"response mode {mode.value}" for mode in ResponseMode),
     *("query", "aquery", "query streamed", "aquery streamed"),
     *("postprocessor", "postprocessor async", "reranker", "reranker async"),
-    *("sentence window", "auto-merging retriever", "recursive retriever", "fusion retriever", "router retriever"),
-    *("citation query engine", "sub-question query engine", "multi-step query engine", "router query engine"),
-    *("retry query engine", "FLARE query engine", "custom query engine that returns a text"),
+    *(
+        "sentence window",
+        "auto-merging retriever",
+        "recursive retriever",
+        "fusion retriever",
+        "router retriever",
+    ),
+    *(
+        "citation query engine",
+        "sub-question query engine",
+        "multi-step query engine",
+        "router query engine",
+    ),
+    *(
+        "retry query engine",
+        "FLARE query engine",
+        "custom query engine that returns a text",
+    ),
     *(
         f"chat mode {mode.value}, {call}"
         for mode in ChatMode
         for call in ("chat", "achat", "stream_chat", "astream_chat")
-        if mode not in (ChatMode.REACT, ChatMode.OPENAI, ChatMode.BEST)  # deprecated; BEST is another's name
+        # deprecated; BEST is another's name
+        if mode not in (ChatMode.REACT, ChatMode.OPENAI, ChatMode.BEST)
     ),
     *("FunctionAgent", "ReActAgent", "AgentWorkflow", "workflow of the user"),
     *("retriever and synthesizer called separately", "retrieval alone"),
-    *("the model fails", "the stream is broken off", "the stream is never read", "an evaluator of the framework"),
+    *(
+        "the model fails",
+        "the stream is broken off",
+        "the stream is never read",
+        "an evaluator of the framework",
+    ),
 }
 
 

@@ -28,20 +28,39 @@ def texts(sample: Sample) -> list[str]:
     return [context.text for context in sample.contexts]
 
 
-def engine(nodes: list[Any], llm: Any, kit: ModuleType, **settings: Any) -> RetrieverQueryEngine:
+def engine(
+    nodes: list[Any], llm: Any, kit: ModuleType, **settings: Any
+) -> RetrieverQueryEngine:
     synthesizer = get_response_synthesizer(llm=llm, **settings)
-    return RetrieverQueryEngine(kit.FixedRetriever(nodes), response_synthesizer=synthesizer)
+    return RetrieverQueryEngine(
+        kit.FixedRetriever(nodes), response_synthesizer=synthesizer
+    )
 
 
-def overlapping_chunks(kit: ModuleType, count: int = 9, size: int = 60, step: int = 45) -> list[Any]:
-    """Chunks of a page of words of which no two are equal; each begins inside of the one before."""
+def overlapping_chunks(
+    kit: ModuleType, count: int = 9, size: int = 60, step: int = 45
+) -> list[Any]:
+    """Chunks of a page of words of which no two are equal.
+
+    Each begins inside of the one before.
+    """
     rng = random.Random(7)
-    words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(3, 9))) + str(number) for number in range(count * step)]
+    words = [
+        "".join(rng.choices("etaoinshrdlu", k=rng.randint(3, 9))) + str(number)
+        for number in range(count * step)
+    ]
     places = range(0, len(words), step)
-    return [kit.node(f"n{start}", " ".join(words[start : start + size]), 1 - start / 1000) for start in places]
+    return [
+        kit.node(f"n{start}", " ".join(words[start : start + size]), 1 - start / 1000)
+        for start in places
+    ]
 
 
-MODES = (ResponseMode.COMPACT, ResponseMode.COMPACT_ACCUMULATE, ResponseMode.TREE_SUMMARIZE)
+MODES = (
+    ResponseMode.COMPACT,
+    ResponseMode.COMPACT_ACCUMULATE,
+    ResponseMode.TREE_SUMMARIZE,
+)
 
 
 @pytest.mark.parametrize("window", [680, *range(720, 801, 20)])
@@ -63,9 +82,13 @@ def _check_union(kit: ModuleType, window: int, mode: ResponseMode) -> None:
             return f"Draft number {len(prompts)} of an answer."
 
     nodes = overlapping_chunks(kit)
-    helper = PromptHelper(context_window=window, num_output=20, tokenizer=str.split, separator=" ")
+    helper = PromptHelper(
+        context_window=window, num_output=20, tokenizer=str.split, separator=" "
+    )
     with capture() as captured:
-        engine(nodes, Guide(), kit, prompt_helper=helper, response_mode=mode).query(QUESTION)
+        engine(nodes, Guide(), kit, prompt_helper=helper, response_mode=mode).query(
+            QUESTION
+        )
     (sample,) = captured.samples
     shown = {word for prompt in prompts for word in re.findall(r"\S+", prompt)}
     whole = [node.text for node in nodes if shown.issuperset(node.text.split())]
@@ -78,19 +101,28 @@ def _check_union(kit: ModuleType, window: int, mode: ResponseMode) -> None:
 class Repeating(BaseNodePostprocessor):
     """Puts the best node at both ends, where models read best."""
 
-    def _postprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None) -> Any:
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> Any:
         return [*nodes, nodes[0]]
 
 
 class OtherEdition(BaseNodePostprocessor):
     """Adds a node of the same words from another page."""
 
-    def _postprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None) -> Any:
-        return [*nodes, NodeWithScore(node=TextNode(id_="second edition", text=BRIDGE), score=0.1)]
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> Any:
+        return [
+            *nodes,
+            NodeWithScore(node=TextNode(id_="second edition", text=BRIDGE), score=0.1),
+        ]
 
 
 @pytest.mark.parametrize("postprocessor", [Repeating, OtherEdition])
-def test_a_text_that_stands_twice_in_one_prompt_is_two_contexts(kit: ModuleType, postprocessor: Any) -> None:
+def test_a_text_that_stands_twice_in_one_prompt_is_two_contexts(
+    kit: ModuleType, postprocessor: Any
+) -> None:
     nodes = [kit.node("bridge", BRIDGE, 0.9), kit.node("ferry", FERRY, 0.8)]
     prompts: list[str] = []
 
@@ -101,7 +133,9 @@ def test_a_text_that_stands_twice_in_one_prompt_is_two_contexts(kit: ModuleType,
 
     synthesizer = get_response_synthesizer(llm=Guide())
     retriever = kit.FixedRetriever(nodes)
-    asking = RetrieverQueryEngine(retriever, synthesizer, node_postprocessors=[postprocessor()])
+    asking = RetrieverQueryEngine(
+        retriever, synthesizer, node_postprocessors=[postprocessor()]
+    )
     with capture() as captured:
         asking.query(QUESTION)
     assert [prompt.count(BRIDGE) for prompt in prompts] == [2]
@@ -110,10 +144,18 @@ def test_a_text_that_stands_twice_in_one_prompt_is_two_contexts(kit: ModuleType,
     assert [one.id for one in sample.retrieved or ()][:2] == ["bridge", "ferry"]
 
 
-def test_a_document_that_several_calls_are_shown_is_one_context(kit: ModuleType) -> None:
-    nodes = [kit.node("bridge", BRIDGE, 0.9), kit.node("ferry", FERRY, 0.8), kit.node("bridge", BRIDGE, 0.7)]
+def test_a_document_that_several_calls_are_shown_is_one_context(
+    kit: ModuleType,
+) -> None:
+    nodes = [
+        kit.node("bridge", BRIDGE, 0.9),
+        kit.node("ferry", FERRY, 0.8),
+        kit.node("bridge", BRIDGE, 0.7),
+    ]
     with capture() as captured:
-        engine(nodes, kit.ScriptedLLM(), kit, response_mode=ResponseMode.REFINE).query(QUESTION)
+        engine(nodes, kit.ScriptedLLM(), kit, response_mode=ResponseMode.REFINE).query(
+            QUESTION
+        )
     (sample,) = captured.samples
     assert texts(sample) == [BRIDGE, FERRY]
 
@@ -122,11 +164,18 @@ def test_a_document_that_several_calls_are_shown_is_one_context(kit: ModuleType)
 def test_numbered_sources_are_the_contexts_and_never_stand_beside_a_whole_page(
     kit: ModuleType, chunk_size: int
 ) -> None:
-    page = " ".join(f"Sentence {number} tells of the bridge and its builder {number * 7}." for number in range(12))
-    splitter = TokenTextSplitter(chunk_size=chunk_size, chunk_overlap=5, tokenizer=str.split)
+    page = " ".join(
+        f"Sentence {number} tells of the bridge and its builder {number * 7}."
+        for number in range(12)
+    )
+    splitter = TokenTextSplitter(
+        chunk_size=chunk_size, chunk_overlap=5, tokenizer=str.split
+    )
     nodes = [kit.node("bridge", BRIDGE, 0.9), kit.node("page", page, 0.5)]
     asking = CitationQueryEngine(
-        retriever=kit.FixedRetriever(nodes), llm=kit.ScriptedLLM(script={"": "In 1874 [1]."}), text_splitter=splitter
+        retriever=kit.FixedRetriever(nodes),
+        llm=kit.ScriptedLLM(script={"": "In 1874 [1]."}),
+        text_splitter=splitter,
     )
     with capture() as captured:
         response = asking.query(QUESTION)
@@ -140,12 +189,18 @@ NOTES = ["Nothing of relevance stands in this document.", "NOT RELEVANT"]
 
 
 @pytest.mark.parametrize("note", NOTES)
-def test_equal_replies_to_several_documents_all_feed_the_answer(kit: ModuleType, note: str) -> None:
+def test_equal_replies_to_several_documents_all_feed_the_answer(
+    kit: ModuleType, note: str
+) -> None:
     nodes = [kit.node("bridge", BRIDGE, 0.9), kit.node("ferry", FERRY, 0.8)]
     llm = kit.ScriptedLLM(script={note: "I do not know.", "": note})
-    helper = PromptHelper(context_window=240, num_output=20, tokenizer=str.split, separator=" ")
+    helper = PromptHelper(
+        context_window=240, num_output=20, tokenizer=str.split, separator=" "
+    )
     with capture() as captured:
-        engine(nodes, llm, kit, prompt_helper=helper, response_mode=ResponseMode.ACCUMULATE).query(QUESTION)
+        engine(
+            nodes, llm, kit, prompt_helper=helper, response_mode=ResponseMode.ACCUMULATE
+        ).query(QUESTION)
     (sample,) = captured.samples
     assert texts(sample) == [BRIDGE, FERRY]
     assert sample.capture is not None

@@ -13,7 +13,12 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation import QueryResponseDataset
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
-from llama_index.evaluation.ragmetrics import capture, evaluate_query_engine, load_rag_dataset, watch
+from llama_index.evaluation.ragmetrics import (
+    capture,
+    evaluate_query_engine,
+    load_rag_dataset,
+    watch,
+)
 from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
 from said import poll, polls
 
@@ -35,15 +40,25 @@ def engine(kit: ModuleType) -> RetrieverQueryEngine:
         return [kit.node("a", f"About {question}", 0.5)]
 
     return RetrieverQueryEngine(
-        kit.FixedRetriever(nodes), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM())
+        kit.FixedRetriever(nodes),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()),
     )
 
 
 def test_watch(engine: RetrieverQueryEngine, kit: ModuleType, tmp_path: Path) -> None:
     results, sink = [], JsonlSink(tmp_path / "scores.jsonl")
-    watching = watch([ContextAdherence()], ADHERENT, keep=True, on_result=results.append, sinks=[sink])
+    watching = watch(
+        [ContextAdherence()],
+        ADHERENT,
+        keep=True,
+        on_result=results.append,
+        sinks=[sink],
+    )
     try:
-        threads = [threading.Thread(target=engine.query, args=(f"question {n}",)) for n in range(20)]
+        threads = [
+            threading.Thread(target=engine.query, args=(f"question {n}",))
+            for n in range(20)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -114,16 +129,31 @@ EXAMPLES = [
 def test_load_rag_dataset(tmp_path: Path) -> None:
     path = tmp_path / "rag_dataset.json"
     path.write_text(json.dumps({"examples": EXAMPLES}), encoding="utf-8")
-    by_object = SimpleNamespace(examples=[SimpleNamespace(**example) for example in EXAMPLES])
+    by_object = SimpleNamespace(
+        examples=[SimpleNamespace(**example) for example in EXAMPLES]
+    )
     for dataset in (path, str(path), {"examples": EXAMPLES}, by_object):
         first, second = load_rag_dataset(dataset)
-        assert (first.question, first.reference) == ("What is an index?", ("It holds nodes.",))
-        assert first.metadata["reference_contexts"] == ["An index holds nodes.", "A node is a chunk."]
-        assert (second.question, second.reference, second.metadata) == ("And a node?", (), {})
+        assert (first.question, first.reference) == (
+            "What is an index?",
+            ("It holds nodes.",),
+        )
+        assert first.metadata["reference_contexts"] == [
+            "An index holds nodes.",
+            "A node is a chunk.",
+        ]
+        assert (second.question, second.reference, second.metadata) == (
+            "And a node?",
+            (),
+            {},
+        )
     path.write_text("no json", encoding="utf-8")
     with pytest.raises(InputError, match="no JSON"):
         load_rag_dataset(path)
-    path.write_text(json.dumps({"queries": {"7": "What is an index?"}, "responses": {}}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"queries": {"7": "What is an index?"}, "responses": {}}),
+        encoding="utf-8",
+    )
     (only,) = load_rag_dataset(path)
     assert (only.id, only.question, only.reference) == ("7", "What is an index?", ())
     with pytest.raises(InputError, match="examples"):
@@ -136,18 +166,41 @@ def test_evaluate_query_engine(engine: RetrieverQueryEngine, kit: ModuleType) ->
     shown = []
     questions = [
         "plain",
-        Sample(question="with reference", reference="The answer.", id="7", metadata={"a": 1}),
+        Sample(
+            question="with reference",
+            reference="The answer.",
+            id="7",
+            metadata={"a": 1},
+        ),
         {"question": "a row", "ground_truth": "The answer."},
         "broken",
     ]
     report = evaluate_query_engine(
-        engine, questions, ["context_adherence", "context_recall"], judge="lexical", progress=shown.append
+        engine,
+        questions,
+        ["context_adherence", "context_recall"],
+        judge="lexical",
+        progress=shown.append,
     )
     samples = [result.sample for result in report.results]
-    assert [sample.question for sample in samples if sample] == ["plain", "with reference", "a row", "broken"]
-    assert [sample.reference for sample in samples if sample] == [(), ("The answer.",), ("The answer.",), ()]
+    assert [sample.question for sample in samples if sample] == [
+        "plain",
+        "with reference",
+        "a row",
+        "broken",
+    ]
+    assert [sample.reference for sample in samples if sample] == [
+        (),
+        ("The answer.",),
+        ("The answer.",),
+        (),
+    ]
     assert samples[1] is not None
-    assert (samples[1].id, samples[1].metadata, samples[1].answer) == ("7", {"a": 1}, "The answer.")
+    assert (samples[1].id, samples[1].metadata, samples[1].answer) == (
+        "7",
+        {"a": 1},
+        "The answer.",
+    )
     assert samples[3] is not None
     assert (samples[3].error or "").startswith("Broken")
     assert report.results[3].results["context_adherence"].status == "undefined"
@@ -155,10 +208,15 @@ def test_evaluate_query_engine(engine: RetrieverQueryEngine, kit: ModuleType) ->
     assert len(shown) == 8
     streaming = RetrieverQueryEngine(
         kit.FixedRetriever([kit.node("a", "a")]),
-        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM(), streaming=True),
+        response_synthesizer=get_response_synthesizer(
+            llm=kit.ScriptedLLM(), streaming=True
+        ),
     )
     report = evaluate_query_engine(
-        streaming, SimpleNamespace(examples=[SimpleNamespace(**EXAMPLES[0])]), [], progress=False
+        streaming,
+        SimpleNamespace(examples=[SimpleNamespace(**EXAMPLES[0])]),
+        [],
+        progress=False,
     )
     assert report.results[0].sample is not None
     assert report.results[0].sample.answer == "The answer."
@@ -167,8 +225,11 @@ def test_evaluate_query_engine(engine: RetrieverQueryEngine, kit: ModuleType) ->
         evaluate_query_engine(engine, ["a", " "], judge="lexical")
 
 
-@pytest.mark.filterwarnings("ignore:Call to deprecated class:DeprecationWarning")  # the framework's own dataset
-def test_evaluate_query_engine_on_a_query_response_dataset(engine: RetrieverQueryEngine) -> None:
+# the framework's own dataset
+@pytest.mark.filterwarnings("ignore:Call to deprecated class:DeprecationWarning")
+def test_evaluate_query_engine_on_a_query_response_dataset(
+    engine: RetrieverQueryEngine,
+) -> None:
     dataset = QueryResponseDataset.from_qr_pairs(
         [("What is an index?", "It holds nodes."), ("And a node?", "A chunk.")]
     )
@@ -180,7 +241,9 @@ def test_evaluate_query_engine_on_a_query_response_dataset(engine: RetrieverQuer
     ]
 
 
-def test_a_question_that_fails_ends_no_other(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
+def test_a_question_that_fails_ends_no_other(
+    engine: RetrieverQueryEngine, kit: ModuleType
+) -> None:
     report = evaluate_query_engine(engine, ["broken", "plain"], [], progress=False)
     failed, answered = [result.sample for result in report.results]
     assert failed is not None
@@ -195,7 +258,9 @@ def test_a_streamed_answer_that_breaks_is_told_in_its_sample(kit: ModuleType) ->
         kit.FixedRetriever([kit.node("a", "a")]),
         response_synthesizer=get_response_synthesizer(llm=llm, streaming=True),
     )
-    sample = evaluate_query_engine(streaming, ["q"], [], progress=False).results[0].sample
+    sample = (
+        evaluate_query_engine(streaming, ["q"], [], progress=False).results[0].sample
+    )
     assert sample is not None
     assert (sample.answer, sample.error) == (None, "Broken: the stream broke")
 
@@ -205,7 +270,8 @@ def test_an_interrupt_of_an_engine_ends_the_run(kit: ModuleType) -> None:
         raise KeyboardInterrupt
 
     engine = RetrieverQueryEngine(
-        kit.FixedRetriever(interrupted), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM())
+        kit.FixedRetriever(interrupted),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()),
     )
     with pytest.raises(KeyboardInterrupt):
         evaluate_query_engine(engine, ["q"], [], progress=False)
@@ -221,7 +287,9 @@ def test_an_engine_without_spans_is_judged_by_what_it_returns(kit: ModuleType) -
             return Response("Ada.", source_nodes=[kit.node("a", "Ada lit the lamp.")])
 
     engine: Any = Unseen()
-    report = evaluate_query_engine(engine, ["Who?", "broken", "odd"], "adherence", progress=False)
+    report = evaluate_query_engine(
+        engine, ["Who?", "broken", "odd"], "adherence", progress=False
+    )
     answered, broken, odd = [result.sample for result in report.results]
     assert (answered.question, answered.answer) == ("Who?", "Ada.")
     assert [context.text for context in answered.contexts] == ["Ada lit the lamp."]

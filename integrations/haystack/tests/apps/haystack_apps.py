@@ -1,7 +1,8 @@
 """What small applications after public ones are made of: texts, models that only say, and what is expected.
 
-Each application is written anew; the decorator names the public file whose shape it has. Only models and embeddings
-are fakes. What is expected of each was worked out by hand.
+Each application is written anew; the decorator names the public file whose shape it
+has. Only models and embeddings are fakes. What is expected of each was worked out by
+hand.
 """
 
 from __future__ import annotations
@@ -17,22 +18,35 @@ from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-TUTORIALS, COOKBOOK = "deepset-ai/haystack-tutorials: tutorials", "deepset-ai/haystack-cookbook: notebooks"
+TUTORIALS, COOKBOOK = (
+    "deepset-ai/haystack-tutorials: tutorials",
+    "deepset-ai/haystack-cookbook: notebooks",
+)
 DOCS = "deepset-ai/haystack: docs-website/docs"
 Q = "When was the east gate of Marburg walled up?"
 A = "It was walled up in 1632."
 
 TEXTS = {
-    "gate": "The east gate of Marburg was walled up in 1632, when the timbers of its tower had burned down; "
-    "masons took the blocks for it from an old mill by the river.",
-    "mill": "The old mill by the river Lahn ground flour for nine villages until a flood of 1628 broke its wheel, "
-    "and nobody paid for another one.",
-    "siege": "During the siege of 1631 two thousand soldiers camped in the vineyards, and the town council met every "
-    "evening in the cellar of the hospital.",
-    "bridge": "A wooden bridge led from the hospital to the market; carts paid two pennies for crossing it, and "
-    "pilgrims paid nothing at all.",
-    "bell": "The bell of the market church was cast in Frankfurt, cracked in its first winter, and has hung in the "
-    "yard of the founder ever since.",
+    "gate": (
+        "The east gate of Marburg was walled up in 1632, when the timbers of its tower"
+        " had burned down; masons took the blocks for it from an old mill by the river."
+    ),
+    "mill": (
+        "The old mill by the river Lahn ground flour for nine villages until a flood of"
+        " 1628 broke its wheel, and nobody paid for another one."
+    ),
+    "siege": (
+        "During the siege of 1631 two thousand soldiers camped in the vineyards, and"
+        " the town council met every evening in the cellar of the hospital."
+    ),
+    "bridge": (
+        "A wooden bridge led from the hospital to the market; carts paid two pennies"
+        " for crossing it, and pilgrims paid nothing at all."
+    ),
+    "bell": (
+        "The bell of the market church was cast in Frankfurt, cracked in its first"
+        " winter, and has hung in the yard of the founder ever since."
+    ),
 }
 SHORT = {
     "brother": "Jon Brant has three brothers: Aron, Balthasar and little Rik.",
@@ -43,7 +57,12 @@ SHORT = {
 def _made(texts: dict[str, str]) -> list[Document]:
     """Documents that lie in this order from the query, whatever it is."""
     return [
-        Document(id=name, content=text, meta={"title": name.title()}, embedding=[math.cos(n / 5), math.sin(n / 5)])
+        Document(
+            id=name,
+            content=text,
+            meta={"title": name.title()},
+            embedding=[math.cos(n / 5), math.sin(n / 5)],
+        )
         for n, (name, text) in enumerate(texts.items())
     ]
 
@@ -57,7 +76,9 @@ class FakeEmbedder:
         return {"embedding": [1.0, 0.0]}
 
 
-def found(top_k: int = 3, texts: dict[str, str] | None = None) -> InMemoryEmbeddingRetriever:
+def found(
+    top_k: int = 3, texts: dict[str, str] | None = None
+) -> InMemoryEmbeddingRetriever:
     """A retriever that returns the first texts, in their order."""
     store = InMemoryDocumentStore()
     store.write_documents(_made(TEXTS if texts is None else texts))

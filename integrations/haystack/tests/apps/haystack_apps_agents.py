@@ -47,8 +47,17 @@ def every(documents: list[Document]) -> str:
 
 
 def web_tool(handler: Any = None) -> ComponentTool:
-    shown = {"outputs_to_string": {"source": "documents", "handler": handler}} if handler else {}
-    return ComponentTool(component=WebSearch(), name="web_search", description="Searches the web.", **shown)
+    shown = (
+        {"outputs_to_string": {"source": "documents", "handler": handler}}
+        if handler
+        else {}
+    )
+    return ComponentTool(
+        component=WebSearch(),
+        name="web_search",
+        description="Searches the web.",
+        **shown,
+    )
 
 
 def searching(shown: Any = None, top_k: int = 5) -> PipelineTool:
@@ -58,7 +67,11 @@ def searching(shown: Any = None, top_k: int = 5) -> PipelineTool:
         output_mapping={"retriever.documents": "documents"},
         name="search",
         description="Searches the chronicle.",
-        **({"outputs_to_string": {"source": "documents", "handler": shown}} if shown else {}),
+        **(
+            {"outputs_to_string": {"source": "documents", "handler": shown}}
+            if shown
+            else {}
+        ),
     )
 
 
@@ -71,13 +84,22 @@ def agent(tool: Any, *replies: str | ChatMessage, **settings: Any) -> Agent:
 
 @app(
     f"{TUTORIALS}/43_Building_a_Tool_Calling_Agent.ipynb",
-    Expected(("brother", "sister"), "The context says text after text: two sisters.", retrieved=("brother", "sister")),
+    Expected(
+        ("brother", "sister"),
+        "The context says text after text: two sisters.",
+        retrieved=("brother", "sister"),
+    ),
 )
 def an_exit_reason_is_no_answer() -> None:
     reply = "The context says text after text: two sisters."
-    connected(agent=agent(web_tool(every), calls("web_search", query=Q), reply, system_prompt="Use the tool.")).run(
-        {"agent": {"messages": user()}}
-    )
+    connected(
+        agent=agent(
+            web_tool(every),
+            calls("web_search", query=Q),
+            reply,
+            system_prompt="Use the tool.",
+        )
+    ).run({"agent": {"messages": user()}})
 
 
 @app(
@@ -92,9 +114,12 @@ def state_beside_the_last_message() -> None:
         outputs_to_state={"documents": {"source": "documents"}},
         outputs_to_string={"source": "documents", "handler": every},
     )
-    agent(tool, calls("web_search", query=Q), A, state_schema={"documents": {"type": list[Document]}}).run(
-        messages=user()
-    )
+    agent(
+        tool,
+        calls("web_search", query=Q),
+        A,
+        state_schema={"documents": {"type": list[Document]}},
+    ).run(messages=user())
 
 
 # What a tool shows
@@ -105,9 +130,11 @@ def state_beside_the_last_message() -> None:
     Expected(("gate",), retrieved=tuple(TEXTS), warned=("4 of 5",)),
 )
 def a_tool_that_shows_one_of_five() -> None:
-    agent(searching(lambda documents: f"Best: {documents[0].content}"), calls("search", query="gate"), A).run(
-        messages=user()
-    )
+    agent(
+        searching(lambda documents: f"Best: {documents[0].content}"),
+        calls("search", query="gate"),
+        A,
+    ).run(messages=user())
 
 
 @app(
@@ -127,14 +154,17 @@ def a_tool_whose_result_is_printed() -> None:
 
 
 PRINTED = (
-    "Supporting documents:{% for doc in documents %}\nDocument [{{ loop.index }}]:\n{{ doc.content }}\n{% endfor %}"
+    "Supporting documents:{% for doc in documents %}\nDocument [{{ loop.index }}]:\n{{"
+    " doc.content }}\n{% endfor %}"
 )
 
 
 def printing_tool() -> PipelineTool:
     return PipelineTool(
         pipeline=connected(
-            *SEARCH, ("retriever.documents", "builder.documents"), **search(builder=PromptBuilder(PRINTED))
+            *SEARCH,
+            ("retriever.documents", "builder.documents"),
+            **search(builder=PromptBuilder(PRINTED)),
         ),
         name="retrieval_tool",
         description="Supporting documents.",
@@ -153,11 +183,17 @@ def a_tool_that_prints_through_a_prompt_builder() -> None:
         ("memory.messages", "agent.messages"),
         ("agent.messages", "writer.messages"),
         memory=MessageRetriever(store),
-        agent=agent(printing_tool(), calls("retrieval_tool", query="gate"), "The tower had burned."),
+        agent=agent(
+            printing_tool(),
+            calls("retrieval_tool", query="gate"),
+            "The tower had burned.",
+        ),
         writer=MessageWriter([]),
     )
     session = {"chat_history_id": "session"}
-    made.run({"memory": {"current_messages": user(AND_WHY), **session}, "writer": session})
+    made.run(
+        {"memory": {"current_messages": user(AND_WHY), **session}, "writer": session}
+    )
 
 
 def rag_tool(made: Pipeline) -> Tool:
@@ -175,9 +211,11 @@ def rag_tool(made: Pipeline) -> Tool:
 )
 def a_pipeline_with_a_model_as_tool() -> None:
     inner = rag(llm=says("In 1632, masons walled it up."))
-    agent(rag_tool(inner), calls("asked", query="When was the gate closed?"), "The chronicle gives 1632.").run(
-        messages=user()
-    )
+    agent(
+        rag_tool(inner),
+        calls("asked", query="When was the gate closed?"),
+        "The chronicle gives 1632.",
+    ).run(messages=user())
 
 
 WEATHER = {"Marburg": {"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}}
@@ -190,9 +228,11 @@ def get_weather(city: Annotated[str, "the city"]) -> dict[str, Any]:
 
 def weather() -> None:
     reply = "Mostly sunny, 7 degrees."
-    agent(create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), reply).run(
-        messages=user("How is the weather in Marburg?")
-    )
+    agent(
+        create_tool_from_function(get_weather),
+        calls("get_weather", city="Marburg"),
+        reply,
+    ).run(messages=user("How is the weather in Marburg?"))
 
 
 SUNNY = '{"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}'
@@ -201,7 +241,13 @@ WEATHER_Q, WEATHER_A = "How is the weather in Marburg?", "Mostly sunny, 7 degree
 
 @app(
     f"{TUTORIALS}/40_Building_Chat_Application_with_Function_Calling.ipynb",
-    Expected((), WEATHER_A, WEATHER_Q, grade="incomplete", warned=("name it in context_tools",)),
+    Expected(
+        (),
+        WEATHER_A,
+        WEATHER_Q,
+        grade="incomplete",
+        warned=("name it in context_tools",),
+    ),
 )
 def a_tool_that_returns_data() -> None:
     weather()
@@ -254,9 +300,16 @@ def a_tool_whose_argument_is_the_answer() -> None:
         ("fetcher.articles", "builder.documents"),
         ("builder.prompt", "agent.messages"),
         fetcher=Fetcher(),
-        builder=ChatPromptBuilder(user("{% for one in documents %}<comment>{{ one.content }}</comment>\n{% endfor %}")),
+        builder=ChatPromptBuilder(
+            user(
+                "{% for one in documents %}<comment>{{ one.content }}</comment>\n{%"
+                " endfor %}"
+            )
+        ),
         agent=Agent(
-            chat_generator=says(calls("view", repo="r", path="p"), calls("comment", text=COMMENT)),
+            chat_generator=says(
+                calls("view", repo="r", path="p"), calls("comment", text=COMMENT)
+            ),
             tools=[viewer, create_tool_from_function(comment)],
             exit_conditions=["comment"],
             state_schema={"documents": {"type": list[Document]}},
@@ -266,10 +319,19 @@ def a_tool_whose_argument_is_the_answer() -> None:
 
 @app(
     f"{DOCS}/pipeline-components/agents-1/agent.mdx",
-    Expected(("brother", "sister"), None, Q, ("brother", "sister"), grade="incomplete", warned=("no answer",)),
+    Expected(
+        ("brother", "sister"),
+        None,
+        Q,
+        ("brother", "sister"),
+        grade="incomplete",
+        warned=("no answer",),
+    ),
 )
 def an_agent_out_of_steps() -> None:
-    again = ChatMessage.from_assistant("Let me look that up.", tool_calls=[ToolCall("web_search", {"query": Q})])
+    again = ChatMessage.from_assistant(
+        "Let me look that up.", tool_calls=[ToolCall("web_search", {"query": Q})]
+    )
     agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
 
 
@@ -294,11 +356,15 @@ class Renaming:
 
 @app(
     f"{COOKBOOK}/agent_powered_retrieval.ipynb",
-    Expected(("gate-1", "mill", "gate-2", "bell"), retrieved=("gate-1", "mill", "bell")),
+    Expected(
+        ("gate-1", "mill", "gate-2", "bell"), retrieved=("gate-1", "mill", "bell")
+    ),
 )
 def one_text_under_two_ids() -> None:
     tool = ComponentTool(component=Renaming(), name="search", description="Searches.")
-    agent(tool, calls("search", query="gate"), calls("search", query="bell"), A).run(messages=user())
+    agent(tool, calls("search", query="gate"), calls("search", query="bell"), A).run(
+        messages=user()
+    )
 
 
 @component
@@ -310,7 +376,12 @@ class Each:
 
     @component.output_types(answers=list[str])
     def run(self, questions: list[str]) -> dict[str, Any]:
-        return {"answers": [self.inner.run(asked(one))["llm"]["replies"][0].text for one in questions]}
+        return {
+            "answers": [
+                self.inner.run(asked(one))["llm"]["replies"][0].text
+                for one in questions
+            ]
+        }
 
 
 @app(
@@ -327,17 +398,28 @@ def questions_in_one_component() -> None:
 
 @app(
     f"{TUTORIALS}/45_Creating_a_Multi_Agent_System.ipynb",
-    Expected(("brother", "sister"), "Sanna has sisters.", "Who has sisters?", ("brother", "sister")),
+    Expected(
+        ("brother", "sister"),
+        "Sanna has sisters.",
+        "Who has sisters?",
+        ("brother", "sister"),
+    ),
 )
 def an_agent_as_tool() -> None:
-    researcher = agent(web_tool(every), calls("web_search", query="sisters"), "Sanna Stern has two older sisters.")
+    researcher = agent(
+        web_tool(every),
+        calls("web_search", query="sisters"),
+        "Sanna Stern has two older sisters.",
+    )
     tool = ComponentTool(
         component=researcher,
         name="researcher",
         description="Researches.",
         outputs_to_string={"source": "last_message"},
     )
-    ask = calls("researcher", messages=[{"role": "user", "content": [{"text": "sisters?"}]}])
+    ask = calls(
+        "researcher", messages=[{"role": "user", "content": [{"text": "sisters?"}]}]
+    )
     agent(tool, ask, "Sanna has sisters.").run(messages=user("Who has sisters?"))
 
 
@@ -361,6 +443,12 @@ def documents_in_the_message_for_an_agent() -> None:
         ("fetcher.articles", "builder.docs"),
         ("builder", "assistant.messages"),
         fetcher=Fetcher(),
-        builder=ChatPromptBuilder(user("{% for doc in docs %}{{ doc.content|truncate(25000) }}\n{% endfor %}")),
-        assistant=agent(create_tool_from_function(add), calls("add", name="Jon"), "Added two people."),
+        builder=ChatPromptBuilder(
+            user("{% for doc in docs %}{{ doc.content|truncate(25000) }}\n{% endfor %}")
+        ),
+        assistant=agent(
+            create_tool_from_function(add),
+            calls("add", name="Jon"),
+            "Added two people.",
+        ),
     ).run({"fetcher": {"last_k": 2}})

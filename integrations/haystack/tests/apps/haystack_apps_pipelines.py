@@ -45,8 +45,15 @@ from haystack_apps import (
     user,
 )
 
-LIST = "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{ question }}"
-RAG = (*SEARCH, ("retriever.documents", "prompt.documents"), ("prompt.prompt", "llm.messages"))
+LIST = (
+    "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{"
+    " question }}"
+)
+RAG = (
+    *SEARCH,
+    ("retriever.documents", "prompt.documents"),
+    ("prompt.prompt", "llm.messages"),
+)
 FIRST = ("gate", "mill", "siege")
 SEEN = ("brother", "sister")
 CUT = (upto("gate", 100), upto("mill", 100))
@@ -71,7 +78,10 @@ def first_pipeline() -> None:
     Expected(("gate", "mill"), retrieved=(*FIRST, "bridge"), warned=("2 of 4",)),
 )
 def a_template_that_slices() -> None:
-    rag("{% for one in documents[:2] %}- {{ one.content }}\n{% endfor %}{{ question }}", 4).run(asked())
+    rag(
+        "{% for one in documents[:2] %}- {{ one.content }}\n{% endfor %}{{ question }}",
+        4,
+    ).run(asked())
 
 
 @app(
@@ -79,21 +89,36 @@ def a_template_that_slices() -> None:
     Expected(FIRST, retrieved=FIRST, grade="inferred", warned=("",)),
 )
 def a_template_of_metadata() -> None:
-    rag("{% for one in documents %}- {{ one.meta.title }}\n{% endfor %}{{ question }}").run(asked())
+    rag(
+        "{% for one in documents %}- {{ one.meta.title }}\n{% endfor %}{{ question }}"
+    ).run(asked())
 
 
 @app(
-    "deepset-ai/haystack-core-integrations: integrations/anthropic/example/prompt_caching.py",
+    "deepset-ai/haystack-core-integrations:"
+    " integrations/anthropic/example/prompt_caching.py",
     Expected(
-        (upto("gate", 100), upto("mill", 100)), retrieved=("gate", "mill"), grade="located", warned=("cut", "cut")
+        (upto("gate", 100), upto("mill", 100)),
+        retrieved=("gate", "mill"),
+        grade="located",
+        warned=("cut", "cut"),
     ),
 )
 def documents_without_a_loop() -> None:
-    rag("Here are the documents: {{ documents }} \n Answer: {{ question }}", 2).run(asked())
+    rag("Here are the documents: {{ documents }} \n Answer: {{ question }}", 2).run(
+        asked()
+    )
 
 
-SENTENCES = [f"{one.strip()} " for one in re.split(r"(?<=[.;,]) ", " ".join(TEXTS.values()))]  # 13 of them
-WINDOWS = (("s1", "".join(SENTENCES[:3])), ("s8", "".join(SENTENCES[7:10])), ("s4", "".join(SENTENCES[3:6])))
+# 13 of them
+SENTENCES = [
+    f"{one.strip()} " for one in re.split(r"(?<=[.;,]) ", " ".join(TEXTS.values()))
+]
+WINDOWS = (
+    ("s1", "".join(SENTENCES[:3])),
+    ("s8", "".join(SENTENCES[7:10])),
+    ("s4", "".join(SENTENCES[3:6])),
+)
 
 
 def windows(socket: str, template: str) -> None:
@@ -102,7 +127,9 @@ def windows(socket: str, template: str) -> None:
     for n, text in enumerate(SENTENCES):
         lies = [math.cos(angles.get(n, 3.0)), math.sin(angles.get(n, 3.0))]
         meta = {"source_id": "book", "split_id": n}
-        store.write_documents([Document(id=f"s{n}", content=text, meta=meta, embedding=lies)])
+        store.write_documents(
+            [Document(id=f"s{n}", content=text, meta=meta, embedding=lies)]
+        )
     connected(
         *SEARCH,
         ("retriever.documents", "window.retrieved_documents"),
@@ -121,7 +148,10 @@ def windows(socket: str, template: str) -> None:
     Expected(WINDOWS, retrieved=("s1", "s8", "s4")),
 )
 def windows_around_sentences() -> None:
-    windows("context_windows", "{% for one in found %}- {{ one }}\n{% endfor %}Question: {{ question }}")
+    windows(
+        "context_windows",
+        "{% for one in found %}- {{ one }}\n{% endfor %}Question: {{ question }}",
+    )
 
 
 @app(
@@ -140,7 +170,11 @@ AROUND = tuple((f"s{n}", SENTENCES[n]) for n in (0, 1, 2, 7, 8, 9, 3, 4, 5))
     Expected(AROUND, retrieved=("s1", "s8", "s4", "s0", "s2", "s7", "s9", "s3", "s5")),
 )
 def documents_around_sentences() -> None:
-    windows("context_documents", "{% for one in found %}- {{ one.content }}\n{% endfor %}Question: {{ question }}")
+    windows(
+        "context_documents",
+        "{% for one in found %}- {{ one.content }}\n{% endfor %}Question: {{"
+        " question }}",
+    )
 
 
 @component
@@ -162,18 +196,26 @@ class Contents:
 TEXTS_OF = "{% for one in texts %}- {{ one }}\n{% endfor %}Question: {{ question }}"
 
 
-@app("explodinggradients/ragas: docs/howtos/integrations/haystack.md", Expected(FIRST, retrieved=FIRST))
+@app(
+    "explodinggradients/ragas: docs/howtos/integrations/haystack.md",
+    Expected(FIRST, retrieved=FIRST),
+)
 def texts_of_documents() -> None:
     connected(
         *SEARCH,
         ("retriever.documents", "contents.documents"),
         ("contents.texts", "prompt.texts"),
         ("prompt.prompt", "llm.messages"),
-        **search(contents=Contents(), prompt=ChatPromptBuilder(user(TEXTS_OF)), llm=says(A)),
+        **search(
+            contents=Contents(), prompt=ChatPromptBuilder(user(TEXTS_OF)), llm=says(A)
+        ),
     ).run(asked())
 
 
-@app(f"{COOKBOOK}/hackernews-custom-component-rag.ipynb", Expected(((None, TEXTS["gate"]), (None, TEXTS["mill"]))))
+@app(
+    f"{COOKBOOK}/hackernews-custom-component-rag.ipynb",
+    Expected(((None, TEXTS["gate"]), (None, TEXTS["mill"]))),
+)
 def passages_without_documents() -> None:
     connected(
         ("wiki.passages", "prompt.texts"),
@@ -186,22 +228,38 @@ def passages_without_documents() -> None:
 
 @app(
     f"{COOKBOOK}/agent-breakpoints.ipynb",
-    Expected((upto("gate", 50), upto("mill", 50)), retrieved=("gate", "mill"), grade="located", warned=("cut", "cut")),
+    Expected(
+        (upto("gate", 50), upto("mill", 50)),
+        retrieved=("gate", "mill"),
+        grade="located",
+        warned=("cut", "cut"),
+    ),
 )
 def a_template_that_truncates() -> None:
-    rag("{% for one in documents %}{{ one.content[:50] }} […]\n{% endfor %}{{ question }}", 2).run(asked())
+    rag(
+        "{% for one in documents %}{{ one.content[:50] }} […]\n{% endfor %}{{"
+        " question }}",
+        2,
+    ).run(asked())
 
 
 @app("deepset-ai/haystack: issues/7481", Expected(FIRST, retrieved=FIRST))
 def documents_as_json() -> None:
-    rag("{% for one in documents %}{{ one.content | tojson }},\n{% endfor %}{{ question }}").run(asked())
+    rag(
+        "{% for one in documents %}{{ one.content | tojson }},\n{% endfor %}{{"
+        " question }}"
+    ).run(asked())
 
 
 @component
 class Fetcher:
     @component.output_types(articles=list[Document])
     def run(self, last_k: int) -> dict[str, Any]:
-        return {"articles": [Document(id=name, content=SHORT[name]) for name in SHORT][:last_k]}
+        return {
+            "articles": [Document(id=name, content=SHORT[name]) for name in SHORT][
+                :last_k
+            ]
+        }
 
 
 @app(
@@ -220,7 +278,9 @@ def a_summary_nobody_asked_for() -> None:
         ("fetcher.articles", "prompt.articles"),
         ("prompt.prompt", "llm.messages"),
         fetcher=Fetcher(),
-        prompt=ChatPromptBuilder(user("Sum up.\n{% for one in articles %}  {{ one.content }}\n{% endfor %}")),
+        prompt=ChatPromptBuilder(
+            user("Sum up.\n{% for one in articles %}  {{ one.content }}\n{% endfor %}")
+        ),
         llm=says("Two people have siblings."),
     ).run({"fetcher": {"last_k": 2}})
 
@@ -241,12 +301,22 @@ class AsHtml:
 
 PAGE = "\n".join(TEXTS.values())
 CALL = "Call: save_data(about_mills=True, places=['Marburg', 'Kassel'])"
-FUNCTION = 'def save_data(about_mills: bool, places: list[str]):\n    """\n    Saves data from a text.\n    """'
+FUNCTION = (
+    'def save_data(about_mills: bool, places: list[str]):\n    """\n    Saves data from'
+    ' a text.\n    """'
+)
 
 
 @app(
     f"{COOKBOOK}/information_extraction_raven.ipynb",
-    Expected((("page", PAGE),), CALL, None, ("page",), grade="inferred", warned=("no question",)),
+    Expected(
+        (("page", PAGE),),
+        CALL,
+        None,
+        ("page",),
+        grade="inferred",
+        warned=("no question",),
+    ),
 )
 def an_extraction_nobody_asked_for() -> None:
     connected(
@@ -254,10 +324,18 @@ def an_extraction_nobody_asked_for() -> None:
         ("prompt", "llm"),
         ("llm.replies", "parser.replies"),
         fetcher=Page(),
-        prompt=PromptBuilder("{{ function }}\nText: {{ docs[0].content|replace('\n', ' ')|truncate(10000) }} END"),
+        prompt=PromptBuilder(
+            "{{ function }}\nText: {{ docs[0].content|replace('\n', '"
+            " ')|truncate(10000) }} END"
+        ),
         llm=says(CALL),
         parser=AsHtml(),
-    ).run({"fetcher": {"urls": ["https://page.example"]}, "prompt": {"function": FUNCTION}})
+    ).run(
+        {
+            "fetcher": {"urls": ["https://page.example"]},
+            "prompt": {"function": FUNCTION},
+        }
+    )
 
 
 WORDS = PAGE.split(" ")
@@ -309,7 +387,10 @@ class StructuredGenerator:
 
     @component.output_types(replies=list[str], structured_reply=dict[str, Any])
     def run(self, prompt: str) -> dict[str, Any]:
-        return {"replies": [self.text], "structured_reply": {"questions": [{"question": self.text}]}}
+        return {
+            "replies": [self.text],
+            "structured_reply": {"questions": [{"question": self.text}]},
+        }
 
 
 @component
@@ -331,7 +412,9 @@ SIBLINGS = "Who has more siblings, Jon or Sanna?"
 
 @app(
     f"{COOKBOOK}/query_decomposition.ipynb",
-    Expected(("brother", "sister"), "Jon has one more.", SIBLINGS, ("brother", "sister")),
+    Expected(
+        ("brother", "sister"), "Jon has one more.", SIBLINGS, ("brother", "sister")
+    ),
 )
 def a_query_taken_apart() -> None:
     connected(
@@ -349,17 +432,30 @@ def a_query_taken_apart() -> None:
             "Context: {{ pair.documents }}\n{% endfor %}"
         ),
         resolver=StructuredGenerator("Jon has three brothers; Sanna has two sisters."),
-        reasoning_prompt=PromptBuilder("{{ question }}\n{{ pairs }}\nReason about the final answer."),
+        reasoning_prompt=PromptBuilder(
+            "{{ question }}\n{{ pairs }}\nReason about the final answer."
+        ),
         reasoner=says("Jon has one more."),
-    ).run({name: {"question": SIBLINGS} for name in ("split_prompt", "pairs_prompt", "reasoning_prompt")})
+    ).run(
+        {
+            name: {"question": SIBLINGS}
+            for name in ("split_prompt", "pairs_prompt", "reasoning_prompt")
+        }
+    )
 
 
-LONG = "It was walled up in the year 1632, when the tower had burned, says the chronicle."
+LONG = (
+    "It was walled up in the year 1632, when the tower had burned, says the chronicle."
+)
 
 
 @app(f"{COOKBOOK}/prometheus2_evaluation.ipynb", Expected(FIRST, LONG, retrieved=FIRST))
 def a_verdict_is_no_answer() -> None:
-    made = rag(llm=says(LONG), check=PromptBuilder("Is this grounded? {{ replies[0].text }}"), judge=says("yes"))
+    made = rag(
+        llm=says(LONG),
+        check=PromptBuilder("Is this grounded? {{ replies[0].text }}"),
+        judge=says("yes"),
+    )
     made.connect("llm.replies", "check.replies")
     made.connect("check", "judge")
     made.run(asked())
@@ -368,17 +464,24 @@ def a_verdict_is_no_answer() -> None:
 @app(f"{COOKBOOK}/ai_sales_research_assistant.ipynb", Expected(FIRST, retrieved=FIRST))
 def further_questions_are_no_answer() -> None:
     made = rag(
-        more=PromptBuilder("Ask further: {{ replies[0].text }}"), asking=says("1. Who did it?\n2. And why then?")
+        more=PromptBuilder("Ask further: {{ replies[0].text }}"),
+        asking=says("1. Who did it?\n2. And why then?"),
     )
     made.connect("llm.replies", "more.replies")
     made.connect("more", "asking")
     made.run(asked())
 
 
-PASSAGE = "The east gate was closed for good in the year after the siege, because its tower was a ruin by then."
+PASSAGE = (
+    "The east gate was closed for good in the year after the siege, because its tower"
+    " was a ruin by then."
+)
 
 
-@app(f"{TUTORIALS}/27_First_RAG_Pipeline.ipynb", Expected(FIRST, TEXTS["mill"], retrieved=FIRST))
+@app(
+    f"{TUTORIALS}/27_First_RAG_Pipeline.ipynb",
+    Expected(FIRST, TEXTS["mill"], retrieved=FIRST),
+)
 def a_model_that_quotes_a_whole_document() -> None:
     rag(llm=says(TEXTS["mill"])).run(asked())
 
@@ -396,7 +499,11 @@ class Hypothetical:
             adapter=OutputAdapter(
                 "{{ replies | documents }}",
                 list[Document],
-                custom_filters={"documents": lambda replies: [Document(content=one.text) for one in replies]},
+                custom_filters={
+                    "documents": lambda replies: [
+                        Document(content=one.text) for one in replies
+                    ]
+                },
                 unsafe=True,
             ),
         )
@@ -407,7 +514,10 @@ class Hypothetical:
         return {"embedding": [1.0, 0.0]}
 
 
-@app(f"{COOKBOOK}/using_hyde_for_improved_retrieval.ipynb", Expected(FIRST, retrieved=FIRST))
+@app(
+    f"{COOKBOOK}/using_hyde_for_improved_retrieval.ipynb",
+    Expected(FIRST, retrieved=FIRST),
+)
 def hypothetical_documents_are_not_retrieved() -> None:
     rag(embedder=Hypothetical()).run(asked())
 
@@ -417,7 +527,10 @@ class WebSearch:
     @component.output_types(documents=list[Document], links=list[str])
     def run(self, query: str) -> dict[str, Any]:
         documents = [Document(id=name, content=SHORT[name]) for name in SHORT]
-        return {"documents": documents, "links": [f"https://{name}.example" for name in SHORT]}
+        return {
+            "documents": documents,
+            "links": [f"https://{name}.example" for name in SHORT],
+        }
 
 
 def fallback(*replies: str) -> None:
@@ -463,7 +576,11 @@ def a_fallback_not_taken() -> None:
 
 @app(
     f"{COOKBOOK}/llama32_agentic_rag.ipynb",
-    Expected(("brother", "sister"), retrieved=(*FIRST, "brother", "sister"), warned=("3 of 5",)),
+    Expected(
+        ("brother", "sister"),
+        retrieved=(*FIRST, "brother", "sister"),
+        warned=("3 of 5",),
+    ),
 )
 def a_fallback_taken() -> None:
     fallback("no_answer", A)
@@ -483,39 +600,64 @@ class CitingGenerator:
     Expected(FIRST, retrieved=FIRST, grade="inferred"),
 )
 def a_generator_that_takes_documents() -> None:
-    connected(*SEARCH, ("retriever.documents", "llm.documents"), **search(llm=CitingGenerator())).run(
-        {"embedder": {"text": Q}, "llm": {"query": Q}}
-    )
+    connected(
+        *SEARCH,
+        ("retriever.documents", "llm.documents"),
+        **search(llm=CitingGenerator()),
+    ).run({"embedder": {"text": Q}, "llm": {"query": Q}})
 
 
 # Questions
 
 
-@app(f"{DOCS}/pipeline-components/builders/promptbuilder.mdx", Expected(FIRST, retrieved=FIRST))
+@app(
+    f"{DOCS}/pipeline-components/builders/promptbuilder.mdx",
+    Expected(FIRST, retrieved=FIRST),
+)
 def a_template_at_run_time() -> None:
     made = connected(
         *SEARCH,
         ("retriever.documents", "prompt.documents"),
         ("prompt.prompt", "llm.messages"),
-        **search(prompt=PromptBuilder("{{ documents }}", variables=["documents"]), llm=says(A)),
+        **search(
+            prompt=PromptBuilder("{{ documents }}", variables=["documents"]),
+            llm=says(A),
+        ),
     )
-    template = "Answer in one line.\n{% for one in documents %}{{ one.content }}\n{% endfor %}Query: {{ query }}"
-    made.run({"embedder": {"text": Q}, "prompt": {"template": template, "template_variables": {"query": Q}}})
+    template = (
+        "Answer in one line.\n{% for one in documents %}{{ one.content }}\n{% endfor"
+        " %}Query: {{ query }}"
+    )
+    made.run(
+        {
+            "embedder": {"text": Q},
+            "prompt": {"template": template, "template_variables": {"query": Q}},
+        }
+    )
 
 
 @app(
     f"{DOCS}/pipeline-components/builders/chatpromptbuilder.mdx",
-    Expected((), "It is on the Spree.", "What is the capital of Germany known for?", grade="incomplete"),
+    Expected(
+        (),
+        "It is on the Spree.",
+        "What is the capital of Germany known for?",
+        grade="incomplete",
+    ),
 )
 def a_question_that_is_the_template() -> None:
     connected(
-        ("prompt.prompt", "llm.messages"), prompt=ChatPromptBuilder(variables=[]), llm=says("It is on the Spree.")
+        ("prompt.prompt", "llm.messages"),
+        prompt=ChatPromptBuilder(variables=[]),
+        llm=says("It is on the Spree."),
     ).run(
         {
             "prompt": {
                 "template": [
                     ChatMessage.from_system("Answer in {{ language }}."),
-                    ChatMessage.from_user("What is the capital of {{ country }} known for?"),
+                    ChatMessage.from_user(
+                        "What is the capital of {{ country }} known for?"
+                    ),
                 ],
                 "template_variables": {"language": "English", "country": "Germany"},
             }
@@ -523,11 +665,22 @@ def a_question_that_is_the_template() -> None:
     )
 
 
-@app(f"{TUTORIALS}/27_First_RAG_Pipeline.ipynb", Expected(FIRST, question="Gate", retrieved=FIRST))
+@app(
+    f"{TUTORIALS}/27_First_RAG_Pipeline.ipynb",
+    Expected(FIRST, question="Gate", retrieved=FIRST),
+)
 def a_question_of_one_word() -> None:
     style = {"style": "plain words"}
-    made = rag("Answer in {{ style }}.\n" + LIST, other=PromptBuilder("Use {{ style }}."))
-    made.run({"embedder": {"text": "Gate"}, "prompt": {"question": "Gate", **style}, "other": style})
+    made = rag(
+        "Answer in {{ style }}.\n" + LIST, other=PromptBuilder("Use {{ style }}.")
+    )
+    made.run(
+        {
+            "embedder": {"text": "Gate"},
+            "prompt": {"question": "Gate", **style},
+            "other": style,
+        }
+    )
 
 
 @app(
@@ -541,7 +694,10 @@ def a_question_that_only_the_rewriter_saw() -> None:
         rewriter=says("Is the east gate of Marburg walled up today?"),
         as_text=OutputAdapter("{{ replies[0].text }}", str),
     )
-    for sender, receiver in (("rewrite", "rewriter"), ("rewriter.replies", "as_text.replies")):
+    for sender, receiver in (
+        ("rewrite", "rewriter"),
+        ("rewriter.replies", "as_text.replies"),
+    ):
         made.connect(sender, receiver)
     for receiver in ("embedder.text", "prompt.question"):
         made.connect("as_text.output", receiver)
@@ -551,12 +707,23 @@ def a_question_that_only_the_rewriter_saw() -> None:
 JAPANESE = "マールブルクの東門はいつ塞がれましたか"
 
 
-@app(f"{COOKBOOK}/cohere-v3-for-multilingual-qa.ipynb", Expected(FIRST, question=JAPANESE, retrieved=FIRST))
+@app(
+    f"{COOKBOOK}/cohere-v3-for-multilingual-qa.ipynb",
+    Expected(FIRST, question=JAPANESE, retrieved=FIRST),
+)
 def a_question_without_spaces() -> None:
-    template = "Be {{ tone }}.\n{% for one in documents %}{{ one.content }}\n{% endfor %}{{ user_question }}"
+    template = (
+        "Be {{ tone }}.\n{% for one in documents %}{{ one.content }}\n{% endfor %}{{"
+        " user_question }}"
+    )
     made = rag(template, filled=OutputAdapter("query: {{ value_of_it }}", str))
     made.connect("filled.output", "embedder.text")
-    made.run({"filled": {"value_of_it": JAPANESE}, "prompt": {"user_question": JAPANESE, "tone": "kind and short"}})
+    made.run(
+        {
+            "filled": {"value_of_it": JAPANESE},
+            "prompt": {"user_question": JAPANESE, "tone": "kind and short"},
+        }
+    )
 
 
 # Earlier turns
@@ -570,7 +737,9 @@ class MessageRetriever:
         self.store = store
 
     @component.output_types(messages=list[ChatMessage])
-    def run(self, current_messages: list[ChatMessage], chat_history_id: str) -> dict[str, Any]:
+    def run(
+        self, current_messages: list[ChatMessage], chat_history_id: str
+    ) -> dict[str, Any]:
         return {"messages": [*self.store, *current_messages]}
 
 
@@ -602,14 +771,19 @@ def earlier_turns_from_a_store() -> None:
         ("memory.messages", "llm.messages"),
         ("llm.replies", "writer.messages"),
         **search(
-            prompt=ChatPromptBuilder([ChatMessage.from_system("Be brief."), ChatMessage.from_user(LIST)]),
+            prompt=ChatPromptBuilder(
+                [ChatMessage.from_system("Be brief."), ChatMessage.from_user(LIST)]
+            ),
             memory=MessageRetriever(store),
             llm=says("The tower had burned."),
             writer=MessageWriter(store),
         ),
     )
     session = {"chat_history_id": "session"}
-    made.run(asked(AND_WHY, memory=session, writer=session), include_outputs_from={"retriever"})
+    made.run(
+        asked(AND_WHY, memory=session, writer=session),
+        include_outputs_from={"retriever"},
+    )
 
 
 @app(
@@ -617,7 +791,10 @@ def earlier_turns_from_a_store() -> None:
     Expected(FIRST, "The tower had burned.", AND_WHY, FIRST, TURN),
 )
 def earlier_turns_as_a_variable() -> None:
-    template = "{% for one in memories %}{{ one.role.value }}: {{ one.text }}\n{% endfor %}" + LIST
+    template = (
+        "{% for one in memories %}{{ one.role.value }}: {{ one.text }}\n{% endfor %}"
+        + LIST
+    )
     made = connected(
         *RAG,
         ("memory.messages", "prompt.memories"),
@@ -625,7 +802,9 @@ def earlier_turns_as_a_variable() -> None:
         ("as_text.output", "embedder.text"),
         ("rewrite_prompt", "rewriter"),
         **search(
-            memory=MessageRetriever([ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]),
+            memory=MessageRetriever(
+                [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]
+            ),
             rewrite_prompt=PromptBuilder("Rewrite: {{ question }}"),
             rewriter=says("Why was the east gate of Marburg walled up?"),
             as_text=OutputAdapter("{{ replies[0].text }}", str),
@@ -634,7 +813,13 @@ def earlier_turns_as_a_variable() -> None:
         ),
     )
     memory = {"current_messages": [], "chat_history_id": "session"}
-    made.run({"rewrite_prompt": {"question": AND_WHY}, "prompt": {"question": AND_WHY}, "memory": memory})
+    made.run(
+        {
+            "rewrite_prompt": {"question": AND_WHY},
+            "prompt": {"question": AND_WHY},
+            "memory": memory,
+        }
+    )
 
 
 INSERTED = """{% insert earlier %}{% message role="user" %}{% for one in documents %}{{ one.content }}
@@ -648,16 +833,30 @@ INSERTED = """{% insert earlier %}{% message role="user" %}{% for one in documen
 def earlier_turns_that_the_application_keeps() -> None:
     earlier = [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]
     made = rag(prompt=ChatPromptBuilder(INSERTED), llm=says("The tower had burned."))
-    made.run({"embedder": {"text": AND_WHY}, "prompt": {"question": AND_WHY, "earlier": earlier}})
+    made.run(
+        {
+            "embedder": {"text": AND_WHY},
+            "prompt": {"question": AND_WHY, "earlier": earlier},
+        }
+    )
 
 
 # Several runs for one question
 
 
-@app(f"{COOKBOOK}/feedback-analysis-agent-with-AzureAISearch.ipynb", Expected(FIRST, retrieved=FIRST))
+@app(
+    f"{COOKBOOK}/feedback-analysis-agent-with-AzureAISearch.ipynb",
+    Expected(FIRST, retrieved=FIRST),
+)
 def retrieval_and_answer_in_two_runs() -> None:
-    retrieved = connected(*SEARCH, **search()).run({"embedder": {"text": Q}})["retriever"]["documents"]
-    answering = connected(("prompt.prompt", "llm.messages"), prompt=ChatPromptBuilder(user(LIST)), llm=says(A))
+    retrieved = connected(*SEARCH, **search()).run({"embedder": {"text": Q}})[
+        "retriever"
+    ]["documents"]
+    answering = connected(
+        ("prompt.prompt", "llm.messages"),
+        prompt=ChatPromptBuilder(user(LIST)),
+        llm=says(A),
+    )
     answering.run({"prompt": {"documents": retrieved, "question": Q}})
 
 
@@ -675,7 +874,10 @@ def retrieval_alone() -> None:
 # Runs that pause, other tracers, bare threads
 
 
-@app(f"{COOKBOOK}/hybrid_rag_pipeline_with_breakpoints.ipynb", Expected(FIRST, retrieved=FIRST))
+@app(
+    f"{COOKBOOK}/hybrid_rag_pipeline_with_breakpoints.ipynb",
+    Expected(FIRST, retrieved=FIRST),
+)
 def a_run_that_pauses() -> None:
     made = rag(answers=AnswerBuilder())
     made.connect("llm.replies", "answers.replies")
@@ -684,14 +886,23 @@ def a_run_that_pauses() -> None:
         with contextlib.suppress(BreakpointException):
             given = {} if snapshots else asked(answers={"query": Q})
             last = snapshots[-1] if snapshots else None
-            made.run(given, break_point=stop, pipeline_snapshot=last, snapshot_callback=snapshots.append)
+            made.run(
+                given,
+                break_point=stop,
+                pipeline_snapshot=last,
+                snapshot_callback=snapshots.append,
+            )
     made.run({}, pipeline_snapshot=snapshots[-1])
 
 
 @app(f"{COOKBOOK}/hybrid_rag_pipeline_with_breakpoints.ipynb", problem="waits")
 def a_run_that_stays_paused() -> None:
     with contextlib.suppress(BreakpointException):
-        rag().run(asked(), break_point=Breakpoint("llm"), snapshot_callback=lambda snapshot: None)
+        rag().run(
+            asked(),
+            break_point=Breakpoint("llm"),
+            snapshot_callback=lambda snapshot: None,
+        )
 
 
 @component
@@ -717,7 +928,10 @@ def failing(resumed: Callable[[Pipeline, PipelineSnapshot], object]) -> None:
     resumed(made, caught.value.pipeline_snapshot)
 
 
-@app(f"{DOCS}/concepts/pipelines/pipeline-breakpoints.mdx", Expected(FIRST, retrieved=FIRST))
+@app(
+    f"{DOCS}/concepts/pipelines/pipeline-breakpoints.mdx",
+    Expected(FIRST, retrieved=FIRST),
+)
 def a_run_that_fails_and_is_resumed() -> None:
     failing(lambda made, snapshot: made.run({}, pipeline_snapshot=snapshot))
 
@@ -730,15 +944,24 @@ def a_run_that_fails() -> None:
     failing(lambda made, snapshot: None)
 
 
-@app(f"{DOCS}/concepts/pipelines/pipeline-breakpoints.mdx", Expected(FIRST, retrieved=FIRST), FAILED)
+@app(
+    f"{DOCS}/concepts/pipelines/pipeline-breakpoints.mdx",
+    Expected(FIRST, retrieved=FIRST),
+    FAILED,
+)
 def a_run_that_fails_and_is_tried_anew() -> None:
     failing(lambda made, snapshot: made.run(asked()))
 
 
-HISTORY = """{% insert earlier %}{% message role="user" %}{{ question }}{% endmessage %}"""
+HISTORY = (
+    """{% insert earlier %}{% message role="user" %}{{ question }}{% endmessage %}"""
+)
 
 
-@app(f"{COOKBOOK}/agent-breakpoints.ipynb", Expected(("brother", "sister"), "Two.", AND_WHY, SEEN, TURN))
+@app(
+    f"{COOKBOOK}/agent-breakpoints.ipynb",
+    Expected(("brother", "sister"), "Two.", AND_WHY, SEEN, TURN),
+)
 def an_agent_behind_a_breakpoint() -> None:
     """Earlier turns stay what they were; the answer is no part of them."""
     from haystack_apps_agents import agent, every, web_tool
@@ -753,21 +976,33 @@ def an_agent_behind_a_breakpoint() -> None:
     snapshots: list[PipelineSnapshot] = []
     with contextlib.suppress(BreakpointException):
         given = {
-            "prompt": {"question": AND_WHY, "earlier": [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]},
+            "prompt": {
+                "question": AND_WHY,
+                "earlier": [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)],
+            },
             "answers": {"query": AND_WHY},
         }
-        made.run(given, break_point=Breakpoint("answers"), snapshot_callback=snapshots.append)
+        made.run(
+            given, break_point=Breakpoint("answers"), snapshot_callback=snapshots.append
+        )
     made.run({}, pipeline_snapshot=snapshots[-1])
 
 
-@app(f"{DOCS}/optimization/../development/tracing.mdx: enable_tracing", problem="another tracer")
+@app(
+    f"{DOCS}/optimization/../development/tracing.mdx: enable_tracing",
+    problem="another tracer",
+)
 def a_tracer_enabled_inside() -> None:
     tracing.enable_tracing(NullTracer())
     rag().run(asked())
     tracing.disable_tracing()
 
 
-@app("deepset-ai/haystack: issues/9203", Expected(FIRST, retrieved=FIRST), problem="threads")
+@app(
+    "deepset-ai/haystack: issues/9203",
+    Expected(FIRST, retrieved=FIRST),
+    problem="threads",
+)
 def a_bare_thread() -> None:
     rag().run(asked())
     thread = threading.Thread(target=rag().run, args=(asked("Who was the mason?"),))
@@ -798,7 +1033,9 @@ class Threaded:
         results: list[Document] = []
 
         def work() -> None:
-            results.extend(self.inner.run({"embedder": {"text": query}})["retriever"]["documents"])
+            results.extend(
+                self.inner.run({"embedder": {"text": query}})["retriever"]["documents"]
+            )
 
         thread = threading.Thread(target=work)
         thread.start()

@@ -1,7 +1,8 @@
 """Agents and pipelines, each with the ledger that is expected of it, worked out by hand.
 
-What a framework is made of is real; only the models are fakes that say one thing after the other. Evidence is told in
-this order: step, the model's own order of its calls, start.
+What a framework is made of is real; only the models are fakes that say one thing after
+the other. Evidence is told in this order: step, the model's own order of its calls,
+start.
 """
 
 import asyncio
@@ -18,12 +19,19 @@ from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, Promp
 from haystack.components.converters import OutputAdapter
 from haystack.components.generators.chat import LLM
 from haystack.components.joiners import DocumentJoiner
-from haystack.components.retrievers import MultiQueryTextRetriever, TextEmbeddingRetriever
+from haystack.components.retrievers import (
+    MultiQueryTextRetriever,
+    TextEmbeddingRetriever,
+)
 from haystack.core.errors import BreakpointException, PipelineRuntimeError
 from haystack.dataclasses import ChatMessage, TextContent, ToolCall
 from haystack.dataclasses.breakpoints import Breakpoint, PipelineSnapshot
 from haystack.hooks import compaction, hook
-from haystack.hooks.compaction import CompactionHook, SlidingWindowCompactor, ToolResultPruningCompactor
+from haystack.hooks.compaction import (
+    CompactionHook,
+    SlidingWindowCompactor,
+    ToolResultPruningCompactor,
+)
 from haystack.hooks.human_in_the_loop import (
     AlwaysAskPolicy,
     BlockingConfirmationStrategy,
@@ -31,10 +39,38 @@ from haystack.hooks.human_in_the_loop import (
     ConfirmationUIResult,
 )
 from haystack.hooks.tool_result_offloading import AlwaysOffload, ToolResultOffloadHook
-from haystack.tools import AgentTool, ComponentTool, PipelineTool, SearchableToolset, Tool, create_tool_from_function
+from haystack.tools import (
+    AgentTool,
+    ComponentTool,
+    PipelineTool,
+    SearchableToolset,
+    Tool,
+    create_tool_from_function,
+)
 from haystack.tools.errors import ToolInvocationError
-from haystack_apps import SEARCH, SHORT, TEXTS, A, FakeEmbedder, Q, calls, connected, found, says, search, user
-from haystack_apps_agents import agent, every, get_weather, printing_tool, rag_tool, searching, web_tool
+from haystack_apps import (
+    SEARCH,
+    SHORT,
+    TEXTS,
+    A,
+    FakeEmbedder,
+    Q,
+    calls,
+    connected,
+    found,
+    says,
+    search,
+    user,
+)
+from haystack_apps_agents import (
+    agent,
+    every,
+    get_weather,
+    printing_tool,
+    rag_tool,
+    searching,
+    web_tool,
+)
 from haystack_apps_pipelines import (
     AND_WHY,
     FIRST,
@@ -94,9 +130,16 @@ ROWS: dict[str, Row] = {}
 
 
 def row(
-    *expected: Call, contexts: tuple[str, ...] = FIRST, answer: str | None = A, turns: int = 1, **capture: Any
+    *expected: Call,
+    contexts: tuple[str, ...] = FIRST,
+    answer: str | None = A,
+    turns: int = 1,
+    **capture: Any,
 ) -> Callable[[Callable[[], object]], Callable[[], object]]:
-    """Put an application into the table, by its name; of several turns the last one counts."""
+    """Put an application into the table, by its name.
+
+    Of several turns the last one counts.
+    """
 
     def added(play: Callable[[], object]) -> Callable[[], object]:
         assert play.__name__ not in ROWS
@@ -124,7 +167,11 @@ def nothing_is_found() -> None:
     rag(retriever=found(3, {})).run(asked())
 
 
-@row(retrieval(0, *SEEN, query=Q), retrieval(0, *FIRST, query=Q), contexts=(*SEEN, *FIRST))
+@row(
+    retrieval(0, *SEEN, query=Q),
+    retrieval(0, *FIRST, query=Q),
+    contexts=(*SEEN, *FIRST),
+)
 def two_retrievers_and_a_joiner() -> None:
     made = connected(
         *SEARCH,
@@ -132,7 +179,11 @@ def two_retrievers_and_a_joiner() -> None:
         ("web.documents", "joiner.documents"),
         ("joiner.documents", "prompt.documents"),
         ("prompt.prompt", "llm.messages"),
-        **search(web=WebSearch(), joiner=DocumentJoiner(sort_by_score=False), prompt=ChatPromptBuilder(user(EACH))),
+        **search(
+            web=WebSearch(),
+            joiner=DocumentJoiner(sort_by_score=False),
+            prompt=ChatPromptBuilder(user(EACH)),
+        ),
         llm=says(A),
     )
     made.run(asked(web={"query": Q}))
@@ -190,7 +241,8 @@ def a_retriever_inside_a_super_component() -> None:
 def an_answer_that_is_revised() -> None:
     """A second model call retrieves nothing."""
     made = rag(
-        check=PromptBuilder("Improve: {{ draft[0].text }}\n{{ question }}"), final=says("It was closed in 1632.")
+        check=PromptBuilder("Improve: {{ draft[0].text }}\n{{ question }}"),
+        final=says("It was closed in 1632."),
     )
     made.connect("llm.replies", "check.draft")
     made.connect("check", "final")
@@ -199,9 +251,11 @@ def an_answer_that_is_revised() -> None:
 
 @row(given("gate", "mill"), contexts=("gate", "mill"))
 def documents_that_come_with_the_question() -> None:
-    connected(("prompt.prompt", "llm.messages"), prompt=ChatPromptBuilder(user(EACH)), llm=says(A)).run(
-        {"prompt": {"question": Q, "documents": kept("gate", "mill")}}
-    )
+    connected(
+        ("prompt.prompt", "llm.messages"),
+        prompt=ChatPromptBuilder(user(EACH)),
+        llm=says(A),
+    ).run({"prompt": {"question": Q, "documents": kept("gate", "mill")}})
 
 
 def kept(*names: str) -> list[Document]:
@@ -211,7 +265,9 @@ def kept(*names: str) -> list[Document]:
 @row(given("bell"), retrieval(0, *FIRST, query=Q), contexts=("bell", *FIRST))
 def documents_with_the_question_and_found_ones() -> None:
     template = "{% for one in attached %}{{ one.content }}\n{% endfor %}" + EACH
-    rag(template).run({"embedder": {"text": Q}, "prompt": {"question": Q, "attached": kept("bell")}})
+    rag(template).run(
+        {"embedder": {"text": Q}, "prompt": {"question": Q, "attached": kept("bell")}}
+    )
 
 
 @row(retrieval(0, *FIRST, query=Q))
@@ -220,7 +276,11 @@ def a_run_that_pauses_and_goes_on() -> None:
     made.connect("llm.replies", "answers.replies")
     snapshots: list[PipelineSnapshot] = []
     with pytest.raises(BreakpointException):
-        made.run(asked(answers={"query": Q}), break_point=Breakpoint("llm"), snapshot_callback=snapshots.append)
+        made.run(
+            asked(answers={"query": Q}),
+            break_point=Breakpoint("llm"),
+            snapshot_callback=snapshots.append,
+        )
     made.run({}, pipeline_snapshot=snapshots[-1])
 
 
@@ -234,8 +294,14 @@ def a_run_that_fails_and_goes_on() -> None:
 
 @row(retrieval(0, *FIRST, query=Q))
 def retrieval_and_answer_in_two_runs() -> None:
-    documents = connected(*SEARCH, **search()).run({"embedder": {"text": Q}})["retriever"]["documents"]
-    answering = connected(("prompt.prompt", "llm.messages"), prompt=ChatPromptBuilder(user(EACH)), llm=says(A))
+    documents = connected(*SEARCH, **search()).run({"embedder": {"text": Q}})[
+        "retriever"
+    ]["documents"]
+    answering = connected(
+        ("prompt.prompt", "llm.messages"),
+        prompt=ChatPromptBuilder(user(EACH)),
+        llm=says(A),
+    )
     answering.run({"prompt": {"documents": documents, "question": Q}})
 
 
@@ -248,8 +314,12 @@ def retrieval_and_answer_in_two_runs() -> None:
     contexts=(*FIRST, *SEEN),
 )
 def one_tool_after_the_other() -> None:
-    steps = says(calls("search", query="gate"), calls("web_search", query="siblings"), A)
-    Agent(chat_generator=steps, tools=[searching(top_k=3), web_tool(every)]).run(messages=user())
+    steps = says(
+        calls("search", query="gate"), calls("web_search", query="siblings"), A
+    )
+    Agent(chat_generator=steps, tools=[searching(top_k=3), web_tool(every)]).run(
+        messages=user()
+    )
 
 
 def slow_and_fast() -> list[Tool]:
@@ -294,7 +364,9 @@ def calls_beside_each_other_the_other_way_round() -> None:
     contexts=SEEN,
 )
 def the_same_call_twice() -> None:
-    twice = ChatMessage.from_assistant(tool_calls=[ToolCall("web_search", {"query": "same"}, id=n) for n in ("1", "2")])
+    twice = ChatMessage.from_assistant(
+        tool_calls=[ToolCall("web_search", {"query": "same"}, id=n) for n in ("1", "2")]
+    )
     Agent(chat_generator=says(twice, A), tools=[web_tool(every)]).run(messages=user())
 
 
@@ -313,12 +385,18 @@ class Empty:
 
 @row(retrieval(1, *FIRST, name="search", query="gate", shown=(0,)), contexts=("gate",))
 def a_tool_that_shows_one_of_three() -> None:
-    agent(searching(lambda documents: documents[0].content, 3), calls("search", query="gate"), A).run(messages=user())
+    agent(
+        searching(lambda documents: documents[0].content, 3),
+        calls("search", query="gate"),
+        A,
+    ).run(messages=user())
 
 
 @row(retrieval(1, *FIRST, name="retrieval_tool", query="gate"))
 def a_tool_that_prints_its_documents() -> None:
-    agent(printing_tool(), calls("retrieval_tool", query="gate"), A).run(messages=user())
+    agent(printing_tool(), calls("retrieval_tool", query="gate"), A).run(
+        messages=user()
+    )
 
 
 KEEPER = "The keeper says: the wall was built in spring."
@@ -327,7 +405,9 @@ SUNNY = '{"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}'
 
 @row(tool(1, SUNNY, name="get_weather", query="Marburg"), contexts=())
 def a_tool_that_returns_data() -> None:
-    agent(create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), A).run(messages=user())
+    agent(
+        create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), A
+    ).run(messages=user())
 
 
 @row(tool(1, KEEPER, name="blocks", query="spring"), contexts=())
@@ -340,7 +420,11 @@ def a_tool_that_returns_blocks_of_text() -> None:
     agent(made, calls("blocks", query="spring"), A).run(messages=user())
 
 
-@row(retrieval(1, SUNNY, name="get_weather", query="Marburg"), contexts=(SUNNY,), context_tools={"get_weather"})
+@row(
+    retrieval(1, SUNNY, name="get_weather", query="Marburg"),
+    contexts=(SUNNY,),
+    context_tools={"get_weather"},
+)
 def a_tool_whose_text_is_a_context() -> None:
     a_tool_that_returns_data()
 
@@ -352,7 +436,9 @@ def keeper(year: Annotated[int, "the year"], month: Annotated[int, "the month"])
 
 @row(tool(1, KEEPER, name="keeper", query='{"year": 1632, "month": 3}'), contexts=())
 def a_tool_that_asks_a_person() -> None:
-    agent(create_tool_from_function(keeper), calls("keeper", year=1632, month=3), A).run(messages=user())
+    agent(
+        create_tool_from_function(keeper), calls("keeper", year=1632, month=3), A
+    ).run(messages=user())
 
 
 class Archive:
@@ -375,9 +461,12 @@ class Archive:
     contexts=("gate",),
 )
 def a_tool_that_fails_and_is_tried_again() -> None:
-    agent(create_tool_from_function(Archive().open), calls("open", query="gate"), calls("open", query="gate"), A).run(
-        messages=user()
-    )
+    agent(
+        create_tool_from_function(Archive().open),
+        calls("open", query="gate"),
+        calls("open", query="gate"),
+        A,
+    ).run(messages=user())
 
 
 @component
@@ -412,10 +501,14 @@ def a_tool_that_hides_what_it_found() -> None:
         return {"documents": kept("gate", "mill"), "note": "Filed."}
 
     filing = create_tool_from_function(
-        file, outputs_to_string={"source": "note"}, outputs_to_state={"documents": {"source": "documents"}}
+        file,
+        outputs_to_string={"source": "note"},
+        outputs_to_state={"documents": {"source": "documents"}},
     )
     schema = {"documents": {"type": list[Document]}}
-    agent(filing, calls("file", query="gate"), A, state_schema=schema).run(messages=user())
+    agent(filing, calls("file", query="gate"), A, state_schema=schema).run(
+        messages=user()
+    )
 
 
 @row(
@@ -428,18 +521,29 @@ def a_tool_whose_argument_is_the_answer() -> None:
         """Gives the answer."""
         return text
 
-    steps = says(calls("web_search", query="gate"), calls("final", text="The masons did."))
+    steps = says(
+        calls("web_search", query="gate"), calls("final", text="The masons did.")
+    )
     Agent(
-        chat_generator=steps, tools=[web_tool(every), create_tool_from_function(final)], exit_conditions=["final"]
+        chat_generator=steps,
+        tools=[web_tool(every), create_tool_from_function(final)],
+        exit_conditions=["final"],
     ).run(messages=user())
 
 
-@row(given("bell"), retrieval(1, *SEEN, name="web_search", query="bell"), contexts=("bell", *SEEN))
+@row(
+    given("bell"),
+    retrieval(1, *SEEN, name="web_search", query="bell"),
+    contexts=("bell", *SEEN),
+)
 def an_agent_that_is_handed_documents() -> None:
     made = Agent(
         chat_generator=says(calls("web_search", query="bell"), A),
         tools=[web_tool(every)],
-        user_prompt="{% message role='user' %}{{ documents[0].content }}\n{{ question }}{% endmessage %}",
+        user_prompt=(
+            "{% message role='user' %}{{ documents[0].content }}\n{{ question }}{%"
+            " endmessage %}"
+        ),
     )
     made.run(messages=[], documents=kept("bell"), question=Q)
 
@@ -450,21 +554,30 @@ def an_agent_that_is_handed_documents() -> None:
 SISTERS = "Sanna Stern has two older sisters, but no brother."
 
 
-def researcher(name: str = "researcher", *, answer: str = SISTERS, shown: Any = None, **more: Any) -> ComponentTool:
+def researcher(
+    name: str = "researcher", *, answer: str = SISTERS, shown: Any = None, **more: Any
+) -> ComponentTool:
     made = agent(web_tool(every), calls("web_search", query="sisters"), answer, **more)
     return ComponentTool(
-        component=made, name=name, description="Researches.", outputs_to_string=shown or {"source": "last_message"}
+        component=made,
+        name=name,
+        description="Researches.",
+        outputs_to_string=shown or {"source": "last_message"},
     )
 
 
 def ask(name: str = "researcher") -> ToolCall:
-    return ToolCall(name, {"messages": [{"role": "user", "content": [{"text": "sisters?"}]}]})
+    return ToolCall(
+        name, {"messages": [{"role": "user", "content": [{"text": "sisters?"}]}]}
+    )
 
 
 ASKED = '{"messages": [{"role": "user", "content": [{"text": "sisters?"}]}]}'
 
 
-def from_researcher(name: str = "researcher", answer: str = SISTERS, step: int = 1, **more: Any) -> tuple[Call, ...]:
+def from_researcher(
+    name: str = "researcher", answer: str = SISTERS, step: int = 1, **more: Any
+) -> tuple[Call, ...]:
     return (
         written(step, answer, name=name, query=ASKED),
         retrieval(step, *SEEN, name="web_search", query="sisters", agent=name, **more),
@@ -473,19 +586,29 @@ def from_researcher(name: str = "researcher", answer: str = SISTERS, step: int =
 
 @row(*from_researcher(), contexts=SEEN, answer="Sanna has sisters.")
 def an_agent_as_tool() -> None:
-    agent(researcher(), ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters.").run(messages=user())
+    agent(
+        researcher(),
+        ChatMessage.from_assistant(tool_calls=[ask()]),
+        "Sanna has sisters.",
+    ).run(messages=user())
 
 
 @row(*from_researcher(answer="Two."), contexts=SEEN, answer="Sanna has sisters.")
 def an_agent_as_tool_of_few_words() -> None:
     few = researcher(answer="Two.")
-    agent(few, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters.").run(messages=user())
+    agent(
+        few, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters."
+    ).run(messages=user())
 
 
 @row(*from_researcher(), contexts=SEEN, answer="Sanna has sisters.")
 def an_agent_as_tool_whose_text_alone_is_shown() -> None:
-    text = researcher(shown={"source": "last_message", "handler": lambda message: message.text})
-    agent(text, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters.").run(messages=user())
+    text = researcher(
+        shown={"source": "last_message", "handler": lambda message: message.text}
+    )
+    agent(
+        text, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters."
+    ).run(messages=user())
 
 
 @row(*from_researcher(), contexts=SEEN, answer="Sanna has sisters.")
@@ -498,15 +621,27 @@ def an_agent_as_tool_that_keeps_documents_in_its_state() -> None:
         outputs_to_string={"source": "documents", "handler": every},
     )
     schema = {"documents": {"type": list[Document]}}
-    made = agent(keeping, calls("web_search", query="sisters"), SISTERS, state_schema=schema)
-    told = ComponentTool(
-        component=made, name="researcher", description="Researches.", outputs_to_string={"source": "last_message"}
+    made = agent(
+        keeping, calls("web_search", query="sisters"), SISTERS, state_schema=schema
     )
-    agent(told, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters.").run(messages=user())
+    told = ComponentTool(
+        component=made,
+        name="researcher",
+        description="Researches.",
+        outputs_to_string={"source": "last_message"},
+    )
+    agent(
+        told, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters."
+    ).run(messages=user())
 
 
 @row(
-    written(1, SISTERS, name="researcher", query='{"messages": [{"role": "user", "content": "sisters?"}]}'),
+    written(
+        1,
+        SISTERS,
+        name="researcher",
+        query='{"messages": [{"role": "user", "content": "sisters?"}]}',
+    ),
     retrieval(1, *SEEN, name="web_search", query="sisters", agent="researcher"),
     contexts=SEEN,
     answer="Sanna has sisters.",
@@ -528,8 +663,14 @@ BROTHERS = "Jon Brant has three brothers, says the register."
     answer="Jon has more.",
 )
 def two_agents_as_tools_beside_each_other() -> None:
-    steps = says(ChatMessage.from_assistant(tool_calls=[ask("first"), ask("second")]), "Jon has more.")
-    Agent(chat_generator=steps, tools=[researcher("first"), researcher("second", answer=BROTHERS)]).run(messages=user())
+    steps = says(
+        ChatMessage.from_assistant(tool_calls=[ask("first"), ask("second")]),
+        "Jon has more.",
+    )
+    Agent(
+        chat_generator=steps,
+        tools=[researcher("first"), researcher("second", answer=BROTHERS)],
+    ).run(messages=user())
 
 
 @row(
@@ -539,15 +680,25 @@ def two_agents_as_tools_beside_each_other() -> None:
 )
 def a_pipeline_with_a_model_as_tool() -> None:
     inner = rag(llm=says("The chronicle gives the year: 1632."))
-    agent(rag_tool(inner), calls("asked", query="gate?"), "In 1632.").run(messages=user())
+    agent(rag_tool(inner), calls("asked", query="gate?"), "In 1632.").run(
+        messages=user()
+    )
 
 
-ABOUT_GATE, ABOUT_MILL = "The chronicle gives the year: 1632.", "A flood broke the wheel of the mill."
+ABOUT_GATE, ABOUT_MILL = (
+    "The chronicle gives the year: 1632.",
+    "A flood broke the wheel of the mill.",
+)
 BUILT = {
     "input_mapping": {"query": ["embedder.text", "prompt.question", "answers.query"]},
     "output_mapping": {"answers.answers": "answers"},
 }
-AS_TEXT = {"outputs_to_string": {"source": "answers", "handler": lambda answers: answers[0].data}}
+AS_TEXT = {
+    "outputs_to_string": {
+        "source": "answers",
+        "handler": lambda answers: answers[0].data,
+    }
+}
 
 
 def building(*replies: str) -> Pipeline:
@@ -559,29 +710,55 @@ def building(*replies: str) -> Pipeline:
 
 
 def from_builder(step: int, text: str, query: str) -> tuple[Call, ...]:
-    return written(step, text, name="qa", query=query), retrieval(step, *FIRST, name="qa", query=query)
+    return written(step, text, name="qa", query=query), retrieval(
+        step, *FIRST, name="qa", query=query
+    )
 
 
-@row(*from_builder(1, ABOUT_GATE, "gate?"), *from_builder(2, ABOUT_MILL, "mill?"), answer="Both are told.")
+@row(
+    *from_builder(1, ABOUT_GATE, "gate?"),
+    *from_builder(2, ABOUT_MILL, "mill?"),
+    answer="Both are told.",
+)
 def a_pipeline_with_an_answer_builder_as_tool() -> None:
-    tool = PipelineTool(building(ABOUT_GATE, ABOUT_MILL), name="qa", description="Answers.", **BUILT, **AS_TEXT)
-    agent(tool, calls("qa", query="gate?"), calls("qa", query="mill?"), "Both are told.").run(messages=user())
+    tool = PipelineTool(
+        building(ABOUT_GATE, ABOUT_MILL),
+        name="qa",
+        description="Answers.",
+        **BUILT,
+        **AS_TEXT,
+    )
+    agent(
+        tool, calls("qa", query="gate?"), calls("qa", query="mill?"), "Both are told."
+    ).run(messages=user())
 
 
 @row(*from_builder(1, ABOUT_GATE, "gate?"), answer="In 1632.")
 def an_answer_builder_whose_answers_are_shown_as_json() -> None:
     inner = SuperComponent(building(ABOUT_GATE), **BUILT)
     tool = ComponentTool(component=inner, name="qa", description="Answers.")
-    connected(agent=agent(tool, calls("qa", query="gate?"), "In 1632.")).run({"agent": {"messages": user()}})
+    connected(agent=agent(tool, calls("qa", query="gate?"), "In 1632.")).run(
+        {"agent": {"messages": user()}}
+    )
 
 
 @row(answer=ABOUT_GATE)
 def an_answer_builder_in_the_tool_that_ends_the_run() -> None:
-    tool = PipelineTool(building(ABOUT_GATE), name="qa", description="Answers.", **BUILT)
-    Agent(chat_generator=says(calls("qa", query="gate?")), tools=[tool], exit_conditions=["qa"]).run(messages=user())
+    tool = PipelineTool(
+        building(ABOUT_GATE), name="qa", description="Answers.", **BUILT
+    )
+    Agent(
+        chat_generator=says(calls("qa", query="gate?")),
+        tools=[tool],
+        exit_conditions=["qa"],
+    ).run(messages=user())
 
 
-@row(retrieval(1, *SEEN, name="web_search", query="sisters"), contexts=SEEN, answer=SISTERS)
+@row(
+    retrieval(1, *SEEN, name="web_search", query="sisters"),
+    contexts=SEEN,
+    answer=SISTERS,
+)
 def answers_built_of_all_messages_of_an_agent() -> None:
     """The builder makes one of each message, the user's and the tool's too."""
     connected(
@@ -612,7 +789,9 @@ def two_agents_in_one_pipeline() -> None:
     connected(
         ("researcher.last_message", "note.message"),
         ("note.prompt", "writer.messages"),
-        researcher=agent(web_tool(every), calls("web_search", query="sisters"), SISTERS),
+        researcher=agent(
+            web_tool(every), calls("web_search", query="sisters"), SISTERS
+        ),
         note=ChatPromptBuilder(user("Notes: {{ message.text }}\n{{ question }}")),
         writer=Agent(chat_generator=says("Sanna has sisters.")),
     ).run({"researcher": {"messages": user()}, "note": {"question": Q}})
@@ -621,7 +800,9 @@ def two_agents_in_one_pipeline() -> None:
 @row(*BESIDE_ROWS, contexts=("gate", "mill", "bell"))
 def calls_beside_each_other_in_an_event_loop() -> None:
     steps = says(ChatMessage.from_assistant(tool_calls=BESIDE), A)
-    asyncio.run(Agent(chat_generator=steps, tools=slow_and_fast()).run_async(messages=user()))
+    asyncio.run(
+        Agent(chat_generator=steps, tools=slow_and_fast()).run_async(messages=user())
+    )
 
 
 LEAD = "The register names two older sisters of Sanna Stern."
@@ -636,26 +817,38 @@ LEAD = "The register names two older sisters of Sanna Stern."
 )
 def an_agent_of_an_agent() -> None:
     lead = ComponentTool(
-        component=agent(researcher(), ChatMessage.from_assistant(tool_calls=[ask()]), LEAD),
+        component=agent(
+            researcher(), ChatMessage.from_assistant(tool_calls=[ask()]), LEAD
+        ),
         name="lead",
         description="Leads.",
         outputs_to_string={"source": "last_message"},
     )
-    agent(lead, ChatMessage.from_assistant(tool_calls=[ask("lead")]), "Sanna has sisters.").run(messages=user())
+    agent(
+        lead, ChatMessage.from_assistant(tool_calls=[ask("lead")]), "Sanna has sisters."
+    ).run(messages=user())
 
 
 @row(
-    written(1, "It is sunny in Marburg, at seven degrees.", name="helper", query="weather?"),
+    written(
+        1, "It is sunny in Marburg, at seven degrees.", name="helper", query="weather?"
+    ),
     tool(1, SUNNY, name="get_weather", query="Marburg", agent="forecaster"),
     contexts=(),
     answer="Sunny.",
 )
 def a_pipeline_with_an_agent_as_tool() -> None:
     said = "It is sunny in Marburg, at seven degrees."
-    inner = agent(create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), said)
+    inner = agent(
+        create_tool_from_function(get_weather),
+        calls("get_weather", city="Marburg"),
+        said,
+    )
     helper = PipelineTool(
         pipeline=connected(
-            ("prompt.prompt", "forecaster.messages"), prompt=ChatPromptBuilder(user("{{ text }}")), forecaster=inner
+            ("prompt.prompt", "forecaster.messages"),
+            prompt=ChatPromptBuilder(user("{{ text }}")),
+            forecaster=inner,
         ),
         input_mapping={"text": ["prompt.text"]},
         output_mapping={"forecaster.last_message": "answer"},
@@ -686,33 +879,49 @@ def a_model_component_with_a_prompt() -> None:
     made.run({"embedder": {"text": Q}, "llm": {"question": Q}})
 
 
-@row(retrieval(1, "gate", "mill", name="listing", query='{"year": 1632}'), contexts=("gate", "mill"))
+@row(
+    retrieval(1, "gate", "mill", name="listing", query='{"year": 1632}'),
+    contexts=("gate", "mill"),
+)
 def a_function_that_returns_documents() -> None:
     def listing(year: Annotated[int, "the year"]) -> list[Document]:
         """Lists what a year left."""
         return kept("gate", "mill")
 
-    agent(create_tool_from_function(listing), calls("listing", year=1632), A).run(messages=user())
+    agent(create_tool_from_function(listing), calls("listing", year=1632), A).run(
+        messages=user()
+    )
 
 
 @row(retrieval(2, *FIRST, name="search", query="gate"))
 def a_tool_that_is_found_first() -> None:
     """What Haystack's own tool says of other tools is no evidence."""
-    tools = SearchableToolset(catalog=[searching(top_k=3), web_tool(every)], search_threshold=1)
-    steps = says(calls("search_tools", tool_keywords="chronicle"), calls("search", query="gate"), A)
+    tools = SearchableToolset(
+        catalog=[searching(top_k=3), web_tool(every)], search_threshold=1
+    )
+    steps = says(
+        calls("search_tools", tool_keywords="chronicle"),
+        calls("search", query="gate"),
+        A,
+    )
     Agent(chat_generator=steps, tools=tools).run(messages=user())
 
 
 @row(retrieval(1, *SEEN, name="web_search", query="gate"), contexts=SEEN)
 def a_tool_that_does_not_exist() -> None:
-    both = ChatMessage.from_assistant(tool_calls=[ToolCall("no_such", {}), ToolCall("web_search", {"query": "gate"})])
+    both = ChatMessage.from_assistant(
+        tool_calls=[ToolCall("no_such", {}), ToolCall("web_search", {"query": "gate"})]
+    )
     agent(web_tool(every), both, A).run(messages=user())
 
 
 @row(tool(1, name="open", query="gate", error="closed"), contexts=(), answer=None)
 def a_tool_that_fails_and_ends_the_run() -> None:
     made = agent(
-        create_tool_from_function(Archive().open), calls("open", query="gate"), A, raise_on_tool_invocation_failure=True
+        create_tool_from_function(Archive().open),
+        calls("open", query="gate"),
+        A,
+        raise_on_tool_invocation_failure=True,
     )
     with pytest.raises(ToolInvocationError):
         made.run(messages=user())
@@ -727,36 +936,53 @@ class Person:
     def __init__(self, *decisions: ConfirmationUIResult) -> None:
         self.decisions = list(decisions)
 
-    def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: Any) -> ConfirmationUIResult:
+    def get_user_confirmation(
+        self, tool_name: str, tool_description: str, tool_params: Any
+    ) -> ConfirmationUIResult:
         return self.decisions.pop(0)
 
 
 def asking(*decisions: ConfirmationUIResult) -> ConfirmationHook:
     person: Any = Person(*decisions)
-    strategy = BlockingConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=person)
+    strategy = BlockingConfirmationStrategy(
+        confirmation_policy=AlwaysAskPolicy(), confirmation_ui=person
+    )
     return ConfirmationHook(confirmation_strategies={"web_search": strategy})
 
 
 @row(retrieval(1, *SEEN, name="web_search", query="sisters"), contexts=SEEN)
 def a_call_that_a_person_edits() -> None:
     edits = asking(ConfirmationUIResult("modify", new_tool_params={"query": "sisters"}))
-    agent(web_tool(every), calls("web_search", query="gate"), A, hooks={"before_tool": [edits]}).run(messages=user())
+    agent(
+        web_tool(every),
+        calls("web_search", query="gate"),
+        A,
+        hooks={"before_tool": [edits]},
+    ).run(messages=user())
 
 
 @row(retrieval(1, *SEEN, name="web_search", query="sisters"), contexts=SEEN)
 def a_call_that_a_person_rejects() -> None:
     both = ChatMessage.from_assistant(
-        tool_calls=[ToolCall("web_search", {"query": one}, id=one) for one in ("gate", "sisters")]
+        tool_calls=[
+            ToolCall("web_search", {"query": one}, id=one)
+            for one in ("gate", "sisters")
+        ]
     )
     rejects = asking(ConfirmationUIResult("reject"), ConfirmationUIResult("confirm"))
-    agent(web_tool(every), both, A, hooks={"before_tool": [rejects]}).run(messages=user())
+    agent(web_tool(every), both, A, hooks={"before_tool": [rejects]}).run(
+        messages=user()
+    )
 
 
 @row(contexts=(), answer="I may not search.")
 def the_only_call_is_rejected() -> None:
     rejects = asking(ConfirmationUIResult("reject"))
     agent(
-        web_tool(every), calls("web_search", query="gate"), "I may not search.", hooks={"before_tool": [rejects]}
+        web_tool(every),
+        calls("web_search", query="gate"),
+        "I may not search.",
+        hooks={"before_tool": [rejects]},
     ).run(messages=user())
 
 
@@ -774,21 +1000,33 @@ def a_message_store() -> None:
         *SEARCH,
         ("retriever.documents", "prompt.documents"),
         ("prompt", "llm"),
-        **search(memory=MessageRetriever(TURN), prompt=PromptBuilder(template), llm=says("The tower had burned.")),
+        **search(
+            memory=MessageRetriever(TURN),
+            prompt=PromptBuilder(template),
+            llm=says("The tower had burned."),
+        ),
     ).run(asked(AND_WHY, memory={"current_messages": [], "chat_history_id": "session"}))
 
 
-@row(retrieval(1, *SEEN, name="web_search", query="why", turn=2), contexts=SEEN, answer="The tower had burned.")
+@row(
+    retrieval(1, *SEEN, name="web_search", query="why", turn=2),
+    contexts=SEEN,
+    answer="The tower had burned.",
+)
 def an_agent_with_earlier_messages() -> None:
     made = connected(
         ("memory.messages", "agent.messages"),
         ("agent.messages", "writer.messages"),
         memory=MessageRetriever(TURN),
-        agent=agent(web_tool(every), calls("web_search", query="why"), "The tower had burned."),
+        agent=agent(
+            web_tool(every), calls("web_search", query="why"), "The tower had burned."
+        ),
         writer=MessageWriter([]),
     )
     session = {"chat_history_id": "session"}
-    made.run({"memory": {"current_messages": user(AND_WHY), **session}, "writer": session})
+    made.run(
+        {"memory": {"current_messages": user(AND_WHY), **session}, "writer": session}
+    )
 
 
 WHY = "The tower had burned down in the siege, says the chronicle."
@@ -797,7 +1035,11 @@ NEXT = retrieval(1, *SEEN, name="web_search", query="why", turn=2)
 
 
 def first_turn() -> list[ChatMessage]:
-    return list(agent(searching(top_k=2), calls("search", query="gate"), A).run(messages=user())["messages"])
+    return list(
+        agent(searching(top_k=2), calls("search", query="gate"), A).run(
+            messages=user()
+        )["messages"]
+    )
 
 
 @row(EARLIER, NEXT, contexts=SEEN, answer=WHY, turns=2)
@@ -806,11 +1048,22 @@ def a_second_turn_with_the_first_ones_messages() -> None:
     agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=messages)
 
 
-@row(retrieval(1, *SEEN, name="web_search", query="sisters"), NEXT, contexts=SEEN, answer=WHY, turns=2)
+@row(
+    retrieval(1, *SEEN, name="web_search", query="sisters"),
+    NEXT,
+    contexts=SEEN,
+    answer=WHY,
+    turns=2,
+)
 def a_second_turn_after_a_call_that_a_person_edited() -> None:
     """What the framework says of the edit, in a message of the user's role, is nobody's turn."""
     edits = asking(ConfirmationUIResult("modify", new_tool_params={"query": "sisters"}))
-    first = agent(web_tool(every), calls("web_search", query="gate"), A, hooks={"before_tool": [edits]})
+    first = agent(
+        web_tool(every),
+        calls("web_search", query="gate"),
+        A,
+        hooks={"before_tool": [edits]},
+    )
     messages = [*first.run(messages=user())["messages"], ChatMessage.from_user(AND_WHY)]
     agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=messages)
 
@@ -818,7 +1071,9 @@ def a_second_turn_after_a_call_that_a_person_edited() -> None:
 @row(replace(EARLIER, shown=()), NEXT, contexts=SEEN, answer=WHY, turns=2)
 def a_second_turn_with_the_words_of_the_first() -> None:
     first_turn()
-    agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=[*TURN, ChatMessage.from_user(AND_WHY)])
+    agent(web_tool(every), calls("web_search", query="why"), WHY).run(
+        messages=[*TURN, ChatMessage.from_user(AND_WHY)]
+    )
 
 
 @row(replace(EARLIER, shown=()), contexts=(), answer=WHY, turns=2)
@@ -827,23 +1082,41 @@ def a_second_turn_that_searches_nothing() -> None:
     agent(web_tool(every), WHY).run(messages=[*TURN, ChatMessage.from_user(AND_WHY)])
 
 
-SUMMED = "<conversation_summary>\nThe gate was walled up in 1632.\n</conversation_summary>"
+SUMMED = (
+    "<conversation_summary>\nThe gate was walled up in 1632.\n</conversation_summary>"
+)
 
 
-@row(replace(EARLIER, shown=()), written(0, SUMMED, turn=2), contexts=(), answer=WHY, turns=2)
+@row(
+    replace(EARLIER, shown=()),
+    written(0, SUMMED, turn=2),
+    contexts=(),
+    answer=WHY,
+    turns=2,
+)
 def a_second_turn_that_is_shown_a_summary() -> None:
     """As compaction marks it; a summary is nobody's turn."""
 
     def sum_up(state: State) -> None:
-        said = ChatMessage.from_user(SUMMED, meta={"context_compaction": {"strategy": "summarization"}})
+        said = ChatMessage.from_user(
+            SUMMED, meta={"context_compaction": {"strategy": "summarization"}}
+        )
         messages = [said, state.data["messages"][-1]]
         state.set("messages", messages, handler_override=lambda _, new: new)
 
     messages = [*first_turn(), ChatMessage.from_user(AND_WHY)]
-    Agent(chat_generator=says(WHY), hooks={"before_llm": [hook(sum_up)]}).run(messages=messages)
+    Agent(chat_generator=says(WHY), hooks={"before_llm": [hook(sum_up)]}).run(
+        messages=messages
+    )
 
 
-@row(retrieval(0, *FIRST, query=Q), retrieval(0, *FIRST, query=AND_WHY, turn=2), answer=WHY, turns=2, conversation="c")
+@row(
+    retrieval(0, *FIRST, query=Q),
+    retrieval(0, *FIRST, query=AND_WHY, turn=2),
+    answer=WHY,
+    turns=2,
+    conversation="c",
+)
 def two_runs_of_a_conversation_that_the_user_names() -> None:
     rag().run(asked())
     rag(llm=says(WHY)).run(asked(AND_WHY))
@@ -857,9 +1130,13 @@ FORGOTTEN = (
 
 
 def forgetful(compactor: Any, replies: Any = TWICE, tools: Any = ()) -> Agent:
-    shorten = CompactionHook(compactor=compactor, context_window=40, compact_at=0.4, compact_to=0.3)
+    shorten = CompactionHook(
+        compactor=compactor, context_window=40, compact_at=0.4, compact_to=0.3
+    )
     tools = tools or [searching(top_k=3), web_tool(every)]
-    return Agent(chat_generator=says(*replies), tools=tools, hooks={"before_llm": [shorten]})
+    return Agent(
+        chat_generator=says(*replies), tools=tools, hooks={"before_llm": [shorten]}
+    )
 
 
 @row(*FORGOTTEN, contexts=SEEN)
@@ -873,14 +1150,22 @@ def messages_that_are_left_out() -> None:
     forgetful(SlidingWindowCompactor()).run(messages=user())
 
 
-SUMMARY = "Asked about the east gate; the chronicle speaks of masons, a mill and a siege."
+SUMMARY = (
+    "Asked about the east gate; the chronicle speaks of masons, a mill and a siege."
+)
 
 
-@row(*FORGOTTEN, written(2, f"<conversation_summary>\n{SUMMARY}\n</conversation_summary>"), contexts=SEEN)
+@row(
+    *FORGOTTEN,
+    written(2, f"<conversation_summary>\n{SUMMARY}\n</conversation_summary>"),
+    contexts=SEEN,
+)
 def messages_that_are_summed_up() -> None:
     if not hasattr(compaction, "SummarizationCompactor"):
         pytest.skip("Haystack 3.1 has no such compactor")
-    forgetful(compaction.SummarizationCompactor(says(SUMMARY), approximate_summary_tokens=20)).run(messages=user())
+    forgetful(
+        compaction.SummarizationCompactor(says(SUMMARY), approximate_summary_tokens=20)
+    ).run(messages=user())
 
 
 @row(
@@ -896,7 +1181,10 @@ def nothing_is_left_of_what_was_found() -> None:
     ).run(messages=user())
 
 
-@row(retrieval(1, "brother", "sister", name="web_search", query="gate", shown=(0,)), contexts=("brother",))
+@row(
+    retrieval(1, "brother", "sister", name="web_search", query="gate", shown=(0,)),
+    contexts=("brother",),
+)
 def a_result_that_is_stored_elsewhere() -> None:
     """The model sees where it lies, and how it begins."""
 
@@ -905,8 +1193,15 @@ def a_result_that_is_stored_elsewhere() -> None:
             return key
 
     store: Any = Store()
-    offload = ToolResultOffloadHook(store, {"*": AlwaysOffload()}, preview_chars=len(every(short("brother"))))
-    agent(web_tool(every), calls("web_search", query="gate"), A, hooks={"after_tool": [offload]}).run(messages=user())
+    offload = ToolResultOffloadHook(
+        store, {"*": AlwaysOffload()}, preview_chars=len(every(short("brother")))
+    )
+    agent(
+        web_tool(every),
+        calls("web_search", query="gate"),
+        A,
+        hooks={"after_tool": [offload]},
+    ).run(messages=user())
 
 
 def short(*names: str) -> list[Document]:

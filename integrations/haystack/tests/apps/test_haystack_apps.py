@@ -12,7 +12,11 @@ from ragmetrics_core.data.sample import Sample
 
 TABLES = (haystack_apps_pipelines, haystack_apps_agents)
 KNOWN = {**TEXTS, **SHORT, "gate-1": TEXTS["gate"], "gate-2": TEXTS["gate"]}
-NAMED = {*KNOWN, "page", *(f"s{n}" for n in range(len(haystack_apps_pipelines.SENTENCES)))}
+NAMED = {
+    *KNOWN,
+    "page",
+    *(f"s{n}" for n in range(len(haystack_apps_pipelines.SENTENCES))),
+}
 
 
 @pytest.mark.parametrize("name", APPS)
@@ -21,20 +25,28 @@ def test_app(name: str) -> None:
     with capture(**one.capture) as captured:
         one.play()
     samples = captured.samples
-    assert [seen(sample) for sample in samples] == [wanted(expected) for expected in one.expected]
+    assert [seen(sample) for sample in samples] == [
+        wanted(expected) for expected in one.expected
+    ]
     for sample, expected in zip(samples, one.expected, strict=True):
         warnings = sample.capture.warnings if sample.capture else ()
         assert len(warnings) == len(expected.warned), warnings
         for said, warning in zip(expected.warned, warnings, strict=True):
             assert said in warning
     assert bool(captured.problems) is bool(one.problem), captured.problems
-    assert any(one.problem in problem for problem in captured.problems.counts) or not one.problem
+    assert (
+        any(one.problem in problem for problem in captured.problems.counts)
+        or not one.problem
+    )
 
 
 def wanted(expected: Expected) -> dict[str, object]:
     return {
         "question": expected.question,
-        "contexts": [(one, KNOWN[one]) if isinstance(one, str) else one for one in expected.contexts],
+        "contexts": [
+            (one, KNOWN[one]) if isinstance(one, str) else one
+            for one in expected.contexts
+        ],
         "retrieved": None if expected.retrieved is None else list(expected.retrieved),
         "answer": expected.answer,
         "history": list(expected.history),
@@ -45,8 +57,12 @@ def wanted(expected: Expected) -> dict[str, object]:
 def seen(sample: Sample) -> dict[str, object]:
     return {
         "question": sample.question,
-        "contexts": [(one.id if one.id in NAMED else None, one.text) for one in sample.contexts],
-        "retrieved": None if sample.retrieved is None else [one.id for one in sample.retrieved],
+        "contexts": [
+            (one.id if one.id in NAMED else None, one.text) for one in sample.contexts
+        ],
+        "retrieved": None
+        if sample.retrieved is None
+        else [one.id for one in sample.retrieved],
         "answer": sample.answer,
         "history": [(turn.role, turn.content) for turn in sample.history],
         "grade": sample.capture.grade if sample.capture else None,

@@ -20,12 +20,19 @@ def test_ledger(name: str) -> None:
         one.play()
     *earlier, sample = captured.samples
     assert len(earlier) == one.turns - 1
-    assert len({turn.ledger.conversation for turn in captured.samples if turn.ledger}) == 1
+    assert (
+        len({turn.ledger.conversation for turn in captured.samples if turn.ledger}) == 1
+    )
     assert sample.ledger is not None
-    assert [seen(call) for call in sample.ledger.calls] == [wanted(call) for call in one.calls]
+    assert [seen(call) for call in sample.ledger.calls] == [
+        wanted(call) for call in one.calls
+    ]
     for call, expected in zip(sample.ledger.calls, one.calls, strict=True):
         assert expected.error in (call.error or "")
-    assert [context.id if context.id in KNOWN else context.text for context in sample.contexts] == list(one.contexts)
+    assert [
+        context.id if context.id in KNOWN else context.text
+        for context in sample.contexts
+    ] == list(one.contexts)
     assert sample.answer == one.answer
     assert sample.ledger.turn == max([one.turns, *(call.turn for call in one.calls)])
 
@@ -41,7 +48,9 @@ def seen(call: EvidenceCall) -> dict[str, object]:
     return {
         "kind": call.kind,
         "step": call.step,
-        "items": tuple(item.id if item.id in KNOWN else item.text for item in call.items),
+        "items": tuple(
+            item.id if item.id in KNOWN else item.text for item in call.items
+        ),
         "name": call.name,
         "query": call.query,
         "shown": call.shown if call.items or call.shown else (),
@@ -51,19 +60,51 @@ def seen(call: EvidenceCall) -> dict[str, object]:
     }
 
 
-# What the framework shows of each part of a ledger; it knows neither hand-offs nor ids of conversations.
+# What the framework shows of each part of a ledger; it knows neither hand-offs nor ids
+# of conversations.
 SHOWN = {
-    "call: name, raw output": ("a_function_that_returns_documents", "a_tool_that_returns_data"),
-    "call that fails": ("a_tool_that_fails_and_is_tried_again", "a_retriever_that_fails_inside_a_tool"),
+    "call: name, raw output": (
+        "a_function_that_returns_documents",
+        "a_tool_that_returns_data",
+    ),
+    "call that fails": (
+        "a_tool_that_fails_and_is_tried_again",
+        "a_retriever_that_fails_inside_a_tool",
+    ),
     "call that finds nothing": ("nothing_is_found", "a_tool_that_finds_nothing"),
-    "calls in parallel": ("calls_beside_each_other", "calls_beside_each_other_in_an_event_loop"),
-    "text shown": ("a_tool_that_shows_one_of_three", "a_tool_that_prints_its_documents"),
+    "calls in parallel": (
+        "calls_beside_each_other",
+        "calls_beside_each_other_in_an_event_loop",
+    ),
+    "text shown": (
+        "a_tool_that_shows_one_of_three",
+        "a_tool_that_prints_its_documents",
+    ),
     "step": ("a_query_that_a_model_wrote", "one_tool_after_the_other"),
-    "sub-agent": ("an_agent_as_tool", "an_agent_tool", "an_agent_of_an_agent", "two_agents_in_one_pipeline"),
-    "person": ("a_call_that_a_person_edits", "a_call_that_a_person_rejects", "a_run_that_pauses_and_goes_on"),
-    "conversation": ("a_message_store", "two_runs_of_a_conversation_that_the_user_names"),
-    "compaction": ("a_result_that_is_pruned", "messages_that_are_left_out", "messages_that_are_summed_up"),
-    "given": ("documents_that_come_with_the_question", "an_agent_that_is_handed_documents"),
+    "sub-agent": (
+        "an_agent_as_tool",
+        "an_agent_tool",
+        "an_agent_of_an_agent",
+        "two_agents_in_one_pipeline",
+    ),
+    "person": (
+        "a_call_that_a_person_edits",
+        "a_call_that_a_person_rejects",
+        "a_run_that_pauses_and_goes_on",
+    ),
+    "conversation": (
+        "a_message_store",
+        "two_runs_of_a_conversation_that_the_user_names",
+    ),
+    "compaction": (
+        "a_result_that_is_pruned",
+        "messages_that_are_left_out",
+        "messages_that_are_summed_up",
+    ),
+    "given": (
+        "documents_that_come_with_the_question",
+        "an_agent_that_is_handed_documents",
+    ),
 }
 
 

@@ -1,7 +1,9 @@
-"""`capture`, `watch` and `samples_from`, with nothing passed to any chain; and a callback that is passed to them.
+"""`capture`, `watch` and `samples_from`, with nothing passed to any chain.
 
-Keys and paths lead into the inputs or outputs of the root; ``metadata={"ragmetrics": {"reference": …}}`` in the config
-of a call says the same things for that call.
+And a callback that is passed to them.
+
+Keys and paths lead into the inputs or outputs of the root; ``metadata={"ragmetrics":
+{"reference": …}}`` in the config of a call says the same things for that call.
 """
 
 from contextvars import ContextVar
@@ -15,31 +17,48 @@ from langchain_core.tracers.context import register_configure_hook
 from langchain_ragmetrics.capturing.recorder import Recorder
 from langchain_ragmetrics.capturing.tree import AnyRun, Finding, trees
 from langchain_ragmetrics.model import LangChainJudge, as_judge
-from ragmetrics_core.capturing import BackgroundEvaluator, FrontDoor, Listeners, Metrics, Problems
+from ragmetrics_core.capturing import (
+    BackgroundEvaluator,
+    FrontDoor,
+    Listeners,
+    Metrics,
+    Problems,
+)
 
 
 @cache
 def _hook() -> None:
-    """Have LangChain find the recorder while somebody listens; a hook stays, for there is no way to take it back.
+    """Have LangChain find the recorder while somebody listens.
 
-    LangChain expects a context variable, but that would not be seen by threads of the user.
+    A hook stays, for there is no way to take it back.
+
+    LangChain expects a context variable, but that would not be seen by threads of the
+    user.
     """
     slot = SimpleNamespace(get=lambda: RECORDER if LISTENERS.here() else None)
     register_configure_hook(cast("ContextVar[Any]", slot), inheritable=True)
 
 
 LISTENERS = Listeners(lambda _: _hook())
-RECORDER = Recorder(LISTENERS.problems, lambda: tuple(one.record for one in LISTENERS.begin()))
+RECORDER = Recorder(
+    LISTENERS.problems, lambda: tuple(one.record for one in LISTENERS.begin())
+)
 
 _DOOR = FrontDoor[AnyRun](
     LISTENERS,
     trees,
     as_judge,
     places=Finding,
-    unseen="nothing of LangChain or LangGraph ran in it; make the calls inside the block",
-    hint="runs were seen, but no retrieval: if documents are fetched by direct calls of a vector store, wrap it with "
-    "langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step; if they "
-    "come from tools that return text, name these by context_tools=; else say where they are by contexts_from=",
+    unseen=(
+        "nothing of LangChain or LangGraph ran in it; make the calls inside the block"
+    ),
+    hint=(
+        "runs were seen, but no retrieval: if documents are fetched by direct calls of"
+        " a vector store, wrap it with langchain_ragmetrics.observe(vectorstore), or"
+        " call langchain_ragmetrics.add_documents(docs) in that step; if they come from"
+        " tools that return text, name these by context_tools=; else say where they are"
+        " by contexts_from="
+    ),
 )
 capture = _DOOR.capture
 watch = _DOOR.watch
@@ -47,22 +66,29 @@ samples_from = _DOOR.samples_from
 
 
 class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
-    """Evaluates every chain, agent or graph that it is passed to; the application never waits for it.
+    """Evaluates every chain, agent or graph that it is passed to.
+
+    The application never waits for it.
 
     Args:
         metrics: Metrics or their names; None for all, ``[]`` to capture only.
-        judge: A judge, a chat model or runnable of LangChain, or a model's name; see ``ragmetrics_core.evaluate``.
-        keep: Keep every result for ``report()``; otherwise only running ``aggregates``, in constant memory.
-        max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
-        **settings: ``sample_rate``, ``on_result``, ``sinks``, ``concurrency``, ``limits``, ``redact``, and where things
-            are (``question_from``, ``contexts_from``, ``answer_from``, ``context_tools``, ``build``, ``every_turn``),
-            as for ``watch``.
+        judge: A judge, a chat model or runnable of LangChain, or a model's name; see
+            ``ragmetrics_core.evaluate``.
+        keep: Keep every result for ``report()``; otherwise only running ``aggregates``,
+            in constant memory.
+        max_queue: Most runs waiting; later ones are dropped and counted. None never
+            drops.
+        **settings: ``sample_rate``, ``on_result``, ``sinks``, ``concurrency``,
+            ``limits``, ``redact``, and where things are (``question_from``,
+            ``contexts_from``, ``answer_from``, ``context_tools``, ``build``,
+            ``every_turn``), as for ``watch``.
 
     Raises:
         SettingError: If a setting is invalid.
 
     Attributes:
-        problems: Internal errors and what the user should know; an application's own error is ``Sample.error``.
+        problems: Internal errors and what the user should know; an application's own
+            error is ``Sample.error``.
         dropped: Runs not evaluated because of ``max_queue``.
 
     Examples:
@@ -85,9 +111,20 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         max_queue: int | None = None,
         **settings: Any,
     ) -> None:
-        places = {one.name: settings.pop(one.name) for one in fields(Finding) if one.name in settings}
+        places = {
+            one.name: settings.pop(one.name)
+            for one in fields(Finding)
+            if one.name in settings
+        }
         turns = _DOOR.turns(Finding(**places), Problems())
         turns.share(redact=settings.get("redact"))
-        settings |= {"keep": keep, "max_queue": max_queue, "rest": turns.finish, "problems": turns.problems}
-        BackgroundEvaluator.__init__(self, turns.add, metrics, as_judge(judge), **settings)
+        settings |= {
+            "keep": keep,
+            "max_queue": max_queue,
+            "rest": turns.finish,
+            "problems": turns.problems,
+        }
+        BackgroundEvaluator.__init__(
+            self, turns.add, metrics, as_judge(judge), **settings
+        )
         Recorder.__init__(self, turns.problems, lambda: (self.record,))

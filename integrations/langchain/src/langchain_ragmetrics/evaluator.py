@@ -14,7 +14,14 @@ from langchain_ragmetrics.door import samples_from
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.values import message_of, plain
 from ragmetrics_core import Sample, capturing
-from ragmetrics_core.capturing import USUAL_NAMES, MetricResult, Metrics, Overrides, RowError, Source
+from ragmetrics_core.capturing import (
+    USUAL_NAMES,
+    MetricResult,
+    Metrics,
+    Overrides,
+    RowError,
+    Source,
+)
 
 _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *capturing.ANSWER_KEYS)
 
@@ -22,14 +29,15 @@ _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *capturing.ANSWER_KEY
 class RagMetricsRunEvaluator(RunEvaluator):
     """A LangSmith evaluator of one or several metrics; ``as_run_evaluator`` is its other name.
 
-    For ``client.evaluate(..., evaluators=[...])`` and for LangChain's ``EvaluatorCallbackHandler``; it can be called
-    with ``(run, example)``, too.
+    For ``client.evaluate(..., evaluators=[...])`` and for LangChain's
+    ``EvaluatorCallbackHandler``; it can be called with ``(run, example)``, too.
 
     Args:
         metrics: A metric, metrics, or their names; None for all.
         judge: A judge, a chat model or runnable of LangChain, or a model's name.
-        reference_from: Where the example holds the expected answer: a key or path into its outputs, or a callable
-            that gets the example. By default the one obvious field is taken.
+        reference_from: Where the example holds the expected answer: a key or path into
+            its outputs, or a callable that gets the example. By default the one obvious
+            field is taken.
         concurrency: Most model calls in flight.
         **places: Where question, contexts and answer are; see ``samples_from``.
 
@@ -52,7 +60,9 @@ class RagMetricsRunEvaluator(RunEvaluator):
     ) -> None:
         self._run = capturing.Run(metrics, as_judge(judge), concurrency, None)
         self._reference_from = reference_from
-        self._samples_from: Callable[..., list[Sample]] = partial(samples_from, **places)
+        self._samples_from: Callable[..., list[Sample]] = partial(
+            samples_from, **places
+        )
         self._counted = itertools.count()
 
     def __repr__(self) -> str:
@@ -63,12 +73,17 @@ class RagMetricsRunEvaluator(RunEvaluator):
         """Keys of the feedback: the metrics' names."""
         return [metric.name for metric in self._run.metrics]
 
-    def __call__(self, run: RunBase, example: Example | None = None) -> EvaluationResult | EvaluationResults:
+    def __call__(
+        self, run: RunBase, example: Example | None = None
+    ) -> EvaluationResult | EvaluationResults:
         """Score one run; see ``evaluate_run``."""
         return self.evaluate_run(run, example)
 
     def evaluate_run(
-        self, run: RunBase, example: Example | None = None, evaluator_run_id: UUID | None = None
+        self,
+        run: RunBase,
+        example: Example | None = None,
+        evaluator_run_id: UUID | None = None,
     ) -> EvaluationResult | EvaluationResults:
         """Score one run.
 
@@ -78,13 +93,19 @@ class RagMetricsRunEvaluator(RunEvaluator):
             evaluator_run_id: Id of this evaluation's own run.
 
         Returns:
-            Per metric key, score, comment and evidence; a metric that is undefined or failed has no score and
-            says why. A single metric gives one result, else they are in ``results``.
+            Per metric key, score, comment and evidence; a metric that is undefined or
+            failed has no score and says why. A single metric gives one result, else
+            they are in ``results``.
         """
         reference, problem = _reference(example, self._reference_from)
         samples = self._samples_from(run) or [_plain_sample(run)]
         found = [
-            native(outcome, number, problem if "reference" in outcome.reason else "", evaluator_run_id)
+            native(
+                outcome,
+                number,
+                problem if "reference" in outcome.reason else "",
+                evaluator_run_id,
+            )
             for number, sample in enumerate(samples)
             for outcome in self._outcomes(sample, reference)
         ]
@@ -94,14 +115,19 @@ class RagMetricsRunEvaluator(RunEvaluator):
         if reference and not sample.reference:
             sample = sample.model_copy(update={"reference": tuple(reference)})
         with capturing.as_judge_work():
-            return list(self._run.follow(next(self._counted), sample).result().results.values())
+            return list(
+                self._run.follow(next(self._counted), sample).result().results.values()
+            )
 
 
 as_run_evaluator = RagMetricsRunEvaluator
 
 
 def native(
-    outcome: MetricResult, number: int = 0, hint: str = "", evaluator_run_id: UUID | None = None
+    outcome: MetricResult,
+    number: int = 0,
+    hint: str = "",
+    evaluator_run_id: UUID | None = None,
 ) -> EvaluationResult:
     """A result as LangSmith's own type; the evidence is in ``metadata``."""
     return EvaluationResult(
@@ -111,7 +137,11 @@ def native(
         metadata={
             "status": outcome.status,
             "signature": str(outcome.signature),
-            "evidence": None if outcome.evidence is None else outcome.evidence.model_dump(mode="json"),
+            "evidence": (
+                None
+                if outcome.evidence is None
+                else outcome.evidence.model_dump(mode="json")
+            ),
         },
         evaluator_info={"judge": outcome.judge, "signature": str(outcome.signature)},
         source_run_id=evaluator_run_id,
@@ -123,7 +153,9 @@ def _plain_sample(run: RunBase) -> Sample:
     answer, _ = capturing.answer_in(plain(run.outputs))
     row = {**run.inputs, **(run.outputs or {})}
     try:
-        found = Sample.from_row({key: row[key] for key in row if key in USUAL_NAMES["contexts"]})
+        found = Sample.from_row(
+            {key: row[key] for key in row if key in USUAL_NAMES["contexts"]}
+        )
     except RowError:
         found = Sample()
     return found.model_copy(
@@ -141,20 +173,37 @@ def _reference(example: Example | None, source: Source | None) -> tuple[list[str
     outputs = (example.outputs or {}) if example is not None else {}
     if source is not None and example is not None:
         there, value = Overrides(answer_from=source).find("answer", example, outputs)
-        return (_texts(value), "") if there else ([], "reference_from leads to nothing in the example's outputs")
+        return (
+            (_texts(value), "")
+            if there
+            else ([], "reference_from leads to nothing in the example's outputs")
+        )
     for key in _REFERENCE_KEYS:
         if _texts(outputs.get(key)):
             return _texts(outputs[key]), ""
     if len(outputs) == 1:
         return _texts(next(iter(outputs.values()))), ""
     if outputs:
-        return [], f"the example's outputs have the fields {', '.join(map(str, outputs))}: name one by reference_from="
-    return [], "the example has no outputs" if example is not None else "no example was given"
+        return (
+            [],
+            (
+                f"the example's outputs have the fields {', '.join(map(str, outputs))}:"
+                " name one by reference_from="
+            ),
+        )
+    return (
+        [],
+        "the example has no outputs" if example is not None else "no example was given",
+    )
 
 
 def _texts(value: object) -> list[str]:
     """One or several expected answers."""
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) for item in value):
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(item, str) for item in value)
+    ):
         return list(value)
     message = message_of(value)
     text = message.text if message is not None else capturing.answer_text(plain(value))

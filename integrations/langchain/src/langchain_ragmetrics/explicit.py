@@ -18,12 +18,23 @@ from ragmetrics_core import capturing
 Store = TypeVar("Store", bound=VectorStore)
 
 _SEARCHES = (
-    *("search", "similarity_search", "similarity_search_with_score", "similarity_search_with_relevance_scores"),
-    *("similarity_search_by_vector", "max_marginal_relevance_search", "max_marginal_relevance_search_by_vector"),
+    *(
+        "search",
+        "similarity_search",
+        "similarity_search_with_score",
+        "similarity_search_with_relevance_scores",
+    ),
+    *(
+        "similarity_search_by_vector",
+        "max_marginal_relevance_search",
+        "max_marginal_relevance_search_by_vector",
+    ),
 )
 
 
-def add_documents(documents: Iterable[Document | tuple[Document, float]], *, query: str = "") -> None:
+def add_documents(
+    documents: Iterable[Document | tuple[Document, float]], *, query: str = ""
+) -> None:
     """Tell ragmetrics what the current step retrieved, where LangChain does not report it.
 
     Args:
@@ -51,10 +62,11 @@ def observe(vectorstore: Store) -> Store:
         vectorstore: Any vector store.
 
     Returns:
-        A store with the same methods, ``as_retriever`` included; use it in place of the store. Each search calls what
-        the application called and nothing else, so that a store which filters by permission still does. Scores are
-        known where the application asks for them (``similarity_search_with_score``) or the store puts them into the
-        metadata.
+        A store with the same methods, ``as_retriever`` included; use it in place of the
+        store. Each search calls what the application called and nothing else, so that a
+        store which filters by permission still does. Scores are known where the
+        application asks for them (``similarity_search_with_score``) or the store puts
+        them into the metadata.
 
     Examples:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -74,11 +86,14 @@ class _ObservedStore:
         object.__setattr__(self, "_observed", store)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # how a store copies itself would make a bare one of this
+        # how a store copies itself would make a bare one of this
+        if name.startswith("__"):
             raise AttributeError(name)
         store = object.__getattribute__(self, "_observed")
         if name == "as_retriever":  # its retriever must search through this object
-            return functools.partial(getattr(type(store), name, VectorStore.as_retriever), self)
+            return functools.partial(
+                getattr(type(store), name, VectorStore.as_retriever), self
+            )
         if name.removeprefix("a") in _SEARCHES and hasattr(store, name):
             return _reported(store, name)
         return getattr(store, name)
@@ -91,7 +106,9 @@ def _reported(store: VectorStore, name: str) -> Callable[..., Any]:
     """A search of the store that reports what it returns."""
     called = getattr(store, name)
 
-    def reporting(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], None]:
+    def reporting(
+        args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[Any], None]:
         query = args[0] if args else kwargs.get("query")
         return _reporting(type(store).__name__, query if isinstance(query, str) else "")
 
@@ -113,23 +130,37 @@ def _reported(store: VectorStore, name: str) -> Callable[..., Any]:
 
 
 def _reporting(name: str, query: str) -> Callable[[Any], None]:
-    """Begin a retriever run in every recorder that listens here; what is returned ends them with documents.
+    """Begin a retriever run in every recorder that listens here.
 
-    Only recorders of ragmetrics are told: other tracers of the application see what they would see without us.
+    What is returned ends them with documents.
+
+    Only recorders of ragmetrics are told: other tracers of the application see what
+    they would see without us.
     """
-    manager = CallbackManager.configure(inheritable_callbacks=ensure_config().get("callbacks"))
-    recorders = dict.fromkeys(handler for handler in manager.handlers if isinstance(handler, Recorder))
+    manager = CallbackManager.configure(
+        inheritable_callbacks=ensure_config().get("callbacks")
+    )
+    recorders = dict.fromkeys(
+        handler for handler in manager.handlers if isinstance(handler, Recorder)
+    )
     begun = [(recorder, uuid4()) for recorder in recorders]
     for recorder, run in begun:
         recorder.search_begins(run, query, name, manager.parent_run_id)
 
     def end(found: Any) -> None:
         for recorder, run in begun:
-            recorder.on_retriever_end([_document(one) for one in capturing.documents_in(plain(found))], run_id=run)
+            recorder.on_retriever_end(
+                [_document(one) for one in capturing.documents_in(plain(found))],
+                run_id=run,
+            )
 
     return end
 
 
 def _document(one: capturing.Document) -> Document:
-    metadata = {**one.metadata} if one.score is None else {**one.metadata, "relevance_score": one.score}
+    metadata = (
+        {**one.metadata}
+        if one.score is None
+        else {**one.metadata, "relevance_score": one.score}
+    )
     return Document(page_content=one.text, metadata=metadata, id=one.id)

@@ -16,7 +16,13 @@ from langsmith import tracing_context
 from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
 from langchain_ragmetrics.values import compact, message_of
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+)
 from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel
 from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of
 from ragmetrics_core.judging.judge import Judge
@@ -24,24 +30,31 @@ from ragmetrics_core.judging.judge import Judge
 LangChainJudge = Judge | ChatModel | Runnable[Any, Any] | str | None
 
 _CONFIG: RunnableConfig = {"callbacks": [], "tags": [JUDGE_TAG]}
-_KINDS: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
+_KINDS: dict[str, type[BaseMessage]] = {
+    "system": SystemMessage,
+    "user": HumanMessage,
+    "assistant": AIMessage,
+}
 _LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 
 
 class LangChainModel(FrameworkModel):
     """A chat model of LangChain, or any runnable from messages to a message or text, as a judge's model.
 
-    The model is called in a thread of its own and in an empty context: neither your callbacks nor your tracing
-    see the judge. A thread that hangs delays nothing.
+    The model is called in a thread of its own and in an empty context: neither your
+    callbacks nor your tracing see the judge. A thread that hangs delays nothing.
 
     Args:
-        model: The model. Settings that it carries (temperature, key, …) stay; a judge asks for its own
-            temperature where the model takes one per call.
+        model: The model. Settings that it carries (temperature, key, …) stay; a judge
+            asks for its own temperature where the model takes one per call.
         name: Name in results; by default the model's own.
-        capabilities: What the model can do, where you know better than ``capabilities`` finds out.
-        judge_async: Await the model's async API on the judges' event loop instead of calling it in threads.
-        cache_key: What beside the name changes its replies, for stored ones; by default LangChain's own serialised
-            form of it, without secrets. Where that leaves out a part, replies are kept for the process only.
+        capabilities: What the model can do, where you know better than ``capabilities``
+            finds out.
+        judge_async: Await the model's async API on the judges' event loop instead of
+            calling it in threads.
+        cache_key: What beside the name changes its replies, for stored ones; by default
+            LangChain's own serialised form of it, without secrets. Where that leaves
+            out a part, replies are kept for the process only.
 
     Raises:
         TypeError: If it is no runnable.
@@ -62,8 +75,17 @@ class LangChainModel(FrameworkModel):
         cache_key: str | None = None,
     ) -> None:
         if not isinstance(model, Runnable):
-            raise TypeError(f"LangChainModel needs a chat model or runnable of LangChain, got {type(model).__name__}")
-        super().__init__(model, name or _name_of(model), capabilities or _capabilities(model), judge_async, cache_key)
+            raise TypeError(
+                "LangChainModel needs a chat model or runnable of LangChain, got"
+                f" {type(model).__name__}"
+            )
+        super().__init__(
+            model,
+            name or _name_of(model),
+            capabilities or _capabilities(model),
+            judge_async,
+            cache_key,
+        )
         self._model = model
 
     def _form(self) -> object:
@@ -81,39 +103,70 @@ class LangChainModel(FrameworkModel):
         return tracing_context(enabled=False)
 
     def _exchange(self, request: ChatRequest) -> Exchange:
-        messages: Any = [_KINDS[one.role](content=one.content) for one in request.messages]
+        messages: Any = [
+            _KINDS[one.role](content=one.content) for one in request.messages
+        ]
         model, extra = self._set(request)
         if request.n > 1 and isinstance(model, BaseChatModel):
             several = {"messages": [messages], **_CONFIG, **extra}
-            return partial(model.generate, **several), partial(model.agenerate, **several), self._generated
+            return (
+                partial(model.generate, **several),
+                partial(model.agenerate, **several),
+                self._generated,
+            )
         if (bound := self._structured(request, model)) is not None:
-            return partial(bound.invoke, messages, _CONFIG), partial(bound.ainvoke, messages, _CONFIG), self._parsed
-        asked = partial(model.invoke, messages, _CONFIG, **extra), partial(model.ainvoke, messages, _CONFIG, **extra)
+            return (
+                partial(bound.invoke, messages, _CONFIG),
+                partial(bound.ainvoke, messages, _CONFIG),
+                self._parsed,
+            )
+        asked = (
+            partial(model.invoke, messages, _CONFIG, **extra),
+            partial(model.ainvoke, messages, _CONFIG, **extra),
+        )
         return *asked, lambda output: self._reply([_choice(output)], [output])
 
     def _generated(self, result: LLMResult) -> ChatReply:
-        said = [one.message if isinstance(one, ChatGeneration) else one.text for one in result.generations[0]]
+        said = [
+            one.message if isinstance(one, ChatGeneration) else one.text
+            for one in result.generations[0]
+        ]
         return self._reply(map(_choice, said), said, result.llm_output)
 
     def _parsed(self, output: Any) -> ChatReply:
         """What was parsed, else the raw text, which may be JSON all the same."""
-        raw, parsed = (output.get("raw"), output.get("parsed")) if isinstance(output, Mapping) else (None, output)
+        raw, parsed = (
+            (output.get("raw"), output.get("parsed"))
+            if isinstance(output, Mapping)
+            else (None, output)
+        )
         choice = _choice("" if raw is None else raw)
-        return self._reply([choice if parsed is None else Choice(compact(parsed), choice.finish)], [raw])
+        return self._reply(
+            [choice if parsed is None else Choice(compact(parsed), choice.finish)],
+            [raw],
+        )
 
     def _reply(
-        self, choices: Iterable[Choice], said: Sequence[object], told: Mapping[str, Any] | None = None
+        self,
+        choices: Iterable[Choice],
+        said: Sequence[object],
+        told: Mapping[str, Any] | None = None,
     ) -> ChatReply:
         """The reply, and what it cost: of several together, where that is told."""
         messages = [one for one in said if isinstance(one, AIMessage)]
-        counted = [one.usage_metadata for one in messages if one.usage_metadata is not None]
+        counted = [
+            one.usage_metadata for one in messages if one.usage_metadata is not None
+        ]
         totals = (told or {}).get("token_usage") if len(said) > 1 else None
         usage = {
             "prompt_tokens": sum(one["input_tokens"] for one in counted),
             "completion_tokens": sum(one["output_tokens"] for one in counted),
             **(totals if isinstance(totals, Mapping) else {}),
         }
-        models = [facts.get("model_name") for facts in (*(one.response_metadata for one in messages), told or {})]
+        models = [
+            facts.get("model_name")
+            for facts in (*(one.response_metadata for one in messages), told or {})
+        ]
         return reply_of(self.name, choices, usage=usage, models=models)
 
     def _set(self, request: ChatRequest) -> tuple[Runnable[Any, Any], dict[str, Any]]:
@@ -127,18 +180,31 @@ class LangChainModel(FrameworkModel):
             wanted[limit] = request.max_tokens
         known = {name: value for name, value in wanted.items() if name in fields}
         model = self._model.model_copy(update=known) if known else self._model
-        return model, {name: value for name, value in wanted.items() if name not in fields}
+        return model, {
+            name: value for name, value in wanted.items() if name not in fields
+        }
 
-    def _structured(self, request: ChatRequest, model: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
-        """The model bound to the schema of the reply; None where the prompt alone asks for JSON."""
-        unable = request.schema is None or request.top_logprobs or self._capabilities.json_schema is False
+    def _structured(
+        self, request: ChatRequest, model: Runnable[Any, Any]
+    ) -> Runnable[Any, Any] | None:
+        """The model bound to the schema of the reply.
+
+        None where the prompt alone asks for JSON.
+        """
+        unable = (
+            request.schema is None
+            or request.top_logprobs
+            or self._capabilities.json_schema is False
+        )
         if unable or not isinstance(model, BaseChatModel):
             return None
         schema = {"title": "reply", "description": "The reply.", **request.own_schema()}
         try:
             return model.with_structured_output(schema, include_raw=True)
         except (NotImplementedError, TypeError, ValueError) as error:
-            raise errors.UnsupportedParameter(f"{self.name} cannot be bound to a json_schema") from error
+            raise errors.UnsupportedParameter(
+                f"{self.name} cannot be bound to a json_schema"
+            ) from error
 
 
 def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
@@ -149,7 +215,9 @@ def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
     """What a model can do, as far as its class tells; the one place that probes."""
     if not isinstance(model, BaseChatModel):
-        return Capabilities(n=False, logprobs=None, json_schema=False, temperature=False)
+        return Capabilities(
+            n=False, logprobs=None, json_schema=False, temperature=False
+        )
     cls = type(model)
     structured = (
         cls.bind_tools is not BaseChatModel.bind_tools
@@ -167,7 +235,11 @@ def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
 def _name_of(model: Runnable[Any, Any]) -> str:
     if isinstance(model, BaseChatModel):
         for field in ("model_name", "model", "model_id", "deployment_name"):
-            value = getattr(model, field, None) if field in type(model).model_fields else None
+            value = (
+                getattr(model, field, None)
+                if field in type(model).model_fields
+                else None
+            )
             if isinstance(value, str) and value:
                 return value
         return model._llm_type  # noqa: SLF001  # LangChain's name of the kind of model
@@ -179,7 +251,22 @@ def _name_of(model: Runnable[Any, Any]) -> str:
 def _choice(reply: object) -> Choice:
     if not isinstance(reply, AIMessage):
         message = message_of(reply)
-        return Choice(reply if isinstance(reply, str) else message.text if message is not None else compact(reply))
+        return Choice(
+            reply
+            if isinstance(reply, str)
+            else message.text
+            if message is not None
+            else compact(reply)
+        )
     facts = reply.response_metadata
-    reason = facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason")
-    return choice_of(str(reply.text), reason, reply.additional_kwargs.get("refusal"), facts.get("logprobs"))
+    reason = (
+        facts.get("finish_reason")
+        or facts.get("stop_reason")
+        or facts.get("done_reason")
+    )
+    return choice_of(
+        str(reply.text),
+        reason,
+        reply.additional_kwargs.get("refusal"),
+        facts.get("logprobs"),
+    )

@@ -33,7 +33,8 @@ def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any
 
     Args:
         value: Inputs or outputs of a run.
-        messages: Copy messages and other objects with fields as well, which a later step may edit in place.
+        messages: Copy messages and other objects with fields as well, which a later
+            step may edit in place.
         depth: Levels of containers to copy.
     """
     if value is None or isinstance(value, (str, int, float)):
@@ -41,15 +42,25 @@ def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any
     if isinstance(value, Document):
         return value.model_copy(update={"metadata": dict(value.metadata)})
     if isinstance(value, dict) and depth:
-        return {key: copied(item, messages=messages, depth=depth - 1) for key, item in value.items()}
+        return {
+            key: copied(item, messages=messages, depth=depth - 1)
+            for key, item in value.items()
+        }
     if depth and (type(value) is list or type(value) is tuple):
         if _looks_like_vector(value):
-            return value  # no rule reads it, and copying the embeddings of a step would hold the application up
+            # no rule reads it, and copying the embeddings of a step would hold the
+            # application up
+            return value
         items = [copied(item, messages=messages, depth=depth - 1) for item in value]
         return items if type(value) is list else tuple(items)
     if messages and isinstance(value, BaseModel):
         return value.model_copy()
-    if messages and dataclasses.is_dataclass(value) and not isinstance(value, type) and not is_command(value):
+    if (
+        messages
+        and dataclasses.is_dataclass(value)
+        and not isinstance(value, type)
+        and not is_command(value)
+    ):
         return copy.copy(value)
     return value
 
@@ -67,19 +78,30 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     if isinstance(value, PromptValue):
         value = value.to_messages()
     if isinstance(value, (list, tuple)) and not hasattr(value, "_asdict"):
-        if _looks_like_vector(value) and all(type(item) in (int, float) for item in value):
+        if _looks_like_vector(value) and all(
+            type(item) in (int, float) for item in value
+        ):
             return ()
         return tuple(plain(item, depth - 1) for item in value) if depth else ()
     fields = fields_of(value)
     if fields is not None:
-        return {str(key): plain(item, depth - 1) for key, item in fields.items()} if depth else {}
-    said = None if is_command(value) else getattr(value, "answer", None)  # an object of any class
+        return (
+            {str(key): plain(item, depth - 1) for key, item in fields.items()}
+            if depth
+            else {}
+        )
+    # an object of any class
+    said = None if is_command(value) else getattr(value, "answer", None)
     return {"answer": said} if isinstance(said, str) else None
 
 
 def _looks_like_vector(value: Sequence[object]) -> bool:
     """True for a long list whose first and last items are numbers, such as an embedding or token ids."""
-    return len(value) > _SHORT and type(value[0]) in (int, float) and type(value[-1]) in (int, float)
+    return (
+        len(value) > _SHORT
+        and type(value[0]) in (int, float)
+        and type(value[-1]) in (int, float)
+    )
 
 
 def _is_number(value: object) -> bool:
@@ -88,54 +110,103 @@ def _is_number(value: object) -> bool:
 
 
 def _document(value: object) -> capturing.Document | None:
-    """A document, a document with its score, or a document as a dict; None for anything else."""
+    """A document, a document with its score, or a document as a dict.
+
+    None for anything else.
+    """
     if isinstance(value, Document):
         return _made(value.page_content, value.id, value.metadata)
     if isinstance(value, (tuple, list)) and len(value) == 2 and _is_number(value[1]):
         inner = _document(value[0])
-        return None if inner is None else dataclasses.replace(inner, score=float(value[1]))
+        return (
+            None if inner is None else dataclasses.replace(inner, score=float(value[1]))
+        )
     if isinstance(value, Mapping):
         fields = _unwrapped(value)
         if isinstance(fields.get("page_content"), str):
-            return _made(fields["page_content"], fields.get("id"), fields.get("metadata"))
+            return _made(
+                fields["page_content"], fields.get("id"), fields.get("metadata")
+            )
     return None
 
 
 def _made(text: str, name: object, metadata: object) -> capturing.Document:
-    kept = {str(key): entry for key, entry in metadata.items()} if isinstance(metadata, Mapping) else {}
-    score = next((float(kept[key]) for key in SCORE_KEYS if _is_number(kept.get(key))), None)
-    return capturing.Document(text, name if isinstance(name, str) else None, score, kept)
+    kept = (
+        {str(key): entry for key, entry in metadata.items()}
+        if isinstance(metadata, Mapping)
+        else {}
+    )
+    score = next(
+        (float(kept[key]) for key in SCORE_KEYS if _is_number(kept.get(key))), None
+    )
+    return capturing.Document(
+        text, name if isinstance(name, str) else None, score, kept
+    )
 
 
 def message_of(value: object) -> Message | None:
-    """A message in any of the forms that LangChain accepts or stores; None for anything else."""
+    """A message in any of the forms that LangChain accepts or stores.
+
+    None for anything else.
+    """
     if isinstance(value, BaseMessage):
         calls = value.tool_calls if isinstance(value, AIMessage) else ()
-        return Message(ROLES.get(kind_of(value), "other"), text_of(value.content), tuple(map(_call, calls)))
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES:
+        return Message(
+            ROLES.get(kind_of(value), "other"),
+            text_of(value.content),
+            tuple(map(_call, calls)),
+        )
+    if (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and value[0] in ROLES
+    ):
         return Message(ROLES[value[0]], text_of(value[1]))
     if isinstance(value, Mapping):
         fields = _unwrapped(value)
-        kind = value["id"][-1] if fields is not value else value.get("role", value.get("type"))
+        kind = (
+            value["id"][-1]
+            if fields is not value
+            else value.get("role", value.get("type"))
+        )
         if isinstance(kind, str) and kind in ROLES and "content" in fields:
-            made = [call for call in fields.get("tool_calls") or () if isinstance(call, Mapping)]
-            return Message(ROLES[kind], text_of(fields["content"]), tuple(map(_call, made)))
+            made = [
+                call
+                for call in fields.get("tool_calls") or ()
+                if isinstance(call, Mapping)
+            ]
+            return Message(
+                ROLES[kind], text_of(fields["content"]), tuple(map(_call, made))
+            )
     return None
 
 
 def kind_of(message: BaseMessage) -> str:
     """The type of a message; that of a summary which a middleware put in the place of earlier ones is its own."""
-    return "summary" if message.additional_kwargs.get("lc_source") == "summarization" else message.type
+    return (
+        "summary"
+        if message.additional_kwargs.get("lc_source") == "summarization"
+        else message.type
+    )
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
     arguments = call.get("args")
-    return ToolCall(str(call.get("name", "")), arguments if isinstance(arguments, Mapping) else {}, call.get("id"))
+    return ToolCall(
+        str(call.get("name", "")),
+        arguments if isinstance(arguments, Mapping) else {},
+        call.get("id"),
+    )
 
 
 def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Fields of an object as LangChain's ``dumpd`` writes it, else the mapping itself."""
-    serialized = value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping) and isinstance(value.get("id"), list)
+    serialized = (
+        value.get("lc") == 1
+        and isinstance(value.get("kwargs"), Mapping)
+        and isinstance(value.get("id"), list)
+    )
     return value["kwargs"] if serialized else value
 
 
@@ -147,15 +218,27 @@ def text_of(content: object) -> str:
         return "".join(text_of(block) for block in content)
     if not isinstance(content, Mapping):
         return ""
-    if content.get("type") in ("document", "search_result", "tool_result"):  # evidence as providers take it
+    # evidence as providers take it
+    if content.get("type") in ("document", "search_result", "tool_result"):
         source = content.get("source")
-        data = source.get("data") if isinstance(source, Mapping) and source.get("type") == "text" else None
+        data = (
+            source.get("data")
+            if isinstance(source, Mapping) and source.get("type") == "text"
+            else None
+        )
         return text_of(data or content.get("content")) + "\n"
-    return text_of(content.get("text")) if content.get("type", "text") in ("text", "text-plain", "output_text") else ""
+    return (
+        text_of(content.get("text"))
+        if content.get("type", "text") in ("text", "text-plain", "output_text")
+        else ""
+    )
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:
-    """Fields of a dict, pydantic model, dataclass or named tuple; None for anything else."""
+    """Fields of a dict, pydantic model, dataclass or named tuple.
+
+    None for anything else.
+    """
     if isinstance(value, Mapping):
         return value
     if isinstance(value, BaseMessage) or is_command(value):
@@ -163,15 +246,23 @@ def fields_of(value: object) -> Mapping[str, Any] | None:
     if isinstance(value, BaseModel):
         return {name: getattr(value, name) for name in type(value).model_fields}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {
+            field.name: getattr(value, field.name)
+            for field in dataclasses.fields(value)
+        }
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return dict(value._asdict())
     return None
 
 
 def is_command(value: object) -> bool:
-    """True for LangGraph's ``Command``, which resumes or routes a graph; LangGraph is not imported for it."""
-    return type(value).__name__ == "Command" and type(value).__module__.startswith("langgraph")
+    """True for LangGraph's ``Command``, which resumes or routes a graph.
+
+    LangGraph is not imported for it.
+    """
+    return type(value).__name__ == "Command" and type(value).__module__.startswith(
+        "langgraph"
+    )
 
 
 def compact(value: object) -> str:
@@ -186,8 +277,11 @@ def artifacts_of(output: object) -> Iterator[object]:
     elif isinstance(output, Mapping) and message_of(output) is not None:
         yield _unwrapped(output).get("artifact")
     elif is_command(output):
-        yield from artifacts_of(getattr(output, "update", None))  # LangGraph is not imported for its type
-    elif isinstance(output, (list, tuple)) and all(message_of(item) is not None for item in output):
+        # LangGraph is not imported for its type
+        yield from artifacts_of(getattr(output, "update", None))
+    elif isinstance(output, (list, tuple)) and all(
+        message_of(item) is not None for item in output
+    ):
         for item in output:
             yield from artifacts_of(item)
     elif isinstance(output, Mapping):

@@ -21,20 +21,38 @@ from ragmetrics_core.data.sample import Sample
 QUESTION = "How do agents plan their work?"
 ANSWER = "They break a task into smaller steps and reflect on each of them."
 PLAN = document(
-    "Task decomposition: an agent breaks a large task into smaller, manageable subgoals.\nIt's done by prompting.",
+    "Task decomposition: an agent breaks a large task into smaller, manageable"
+    " subgoals.\nIt's done by prompting.",
     "plan",
 )
-MEMORY = document('Memory: short-term memory is what is "in context"; long-term memory is an external store.', "memory")
-TOOLS = document("Tool use: the agent learns to call external APIs for what is missing from the weights.", "tools")
-REFLECT = document("Self-reflection: the agent looks back on past actions & corrects its earlier mistakes.", "reflect")
+MEMORY = document(
+    'Memory: short-term memory is what is "in context"; long-term memory is an external'
+    " store.",
+    "memory",
+)
+TOOLS = document(
+    "Tool use: the agent learns to call external APIs for what is missing from the"
+    " weights.",
+    "tools",
+)
+REFLECT = document(
+    "Self-reflection: the agent looks back on past actions & corrects its earlier"
+    " mistakes.",
+    "reflect",
+)
 ALL = [PLAN, MEMORY, TOOLS]
-RAG = ChatPromptTemplate.from_template("Answer from the context only:\n{context}\n\nQuestion: {question}")
+RAG = ChatPromptTemplate.from_template(
+    "Answer from the context only:\n{context}\n\nQuestion: {question}"
+)
 HIDDEN = "{} of {} retrieved documents were not shown to the model"
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What an application must give; contexts and retrieved as ids and scores, or texts where they are cut."""
+    """What an application must give.
+
+    Contexts and retrieved as ids and scores, or texts where they are cut.
+    """
 
     contexts: list[Any]
     retrieved: list[Any] | None = None
@@ -68,7 +86,9 @@ def seen(sample: Sample) -> Expected:
 
     def short(contexts: Any) -> list[Any]:
         named = [(KNOWN.get(one.text, one.text), one.score) for one in contexts]
-        assert all(one.id is None or KNOWN.get(one.text, one.id) == one.id for one in contexts)
+        assert all(
+            one.id is None or KNOWN.get(one.text, one.id) == one.id for one in contexts
+        )
         return [name if score is None else (name, score) for name, score in named]
 
     contexts = short(sample.contexts)
@@ -99,7 +119,11 @@ GRADE = ChatPromptTemplate.from_template("Is this relevant to {question}? {docum
 
 
 def grader(*verdicts: str) -> Any:
-    return GRADE | Speaker(lines=[f'{{"binary_score": "{one}"}}' for one in verdicts]) | JsonOutputParser()
+    return (
+        GRADE
+        | Speaker(lines=[f'{{"binary_score": "{one}"}}' for one in verdicts])
+        | JsonOutputParser()
+    )
 
 
 class State(TypedDict, total=False):
@@ -110,7 +134,11 @@ class State(TypedDict, total=False):
 
 def generate(state: State) -> State:
     made = RAG | Speaker(lines=ANSWER) | StrOutputParser()
-    return {"generation": made.invoke({"context": joined(state["documents"]), "question": state["question"]})}
+    return {
+        "generation": made.invoke(
+            {"context": joined(state["documents"]), "question": state["question"]}
+        )
+    }
 
 
 def graph(*nodes: Any, state: Any = State) -> Any:

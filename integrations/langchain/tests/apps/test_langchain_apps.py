@@ -40,7 +40,9 @@ from langchain_fakes import Shelf, Speaker, calls, joined
 from langchain_ragmetrics import capture
 
 # What public applications still use.
-pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::langchain_core._api.deprecation.LangChainDeprecationWarning"
+)
 
 # Chains
 
@@ -61,16 +63,29 @@ def documents_as_text() -> None:
 def unique_union() -> None:
     """langchain-ai/rag-from-scratch/rag_from_scratch_5_to_9.ipynb, part 5: several queries, what they find once."""
     found = {"goals": [PLAN, MEMORY], "recall": [MEMORY, TOOLS]}
-    shelf = Shelf(books=lambda query: [one.model_copy(deep=True) for one in found[query]])
+    shelf = Shelf(
+        books=lambda query: [one.model_copy(deep=True) for one in found[query]]
+    )
 
     def union(lists: list[list[Document]]) -> list[Document]:
         once = {dumps(one): one for some in lists for one in some}
         return sorted(once.values(), key=lambda one: str(one.id))
 
     perspectives = ChatPromptTemplate.from_template("Two versions of {question}")
-    queries = perspectives | Speaker(lines="goals\nrecall") | StrOutputParser() | (lambda text: text.split("\n"))
-    union_chain = RunnableLambda(lambda question: {"question": question}) | queries | shelf.map() | union
-    rag(union_chain).invoke(QUESTION, {"max_concurrency": 1})  # two at once begin in either order
+    queries = (
+        perspectives
+        | Speaker(lines="goals\nrecall")
+        | StrOutputParser()
+        | (lambda text: text.split("\n"))
+    )
+    union_chain = (
+        RunnableLambda(lambda question: {"question": question})
+        | queries
+        | shelf.map()
+        | union
+    )
+    # two at once begin in either order
+    rag(union_chain).invoke(QUESTION, {"max_concurrency": 1})
 
 
 @app(Expected([("memory", 0.5), ("plan", 0.25)], retrieved=["plan", "memory"]))
@@ -82,10 +97,17 @@ def fusion_with_scores() -> None:
         return [(MEMORY.model_copy(), 0.5), (PLAN.model_copy(), 0.25)]
 
     chain = RunnableLambda(lambda question: ["one", "two"]) | shelf.map() | fused
-    rag(chain).invoke(QUESTION, {"max_concurrency": 1})  # two at once begin in either order
+    # two at once begin in either order
+    rag(chain).invoke(QUESTION, {"max_concurrency": 1})
 
 
-@app(Expected(["reflect"], retrieved=["plan", "memory", "tools", "reflect"], warnings=[HIDDEN.format(3, 4)]))
+@app(
+    Expected(
+        ["reflect"],
+        retrieved=["plan", "memory", "tools", "reflect"],
+        warnings=[HIDDEN.format(3, 4)],
+    )
+)
 def second_retrieval() -> None:
     """lalashiwoya/Chatbot_Design_with_LangGraph/api/nodes/retrieve.py, with a second search after the first."""
 
@@ -96,10 +118,18 @@ def second_retrieval() -> None:
     rag(RunnableLambda(twice) | joined).invoke(QUESTION)
 
 
-@app(Expected(["tools", "plan"], retrieved=["plan", "memory", "tools"], warnings=[HIDDEN.format(1, 3)]))
+@app(
+    Expected(
+        ["tools", "plan"],
+        retrieved=["plan", "memory", "tools"],
+        warnings=[HIDDEN.format(1, 3)],
+    )
+)
 def sorted_by_hand() -> None:
     """Ababababana/LoRA_Finetune-RAPTOR-CRAG/rerank.py: a plain function ranks anew and keeps two."""
-    rag(Shelf(books=everything()) | (lambda found: [found[2], found[0]]) | joined).invoke(QUESTION)
+    rag(
+        Shelf(books=everything()) | (lambda found: [found[2], found[0]]) | joined
+    ).invoke(QUESTION)
 
 
 @app(Expected(["plan", "memory", "tools"]))
@@ -107,7 +137,10 @@ def escaped_in_tags() -> None:
     """langchain-ai/rag-research-agent-template/src/shared/utils.py: documents as XML, here escaped as well."""
 
     def tagged(found: list[Document]) -> str:
-        return "\n".join(f"<document id={one.id!r}>\n{html.escape(one.page_content)}\n</document>" for one in found)
+        return "\n".join(
+            f"<document id={one.id!r}>\n{html.escape(one.page_content)}\n</document>"
+            for one in found
+        )
 
     rag(Shelf(books=everything()) | tagged).invoke(QUESTION)
 
@@ -122,16 +155,25 @@ def escaped_in_tags() -> None:
 )
 def truncated() -> None:
     """alirezasaberi20/Deep-Learning-Projects/RAG_Langchain/app.py, with only the beginning of each chunk shown."""
-    short = RunnableLambda(lambda found: "\n---\n".join(one.page_content[:60] for one in found))
+    short = RunnableLambda(
+        lambda found: "\n---\n".join(one.page_content[:60] for one in found)
+    )
     rag(Shelf(books=everything()[:2]) | short).invoke(QUESTION)
 
 
 @app(Expected(["plan", "memory", "tools"]))
 def refine() -> None:
     """langchain-ai/langchain/docs/docs/versions/migrating_chains/refine_docs_chain.ipynb: one after the other."""
-    lines = ["Agents plan by decomposing what they are to do.", "They decompose, and they remember.", ANSWER]
+    lines = [
+        "Agents plan by decomposing what they are to do.",
+        "They decompose, and they remember.",
+        ANSWER,
+    ]
     RetrievalQA.from_chain_type(
-        Speaker(lines=lines), chain_type="refine", retriever=Shelf(books=everything()), return_source_documents=True
+        Speaker(lines=lines),
+        chain_type="refine",
+        retriever=Shelf(books=everything()),
+        return_source_documents=True,
     ).invoke({"query": QUESTION})
 
 
@@ -145,7 +187,9 @@ def map_and_reduce() -> None:
         return f"A note on what the page says of {found[0].id}." if found else ANSWER
 
     RetrievalQA.from_chain_type(
-        Speaker(lines=said), chain_type="map_reduce", retriever=Shelf(books=everything())
+        Speaker(lines=said),
+        chain_type="map_reduce",
+        retriever=Shelf(books=everything()),
     ).invoke({"query": QUESTION})
 
 
@@ -159,8 +203,15 @@ def map_and_reduce() -> None:
 )
 def history_as_pairs() -> None:
     """Prany25/Conversational-RAG-with-PDFuploads/app.py, its history kept as (human, ai) pairs."""
-    made = ConversationalRetrievalChain.from_llm(Speaker(lines=[QUESTION, ANSWER]), Shelf(books=[PLAN]))
-    made.invoke({"question": "And how?", "chat_history": [("What do agents do?", "They plan their work.")]})
+    made = ConversationalRetrievalChain.from_llm(
+        Speaker(lines=[QUESTION, ANSWER]), Shelf(books=[PLAN])
+    )
+    made.invoke(
+        {
+            "question": "And how?",
+            "chat_history": [("What do agents do?", "They plan their work.")],
+        }
+    )
 
 
 @app(Expected(["plan", "memory"]))
@@ -173,13 +224,27 @@ def cited_by_a_tool_call() -> None:
         answer: str
         citations: list[int]
 
-    model = Speaker(lines=calls("Cited", answer=ANSWER, citations=[0])).bind_tools([Cited])
-    ({"context": Shelf(books=everything()[:2]) | joined, "question": RunnablePassthrough()} | RAG | model).invoke(
-        QUESTION
+    model = Speaker(lines=calls("Cited", answer=ANSWER, citations=[0])).bind_tools(
+        [Cited]
     )
+    (
+        {
+            "context": Shelf(books=everything()[:2]) | joined,
+            "question": RunnablePassthrough(),
+        }
+        | RAG
+        | model
+    ).invoke(QUESTION)
 
 
-@app(Expected(["plan"], answer=None, grade="incomplete", error="the stream was abandoned before its end"))
+@app(
+    Expected(
+        ["plan"],
+        answer=None,
+        grade="incomplete",
+        error="the stream was abandoned before its end",
+    )
+)
 def left_while_streaming() -> None:
     """minhbtrc/langchain-chatbot/app.py: the reader closes the page before the answer is there."""
     for _ in rag(Shelf(books=[PLAN]) | joined).stream(QUESTION):
@@ -190,9 +255,14 @@ def left_while_streaming() -> None:
 def documents_as_content_blocks() -> None:
     """langchain-ai/langchain/docs/docs/how_to/qa_citations.ipynb: documents and answer are blocks of messages."""
     found = Shelf(books=everything()[:2]).invoke(QUESTION)
-    blocks = [{"type": "document", "source": {"type": "text", "data": one.page_content}} for one in found]
+    blocks = [
+        {"type": "document", "source": {"type": "text", "data": one.page_content}}
+        for one in found
+    ]
     said = AIMessage([{"type": "text", "text": ANSWER, "citations": []}])
-    Speaker(lines=said).invoke([HumanMessage([*blocks, {"type": "text", "text": QUESTION}])])
+    Speaker(lines=said).invoke(
+        [HumanMessage([*blocks, {"type": "text", "text": QUESTION}])]
+    )
 
 
 @app(Expected(["plan", "memory"]))
@@ -202,7 +272,9 @@ def answer_printed_not_returned() -> None:
 
     def reply(question: str) -> None:
         found = Shelf(books=everything()[:2]).invoke(question)
-        written.append(str(Speaker(lines=ANSWER).invoke(f"{joined(found)}\n{question}").text))
+        written.append(
+            str(Speaker(lines=ANSWER).invoke(f"{joined(found)}\n{question}").text)
+        )
 
     RunnableLambda(reply).invoke(QUESTION)
 
@@ -210,7 +282,13 @@ def answer_printed_not_returned() -> None:
 # Plain functions, no chain around them
 
 
-@app(Expected(["plan", "memory"], retrieved=["plan", "memory", "tools"], warnings=[HIDDEN.format(1, 3)]))
+@app(
+    Expected(
+        ["plan", "memory"],
+        retrieved=["plan", "memory", "tools"],
+        warnings=[HIDDEN.format(1, 3)],
+    )
+)
 def graded_by_hand() -> None:
     """thaiphanthanhIT/RAG-langchain/cgraph/generate.py: search, grade each document, answer from those that pass."""
     found = Shelf(books=everything()).invoke(QUESTION)
@@ -218,28 +296,53 @@ def graded_by_hand() -> None:
     kept = [
         one
         for one in found
-        if made.invoke({"question": QUESTION, "document": one.page_content})["binary_score"] == "yes"
+        if made.invoke({"question": QUESTION, "document": one.page_content})[
+            "binary_score"
+        ]
+        == "yes"
     ]
     Speaker(lines=ANSWER).invoke(f"Context: {joined(kept)}\nQuestion: {QUESTION}")
 
 
-@app(Expected(["reflect"], retrieved=["tools", "reflect"], warnings=[HIDDEN.format(1, 2)]))
+@app(
+    Expected(
+        ["reflect"], retrieved=["tools", "reflect"], warnings=[HIDDEN.format(1, 2)]
+    )
+)
 def rewritten_by_hand() -> None:
     """bansal1600/Advanced_RAG/Types_of_RAG_implementation_using_LangGraph/corrective_RAG/generator.py, by hand."""
     first = Shelf(books=[TOOLS]).invoke(QUESTION)
     grader("no").invoke({"question": QUESTION, "document": first[0].page_content})
-    better = str(Speaker(lines="reflection of autonomous agents").invoke(f"Write a better query for: {QUESTION}").text)
+    better = str(
+        Speaker(lines="reflection of autonomous agents")
+        .invoke(f"Write a better query for: {QUESTION}")
+        .text
+    )
     second = Shelf(books=[REFLECT]).invoke(better)
-    (RAG | Speaker(lines=ANSWER) | StrOutputParser()).invoke({"context": joined(second), "question": QUESTION})
+    (RAG | Speaker(lines=ANSWER) | StrOutputParser()).invoke(
+        {"context": joined(second), "question": QUESTION}
+    )
 
 
-@app(Expected(["plan", "memory"], standalone="A passage that could answer it, about plans."))
+@app(
+    Expected(
+        ["plan", "memory"], standalone="A passage that could answer it, about plans."
+    )
+)
 def hypothetical_document() -> None:
     """langchain-ai/rag-from-scratch/rag_from_scratch_5_to_9.ipynb, part 9: a model writes what is searched for."""
-    passage = ChatPromptTemplate.from_template("Write a passage that answers {question}")
-    writer = passage | Speaker(lines="A passage that could answer it, about plans.") | StrOutputParser()
+    passage = ChatPromptTemplate.from_template(
+        "Write a passage that answers {question}"
+    )
+    writer = (
+        passage
+        | Speaker(lines="A passage that could answer it, about plans.")
+        | StrOutputParser()
+    )
     found = (writer | Shelf(books=everything()[:2])).invoke({"question": QUESTION})
-    (RAG | Speaker(lines=ANSWER) | StrOutputParser()).invoke({"context": found, "question": QUESTION})
+    (RAG | Speaker(lines=ANSWER) | StrOutputParser()).invoke(
+        {"context": found, "question": QUESTION}
+    )
 
 
 @app(
@@ -256,7 +359,10 @@ def condensed_by_hand() -> None:
     asked = (prompt | Speaker(lines=QUESTION) | StrOutputParser()).invoke(
         {
             "question": "And how do they?",
-            "chat_history": [("human", "What are agents?"), ("ai", "Programs that act.")],
+            "chat_history": [
+                ("human", "What are agents?"),
+                ("ai", "Programs that act."),
+            ],
         }
     )
     found = Shelf(books=everything()[:2]).invoke(asked)
@@ -267,8 +373,14 @@ def condensed_by_hand() -> None:
 def checked_afterwards() -> None:
     """DanielPopoola/adaptive-rag/src/workflow/chains/hallucination_grader.py: documents and generation are graded."""
     found = Shelf(books=[PLAN]).invoke(QUESTION)
-    answer = Speaker(lines=ANSWER).invoke(f"Context: {joined(found)}\nQuestion: {QUESTION}").text
-    prompt = ChatPromptTemplate.from_template("Facts: {documents}\nGeneration: {generation}")
+    answer = (
+        Speaker(lines=ANSWER)
+        .invoke(f"Context: {joined(found)}\nQuestion: {QUESTION}")
+        .text
+    )
+    prompt = ChatPromptTemplate.from_template(
+        "Facts: {documents}\nGeneration: {generation}"
+    )
     (prompt | Speaker(lines='{"binary_score": "yes"}') | JsonOutputParser()).invoke(
         {"documents": found, "generation": answer}
     )
@@ -277,16 +389,24 @@ def checked_afterwards() -> None:
 @app()
 def grader_alone() -> None:
     """langchain-ai/langgraph/examples/rag/langgraph_self_rag.ipynb: the cell that tries the hallucination grader."""
-    prompt = ChatPromptTemplate.from_template("Facts: {documents}\nGeneration: {generation}")
+    prompt = ChatPromptTemplate.from_template(
+        "Facts: {documents}\nGeneration: {generation}"
+    )
     made = prompt | Speaker(lines=calls("GradeHallucinations", binary_score="yes"))
     made.invoke({"documents": everything(), "generation": ANSWER})
     made.invoke({"documents": everything(), "generation": ANSWER, "question": QUESTION})
-    (GRADE | Speaker(lines="yes") | StrOutputParser()).invoke({"question": QUESTION, "document": everything()[0]})
+    (GRADE | Speaker(lines="yes") | StrOutputParser()).invoke(
+        {"question": QUESTION, "document": everything()[0]}
+    )
 
 
 @app(
     Expected(["plan"]),
-    Expected(["memory"], question="What is memory?", answer="What an agent keeps, for now or for long."),
+    Expected(
+        ["memory"],
+        question="What is memory?",
+        answer="What an agent keeps, for now or for long.",
+    ),
 )
 def two_questions() -> None:
     """DanielPopoola/adaptive-rag/src/cli/main.py: a loop over questions, here without a chain."""
@@ -303,7 +423,10 @@ def two_questions() -> None:
         ["plan"],
         answer="A second summary of the same page, in other words.",
         grade="inferred",
-        warnings=["several calls may have answered; the last that was shown the question is taken"],
+        warnings=[
+            "several calls may have answered; the last that was shown the question is"
+            " taken"
+        ],
     )
 )
 def two_that_could_answer() -> None:

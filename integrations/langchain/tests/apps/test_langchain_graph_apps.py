@@ -40,43 +40,72 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Send
 
 # What public applications still use.
-pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::langchain_core._api.deprecation.LangChainDeprecationWarning"
+)
 
 # Graphs
 
 
-@app(Expected(["plan", "reflect"], retrieved=["plan", "memory", "tools", "reflect"], warnings=[HIDDEN.format(2, 4)]))
+@app(
+    Expected(
+        ["plan", "reflect"],
+        retrieved=["plan", "memory", "tools", "reflect"],
+        warnings=[HIDDEN.format(2, 4)],
+    )
+)
 def corrective_graph() -> None:
     """langchain-ai/langgraph/examples/rag/langgraph_crag.ipynb: filter, rewrite the question, add a page of the web."""
 
     def retrieve(state: State) -> State:
-        return {"documents": Shelf(books=everything()).invoke(state["question"]), "question": state["question"]}
+        return {
+            "documents": Shelf(books=everything()).invoke(state["question"]),
+            "question": state["question"],
+        }
 
     def grade_documents(state: State) -> State:
         made = grader("yes", "no", "no")
         kept = [
             one
             for one in state["documents"]
-            if made.invoke({"question": state["question"], "document": one.page_content})["binary_score"] == "yes"
+            if made.invoke(
+                {"question": state["question"], "document": one.page_content}
+            )["binary_score"]
+            == "yes"
         ]
         return {"documents": kept, "question": state["question"]}
 
     def transform_query(state: State) -> State:
-        better = Speaker(lines="What are the ways in which agents plan?").invoke(f"Improve: {state['question']}").text
+        better = (
+            Speaker(lines="What are the ways in which agents plan?")
+            .invoke(f"Improve: {state['question']}")
+            .text
+        )
         return {"documents": state["documents"], "question": str(better)}
 
     def web_search(state: State) -> State:
         page = Document(page_content=REFLECT.page_content)
         return {"documents": [*state["documents"], page]}
 
-    graph(retrieve, grade_documents, transform_query, web_search, generate).invoke({"question": QUESTION})
+    graph(retrieve, grade_documents, transform_query, web_search, generate).invoke(
+        {"question": QUESTION}
+    )
 
 
 BETTER = "What are the ways in which language agents plan their work today?"
-PAGE = f"{BETTER} They break it down, they order the parts, and they look back on what they did."
+PAGE = (
+    f"{BETTER} They break it down, they order the parts, and they look back on what"
+    " they did."
+)
 
 
-@app(Expected(["plan", PAGE], retrieved=["plan", "memory", "tools", PAGE], warnings=[HIDDEN.format(2, 4)]))
+@app(
+    Expected(
+        ["plan", PAGE],
+        retrieved=["plan", "memory", "tools", PAGE],
+        warnings=[HIDDEN.format(2, 4)],
+    )
+)
 def corrective_graph_with_a_page_that_quotes() -> None:
     """langchain-ai/langgraph/examples/rag/langgraph_crag.ipynb: the page of the web quotes the rewritten question."""
 
@@ -86,23 +115,39 @@ def corrective_graph_with_a_page_that_quotes() -> None:
         return [{"url": "https://example.org", "content": PAGE}]
 
     def retrieve(state: State) -> State:
-        return {"documents": Shelf(books=everything()).invoke(state["question"]), "question": state["question"]}
+        return {
+            "documents": Shelf(books=everything()).invoke(state["question"]),
+            "question": state["question"],
+        }
 
     def grade_documents(state: State) -> State:
         made = grader("yes", "no", "no")
-        grades = [made.invoke({"question": QUESTION, "document": one.page_content}) for one in state["documents"]]
-        kept = [one for one, grade in zip(state["documents"], grades, strict=True) if grade["binary_score"] == "yes"]
+        grades = [
+            made.invoke({"question": QUESTION, "document": one.page_content})
+            for one in state["documents"]
+        ]
+        kept = [
+            one
+            for one, grade in zip(state["documents"], grades, strict=True)
+            if grade["binary_score"] == "yes"
+        ]
         return {"documents": kept}
 
     def transform_query(state: State) -> State:
-        return {"question": str(Speaker(lines=BETTER).invoke(f"Improve: {state['question']}").text)}
+        return {
+            "question": str(
+                Speaker(lines=BETTER).invoke(f"Improve: {state['question']}").text
+            )
+        }
 
     def web_search(state: State) -> State:
         hits = web.invoke({"query": state["question"]})
         page = Document(page_content="\n".join(hit["content"] for hit in hits))
         return {"documents": [*state["documents"], page]}
 
-    graph(retrieve, grade_documents, transform_query, web_search, generate).invoke({"question": QUESTION})
+    graph(retrieve, grade_documents, transform_query, web_search, generate).invoke(
+        {"question": QUESTION}
+    )
 
 
 @app(Expected(["plan", "memory", "tools"]))
@@ -113,7 +158,9 @@ def self_reflective_graph() -> None:
         return {"documents": Shelf(books=everything()).invoke(state["question"])}
 
     def check(state: State) -> State:
-        prompt = ChatPromptTemplate.from_template("Facts: {documents}\nGeneration: {generation}")
+        prompt = ChatPromptTemplate.from_template(
+            "Facts: {documents}\nGeneration: {generation}"
+        )
         for _ in range(2):
             (prompt | Speaker(lines=calls("Grade", binary_score="yes"))).invoke(state)
         return {"question": state["question"]}
@@ -127,21 +174,37 @@ def agentic_graph() -> None:
     search = create_retriever_tool(Shelf(books=everything()[:2]), "search", "Searches.")
 
     def agent(state: Chat) -> Chat:
-        return {"messages": [Speaker(lines=calls("search", query="agent planning")).invoke(state["messages"])]}
+        return {
+            "messages": [
+                Speaker(lines=calls("search", query="agent planning")).invoke(
+                    state["messages"]
+                )
+            ]
+        }
 
     def retrieve(state: Chat) -> Chat:
         return {"messages": [search.invoke(state["messages"][-1].tool_calls[0])]}  # type: ignore[union-attr]
 
     def rewrite(state: Chat) -> Chat:
-        better = Speaker(lines="In which ways do agents plan what they do?").invoke("Improve the question").text
+        better = (
+            Speaker(lines="In which ways do agents plan what they do?")
+            .invoke("Improve the question")
+            .text
+        )
         return {"messages": [HumanMessage(str(better))]}
 
     def answer(state: Chat) -> Chat:
         context = str(state["messages"][-2].text)
         made = RAG | Speaker(lines=ANSWER)
-        return {"messages": [made.invoke({"context": context, "question": state["messages"][0].text})]}
+        return {
+            "messages": [
+                made.invoke({"context": context, "question": state["messages"][0].text})
+            ]
+        }
 
-    graph(agent, retrieve, rewrite, answer, state=Chat).invoke({"messages": [("user", QUESTION)]})
+    graph(agent, retrieve, rewrite, answer, state=Chat).invoke(
+        {"messages": [("user", QUESTION)]}
+    )
 
 
 @app(Expected(["plan", "memory"]))
@@ -150,7 +213,11 @@ def answer_as_a_human_message() -> None:
 
     def worker(state: Chat) -> Chat:
         found = Shelf(books=everything()[:2]).invoke(str(state["messages"][0].text))
-        said = Speaker(lines=ANSWER).invoke(f"{joined(found)}\n{state['messages'][0].text}").text
+        said = (
+            Speaker(lines=ANSWER)
+            .invoke(f"{joined(found)}\n{state['messages'][0].text}")
+            .text
+        )
         return {"messages": [HumanMessage(str(said), name="worker")]}
 
     graph(worker, state=Chat).invoke({"messages": [("user", QUESTION)]})
@@ -172,7 +239,11 @@ def research_agent() -> None:
     found = {"goals": PLAN, "recall": MEMORY}
 
     async def one(state: Task) -> Any:
-        return {"documents": await Shelf(books=[found[state["query"]]]).ainvoke(state["query"])}
+        return {
+            "documents": (
+                await Shelf(books=[found[state["query"]]]).ainvoke(state["query"])
+            )
+        }
 
     class Search(TypedDict, total=False):
         question: str
@@ -180,18 +251,26 @@ def research_agent() -> None:
         documents: Annotated[list[Document], operator.add]
 
     async def queries(state: Search) -> Search:
-        await Speaker(lines=calls("Response", queries=["goals", "recall"])).ainvoke(state["question"])
+        await Speaker(lines=calls("Response", queries=["goals", "recall"])).ainvoke(
+            state["question"]
+        )
         return {"queries": ["goals", "recall"]}
 
     inner = StateGraph(Search)
     inner.add_node(queries)
     inner.add_node("one", one)  # type: ignore[arg-type]
     inner.add_edge(START, "queries")
-    inner.add_conditional_edges("queries", lambda state: [Send("one", {"query": q}) for q in state["queries"]], ["one"])
+    inner.add_conditional_edges(
+        "queries",
+        lambda state: [Send("one", {"query": q}) for q in state["queries"]],
+        ["one"],
+    )
     researcher = inner.compile()
 
     async def plan(state: Research) -> Research:
-        await Speaker(lines=calls("Plan", steps=["look it up"])).ainvoke(state["messages"])
+        await Speaker(lines=calls("Plan", steps=["look it up"])).ainvoke(
+            state["messages"]
+        )
         return {"steps": ["look it up"]}
 
     async def research(state: Research) -> Research:
@@ -199,20 +278,31 @@ def research_agent() -> None:
         return {"documents": result["documents"]}
 
     async def respond(state: Research) -> Research:
-        context = "\n".join(f"<document>\n{one.page_content}\n</document>" for one in state["documents"])
+        context = "\n".join(
+            f"<document>\n{one.page_content}\n</document>" for one in state["documents"]
+        )
         said = await Speaker(lines=ANSWER).ainvoke(
             [("system", f"<documents>\n{context}\n</documents>"), *state["messages"]]
         )
         return {"messages": [said]}
 
-    asyncio.run(graph(plan, research, respond, state=Research).ainvoke({"messages": [("user", QUESTION)]}))
+    asyncio.run(
+        graph(plan, research, respond, state=Research).ainvoke(
+            {"messages": [("user", QUESTION)]}
+        )
+    )
 
 
 # Agents
 
 
 @app(
-    Expected(["memory"], retrieved=["plan", "memory", "tools"], standalone="memory", warnings=[HIDDEN.format(2, 3)]),
+    Expected(
+        ["memory"],
+        retrieved=["plan", "memory", "tools"],
+        standalone="memory",
+        warnings=[HIDDEN.format(2, 3)],
+    ),
 )
 def tool_shows_one() -> None:
     """langchain-ai/langgraph/examples/rag/langgraph_agentic_rag.ipynb, its tool returning one of three pages."""
@@ -222,9 +312,9 @@ def tool_shows_one() -> None:
         """Searches."""
         return Shelf(books=everything()).invoke(query)[1].page_content
 
-    create_agent(Speaker(lines=[calls("search", query="memory"), ANSWER]), [search]).invoke(
-        {"messages": [("user", QUESTION)]}
-    )
+    create_agent(
+        Speaker(lines=[calls("search", query="memory"), ANSWER]), [search]
+    ).invoke({"messages": [("user", QUESTION)]})
 
 
 @app(Expected(["plan", "tools"], standalone=None))
@@ -233,12 +323,16 @@ def agents_of_an_agent() -> None:
 
     def worker(name: str, one: Document, said: str) -> Any:
         shelf = create_retriever_tool(Shelf(books=[one]), "search", "Searches.")
-        inner = create_agent(Speaker(lines=[calls("search", query=name), said]), [shelf])
+        inner = create_agent(
+            Speaker(lines=[calls("search", query=name), said]), [shelf]
+        )
 
         @tool(name)
         def delegate(task: str) -> str:
             """Delegates."""
-            return str(inner.invoke({"messages": [("user", task)]})["messages"][-1].text)
+            return str(
+                inner.invoke({"messages": [("user", task)]})["messages"][-1].text
+            )
 
         return delegate
 
@@ -247,7 +341,9 @@ def agents_of_an_agent() -> None:
         worker("toolsmith", TOOLS, "The toolsmith says that tools are called then."),
     ]
     lines = [calls("planner", task="plans?"), calls("toolsmith", task="tools?"), ANSWER]
-    create_agent(Speaker(lines=lines), workers).invoke({"messages": [("user", QUESTION)]})
+    create_agent(Speaker(lines=lines), workers).invoke(
+        {"messages": [("user", QUESTION)]}
+    )
 
 
 @app(Expected(["plan"], standalone="plans"), context_tools={"web_search"})
@@ -259,9 +355,9 @@ def named_text_tool() -> None:
         """Searches the web."""
         return PLAN.page_content
 
-    create_agent(Speaker(lines=[calls("web_search", query="plans"), ANSWER]), [web_search]).invoke(
-        {"messages": [("user", QUESTION)]}
-    )
+    create_agent(
+        Speaker(lines=[calls("web_search", query="plans"), ANSWER]), [web_search]
+    ).invoke({"messages": [("user", QUESTION)]})
 
 
 HITS = [{"url": "https://a.example", "content": PLAN.page_content}]
@@ -276,7 +372,9 @@ def named_tool_that_returns_data() -> None:
         """Searches the web."""
         return HITS
 
-    shown = RunnableLambda(lambda question: f"{web_search.invoke({'query': 'plans'})}\n{question}")
+    shown = RunnableLambda(
+        lambda question: f"{web_search.invoke({'query': 'plans'})}\n{question}"
+    )
     (shown | Speaker(lines=ANSWER)).invoke(QUESTION)
 
 
@@ -295,8 +393,13 @@ def status_line_among_the_messages() -> None:
         return {"documents": Shelf(books=everything()).invoke(state["question"])}
 
     def generate(state: Told) -> Told:
-        said = (RAG | Speaker(lines=ANSWER)).invoke({"context": joined(state["documents"]), "question": QUESTION})
-        return {"final_answer": said.text, "messages": [AIMessage("Answered with context")]}
+        said = (RAG | Speaker(lines=ANSWER)).invoke(
+            {"context": joined(state["documents"]), "question": QUESTION}
+        )
+        return {
+            "final_answer": said.text,
+            "messages": [AIMessage("Answered with context")],
+        }
 
     graph(retrieve, generate, state=Told).invoke({"question": QUESTION, "messages": []})
 

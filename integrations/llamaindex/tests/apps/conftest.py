@@ -30,7 +30,8 @@ PAGES = {
     "lyon": "Lyon lies in the south-east, where Rhone and Saone flow together.",
     "nice": "Nice is a city on the Mediterranean coast, close to Italy.",
 }
-_FIRST = {"drunk": "wine", "rivers": "lyon", "coast": "nice"}  # what a query that holds the word finds first
+# what a query that holds the word finds first
+_FIRST = {"drunk": "wine", "rivers": "lyon", "coast": "nice"}
 
 Reply = str | list[tuple[str, dict[str, Any]]]
 
@@ -47,14 +48,21 @@ class Model(FunctionCallingLLM):
     @property
     def metadata(self) -> LLMMetadata:
         return LLMMetadata(
-            model_name="fake", is_chat_model=True, is_function_calling_model=True, context_window=self.window
+            model_name="fake",
+            is_chat_model=True,
+            is_function_calling_model=True,
+            context_window=self.window,
         )
 
     def _reply(self, prompt: str) -> ChatResponse:
         self.asked.append(prompt)
-        reply = next((reply for pattern, reply in self.script if pattern in prompt), self.answer)
+        reply = next(
+            (reply for pattern, reply in self.script if pattern in prompt), self.answer
+        )
         if isinstance(reply, str):
-            return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=reply))
+            return ChatResponse(
+                message=ChatMessage(role=MessageRole.ASSISTANT, content=reply)
+            )
         made = enumerate(reply)  # ids are never the same twice
         calls = [
             {
@@ -64,11 +72,19 @@ class Model(FunctionCallingLLM):
             }
             for place, (name, given) in made
         ]
-        message = ChatMessage(role=MessageRole.ASSISTANT, content="", additional_kwargs={"tool_calls": calls})
+        message = ChatMessage(
+            role=MessageRole.ASSISTANT,
+            content="",
+            additional_kwargs={"tool_calls": calls},
+        )
         return ChatResponse(message=message)
 
     def _told(self, messages: Any) -> ChatResponse:
-        return self._reply("\n".join(f"{message.role.value}: {message.content}" for message in messages))
+        return self._reply(
+            "\n".join(
+                f"{message.role.value}: {message.content}" for message in messages
+            )
+        )
 
     def _pieces(self, reply: ChatResponse) -> Iterator[ChatResponse]:
         said = ""
@@ -76,14 +92,20 @@ class Model(FunctionCallingLLM):
             delta = word if not number else f" {word}"
             said += delta
             message = ChatMessage(
-                role=MessageRole.ASSISTANT, content=said, additional_kwargs=reply.message.additional_kwargs
+                role=MessageRole.ASSISTANT,
+                content=said,
+                additional_kwargs=reply.message.additional_kwargs,
             )
             yield ChatResponse(message=message, delta=delta)
 
     def _prepare_chat_with_tools(
         self, tools: Any, user_msg: Any = None, chat_history: Any = None, **_: Any
     ) -> dict[str, Any]:
-        user = [ChatMessage(role=MessageRole.USER, content=user_msg)] if isinstance(user_msg, str) else []
+        user = (
+            [ChatMessage(role=MessageRole.USER, content=user_msg)]
+            if isinstance(user_msg, str)
+            else []
+        )
         own = [user_msg] if isinstance(user_msg, ChatMessage) else user
         return {"messages": [*(chat_history or []), *own]}
 
@@ -92,7 +114,11 @@ class Model(FunctionCallingLLM):
     ) -> list[ToolSelection]:
         made = response.message.additional_kwargs.get("tool_calls", [])
         return [
-            ToolSelection(tool_id=call["id"], tool_name=call["name"], tool_kwargs=json.loads(call["arguments"]))
+            ToolSelection(
+                tool_id=call["id"],
+                tool_name=call["name"],
+                tool_kwargs=json.loads(call["arguments"]),
+            )
             for call in made
         ]
 
@@ -117,23 +143,34 @@ class Model(FunctionCallingLLM):
         return stream()
 
     @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **_: Any
+    ) -> CompletionResponse:
         return CompletionResponse(text=self._reply(prompt).message.content or "")
 
     @llm_completion_callback()
-    async def acomplete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+    async def acomplete(
+        self, prompt: str, formatted: bool = False, **_: Any
+    ) -> CompletionResponse:
         return CompletionResponse(text=self._reply(prompt).message.content or "")
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
         pieces = self._pieces(self._reply(prompt))
-        return (CompletionResponse(text=piece.message.content or "", delta=piece.delta) for piece in pieces)
+        return (
+            CompletionResponse(text=piece.message.content or "", delta=piece.delta)
+            for piece in pieces
+        )
 
     @llm_completion_callback()
-    async def astream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **_: Any
+    ) -> Any:
         async def stream() -> AsyncIterator[CompletionResponse]:
             for piece in self._pieces(self._reply(prompt)):
-                yield CompletionResponse(text=piece.message.content or "", delta=piece.delta)
+                yield CompletionResponse(
+                    text=piece.message.content or "", delta=piece.delta
+                )
 
         return stream()
 
@@ -143,12 +180,19 @@ class Places(BaseEmbedding):
 
     def _get_text_embedding(self, text: str) -> list[float]:
         vector = [0.0] * (len(PAGES) + 1)
-        vector[next((place for place, page in enumerate(PAGES.values()) if page in text), len(PAGES))] = 1.0
+        vector[
+            next(
+                (place for place, page in enumerate(PAGES.values()) if page in text),
+                len(PAGES),
+            )
+        ] = 1.0
         return vector
 
     def _get_query_embedding(self, query: str) -> list[float]:
         first = next((name for word, name in _FIRST.items() if word in query), "paris")
-        return [9.0 if name == first else 5.0 - place for place, name in enumerate(PAGES)] + [0.5]
+        return [
+            9.0 if name == first else 5.0 - place for place, name in enumerate(PAGES)
+        ] + [0.5]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_query_embedding(query)
@@ -160,7 +204,10 @@ def pages(*names: str) -> list[TextNode]:
 
 
 def read(sample: Sample) -> dict[str, Any]:
-    """What is held against the expected sample; contexts and retrieved as (id, text)."""
+    """What is held against the expected sample.
+
+    Contexts and retrieved as (id, text).
+    """
     notes = sample.capture
     assert notes is not None
 

@@ -1,7 +1,7 @@
 """Applications as the public writes them, each with the sample that it must give.
 
-Written anew after the source that each names; only model and embeddings are fakes. The expected samples were worked
-out by hand from the rules.
+Written anew after the source that each names; only model and embeddings are fakes. The
+expected samples were worked out by hand from the rules.
 """
 
 import asyncio
@@ -42,18 +42,35 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
-from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
+from llama_index.core.workflow import (
+    Context,
+    Event,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    step,
+)
 from llama_index.evaluation.ragmetrics import capture
 from packaging.version import Version
 from pydantic import BaseModel
 
 pytestmark = [
-    # The framework's workflows look at all members of an agent, deprecated pydantic ones among them.
-    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:Call to deprecated class:DeprecationWarning"),  # its dataset generator
-    pytest.mark.filterwarnings("ignore:Skipping serialization of known unserializable key"),
+    # The framework's workflows look at all members of an agent, deprecated pydantic
+    # ones among them.
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:is_running called from within a step:DeprecationWarning"
+    ),
+    # its dataset generator
+    pytest.mark.filterwarnings("ignore:Call to deprecated class:DeprecationWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Skipping serialization of known unserializable key"
+    ),
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
     pytest.mark.usefixtures("databases_let_go"),
 ]
@@ -120,15 +137,24 @@ TEMPLATES = "run-llama/create-llama: packages/create-llama/templates/components/
 @app(
     "several queries, their hits one after the other",
     f"{DOCS}examples/low_level/fusion_retriever.ipynb",
-    sample(contexts=[PARIS, WINE, PARIS], retrieved=[PARIS, WINE]),  # the prompt shows one hit twice
+    # the prompt shows one hit twice
+    sample(contexts=[PARIS, WINE, PARIS], retrieved=[PARIS, WINE]),
 )
 def _(kit: ModuleType) -> None:
     index = VectorStoreIndex(kit.pages("paris", "wine"))
     llm = kit.Model(script=[("similar queries", "capital city\nwhat is drunk")])
-    wanted = llm.predict(PromptTemplate("Write 2 similar queries, one per line: {query}"), query=Q).split("\n")
-    nodes = [node for query in wanted for node in index.as_retriever(similarity_top_k=2).retrieve(query)]
+    wanted = llm.predict(
+        PromptTemplate("Write 2 similar queries, one per line: {query}"), query=Q
+    ).split("\n")
+    nodes = [
+        node
+        for query in wanted
+        for node in index.as_retriever(similarity_top_k=2).retrieve(query)
+    ]
     assert [node.node_id for node in nodes] == ["paris", "wine", "wine", "paris"]
-    get_response_synthesizer(llm=llm).synthesize(Q, nodes=[nodes[0], nodes[1], nodes[3]])
+    get_response_synthesizer(llm=llm).synthesize(
+        Q, nodes=[nodes[0], nodes[1], nodes[3]]
+    )
 
 
 # -- what was cut by hand
@@ -147,7 +173,10 @@ def _(kit: ModuleType) -> None:
 )
 def _(kit: ModuleType) -> None:
     if Version(__version__) < Version("0.14.22"):
-        pytest.skip("before 0.14.22 a plain function as tool runs in a thread without the caller's context")
+        pytest.skip(
+            "before 0.14.22 a plain function as tool runs in a thread without the"
+            " caller's context"
+        )
     index = VectorStoreIndex(kit.pages())
 
     def guests(query: str) -> str:
@@ -155,8 +184,15 @@ def _(kit: ModuleType) -> None:
         hits = index.as_retriever(similarity_top_k=4).retrieve(query)
         return "\n\n".join(hit.text for hit in hits[:1]) if hits else "Nobody."
 
-    llm = kit.Model(script=[("river Seine", A), ("Who lives", [("guests", {"query": "capital"})])])
-    asyncio.run(_asked(FunctionAgent(tools=[FunctionTool.from_defaults(guests)], llm=llm), "Who lives where?"))
+    llm = kit.Model(
+        script=[("river Seine", A), ("Who lives", [("guests", {"query": "capital"})])]
+    )
+    asyncio.run(
+        _asked(
+            FunctionAgent(tools=[FunctionTool.from_defaults(guests)], llm=llm),
+            "Who lives where?",
+        )
+    )
 
 
 class Graded(Event):
@@ -176,11 +212,22 @@ class Corrective(Workflow):
     async def grade(self, ctx: Context, ev: StartEvent) -> Graded:
         await ctx.store.set("query", ev.query_str)
         hits = self.index.as_retriever(similarity_top_k=2).retrieve(ev.query_str)
-        prompt = PromptTemplate("Is the document relevant, yes or no?\n{text}\nQuestion: {query}")
-        verdicts = [self.llm.complete(prompt.format(text=hit.text, query=ev.query_str)).text for hit in hits]
-        texts = [hit.text for hit, verdict in zip(hits, verdicts, strict=True) if verdict == "yes"]
+        prompt = PromptTemplate(
+            "Is the document relevant, yes or no?\n{text}\nQuestion: {query}"
+        )
+        verdicts = [
+            self.llm.complete(prompt.format(text=hit.text, query=ev.query_str)).text
+            for hit in hits
+        ]
+        texts = [
+            hit.text
+            for hit, verdict in zip(hits, verdicts, strict=True)
+            if verdict == "yes"
+        ]
         if len(texts) < len(hits) and self.by_index:
-            rewritten = self.llm.complete(f"Improve for a search engine: {ev.query_str}").text
+            rewritten = self.llm.complete(
+                f"Improve for a search engine: {ev.query_str}"
+            ).text
             texts.append(f"The web knows about {rewritten}: not much.")
         return Graded(texts=texts)
 
@@ -190,7 +237,13 @@ class Corrective(Workflow):
         if self.by_index:
             index = SummaryIndex.from_documents([Document(text="\n".join(ev.texts))])
             return StopEvent(result=index.as_query_engine(llm=self.llm).query(query))
-        return StopEvent(result=str(await self.llm.acomplete(QA.format(context="\n".join(ev.texts), question=query))))
+        return StopEvent(
+            result=str(
+                await self.llm.acomplete(
+                    QA.format(context="\n".join(ev.texts), question=query)
+                )
+            )
+        )
 
 
 GRADES: list[tuple[str, Any]] = [
@@ -204,10 +257,16 @@ WEB = f"{P['paris']}\nThe web knows about capital of France: not much."
 @app(
     "corrective retrieval, answered over an index of the rest",
     "patchy631/ai-engineering-hub: corrective-rag/workflow.py",
-    sample(contexts=[(ANY, WEB)], retrieved=[PARIS, WINE, (ANY, WEB)], warnings=["1 of 3 retrieved"]),
+    sample(
+        contexts=[(ANY, WEB)],
+        retrieved=[PARIS, WINE, (ANY, WEB)],
+        warnings=["1 of 3 retrieved"],
+    ),
 )
 def _(kit: ModuleType) -> None:
-    workflow = Corrective(VectorStoreIndex(kit.pages()), kit.Model(script=GRADES), by_index=True)
+    workflow = Corrective(
+        VectorStoreIndex(kit.pages()), kit.Model(script=GRADES), by_index=True
+    )
     asyncio.run(_run(workflow, query_str=Q))
 
 
@@ -217,7 +276,9 @@ def _(kit: ModuleType) -> None:
     sample(contexts=[PARIS], warnings=["1 of 2 retrieved"]),
 )
 def _(kit: ModuleType) -> None:
-    workflow = Corrective(VectorStoreIndex(kit.pages()), kit.Model(script=GRADES), by_index=False)
+    workflow = Corrective(
+        VectorStoreIndex(kit.pages()), kit.Model(script=GRADES), by_index=False
+    )
     asyncio.run(_run(workflow, query_str=Q))
 
 
@@ -265,7 +326,9 @@ def _(kit: ModuleType) -> None:
     sample(contexts=[], warnings=["nothing of what was retrieved reached"]),
 )
 def _(kit: ModuleType) -> None:
-    VectorStoreIndex(kit.pages()).as_query_engine(response_mode=ResponseMode.GENERATION).query(Q)
+    VectorStoreIndex(kit.pages()).as_query_engine(
+        response_mode=ResponseMode.GENERATION
+    ).query(Q)
 
 
 # -- what is no evidence: descriptions of tools, building, test data, evaluators
@@ -276,7 +339,9 @@ def engine_tools(kit: ModuleType, llm: Any) -> list[QueryEngineTool]:
     described = {"cities": ("paris", "wine"), "regions": ("lyon", "nice")}
     return [
         QueryEngineTool.from_defaults(
-            VectorStoreIndex(kit.pages(*names)).as_query_engine(llm=llm, similarity_top_k=2),
+            VectorStoreIndex(kit.pages(*names)).as_query_engine(
+                llm=llm, similarity_top_k=2
+            ),
             name=name,
             description=f"Answers all questions that somebody may have about {name}.",
         )
@@ -290,9 +355,13 @@ def engine_tools(kit: ModuleType, llm: Any) -> list[QueryEngineTool]:
     sample(standalone="capital"),
 )
 def _(kit: ModuleType) -> None:
-    found = ObjectIndex.from_objects(engine_tools(kit, kit.Model()), index_cls=VectorStoreIndex)
+    found = ObjectIndex.from_objects(
+        engine_tools(kit, kit.Model()), index_cls=VectorStoreIndex
+    )
     llm = kit.Model(script=[("tool: ", A), (Q, [("cities", {"input": "capital"})])])
-    agent = FunctionAgent(tool_retriever=found.as_retriever(similarity_top_k=2), llm=llm)
+    agent = FunctionAgent(
+        tool_retriever=found.as_retriever(similarity_top_k=2), llm=llm
+    )
     asyncio.run(_asked(agent, Q))
 
 
@@ -302,19 +371,27 @@ def _(kit: ModuleType) -> None:
     sample(),
 )
 def _(kit: ModuleType) -> None:
-    found = ObjectIndex.from_objects(engine_tools(kit, kit.Model())[:1], index_cls=VectorStoreIndex)
+    found = ObjectIndex.from_objects(
+        engine_tools(kit, kit.Model())[:1], index_cls=VectorStoreIndex
+    )
     ToolRetrieverRouterQueryEngine(found.as_retriever(similarity_top_k=1)).query(Q)
 
 
 @app(
     "a router whose selector reads descriptions",
     f"{DOCS}examples/query_engine/RouterQueryEngine.ipynb",
-    sample(question="Where are the rivers?", contexts=[LYON, NICE], retrieved=[LYON, NICE]),
+    sample(
+        question="Where are the rivers?", contexts=[LYON, NICE], retrieved=[LYON, NICE]
+    ),
 )
 def _(kit: ModuleType) -> None:
-    llm = kit.Model(script=[("Some choices are given", '[{"choice": 2, "reason": "rivers"}]')])
+    llm = kit.Model(
+        script=[("Some choices are given", '[{"choice": 2, "reason": "rivers"}]')]
+    )
     selector = LLMSingleSelector.from_defaults(llm=llm)
-    RouterQueryEngine(selector, engine_tools(kit, llm), llm=llm).query("Where are the rivers?")
+    RouterQueryEngine(selector, engine_tools(kit, llm), llm=llm).query(
+        "Where are the rivers?"
+    )
 
 
 SUMMARY = "This document tells where the government of the country resides."
@@ -327,12 +404,17 @@ SUMMARY = "This document tells where the government of the country resides."
 )
 def _(kit: ModuleType) -> None:
     llm = kit.Model(
-        script=[("Summarize the provided text", SUMMARY), ("list of documents is shown", "Doc: 1, Relevance: 9")]
+        script=[
+            ("Summarize the provided text", SUMMARY),
+            ("list of documents is shown", "Doc: 1, Relevance: 9"),
+        ]
     )
     index = DocumentSummaryIndex.from_documents(
         [Document(text=P["paris"])],
         llm=llm,
-        response_synthesizer=get_response_synthesizer(llm=llm, response_mode=ResponseMode.TREE_SUMMARIZE),
+        response_synthesizer=get_response_synthesizer(
+            llm=llm, response_mode=ResponseMode.TREE_SUMMARIZE
+        ),
         summary_query="Summarize the provided text.",
     )
     index.as_query_engine(llm=llm).query(Q)
@@ -345,8 +427,12 @@ def _(kit: ModuleType) -> None:
 )
 def _(kit: ModuleType) -> None:
     llm = kit.Model(script=[("generate only questions", f"1. {Q}")])
-    made = DatasetGenerator(kit.pages("paris"), llm=llm).generate_dataset_from_nodes(num=1)
-    VectorStoreIndex(kit.pages("paris")).as_query_engine(llm=llm).query(made.questions[0])
+    made = DatasetGenerator(kit.pages("paris"), llm=llm).generate_dataset_from_nodes(
+        num=1
+    )
+    VectorStoreIndex(kit.pages("paris")).as_query_engine(llm=llm).query(
+        made.questions[0]
+    )
 
 
 @app(
@@ -358,8 +444,14 @@ def _(kit: ModuleType) -> None:
     llm = kit.Model(script=[("generate only questions", f"1. {Q}")])
 
     async def run() -> None:
-        made = await DatasetGenerator(kit.pages("paris"), llm=llm).agenerate_dataset_from_nodes(num=1)
-        await VectorStoreIndex(kit.pages("paris")).as_query_engine(llm=llm).aquery(made.questions[0])
+        made = await DatasetGenerator(
+            kit.pages("paris"), llm=llm
+        ).agenerate_dataset_from_nodes(num=1)
+        await (
+            VectorStoreIndex(kit.pages("paris"))
+            .as_query_engine(llm=llm)
+            .aquery(made.questions[0])
+        )
 
     asyncio.run(run())
 
@@ -372,8 +464,13 @@ def _(kit: ModuleType) -> None:
 def _(kit: ModuleType) -> None:
     index = VectorStoreIndex(kit.pages())
     retriever = index.as_retriever(similarity_top_k=2)
-    evaluator = RetrieverEvaluator.from_metric_names(["hit_rate", "mrr"], retriever=retriever)
-    assert evaluator.evaluate("capital", ["paris"]).metric_vals_dict == {"hit_rate": 1.0, "mrr": 1.0}
+    evaluator = RetrieverEvaluator.from_metric_names(
+        ["hit_rate", "mrr"], retriever=retriever
+    )
+    assert evaluator.evaluate("capital", ["paris"]).metric_vals_dict == {
+        "hit_rate": 1.0,
+        "mrr": 1.0,
+    }
     index.as_query_engine(similarity_top_k=2).query(Q)
 
 
@@ -391,7 +488,9 @@ class Rag(Workflow):
         if not ev.get("dirname"):
             return None
         nodes = await IngestionPipeline(transformations=[SentenceSplitter()]).arun(
-            documents=[Document(text=P[name], doc_id=name) for name in ("paris", "wine")]
+            documents=[
+                Document(text=P[name], doc_id=name) for name in ("paris", "wine")
+            ]
         )
         return StopEvent(result=VectorStoreIndex(nodes))
 
@@ -408,16 +507,25 @@ class Rag(Workflow):
     @step
     async def synthesize(self, ctx: Context, ev: Reranked) -> StopEvent:
         synthesizer = get_response_synthesizer(llm=Settings.llm, streaming=True)
-        return StopEvent(result=await synthesizer.asynthesize(await ctx.store.get("query"), nodes=ev.nodes))
+        return StopEvent(
+            result=await synthesizer.asynthesize(
+                await ctx.store.get("query"), nodes=ev.nodes
+            )
+        )
 
 
 @app(
     "a workflow that ingests, and one that answers",
     f"{DOCS}examples/workflow/rag.ipynb",
-    sample(contexts=[(ANY, P["wine"]), (ANY, P["paris"])], retrieved=[(ANY, P["paris"]), (ANY, P["wine"])]),
+    sample(
+        contexts=[(ANY, P["wine"]), (ANY, P["paris"])],
+        retrieved=[(ANY, P["paris"]), (ANY, P["wine"])],
+    ),
 )
 def _(kit: ModuleType) -> None:
-    Settings.llm = kit.Model(script=[("A list of documents", "Doc: 2, Relevance: 9\nDoc: 1, Relevance: 7")])
+    Settings.llm = kit.Model(
+        script=[("A list of documents", "Doc: 2, Relevance: 9\nDoc: 1, Relevance: 7")]
+    )
 
     async def run() -> None:
         index = await Rag().run(dirname="data")
@@ -441,8 +549,13 @@ def _(kit: ModuleType) -> None:
         ]
     )
     indices = [SummaryIndex(kit.pages(name)) for name in ("paris", "wine")]
-    summaries = ["All about the capital of the country.", "All about what people there drink."]
-    graph = ComposableGraph.from_indices(SummaryIndex, indices, index_summaries=summaries)
+    summaries = [
+        "All about the capital of the country.",
+        "All about what people there drink.",
+    ]
+    graph = ComposableGraph.from_indices(
+        SummaryIndex, indices, index_summaries=summaries
+    )
     assert str(graph.as_query_engine(llm=llm).query(Q)) == A
 
 
@@ -456,7 +569,12 @@ def _(kit: ModuleType) -> None:
 )
 def _(kit: ModuleType) -> None:
     hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=4).retrieve(Q)
-    assert get_response_synthesizer().get_response(Q, text_chunks=[hit.text for hit in hits[:2]]) == A
+    assert (
+        get_response_synthesizer().get_response(
+            Q, text_chunks=[hit.text for hit in hits[:2]]
+        )
+        == A
+    )
 
 
 @app(
@@ -465,14 +583,25 @@ def _(kit: ModuleType) -> None:
     sample(contexts=[(None, P["lyon"]), (None, P["nice"])], retrieved=None),
 )
 def _(kit: ModuleType) -> None:
-    asyncio.run(get_response_synthesizer().aget_response(Q, text_chunks=[P["lyon"], P["nice"]]))
+    asyncio.run(
+        get_response_synthesizer().aget_response(Q, text_chunks=[P["lyon"], P["nice"]])
+    )
 
 
 def ask(kit: ModuleType, question: str, llm: Any, *, graded: bool = False) -> str:
     """Retrieval, prompt and model in plain Python."""
-    hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2).retrieve(question)
+    hits = (
+        VectorStoreIndex(kit.pages())
+        .as_retriever(similarity_top_k=2)
+        .retrieve(question)
+    )
     if graded:
-        hits = [hit for hit in hits if llm.complete(f"Relevant, yes or no?\n{hit.text}\n{question}").text == "yes"]
+        hits = [
+            hit
+            for hit in hits
+            if llm.complete(f"Relevant, yes or no?\n{hit.text}\n{question}").text
+            == "yes"
+        ]
     context = "\n\n".join(hit.get_content() for hit in hits)
     return str(llm.complete(QA.format(context=context, question=question)))
 
@@ -494,23 +623,54 @@ def _(kit: ModuleType) -> None:
     sample(contexts=[PARIS], warnings=["1 of 2 retrieved"]),
 )
 def _(kit: ModuleType) -> None:
-    ask(kit, Q, kit.Model(script=[("Relevant, yes or no?\nParis", "yes"), ("Relevant, yes or no?", "no")]), graded=True)
+    ask(
+        kit,
+        Q,
+        kit.Model(
+            script=[
+                ("Relevant, yes or no?\nParis", "yes"),
+                ("Relevant, yes or no?", "no"),
+            ]
+        ),
+        graded=True,
+    )
 
 
 MANUAL = " ".join(
     f"Step {n}: {verb} part {n * 37 % 101} with tool {n * 53 % 89}."
-    for n, verb in enumerate(["turn", "lift", "press", "oil", "wipe", "loosen", "fasten", "bend", "heat", "cool"] * 12)
+    for n, verb in enumerate(
+        [
+            "turn",
+            "lift",
+            "press",
+            "oil",
+            "wipe",
+            "loosen",
+            "fasten",
+            "bend",
+            "heat",
+            "cool",
+        ]
+        * 12
+    )
 )
 
 
 @app(
     "a page that needs several calls in a small window",
     f"{DOCS}examples/low_level/response_synthesis.ipynb",
-    sample(question="How?", contexts=[("manual", MANUAL)], retrieved=[("manual", MANUAL)], answer="Like this."),
+    sample(
+        question="How?",
+        contexts=[("manual", MANUAL)],
+        retrieved=[("manual", MANUAL)],
+        answer="Like this.",
+    ),
 )
 def _(kit: ModuleType) -> None:
     llm = kit.Model(answer="Like this.", window=1_100)
-    VectorStoreIndex([TextNode(id_="manual", text=MANUAL)]).as_query_engine(llm=llm).query("How?")
+    VectorStoreIndex([TextNode(id_="manual", text=MANUAL)]).as_query_engine(
+        llm=llm
+    ).query("How?")
     assert len(llm.asked) > 2
 
 
@@ -528,9 +688,23 @@ class Sourced(BaseModel):
 )
 def _(kit: ModuleType) -> None:
     hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2).retrieve(Q)
-    llm = kit.Model(script=[("", [("Sourced", {"answer": "Paris, by the first source.", "sources": [1]})])])
+    llm = kit.Model(
+        script=[
+            (
+                "",
+                [
+                    (
+                        "Sourced",
+                        {"answer": "Paris, by the first source.", "sources": [1]},
+                    )
+                ],
+            )
+        ]
+    )
     context = "\n".join(f"[{place}] {hit.text}" for place, hit in enumerate(hits, 1))
-    made = llm.structured_predict(Sourced, PromptTemplate(QA), context=context, question=Q)
+    made = llm.structured_predict(
+        Sourced, PromptTemplate(QA), context=context, question=Q
+    )
     assert made.sources == [1]
 
 
@@ -583,7 +757,10 @@ class Token(Event):
 
 
 class DeepResearch(Workflow):
-    """Retrieve, plan, answer each question of the plan, stream a report; the workflow itself returns nothing."""
+    """Retrieve, plan, answer each question of the plan, stream a report.
+
+    The workflow itself returns nothing.
+    """
 
     def __init__(self, index: Any, llm: Any) -> None:
         super().__init__(timeout=10)
@@ -593,11 +770,20 @@ class DeepResearch(Workflow):
     async def research(self, ctx: Context, ev: StartEvent) -> Researched:
         self.request = ev.get("user_msg")
         hits = self.index.as_retriever(similarity_top_k=2).retrieve(self.request)
-        context = "\n".join(f"<Citation id='{hit.node_id}'>\n{hit.get_content()}</Citation>" for hit in hits)
+        context = "\n".join(
+            f"<Citation id='{hit.node_id}'>\n{hit.get_content()}</Citation>"
+            for hit in hits
+        )
         prompt = PromptTemplate("Make a plan.\n{context}\nRequest: {request}")
-        plan = await self.llm.astructured_predict(Plan, prompt, context=context, request=self.request)
+        plan = await self.llm.astructured_predict(
+            Plan, prompt, context=context, request=self.request
+        )
         answers = [
-            (await self.llm.acomplete(f"Answer with citations.\n{context}\nQuestion: {question}")).text
+            (
+                await self.llm.acomplete(
+                    f"Answer with citations.\n{context}\nQuestion: {question}"
+                )
+            ).text
             for question in plan.research_questions
         ]
         return Researched(answers=answers)
@@ -605,7 +791,9 @@ class DeepResearch(Workflow):
     @step
     async def report(self, ctx: Context, ev: Researched) -> StopEvent:
         known = "\n".join(ev.answers)
-        pieces = await self.llm.astream_complete(f"Write a report for: {self.request}\nResearch:\n{known}")
+        pieces = await self.llm.astream_complete(
+            f"Write a report for: {self.request}\nResearch:\n{known}"
+        )
         async for piece in pieces:
             ctx.write_event_to_stream(Token(delta=piece.delta))
         return StopEvent(result="")
@@ -617,16 +805,30 @@ class DeepResearch(Workflow):
     sample(question="All about the capital", answer="The whole report."),
 )
 def _(kit: ModuleType) -> None:
-    plan = {"decision": "research", "research_questions": ["Where is it?", "What is it known for?"]}
+    plan = {
+        "decision": "research",
+        "research_questions": ["Where is it?", "What is it known for?"],
+    }
     llm = kit.Model(
         script=[
             ("Make a plan", [("Plan", plan)]),
             ("Write a report", "The whole report."),
-            ("Question: Where is it?", "It lies on a river, as the first citation says."),
-            ("Question: What is it known for?", "It is known for what the second citation says."),
+            (
+                "Question: Where is it?",
+                "It lies on a river, as the first citation says.",
+            ),
+            (
+                "Question: What is it known for?",
+                "It is known for what the second citation says.",
+            ),
         ]
     )
-    asyncio.run(_run(DeepResearch(VectorStoreIndex(kit.pages()), llm), user_msg="All about the capital"))
+    asyncio.run(
+        _run(
+            DeepResearch(VectorStoreIndex(kit.pages()), llm),
+            user_msg="All about the capital",
+        )
+    )
 
 
 @app(
@@ -638,7 +840,11 @@ def _(kit: ModuleType) -> None:
     class Silent(Workflow):
         @step
         async def only(self, ctx: Context, ev: StartEvent) -> StopEvent:
-            hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2).retrieve(ev.get("user_msg"))
+            hits = (
+                VectorStoreIndex(kit.pages())
+                .as_retriever(similarity_top_k=2)
+                .retrieve(ev.get("user_msg"))
+            )
             ctx.write_event_to_stream(Token(delta=str(len(hits))))
             return StopEvent(result="")
 
@@ -667,7 +873,9 @@ CONDENSED = "What is drunk in the capital of France?"
 )
 def _(kit: ModuleType) -> None:
     llm = kit.Model(script=[("standalone question", CONDENSED), (CONDENSED, "Wine.")])
-    engine = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="condense_question", llm=llm)
+    engine = VectorStoreIndex(kit.pages()).as_chat_engine(
+        chat_mode="condense_question", llm=llm
+    )
     assert [engine.chat(question).response for question in (Q, AGAIN)] == [A, "Wine."]
 
 
@@ -685,9 +893,17 @@ def _(kit: ModuleType) -> None:
     ),
 )
 def _(kit: ModuleType) -> None:
-    llm = kit.Model(script=[("Follow Up Input", CONDENSED), ("Standalone question", CONDENSED), (AGAIN, "Wine.")])
+    llm = kit.Model(
+        script=[
+            ("Follow Up Input", CONDENSED),
+            ("Standalone question", CONDENSED),
+            (AGAIN, "Wine."),
+        ]
+    )
     memory = ChatMemoryBuffer.from_defaults(token_limit=15_000)
-    engine = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="condense_plus_context", llm=llm, memory=memory)
+    engine = VectorStoreIndex(kit.pages()).as_chat_engine(
+        chat_mode="condense_plus_context", llm=llm, memory=memory
+    )
     for question, answer in ((Q, A), (AGAIN, "Wine.")):
         assert "".join(engine.stream_chat(question).response_gen) == answer
 
@@ -714,19 +930,31 @@ def _calling(kit: ModuleType) -> Any:
         standalone="rivers",
         contexts=[LYON, PARIS],
         retrieved=[LYON, PARIS],
-        answer="Rivers.",  # and no history: this version of the framework's contexts forgets the memory
+        # and no history: this version of the framework's contexts forgets the memory
+        answer="Rivers.",
     ),
 )
 def _(kit: ModuleType) -> None:
-    inner = kit.Model(script=[("Query: rivers", "All rivers flow together."), ("", "It is on the river Seine.")])
-    engine = VectorStoreIndex(kit.pages()).as_query_engine(llm=inner, similarity_top_k=2)
-    tool = QueryEngineTool.from_defaults(engine, name="store", description="Knows the country.")
+    inner = kit.Model(
+        script=[
+            ("Query: rivers", "All rivers flow together."),
+            ("", "It is on the river Seine."),
+        ]
+    )
+    engine = VectorStoreIndex(kit.pages()).as_query_engine(
+        llm=inner, similarity_top_k=2
+    )
+    tool = QueryEngineTool.from_defaults(
+        engine, name="store", description="Knows the country."
+    )
     agent = FunctionAgent(tools=[tool], llm=_calling(kit))
 
     async def run() -> None:
         ctx = Context(agent)
         assert str(await agent.run(Q, ctx=ctx)) == A
-        assert str(await agent.run("Tell me where the rivers are.", ctx=ctx)) == "Rivers."
+        assert (
+            str(await agent.run("Tell me where the rivers are.", ctx=ctx)) == "Rivers."
+        )
 
     asyncio.run(run())
 
@@ -738,7 +966,8 @@ def _(kit: ModuleType) -> None:
     sample(
         question="Tell me where the rivers are.",
         standalone="rivers",
-        contexts=[LYON, PARIS],  # what this turn found, though the first turn's result stands before it
+        # what this turn found, though the first turn's result stands before it
+        contexts=[LYON, PARIS],
         retrieved=[LYON, PARIS],
         answer="Rivers.",
         history=TURNS,
@@ -746,7 +975,9 @@ def _(kit: ModuleType) -> None:
 )
 def _(kit: ModuleType) -> None:
     retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2)
-    tool = RetrieverTool.from_defaults(retriever, name="store", description="Knows the country.")
+    tool = RetrieverTool.from_defaults(
+        retriever, name="store", description="Knows the country."
+    )
     llm = kit.Model(
         script=[
             ("Saone flow", "Rivers."),
@@ -760,7 +991,10 @@ def _(kit: ModuleType) -> None:
     async def run() -> None:
         memory = Memory.from_defaults(session_id="one", token_limit=40_000)
         assert str(await agent.run(Q, memory=memory)) == A
-        assert str(await agent.run("Tell me where the rivers are.", memory=memory)) == "Rivers."
+        assert (
+            str(await agent.run("Tell me where the rivers are.", memory=memory))
+            == "Rivers."
+        )
 
     asyncio.run(run())
 
@@ -772,10 +1006,21 @@ def _(kit: ModuleType) -> None:
 )
 def _(kit: ModuleType) -> None:
     retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2)
-    tool = RetrieverTool.from_defaults(retriever, name="store", description="Knows the country.")
+    tool = RetrieverTool.from_defaults(
+        retriever, name="store", description="Knows the country."
+    )
     script = [
-        ("Observation: Paris", f"Thought: I can answer without using any more tools.\nAnswer: {A}"),
-        (Q, 'Thought: I need to use a tool.\nAction: store\nAction Input: {"input": "capital"}'),
+        (
+            "Observation: Paris",
+            f"Thought: I can answer without using any more tools.\nAnswer: {A}",
+        ),
+        (
+            Q,
+            (
+                'Thought: I need to use a tool.\nAction: store\nAction Input: {"input":'
+                ' "capital"}'
+            ),
+        ),
     ]
     asyncio.run(_asked(ReActAgent(tools=[tool], llm=kit.Model(script=script)), Q))
 
@@ -786,7 +1031,9 @@ def _(kit: ModuleType) -> None:
     sample(standalone="capital"),
 )
 def _(kit: ModuleType) -> None:
-    engine = VectorStoreIndex(kit.pages()).as_query_engine(llm=kit.Model(answer="Yes."), similarity_top_k=2)
+    engine = VectorStoreIndex(kit.pages()).as_query_engine(
+        llm=kit.Model(answer="Yes."), similarity_top_k=2
+    )
 
     async def search(query: str) -> str:
         """Search the country."""
@@ -801,22 +1048,38 @@ def _(kit: ModuleType) -> None:
     "a conversation kept by hand",
     f"{DOCS}examples/low_level/response_synthesis.ipynb",
     sample(),
-    sample(question="What is drunk?", contexts=[WINE, PARIS], retrieved=[WINE, PARIS], history=TURNS, grade="inferred"),
+    sample(
+        question="What is drunk?",
+        contexts=[WINE, PARIS],
+        retrieved=[WINE, PARIS],
+        history=TURNS,
+        grade="inferred",
+    ),
 )
 def _(kit: ModuleType) -> None:
     llm, told = kit.Model(), []
     for question in (Q, "What is drunk?"):
-        hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2).retrieve(question)
-        context = ChatMessage(role="system", content="Use this:\n" + "\n".join(hit.text for hit in hits))
+        hits = (
+            VectorStoreIndex(kit.pages())
+            .as_retriever(similarity_top_k=2)
+            .retrieve(question)
+        )
+        context = ChatMessage(
+            role="system", content="Use this:\n" + "\n".join(hit.text for hit in hits)
+        )
         asked = ChatMessage(role="user", content=question)
         told += [asked, llm.chat([context, *told, asked]).message]
 
 
-def _choosing(kit: ModuleType, *queries: str) -> tuple[Any, list[QueryEngineTool], list[Any]]:
+def _choosing(
+    kit: ModuleType, *queries: str
+) -> tuple[Any, list[QueryEngineTool], list[Any]]:
     """A model that calls one tool over an engine for each query, the tool, and the engine."""
     llm = kit.Model(answer="The answer on wine.", script=[("Query: capital", A)])
     engine = VectorStoreIndex(kit.pages()).as_query_engine(llm=llm, similarity_top_k=2)
-    tool = QueryEngineTool.from_defaults(engine, name="store", description="Knows the country.")
+    tool = QueryEngineTool.from_defaults(
+        engine, name="store", description="Knows the country."
+    )
     calls = [("store", {"input": query}) for query in queries]
     return kit.Model(script=[(f"user: {Q}", calls)]), [tool], [engine]
 
@@ -834,12 +1097,21 @@ def _(kit: ModuleType) -> None:
 @app(
     "the same, awaited, with a conversation handed in",
     f"{DOCS}examples/llm/openai.ipynb",
-    sample(standalone="capital", history=[("user", "Hello."), ("assistant", "Hello, what is it?")]),
+    sample(
+        standalone="capital",
+        history=[("user", "Hello."), ("assistant", "Hello, what is it?")],
+    ),
 )
 def _(kit: ModuleType) -> None:
     llm, tools, _ = _choosing(kit, "capital")
-    told = [ChatMessage(role="user", content="Hello."), ChatMessage(role="assistant", content="Hello, what is it?")]
-    assert str(asyncio.run(llm.apredict_and_call(tools, chat_history=told, user_msg=Q))) == A
+    told = [
+        ChatMessage(role="user", content="Hello."),
+        ChatMessage(role="assistant", content="Hello, what is it?"),
+    ]
+    assert (
+        str(asyncio.run(llm.apredict_and_call(tools, chat_history=told, user_msg=Q)))
+        == A
+    )
 
 
 @app(
@@ -878,7 +1150,9 @@ def _(kit: ModuleType) -> None:
 def _(kit: ModuleType) -> None:
     async def run() -> None:
         llm, tools, (engine,) = _choosing(kit, "capital")
-        (call,) = llm.get_tool_calls_from_response(await llm.achat_with_tools(tools, user_msg=Q))
+        (call,) = llm.get_tool_calls_from_response(
+            await llm.achat_with_tools(tools, user_msg=Q)
+        )
         await engine.aquery(call.tool_kwargs["input"])
 
     asyncio.run(run())
@@ -901,6 +1175,11 @@ def test_app(name: str, parts: ModuleType) -> None:
     assert len(samples) == len(APPS[name].samples)
     for seen, expected in zip(samples, APPS[name].samples, strict=True):
         said = seen.pop("warnings")
-        assert seen == {field: value for field, value in expected.items() if field != "warnings"}
+        assert seen == {
+            field: value for field, value in expected.items() if field != "warnings"
+        }
         assert len(said) == len(expected["warnings"])
-        assert all(part in warning for part, warning in zip(expected["warnings"], said, strict=True))
+        assert all(
+            part in warning
+            for part, warning in zip(expected["warnings"], said, strict=True)
+        )

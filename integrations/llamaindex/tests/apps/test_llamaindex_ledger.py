@@ -1,4 +1,6 @@
-"""The evidence ledger of agents, engines and conversations of LlamaIndex; what is expected was worked out by hand.
+"""The evidence ledger of agents, engines and conversations of LlamaIndex.
+
+What is expected was worked out by hand.
 
 The model and the embeddings are fakes, everything else is the framework's own.
 """
@@ -13,7 +15,12 @@ from typing import Any
 import pytest
 from llama_index.core import SummaryIndex, VectorStoreIndex, get_response_synthesizer
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
-from llama_index.core.llms import ChatMessage, CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.llms import (
+    ChatMessage,
+    CompletionResponse,
+    CustomLLM,
+    LLMMetadata,
+)
 from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEngine
@@ -38,11 +45,20 @@ from workflows.errors import WorkflowCancelledByUser
 from ragmetrics_core import Sample
 
 pytestmark = [
-    # The framework's workflows look at all members of an agent, deprecated pydantic ones among them.
-    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:Skipping serialization of known unserializable key"),
+    # The framework's workflows look at all members of an agent, deprecated pydantic
+    # ones among them.
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:is_running called from within a step:DeprecationWarning"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Skipping serialization of known unserializable key"
+    ),
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
     pytest.mark.usefixtures("databases_let_go"),
 ]
@@ -88,7 +104,9 @@ def told(sample: Sample) -> tuple[int, list[Call]]:
     found = []
     for one in sample.ledger.calls:
         items = tuple(_SHORT.get(item.text, item.text) for item in one.items)
-        found.append(Call(one.kind, items, **{name: getattr(one, name) for name in fields}))
+        found.append(
+            Call(one.kind, items, **{name: getattr(one, name) for name in fields})
+        )
     return sample.ledger.turn, found
 
 
@@ -105,12 +123,22 @@ class Row:
 LEDGERS: dict[str, Row] = {}
 
 
-def row(name: str, *turns: list[Call], tools: frozenset[str] | None = None, same: bool = True) -> Callable[[Any], Any]:
+def row(
+    name: str,
+    *turns: list[Call],
+    tools: frozenset[str] | None = None,
+    same: bool = True,
+) -> Callable[[Any], Any]:
     """Add a row; its turns are numbered where they are one conversation."""
 
     def add(run: Any) -> Any:
         assert name not in LEDGERS
-        LEDGERS[name] = Row(run, tuple((at if same else 1, one) for at, one in enumerate(turns, start=1)), tools, same)
+        LEDGERS[name] = Row(
+            run,
+            tuple((at if same else 1, one) for at, one in enumerate(turns, start=1)),
+            tools,
+            same,
+        )
         return run
 
     return add
@@ -121,26 +149,37 @@ def retriever(kit: ModuleType, *names: str) -> Any:
 
 
 def engine(kit: ModuleType, says: str = A, **settings: Any) -> Any:
-    return VectorStoreIndex(kit.pages()).as_query_engine(llm=kit.Model(answer=says), similarity_top_k=2, **settings)
+    return VectorStoreIndex(kit.pages()).as_query_engine(
+        llm=kit.Model(answer=says), similarity_top_k=2, **settings
+    )
 
 
 def searching(kit: ModuleType, name: str = "store") -> RetrieverTool:
-    return RetrieverTool.from_defaults(retriever(kit), name=name, description="Knows the country.")
+    return RetrieverTool.from_defaults(
+        retriever(kit), name=name, description="Knows the country."
+    )
 
 
 def asking(kit: ModuleType, name: str = "store", says: str = SAYS) -> QueryEngineTool:
-    return QueryEngineTool.from_defaults(engine(kit, says), name=name, description="Knows the country.")
+    return QueryEngineTool.from_defaults(
+        engine(kit, says), name=name, description="Knows the country."
+    )
 
 
 def scripted(kit: ModuleType, *replies: Any, **settings: Any) -> Any:
     """A model that says one thing after another: calls of tools as (tool, argument), at last its answer."""
-    replies = (*replies, A) if not replies or not isinstance(replies[-1], str) else replies
+    replies = (
+        (*replies, A) if not replies or not isinstance(replies[-1], str) else replies
+    )
 
     class Scripted(kit.Model):  # type: ignore[name-defined,misc]  # of a fixture
         def _reply(self, prompt: str) -> Any:
             at = len(self.asked)
             said = replies[min(at, len(replies) - 1)]
-            given = ((name, one if isinstance(one, dict) else {"input": one}) for name, one in said)
+            given = (
+                (name, one if isinstance(one, dict) else {"input": one})
+                for name, one in said
+            )
             self.script[:] = [("", said if isinstance(said, str) else list(given))]
             return super()._reply(prompt)
 
@@ -166,10 +205,15 @@ def _(kit: ModuleType) -> None:
 
 @row("a cut after the retrieval", [call("retrieval", *FOUND, shown=(0,), query=Q)])
 def _(kit: ModuleType) -> None:
-    engine(kit, node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.6)]).query(Q)
+    engine(
+        kit, node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.6)]
+    ).query(Q)
 
 
-@row("nothing was found, and no model was asked", [call("retrieval", shown=None, query=Q)])
+@row(
+    "nothing was found, and no model was asked",
+    [call("retrieval", shown=None, query=Q)],
+)
 def _(kit: ModuleType) -> None:
     SummaryIndex([]).as_query_engine(llm=kit.Model()).query(Q)
 
@@ -177,14 +221,22 @@ def _(kit: ModuleType) -> None:
 @row("queries of a fusion are one retrieval", [call("retrieval", *FOUND, query=Q)])
 def _(kit: ModuleType) -> None:
     llm = kit.Model(answer="capital\ncity")
-    both = QueryFusionRetriever([retriever(kit)], llm=llm, num_queries=2, similarity_top_k=2, use_async=False)
+    both = QueryFusionRetriever(
+        [retriever(kit)], llm=llm, num_queries=2, similarity_top_k=2, use_async=False
+    )
     docs = both.retrieve(Q)
     told = ChatMessage(role="system", content="\n".join(one.text for one in docs))
     kit.Model().chat([told, ChatMessage(content=Q)])
 
 
-SUBS = '[{"sub_question": "the capital", "tool_name": "a"}, {"sub_question": "the coast", "tool_name": "b"}]'
-INNER = ("The first page has it that it is Paris.", "The last page has it that it is Nice.")
+SUBS = (
+    '[{"sub_question": "the capital", "tool_name": "a"}, {"sub_question": "the coast",'
+    ' "tool_name": "b"}]'
+)
+INNER = (
+    "The first page has it that it is Paris.",
+    "The last page has it that it is Nice.",
+)
 
 
 @row(
@@ -198,18 +250,27 @@ INNER = ("The first page has it that it is Paris.", "The last page has it that i
 )
 def _(kit: ModuleType) -> None:
     tools = [asking(kit, name, says) for name, says in zip("ab", INNER, strict=True)]
-    llm = kit.Model(script=[("Sub question", A)], answer=f'```json\n{{"items": {SUBS}}}\n```')
+    llm = kit.Model(
+        script=[("Sub question", A)], answer=f'```json\n{{"items": {SUBS}}}\n```'
+    )
     questions = LLMQuestionGenerator.from_defaults(llm=llm)
     made = get_response_synthesizer(llm=llm)
     SubQuestionQueryEngine.from_defaults(
-        query_engine_tools=tools, question_gen=questions, response_synthesizer=made, use_async=False
+        query_engine_tools=tools,
+        question_gen=questions,
+        response_synthesizer=made,
+        use_async=False,
     ).query(Q)
 
 
 @row("a router", [call("retrieval", *FOUND, step=1, query=Q)])
 def _(kit: ModuleType) -> None:
     llm = kit.Model(answer='[{"choice": 1, "reason": "x"}]')
-    RouterQueryEngine(LLMSingleSelector.from_defaults(llm=llm), [asking(kit), asking(kit, "other")], llm=llm).query(Q)
+    RouterQueryEngine(
+        LLMSingleSelector.from_defaults(llm=llm),
+        [asking(kit), asking(kit, "other")],
+        llm=llm,
+    ).query(Q)
 
 
 @row("documents that came with the question", [call("given", "paris", "nice")])
@@ -225,7 +286,9 @@ class Handed(Workflow):
 
     @step
     async def only(self, ev: StartEvent) -> StopEvent:
-        said = await get_response_synthesizer(llm=self.llm).asynthesize(ev.query, ev.nodes)
+        said = await get_response_synthesizer(llm=self.llm).asynthesize(
+            ev.query, ev.nodes
+        )
         return StopEvent(result=str(said))
 
 
@@ -246,19 +309,28 @@ def _(kit: ModuleType) -> None:
 
 @row("an agent searches", [HIT])
 def _(kit: ModuleType) -> None:
-    asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL]))))
+    asyncio.run(
+        ask(FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL])))
+    )
 
 
 @row("an agent searches, without streaming", [HIT])
 def _(kit: ModuleType) -> None:
-    agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL]), streaming=False)
+    agent = FunctionAgent(
+        tools=[searching(kit)], llm=scripted(kit, [CAPITAL]), streaming=False
+    )
     asyncio.run(ask(agent))
 
 
 @row("an agent that thinks aloud", [HIT])
 def _(kit: ModuleType) -> None:
-    thinks = 'Thought: I need to use a tool.\nAction: store\nAction Input: {"input": "capital"}'
-    llm = scripted(kit, thinks, f"Thought: I can answer without using any more tools.\nAnswer: {A}")
+    thinks = (
+        'Thought: I need to use a tool.\nAction: store\nAction Input: {"input":'
+        ' "capital"}'
+    )
+    llm = scripted(
+        kit, thinks, f"Thought: I can answer without using any more tools.\nAnswer: {A}"
+    )
     asyncio.run(ask(ReActAgent(tools=[searching(kit)], llm=llm)))
 
 
@@ -272,14 +344,21 @@ def _(kit: ModuleType) -> None:
 
 @row("an agent that thinks aloud asks an engine", ANSWERED)
 def _(kit: ModuleType) -> None:
-    thinks = 'Thought: I need to use a tool.\nAction: store\nAction Input: {"input": "capital"}'
-    llm = scripted(kit, thinks, f"Thought: I can answer without using any more tools.\nAnswer: {A}")
+    thinks = (
+        'Thought: I need to use a tool.\nAction: store\nAction Input: {"input":'
+        ' "capital"}'
+    )
+    llm = scripted(
+        kit, thinks, f"Thought: I can answer without using any more tools.\nAnswer: {A}"
+    )
     asyncio.run(ask(ReActAgent(tools=[asking(kit)], llm=llm)))
 
 
 @row("an engine's answer is the agent's", [HIT])
 def _(kit: ModuleType) -> None:
-    tool = QueryEngineTool.from_defaults(engine(kit), name="store", description="Knows.", return_direct=True)
+    tool = QueryEngineTool.from_defaults(
+        engine(kit), name="store", description="Knows.", return_direct=True
+    )
     asyncio.run(ask(FunctionAgent(tools=[tool], llm=scripted(kit, [CAPITAL]))))
 
 
@@ -288,7 +367,10 @@ def _(kit: ModuleType) -> None:
     scripted(kit, [CAPITAL]).predict_and_call([asking(kit, says=A)], user_msg=Q)
 
 
-@row("two searches in a row", [HIT, call("retrieval", *COAST, step=2, name="store", query="coast")])
+@row(
+    "two searches in a row",
+    [HIT, call("retrieval", *COAST, step=2, name="store", query="coast")],
+)
 def _(kit: ModuleType) -> None:
     llm = scripted(kit, [CAPITAL], [("store", "coast")])
     asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=llm)))
@@ -301,7 +383,9 @@ def _reversed(kit: ModuleType, **settings: Any) -> None:
     async def run() -> None:
         over = asyncio.Event()
 
-        async def store(input: str) -> list[NodeWithScore]:  # noqa: A002  # the name of the argument
+        async def store(
+            input: str,  # noqa: A002
+        ) -> list[NodeWithScore]:  # the name of the argument
             """Search."""
             if input == "capital":
                 await over.wait()
@@ -309,7 +393,12 @@ def _reversed(kit: ModuleType, **settings: Any) -> None:
             over.set()
             return found
 
-        await ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL, ("store", "coast")], **settings)))
+        await ask(
+            FunctionAgent(
+                tools=[store],
+                llm=scripted(kit, [CAPITAL, ("store", "coast")], **settings),
+            )
+        )
 
     asyncio.run(run())
 
@@ -333,7 +422,10 @@ def _(kit: ModuleType) -> None:
     asyncio.run(ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL]))))
 
 
-@row("a tool that shows one of the pages it found", [call("retrieval", *FOUND, shown=(0,), **SEARCH)])
+@row(
+    "a tool that shows one of the pages it found",
+    [call("retrieval", *FOUND, shown=(0,), **SEARCH)],
+)
 def _(kit: ModuleType) -> None:
     async def store(input: str) -> str:  # noqa: A002
         """Search."""
@@ -348,7 +440,9 @@ def _(kit: ModuleType) -> None:
         """Query."""
         return ROWS
 
-    asyncio.run(ask(FunctionAgent(tools=[sql], llm=scripted(kit, [("sql", "select all")]))))
+    asyncio.run(
+        ask(FunctionAgent(tools=[sql], llm=scripted(kit, [("sql", "select all")])))
+    )
 
 
 @row(
@@ -374,11 +468,16 @@ def _(kit: ModuleType) -> None:
 
 @row("a search that finds nothing", [call("retrieval", **SEARCH)])
 def _(kit: ModuleType) -> None:
-    tool = RetrieverTool.from_defaults(SummaryIndex([]).as_retriever(), name="store", description="Knows nothing.")
+    tool = RetrieverTool.from_defaults(
+        SummaryIndex([]).as_retriever(), name="store", description="Knows nothing."
+    )
     asyncio.run(ask(FunctionAgent(tools=[tool], llm=scripted(kit, [CAPITAL]))))
 
 
-@row("a tool that fails", [call("tool", step=1, name="sql", query="x", error="ValueError: no such table")])
+@row(
+    "a tool that fails",
+    [call("tool", step=1, name="sql", query="x", error="ValueError: no such table")],
+)
 def _(kit: ModuleType) -> None:
     async def sql(input: str) -> str:  # noqa: A002
         """Query."""
@@ -390,7 +489,13 @@ def _(kit: ModuleType) -> None:
 @row(
     "a search that fails, and one that does not",
     [
-        call("retrieval", step=1, name="store", query="broken", error="ValueError: the store is down"),
+        call(
+            "retrieval",
+            step=1,
+            name="store",
+            query="broken",
+            error="ValueError: the store is down",
+        ),
         call("retrieval", *FOUND, step=2, name="store", query="capital"),
     ],
 )
@@ -402,8 +507,16 @@ def _(kit: ModuleType) -> None:
             return await super()._aretrieve(query_bundle)
 
     found = Down(VectorStoreIndex(kit.pages()), similarity_top_k=2)
-    tool = RetrieverTool.from_defaults(found, name="store", description="Knows the country.")
-    asyncio.run(ask(FunctionAgent(tools=[tool], llm=scripted(kit, [("store", "broken")], [CAPITAL]))))
+    tool = RetrieverTool.from_defaults(
+        found, name="store", description="Knows the country."
+    )
+    asyncio.run(
+        ask(
+            FunctionAgent(
+                tools=[tool], llm=scripted(kit, [("store", "broken")], [CAPITAL])
+            )
+        )
+    )
 
 
 @row("a tool that there is not", [HIT])
@@ -436,12 +549,19 @@ BOSS = {"name": "boss", "description": "Leads."}
 def _(kit: ModuleType) -> None:
     hands = [("handoff", {"to_agent": "finder", "reason": "It finds."})]
     boss = FunctionAgent(**BOSS, llm=scripted(kit, hands), tools=[])
-    finder = FunctionAgent(name="finder", description="Finds.", llm=scripted(kit, [CAPITAL]), tools=[searching(kit)])
+    finder = FunctionAgent(
+        name="finder",
+        description="Finds.",
+        llm=scripted(kit, [CAPITAL]),
+        tools=[searching(kit)],
+    )
     asyncio.run(ask(AgentWorkflow(agents=[boss, finder], root_agent="boss")))
 
 
 def _finder(kit: ModuleType) -> FunctionTool:
-    inner = FunctionAgent(name="finder", llm=scripted(kit, [CAPITAL], SAYS), tools=[searching(kit)])
+    inner = FunctionAgent(
+        name="finder", llm=scripted(kit, [CAPITAL], SAYS), tools=[searching(kit)]
+    )
 
     async def find(input: str) -> str:  # noqa: A002
         """Find."""
@@ -454,11 +574,15 @@ def _finder(kit: ModuleType) -> FunctionTool:
     "an agent as a tool",
     [
         call("written", SAYS, step=1, name="find", query="the city", agent="boss"),
-        call("retrieval", *FOUND, step=1, name="store", query="capital", agent="finder"),
+        call(
+            "retrieval", *FOUND, step=1, name="store", query="capital", agent="finder"
+        ),
     ],
 )
 def _(kit: ModuleType) -> None:
-    boss = FunctionAgent(**BOSS, tools=[_finder(kit)], llm=scripted(kit, [("find", "the city")]))
+    boss = FunctionAgent(
+        **BOSS, tools=[_finder(kit)], llm=scripted(kit, [("find", "the city")])
+    )
     asyncio.run(ask(boss))
 
 
@@ -467,12 +591,16 @@ def _(kit: ModuleType) -> None:
     [
         call("retrieval", *COAST, step=1, name="store", query="coast", agent="boss"),
         call("written", SAYS, step=1, name="find", query="the city", agent="boss"),
-        call("retrieval", *FOUND, step=1, name="store", query="capital", agent="finder"),
+        call(
+            "retrieval", *FOUND, step=1, name="store", query="capital", agent="finder"
+        ),
     ],
 )
 def _(kit: ModuleType) -> None:
     llm = scripted(kit, [("store", "coast"), ("find", "the city")])
-    asyncio.run(ask(FunctionAgent(**BOSS, tools=[searching(kit), _finder(kit)], llm=llm)))
+    asyncio.run(
+        ask(FunctionAgent(**BOSS, tools=[searching(kit), _finder(kit)], llm=llm))
+    )
 
 
 # -- a person
@@ -481,17 +609,25 @@ def _(kit: ModuleType) -> None:
 async def confirm(ctx: Context, input: str) -> str:  # noqa: A002
     """Ask a person."""
     asked = InputRequiredEvent(prefix=input)  # type: ignore[call-arg]
-    said = await ctx.wait_for_event(HumanResponseEvent, waiter_id="w", waiter_event=asked)
+    said = await ctx.wait_for_event(
+        HumanResponseEvent, waiter_id="w", waiter_event=asked
+    )
     return str(said.response)
 
 
 REPLY = "Yes, but only the city in the north, please."
-CONFIRMED = [call("tool", REPLY, step=1, name="confirm", query="Sure?"), replace(HIT, step=2)]
+CONFIRMED = [
+    call("tool", REPLY, step=1, name="confirm", query="Sure?"),
+    replace(HIT, step=2),
+]
 
 
 @row("a person is asked", CONFIRMED)
 def _(kit: ModuleType) -> None:
-    agent = FunctionAgent(tools=[confirm, searching(kit)], llm=scripted(kit, [("confirm", "Sure?")], [CAPITAL]))
+    agent = FunctionAgent(
+        tools=[confirm, searching(kit)],
+        llm=scripted(kit, [("confirm", "Sure?")], [CAPITAL]),
+    )
 
     async def run() -> None:
         handler = agent.run(user_msg=Q)
@@ -531,7 +667,11 @@ def test_a_run_that_was_cancelled_has_no_answer(parts: ModuleType) -> None:
         LEDGERS["a person does not answer"].run(parts)
     (sample,) = captured.samples
     assert sample.capture is not None
-    assert (sample.question, sample.answer, sample.capture.grade) == (Q, None, "incomplete")
+    assert (sample.question, sample.answer, sample.capture.grade) == (
+        Q,
+        None,
+        "incomplete",
+    )
 
 
 # -- conversations
@@ -544,7 +684,8 @@ LATER = call("retrieval", *COAST, step=1, name="store", query="coast", turn=2)
 @row("two turns with one memory", [HIT], [HIT, LATER], [HIT, LATER])
 def _(kit: ModuleType) -> None:
     agent = FunctionAgent(
-        tools=[searching(kit)], llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it.", "Done.")
+        tools=[searching(kit)],
+        llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it.", "Done."),
     )
     memory = ChatMemoryBuffer.from_defaults(token_limit=4000)
 
@@ -555,9 +696,17 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
-@row("two runs in one context, which keeps no messages", [HIT], [replace(LATER, turn=1)], same=False)
+@row(
+    "two runs in one context, which keeps no messages",
+    [HIT],
+    [replace(LATER, turn=1)],
+    same=False,
+)
 def _(kit: ModuleType) -> None:
-    agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."))
+    agent = FunctionAgent(
+        tools=[searching(kit)],
+        llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."),
+    )
 
     async def run() -> None:
         context = Context(agent)
@@ -569,7 +718,10 @@ def _(kit: ModuleType) -> None:
 
 @row("two turns of one session", [HIT], [HIT, LATER])
 def _(kit: ModuleType) -> None:
-    agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."))
+    agent = FunctionAgent(
+        tools=[searching(kit)],
+        llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."),
+    )
 
     async def run() -> None:
         memory = Memory.from_defaults(session_id="of one user", token_limit=4000)
@@ -592,14 +744,23 @@ def _(kit: ModuleType) -> None:
 
 @row("one engine for all, each with a history of its own", [FIRST], [FIRST], same=False)
 def _(kit: ModuleType) -> None:
-    chat = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="context", llm=kit.Model(), similarity_top_k=2)
+    chat = VectorStoreIndex(kit.pages()).as_chat_engine(
+        chat_mode="context", llm=kit.Model(), similarity_top_k=2
+    )
     for greeting in ("Hello.", "Good morning."):
         chat.chat(Q, chat_history=[ChatMessage(role="assistant", content=greeting)])
 
 
-@row("a trimmed memory; one page was found again", [HIT], [replace(HIT, shown=(0,)), LATER])
+@row(
+    "a trimmed memory; one page was found again",
+    [HIT],
+    [replace(HIT, shown=(0,)), LATER],
+)
 def _(kit: ModuleType) -> None:
-    agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."))
+    agent = FunctionAgent(
+        tools=[searching(kit)],
+        llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."),
+    )
     memory = ChatMemoryBuffer.from_defaults(token_limit=45)
 
     async def run() -> None:
@@ -609,11 +770,24 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
-@row("a hand-off is remembered", [replace(HIT, step=2, agent="finder")], [replace(HIT, step=2, agent="finder"), LATER])
+@row(
+    "a hand-off is remembered",
+    [replace(HIT, step=2, agent="finder")],
+    [replace(HIT, step=2, agent="finder"), LATER],
+)
 def _(kit: ModuleType) -> None:
     hands = [("handoff", {"to_agent": "finder", "reason": "It finds."})]
-    boss = FunctionAgent(**BOSS, llm=scripted(kit, hands, [("store", "coast")], "On it."), tools=[searching(kit)])
-    finder = FunctionAgent(name="finder", description="Finds.", llm=scripted(kit, [CAPITAL]), tools=[searching(kit)])
+    boss = FunctionAgent(
+        **BOSS,
+        llm=scripted(kit, hands, [("store", "coast")], "On it."),
+        tools=[searching(kit)],
+    )
+    finder = FunctionAgent(
+        name="finder",
+        description="Finds.",
+        llm=scripted(kit, [CAPITAL]),
+        tools=[searching(kit)],
+    )
     flow = AgentWorkflow(agents=[boss, finder], root_agent="boss")
     memory = ChatMemoryBuffer.from_defaults(token_limit=4000)
 
@@ -634,9 +808,15 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
-@row("a chat over contexts", [FIRST], [replace(FIRST, shown=(0,)), call("retrieval", *COAST, query=SECOND, turn=2)])
+@row(
+    "a chat over contexts",
+    [FIRST],
+    [replace(FIRST, shown=(0,)), call("retrieval", *COAST, query=SECOND, turn=2)],
+)
 def _(kit: ModuleType) -> None:
-    chat = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="context", llm=kit.Model(), similarity_top_k=2)
+    chat = VectorStoreIndex(kit.pages()).as_chat_engine(
+        chat_mode="context", llm=kit.Model(), similarity_top_k=2
+    )
     chat.chat(Q)
     chat.chat(SECOND)
 
@@ -644,11 +824,16 @@ def _(kit: ModuleType) -> None:
 @row(
     "a chat that rewrites the question",
     [FIRST],
-    [replace(FIRST, shown=(0,)), call("retrieval", *COAST, step=1, query="the coast, alone", turn=2)],
+    [
+        replace(FIRST, shown=(0,)),
+        call("retrieval", *COAST, step=1, query="the coast, alone", turn=2),
+    ],
 )
 def _(kit: ModuleType) -> None:
     llm = kit.Model(script=[("standalone question", "the coast, alone")])
-    chat = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="condense_plus_context", llm=llm, similarity_top_k=2)
+    chat = VectorStoreIndex(kit.pages()).as_chat_engine(
+        chat_mode="condense_plus_context", llm=llm, similarity_top_k=2
+    )
     chat.chat(Q)
     chat.chat(SECOND)
 
@@ -656,12 +841,16 @@ def _(kit: ModuleType) -> None:
 @row("a chat that is started over", [FIRST], [FIRST], same=False)
 def _(kit: ModuleType) -> None:
     for _ in range(2):
-        VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="context", llm=kit.Model(), similarity_top_k=2).chat(Q)
+        VectorStoreIndex(kit.pages()).as_chat_engine(
+            chat_mode="context", llm=kit.Model(), similarity_top_k=2
+        ).chat(Q)
 
 
 @row("a chat without a search", [])
 def _(kit: ModuleType) -> None:
-    VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="simple", llm=kit.Model()).chat(Q)
+    VectorStoreIndex(kit.pages()).as_chat_engine(
+        chat_mode="simple", llm=kit.Model()
+    ).chat(Q)
 
 
 class Completing(CustomLLM):
@@ -671,7 +860,9 @@ class Completing(CustomLLM):
     def metadata(self) -> LLMMetadata:
         return LLMMetadata()
 
-    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **_: Any
+    ) -> CompletionResponse:
         return CompletionResponse(text=A)
 
     def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
@@ -679,12 +870,18 @@ class Completing(CustomLLM):
 
 
 @pytest.mark.parametrize("memory", ["default", "Memory", "ChatMemoryBuffer"])
-@pytest.mark.parametrize("mode", ["context", "condense_plus_context", "best", "condense_question"])
+@pytest.mark.parametrize(
+    "mode", ["context", "condense_plus_context", "best", "condense_question"]
+)
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_chat_engine_remembers_until_it_is_reset(memory: str, mode: str, streamed: bool, parts: ModuleType) -> None:
+def test_a_chat_engine_remembers_until_it_is_reset(
+    memory: str, mode: str, streamed: bool, parts: ModuleType
+) -> None:
     made = {"Memory": Memory, "ChatMemoryBuffer": ChatMemoryBuffer}.get(memory)
     kept = {} if made is None else {"memory": made.from_defaults(token_limit=3000)}
-    chat = VectorStoreIndex(parts.pages()).as_chat_engine(chat_mode=mode, llm=Completing(), similarity_top_k=2, **kept)
+    chat = VectorStoreIndex(parts.pages()).as_chat_engine(
+        chat_mode=mode, llm=Completing(), similarity_top_k=2, **kept
+    )
 
     def ask_both() -> None:
         for question in (Q, SECOND):
@@ -698,19 +895,38 @@ def test_a_chat_engine_remembers_until_it_is_reset(memory: str, mode: str, strea
         chat.reset()
         ask_both()
     first = [("user", Q), ("assistant", A)]
-    assert [[(turn.role, turn.content) for turn in one.history] for one in captured.samples] == [[], first, [], first]
+    assert [
+        [(turn.role, turn.content) for turn in one.history] for one in captured.samples
+    ] == [[], first, [], first]
     ledgers = [one.ledger for one in captured.samples if one.ledger]
     assert [one.turn for one in ledgers] == [1, 2, 1, 2]
-    assert [[call.turn for call in one.calls] for one in ledgers] == [[1], [1, 2], [1], [1, 2]]
+    assert [[call.turn for call in one.calls] for one in ledgers] == [
+        [1],
+        [1, 2],
+        [1],
+        [1, 2],
+    ]
     first_id, again, second_id, last = (one.conversation for one in ledgers)
     assert first_id == again != second_id == last
 
 
 @pytest.mark.parametrize("memory", [Memory, ChatMemoryBuffer])
-def test_react_remembers_what_it_saw_and_answered(memory: Any, parts: ModuleType) -> None:
-    thinks = 'Thought: I need to use a tool.\nAction: store\nAction Input: {"input": "capital"}'
-    llm = scripted(parts, thinks, *(f"Thought: I can answer.\nAnswer: {one}" for one in (A, "On it.", "Done.")))
-    agent, kept = ReActAgent(tools=[searching(parts)], llm=llm), memory.from_defaults(token_limit=4000)
+def test_react_remembers_what_it_saw_and_answered(
+    memory: Any, parts: ModuleType
+) -> None:
+    thinks = (
+        'Thought: I need to use a tool.\nAction: store\nAction Input: {"input":'
+        ' "capital"}'
+    )
+    llm = scripted(
+        parts,
+        thinks,
+        *(f"Thought: I can answer.\nAnswer: {one}" for one in (A, "On it.", "Done.")),
+    )
+    agent, kept = (
+        ReActAgent(tools=[searching(parts)], llm=llm),
+        memory.from_defaults(token_limit=4000),
+    )
 
     async def run() -> None:
         for question in (Q, SECOND, "Thank you."):
@@ -718,26 +934,44 @@ def test_react_remembers_what_it_saw_and_answered(memory: Any, parts: ModuleType
 
     with capture() as captured:
         asyncio.run(run())
-    assert [told(one)[1][0].shown for one in captured.samples] == [(0, 1)] * len(captured.samples)
+    assert [told(one)[1][0].shown for one in captured.samples] == [(0, 1)] * len(
+        captured.samples
+    )
     said = [[turn.content for turn in one.history] for one in captured.samples]
     assert said == [[], [Q, A], [Q, A, SECOND, "On it."]]
 
 
 @pytest.mark.parametrize("handed", ["engine", "chat", "memory"])
-def test_a_name_goes_before_the_identity_of_a_memory(handed: str, parts: ModuleType) -> None:
+def test_a_name_goes_before_the_identity_of_a_memory(
+    handed: str, parts: ModuleType
+) -> None:
     said: list[ChatMessage] = []
     samples = []
     index = VectorStoreIndex(parts.pages())
     for question in (Q, SECOND):
         made = {"engine": {"chat_history": [*said]}, "chat": {}}.get(handed)
-        made = {"memory": Memory.from_defaults(chat_history=[*said], token_limit=3000)} if made is None else made
-        chat = index.as_chat_engine(chat_mode="context", llm=Completing(), similarity_top_k=2, **made)
+        made = (
+            {"memory": Memory.from_defaults(chat_history=[*said], token_limit=3000)}
+            if made is None
+            else made
+        )
+        chat = index.as_chat_engine(
+            chat_mode="context", llm=Completing(), similarity_top_k=2, **made
+        )
         with capture(conversation=f"visitor {handed}") as captured:
-            chat.chat(question, **({"chat_history": [*said]} if handed == "chat" else {}))
-        said += [ChatMessage(role="user", content=question), ChatMessage(role="assistant", content=A)]
+            chat.chat(
+                question, **({"chat_history": [*said]} if handed == "chat" else {})
+            )
+        said += [
+            ChatMessage(role="user", content=question),
+            ChatMessage(role="assistant", content=A),
+        ]
         samples += captured.samples
     ledgers = [one.ledger for one in samples if one.ledger]
-    assert [(one.conversation, one.turn) for one in ledgers] == [(f"visitor {handed}", 1), (f"visitor {handed}", 2)]
+    assert [(one.conversation, one.turn) for one in ledgers] == [
+        (f"visitor {handed}", 1),
+        (f"visitor {handed}", 2),
+    ]
     assert [[call.turn for call in one.calls] for one in ledgers] == [[1], [1, 2]]
     assert [len(one.history) for one in samples] == [0, 2]
 
@@ -745,7 +979,10 @@ def test_a_name_goes_before_the_identity_of_a_memory(handed: str, parts: ModuleT
 @pytest.mark.parametrize("memory", [Memory, ChatMemoryBuffer])
 def test_an_empty_history_is_handed_in_too(memory: Any, parts: ModuleType) -> None:
     chat = VectorStoreIndex(parts.pages()).as_chat_engine(
-        chat_mode="context", llm=Completing(), similarity_top_k=2, memory=memory.from_defaults(token_limit=3000)
+        chat_mode="context",
+        llm=Completing(),
+        similarity_top_k=2,
+        memory=memory.from_defaults(token_limit=3000),
     )
     with capture() as captured:
         for _ in range(2):
@@ -771,7 +1008,9 @@ SUMMARY = "They spoke of the capital at length, and of its river."
     ],
 )
 def _(kit: ModuleType) -> None:
-    memory = ChatSummaryMemoryBuffer.from_defaults(llm=kit.Model(answer=SUMMARY), token_limit=8)
+    memory = ChatSummaryMemoryBuffer.from_defaults(
+        llm=kit.Model(answer=SUMMARY), token_limit=8
+    )
     chat = VectorStoreIndex(kit.pages()).as_chat_engine(
         chat_mode="context", llm=kit.Model(), similarity_top_k=2, memory=memory
     )
@@ -790,4 +1029,8 @@ def test_ledger(name: str, parts: ModuleType) -> None:
     assert [told(sample) for sample in captured.samples] == list(row.ledgers)
     ids = {sample.ledger.conversation for sample in captured.samples if sample.ledger}
     assert len(ids) == (1 if row.same else len(row.ledgers))
-    assert not any("conversation" in sample.capture.provenance for sample in captured.samples if sample.capture)
+    assert not any(
+        "conversation" in sample.capture.provenance
+        for sample in captured.samples
+        if sample.capture
+    )

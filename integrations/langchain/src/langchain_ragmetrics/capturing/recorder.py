@@ -12,7 +12,14 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ragmetrics.capturing.tree import CALL, FALLBACKS, FLOW, HANDOFF, OBSERVED, Run
+from langchain_ragmetrics.capturing.tree import (
+    CALL,
+    FALLBACKS,
+    FLOW,
+    HANDOFF,
+    OBSERVED,
+    Run,
+)
 from langchain_ragmetrics.values import ROLES, copied, is_command, kind_of, text_of
 from ragmetrics_core.capturing import Problems, guarded, is_judge_work, strand, words_of
 
@@ -20,8 +27,11 @@ JUDGE_TAG = "ragmetrics-judge"
 Receiver = Callable[[Run], object]
 _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
 
-# The retriever that began last in this context: what a store reports while it goes on belongs to it.
-_searching: ContextVar[UUID | None] = ContextVar("langchain_ragmetrics_searching", default=None)
+# The retriever that began last in this context: what a store reports while it goes on
+# belongs to it.
+_searching: ContextVar[UUID | None] = ContextVar(
+    "langchain_ragmetrics_searching", default=None
+)
 
 
 class Recorder(BaseCallbackHandler):
@@ -40,7 +50,9 @@ class Recorder(BaseCallbackHandler):
     ignore_retry = True
     ignore_custom_event = True
 
-    def __init__(self, problems: Problems, receivers: Callable[[], tuple[Receiver, ...]]) -> None:
+    def __init__(
+        self, problems: Problems, receivers: Callable[[], tuple[Receiver, ...]]
+    ) -> None:
         self.problems, self._receivers = problems, receivers
         self.open: dict[UUID | None, Run] = {}
         self._roots: dict[UUID, tuple[Receiver, ...]] = {}
@@ -51,22 +63,35 @@ class Recorder(BaseCallbackHandler):
     __deepcopy__ = __copy__
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self._roots)} open runs, {len(self.problems)} problems)"
+        return (
+            f"{type(self).__name__}({len(self._roots)} open runs, {len(self.problems)}"
+            " problems)"
+        )
 
     @guarded
-    def on_chain_start(self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **told: Any) -> None:
+    def on_chain_start(
+        self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **told: Any
+    ) -> None:
         """Copy the inputs of a step."""
-        if run := self._run_began(told.get("run_type") or "chain", serialized, run_id, told):
+        if run := self._run_began(
+            told.get("run_type") or "chain", serialized, run_id, told
+        ):
             run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
 
     @guarded
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **_: Any) -> None:
+    def on_chain_end(
+        self, outputs: Any, *, run_id: UUID, inputs: Any = None, **_: Any
+    ) -> None:
         """Copy the outputs of a step, and its inputs if they were streamed in."""
         if run := self._run_going(run_id, inputs):
-            self._run_ended(run, _named("output", copied(outputs, messages=run_id in self._roots)))
+            self._run_ended(
+                run, _named("output", copied(outputs, messages=run_id in self._roots))
+            )
 
     @guarded
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, inputs: Any = None, **_: Any) -> None:
+    def on_chain_error(
+        self, error: BaseException, *, run_id: UUID, inputs: Any = None, **_: Any
+    ) -> None:
         """Note the error of a run."""
         if run := self._run_going(run_id, inputs):
             run.error = words_of(error, repr)
@@ -76,15 +101,33 @@ class Recorder(BaseCallbackHandler):
 
     @guarded
     def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **told: Any
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        **told: Any,
     ) -> None:
         """Keep what the model is shown, as text."""
         if run := self._run_began("chat_model", serialized, run_id, told):
-            shown = [(ROLES.get(kind_of(one), "other"), text_of(one.content)) for batch in messages for one in batch]
-            run.inputs = {"messages": [{"role": role, "content": text} for role, text in shown]}
+            shown = [
+                (ROLES.get(kind_of(one), "other"), text_of(one.content))
+                for batch in messages
+                for one in batch
+            ]
+            run.inputs = {
+                "messages": [{"role": role, "content": text} for role, text in shown]
+            }
 
     @guarded
-    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **told: Any) -> None:
+    def on_llm_start(
+        self,
+        serialized: dict[str, Any],
+        prompts: list[str],
+        *,
+        run_id: UUID,
+        **told: Any,
+    ) -> None:
         """Keep what the model is shown."""
         if run := self._run_began("llm", serialized, run_id, told):
             run.inputs = {"prompts": list(prompts)}
@@ -93,11 +136,15 @@ class Recorder(BaseCallbackHandler):
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Keep what the model said first: its text, and the tools that it called."""
         if run := self._run_going(run_id):
-            first = [_said(one) for batch in response.generations[:1] for one in batch[:1]]
+            first = [
+                _said(one) for batch in response.generations[:1] for one in batch[:1]
+            ]
             self._run_ended(run, {"generations": [first]})
 
     @guarded
-    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **told: Any) -> None:
+    def on_tool_start(
+        self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **told: Any
+    ) -> None:
         """Copy the inputs of a tool."""
         if run := self._run_began("tool", serialized, run_id, told):
             inputs = copied(told.get("inputs"))  # older cores tell their text alone
@@ -112,29 +159,46 @@ class Recorder(BaseCallbackHandler):
             self._run_ended(run, {"output": _tool_output(output)})
 
     @guarded
-    def on_retriever_start(self, serialized: dict[str, Any], query: str, *, run_id: UUID, **told: Any) -> None:
+    def on_retriever_start(
+        self, serialized: dict[str, Any], query: str, *, run_id: UUID, **told: Any
+    ) -> None:
         """Keep the query of a retriever."""
         if run := self._run_began("retriever", serialized, run_id, told):
             run.inputs = {"query": query}
             _searching.set(run_id)
 
     @guarded
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
+    def on_retriever_end(
+        self, documents: Sequence[Document], *, run_id: UUID, **_: Any
+    ) -> None:
         """Copy the documents of a retriever."""
         if run := self._run_going(run_id):
             self._run_ended(run, {"documents": copied(list(documents))})
 
     @guarded
-    def search_begins(self, run_id: UUID, query: str, name: str, parent: UUID | None) -> None:
-        """A search that LangChain does not report; inside a retriever it belongs to that."""
+    def search_begins(
+        self, run_id: UUID, query: str, name: str, parent: UUID | None
+    ) -> None:
+        """A search that LangChain does not report.
+
+        Inside a retriever it belongs to that.
+        """
         host = self.open.get(_searching.get())
-        while host is not None and (host.end_time is not None or host.run_type != "retriever"):
+        while host is not None and (
+            host.end_time is not None or host.run_type != "retriever"
+        ):
             host = self.open.get(host.parent_run_id)
         within = parent if host is None else host.id
-        self.on_retriever_start({}, query, run_id=run_id, parent_run_id=within, tags=[OBSERVED], name=name)
+        self.on_retriever_start(
+            {}, query, run_id=run_id, parent_run_id=within, tags=[OBSERVED], name=name
+        )
 
     def _run_began(
-        self, kind: str, serialized: dict[str, Any] | None, run_id: UUID, told: dict[str, Any]
+        self,
+        kind: str,
+        serialized: dict[str, Any] | None,
+        run_id: UUID,
+        told: dict[str, Any],
     ) -> Run | None:
         """A run that begins; None for one that is not to be recorded, or is known: the handler is attached twice."""
         if run_id in self.open:
@@ -142,11 +206,24 @@ class Recorder(BaseCallbackHandler):
         parent = self.open.get(told.get("parent_run_id")) or self._fallbacks()
         tags = told.get("tags") or []
         if parent is None:
-            receivers = () if is_judge_work() or JUDGE_TAG in tags else self._receivers()
+            receivers = (
+                () if is_judge_work() or JUDGE_TAG in tags else self._receivers()
+            )
             if not receivers:
                 return None
-        name = told.get("name") or (serialized or {}).get("name") or ((serialized or {}).get("id") or ["Unnamed"])[-1]
-        run = Run(run_id, name, kind, None if parent is None else parent.id, tags, {"metadata": told.get("metadata")})
+        name = (
+            told.get("name")
+            or (serialized or {}).get("name")
+            or ((serialized or {}).get("id") or ["Unnamed"])[-1]
+        )
+        run = Run(
+            run_id,
+            name,
+            kind,
+            None if parent is None else parent.id,
+            tags,
+            {"metadata": told.get("metadata")},
+        )
         if parent is not None:
             parent.child_runs.append(run)
         else:
@@ -154,13 +231,17 @@ class Recorder(BaseCallbackHandler):
             run.extra[FLOW] = strand()
             if len(self._roots) > _MOST_OPEN:
                 self._forget(self.open[next(iter(self._roots))])
-                self.problems.note(f"more than {_MOST_OPEN} runs are open; the oldest are forgotten")
+                self.problems.note(
+                    f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
+                )
         self.open[run_id] = run
         return run
 
     def _fallbacks(self) -> Run | None:
         """The wrapper of fallbacks around an alternative, which it hands its own config: the context alone tells."""
-        run = self.open.get(getattr(ensure_config().get("callbacks"), "parent_run_id", None))
+        run = self.open.get(
+            getattr(ensure_config().get("callbacks"), "parent_run_id", None)
+        )
         return run if run is not None and run.name == FALLBACKS else None
 
     def _run_going(self, run_id: UUID, inputs: Any = None) -> Run | None:
@@ -210,4 +291,7 @@ def _tool_output(output: Any) -> Any:
 def _said(generation: Any) -> dict[str, Any]:
     message = generation.message if isinstance(generation, ChatGeneration) else None
     calls = list(message.tool_calls) if isinstance(message, AIMessage) else []
-    return {"text": generation.text, "message": {"role": "assistant", "content": "", "tool_calls": calls}}
+    return {
+        "text": generation.text,
+        "message": {"role": "assistant", "content": "", "tool_calls": calls},
+    }

@@ -11,14 +11,28 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langsmith import schemas
 from langsmith.run_trees import RunTree
 
-from langchain_ragmetrics.values import artifacts_of, is_command, message_of, plain, text_of
+from langchain_ragmetrics.values import (
+    artifacts_of,
+    is_command,
+    message_of,
+    plain,
+    text_of,
+)
 from ragmetrics_core import Turn, capturing
-from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, documents_in
+from ragmetrics_core.capturing import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    Overrides,
+    Tree,
+    documents_in,
+)
 
 FALLBACKS = "RunnableWithFallbacks"
 OBSERVED = "ragmetrics-observed"
-# Keys of ``extra`` that the recorder fills: of a root the task or thread it ran in; of a tool the call that it answers,
-# whether it handed over.
+# Keys of ``extra`` that the recorder fills: of a root the task or thread it ran in; of
+# a tool the call that it answers, whether it handed over.
 FLOW = "ragmetrics_flow"
 CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
@@ -28,7 +42,10 @@ _ABANDONED = "the stream was abandoned before its end"
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """A run as the recorder keeps it; its fields are named and filled as in LangSmith's."""
+    """A run as the recorder keeps it.
+
+    Its fields are named and filled as in LangSmith's.
+    """
 
     id: UUID
     name: str
@@ -49,9 +66,13 @@ AnyRun = Run | schemas.RunBase
 
 @dataclass(frozen=True)
 class Finding(Overrides):
-    """Where question, contexts and answer of a run are; by default the rules find them."""
+    """Where question, contexts and answer of a run are.
 
-    every_turn: bool = False  # a root that called a model is a sample even where nothing was retrieved
+    By default the rules find them.
+    """
+
+    # a root that called a model is a sample even where nothing was retrieved
+    every_turn: bool = False
 
 
 def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
@@ -69,7 +90,10 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     root, inputs, output = _node(run), plain(run.inputs), plain(run.outputs or {})
     given = metadata_of(run).get("ragmetrics")
     given = given if isinstance(given, Mapping) else {}
-    continues, models = _continues(run), any(node.kind == "model" for node in root.walk())
+    continues, models = (
+        _continues(run),
+        any(node.kind == "model" for node in root.walk()),
+    )
     empty = _is_empty(run.outputs)
     asked, place = _question(run, inputs, output, given, continues)
     if root.kind == "step" and not capturing.has_written(inputs):
@@ -102,7 +126,11 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
 
 
 def _question(
-    run: AnyRun, inputs: Mapping[str, Any], output: object, given: Mapping[str, Any], continues: bool
+    run: AnyRun,
+    inputs: Mapping[str, Any],
+    output: object,
+    given: Mapping[str, Any],
+    continues: bool,
 ) -> tuple[str | None, str]:
     if given.get("question") is not None:
         return str(given["question"]), "metadata['ragmetrics']['question']"
@@ -115,13 +143,25 @@ def _question(
     return asked, f"outputs of {run.name}" if asked is not None else ""
 
 
-def _history(run: AnyRun, inputs: object, output: object, asked: str | None) -> tuple[Turn, ...]:
+def _history(
+    run: AnyRun, inputs: object, output: object, asked: str | None
+) -> tuple[Turn, ...]:
     """Earlier turns: in the inputs, in the state of a graph, or loaded by ``RunnableWithMessageHistory``."""
     found = capturing.history_in(inputs) or capturing.history_in(output, asked)
     if found:
         return found
-    loads = (one for one in walk(run) if one.run_type == "chain" and one.name == "load_history")
-    loaded = next((capturing.conversation(plain((one.outputs or {}).get("output"))) or () for one in loads), ())
+    loads = (
+        one
+        for one in walk(run)
+        if one.run_type == "chain" and one.name == "load_history"
+    )
+    loaded = next(
+        (
+            capturing.conversation(plain((one.outputs or {}).get("output"))) or ()
+            for one in loads
+        ),
+        (),
+    )
     earlier = capturing.spoken(loaded)
     return earlier[:-1] if earlier and earlier[-1].content == asked else earlier
 
@@ -133,14 +173,27 @@ def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
     found, key = capturing.answer_in(output)
     if found is None:
         return ()
-    return (Answer(found, "the last message in outputs['messages']" if key == "messages" else f"outputs[{key!r}]"),)
+    return (
+        Answer(
+            found,
+            (
+                "the last message in outputs['messages']"
+                if key == "messages"
+                else f"outputs[{key!r}]"
+            ),
+        ),
+    )
 
 
 def _gives_documents(root: Node, output: Mapping[str, Any], *, models: bool) -> bool:
     if root.kind in ("retriever", "tool"):
         return not models or root.kind == "retriever"
     found = output["output"] if set(output) == {"output"} else None
-    return isinstance(found, tuple) and bool(found) and all(isinstance(one, Document) for one in found)
+    return (
+        isinstance(found, tuple)
+        and bool(found)
+        and all(isinstance(one, Document) for one in found)
+    )
 
 
 def _is_empty(outputs: Mapping[str, Any] | None) -> bool:
@@ -151,25 +204,37 @@ def _is_abandoned(run: AnyRun) -> bool:
     """A stream was left before its end: a model, or the parser of its text, has not ended properly."""
     models = (one for one in walk(run) if one.run_type in ("llm", "chat_model"))
     parsers = (one for one in walk(run) if one.run_type == "parser")
-    return any(one.end_time is None for one in models) or any(_is_empty(one.outputs) for one in parsers)
+    return any(one.end_time is None for one in models) or any(
+        _is_empty(one.outputs) for one in parsers
+    )
 
 
 def error_of(run: AnyRun) -> str | None:
     """The error with which the run ended, without its traceback."""
-    return run.error.split("Traceback (most recent call last)")[0].strip() or "error" if run.error else None
+    return (
+        run.error.split("Traceback (most recent call last)")[0].strip() or "error"
+        if run.error
+        else None
+    )
 
 
 def _continues(run: AnyRun) -> bool:
     """The run resumes a graph instead of asking something new."""
     value = run.inputs.get("input") if len(run.inputs) == 1 else None
-    return is_command(value) or not run.inputs or (set(run.inputs) == {"input"} and value is None)
+    return (
+        is_command(value)
+        or not run.inputs
+        or (set(run.inputs) == {"input"} and value is None)
+    )
 
 
 def _given(given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the sample that the metadata of the call says."""
     own = given.get("metadata")
     rest = {str(key): value for key, value in given.items() if key not in _OWN_FIELDS}
-    found: dict[str, Any] = {"metadata": {**rest, **own} if isinstance(own, Mapping) else rest}
+    found: dict[str, Any] = {
+        "metadata": {**rest, **own} if isinstance(own, Mapping) else rest
+    }
     if given.get("reference") is not None:
         value = given["reference"]
         items = value if isinstance(value, (list, tuple)) else [value]
@@ -187,11 +252,18 @@ def metadata_of(run: AnyRun) -> Mapping[str, Any]:
 
 def children(run: AnyRun) -> list[AnyRun]:
     """Child runs in start order, without attempts that a later sibling replaced: of the same name and arguments."""
-    found: list[Any] = [*(run.child_runs or ())] if isinstance(run, (Run, schemas.Run, RunTree)) else []
+    found: list[Any] = (
+        [*(run.child_runs or ())]
+        if isinstance(run, (Run, schemas.Run, RunTree))
+        else []
+    )
     later: set[tuple[str, str]] = set()
     kept: list[AnyRun] = []
     for child in sorted(found, key=lambda child: child.start_time)[::-1]:
-        attempt = child.name, repr(child.inputs) if child.run_type in ("tool", "retriever") else ""
+        attempt = (
+            child.name,
+            repr(child.inputs) if child.run_type in ("tool", "retriever") else "",
+        )
         if not (child.error and attempt in later):
             kept.append(child)
         later.add(attempt)
@@ -210,12 +282,29 @@ def walk(run: AnyRun) -> Iterator[AnyRun]:
 
 def _node(run: AnyRun) -> Node:
     """One run as a call, with those inside it."""
-    end, metadata = None if run.end_time is None else run.end_time.timestamp(), metadata_of(run)
+    end, metadata = (
+        None if run.end_time is None else run.end_time.timestamp(),
+        metadata_of(run),
+    )
     inside = [_node(child) for child in children(run)]
     branch = next((tag for tag in run.tags or () if tag.startswith("map:key:")), "")
-    node = Node("step", run.name, run.start_time.timestamp(), end, inside, error=run.error, branch=branch)
+    node = Node(
+        "step",
+        run.name,
+        run.start_time.timestamp(),
+        end,
+        inside,
+        error=run.error,
+        branch=branch,
+    )
     node.agent = metadata.get("lc_agent_name")
-    fill = {"retriever": _retriever, "tool": _tool, "llm": _model, "chat_model": _model, "chain": _step}
+    fill = {
+        "retriever": _retriever,
+        "tool": _tool,
+        "llm": _model,
+        "chat_model": _model,
+        "chain": _step,
+    }
     if run.run_type in fill:
         fill[run.run_type](node, run)
     if node.kind == "model" and metadata.get("lc_source") == "summarization":
@@ -225,27 +314,48 @@ def _node(run: AnyRun) -> Node:
 
 def _retriever(node: Node, run: AnyRun) -> None:
     query = run.inputs.get("query")
-    node.kind, node.query = "retriever", query if isinstance(query, str) and query.strip() else None
+    node.kind, node.query = (
+        "retriever",
+        query if isinstance(query, str) and query.strip() else None,
+    )
     if run.error or run.outputs is None:
         return
     found = tuple(documents_in(plain(run.outputs.get("documents"))))
-    observed = [one for one in walk(run) if OBSERVED in (one.tags or ()) and one is not run]
-    if observed and any(one.score is None for one in found):  # a store that is observed reports scores
-        scored = [doc for one in observed for doc in documents_in(plain((one.outputs or {}).get("documents")))]
+    observed = [
+        one for one in walk(run) if OBSERVED in (one.tags or ()) and one is not run
+    ]
+    # a store that is observed reports scores
+    if observed and any(one.score is None for one in found):
+        scored = [
+            doc
+            for one in observed
+            for doc in documents_in(plain((one.outputs or {}).get("documents")))
+        ]
         known = {(doc.id, doc.text): doc.score for doc in scored}
-        found = tuple(d if d.score is not None else replace(d, score=known.get((d.id, d.text))) for d in found)
+        found = tuple(
+            d if d.score is not None else replace(d, score=known.get((d.id, d.text)))
+            for d in found
+        )
     node.documents = found
 
 
 def _query(arguments: Mapping[str, Any]) -> str:
-    texts = [value for value in arguments.values() if isinstance(value, str) and value.strip()]
+    texts = [
+        value
+        for value in arguments.values()
+        if isinstance(value, str) and value.strip()
+    ]
     return texts[0] if len(texts) == 1 else capturing.compact(plain(arguments))
 
 
 def _tool(node: Node, run: AnyRun) -> None:
     output, extra = (run.outputs or {}).get("output"), run.extra or {}
-    node.call = extra.get(CALL) or (output.tool_call_id if isinstance(output, ToolMessage) else None)
-    node.control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(("GraphInterrupt(", "ParentCommand("))
+    node.call = extra.get(CALL) or (
+        output.tool_call_id if isinstance(output, ToolMessage) else None
+    )
+    node.control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(
+        ("GraphInterrupt(", "ParentCommand(")
+    )
     node.kind, node.query = "tool", _query(run.inputs)
     if run.error:
         return
@@ -253,7 +363,8 @@ def _tool(node: Node, run: AnyRun) -> None:
     node.text = message.text if message is not None else text_of(output)
     if isinstance(output, ToolMessage) and output.status == "error":
         node.error, node.text = node.text or "error", None
-    if not node.text and isinstance(output, (list, dict)) and output:  # JSON of it has the same letters
+    # JSON of it has the same letters
+    if not node.text and isinstance(output, (list, dict)) and output:
         node.text = str(output)
     node.documents = _documents_beside(output)
 
@@ -261,7 +372,9 @@ def _tool(node: Node, run: AnyRun) -> None:
 def _documents_beside(output: object) -> tuple[Document, ...] | None:
     """The documents that a tool returned beside its text; () for an empty list of them, None if there is no list."""
     artifacts = [plain(artifact) for artifact in artifacts_of(output)]
-    documents = tuple(document for artifact in artifacts for document in documents_in(artifact))
+    documents = tuple(
+        document for artifact in artifacts for document in documents_in(artifact)
+    )
     gave_an_empty_list = any(artifact in ((), []) for artifact in artifacts)
     return documents if documents or gave_an_empty_list else None
 
@@ -275,7 +388,9 @@ def _model(node: Node, run: AnyRun) -> None:
     if first is None or run.error:
         return
     message = message_of(first.get("message")) or Message("assistant")
-    node.reply = Message("assistant", str(first.get("text") or message.text), message.calls)
+    node.reply = Message(
+        "assistant", str(first.get("text") or message.text), message.calls
+    )
 
 
 def _prompt(run: AnyRun) -> tuple[Message, ...]:
@@ -284,7 +399,11 @@ def _prompt(run: AnyRun) -> tuple[Message, ...]:
     if isinstance(prompts, list):
         return tuple(Message("user", str(prompt)) for prompt in prompts)
     batches = run.inputs.get("messages") or []
-    found = [message_of(item) for batch in batches for item in (batch if isinstance(batch, list) else [batch])]
+    found = [
+        message_of(item)
+        for batch in batches
+        for item in (batch if isinstance(batch, list) else [batch])
+    ]
     return tuple(message for message in found if message is not None)
 
 
@@ -293,14 +412,41 @@ def _step(node: Node, run: AnyRun) -> None:
 
     A person asked for approval may reply in a tool's place, which then does not run.
     """
-    said = (run.outputs or {}).get("messages") if run.name.startswith("HumanInTheLoop") else None
-    asked = {call["id"]: call for one in said or () if isinstance(one, AIMessage) for call in one.tool_calls}
+    said = (
+        (run.outputs or {}).get("messages")
+        if run.name.startswith("HumanInTheLoop")
+        else None
+    )
+    asked = {
+        call["id"]: call
+        for one in said or ()
+        if isinstance(one, AIMessage)
+        for call in one.tool_calls
+    }
     for one in said or ():
-        if isinstance(one, ToolMessage) and one.status == "success" and one.tool_call_id in asked:
-            reply = Node("tool", one.name or "", node.began, node.ended or node.began, text=str(one.text))
-            reply.call, reply.query = one.tool_call_id, _query(asked[one.tool_call_id]["args"])
+        if (
+            isinstance(one, ToolMessage)
+            and one.status == "success"
+            and one.tool_call_id in asked
+        ):
+            reply = Node(
+                "tool",
+                one.name or "",
+                node.began,
+                node.ended or node.began,
+                text=str(one.text),
+            )
+            reply.call, reply.query = (
+                one.tool_call_id,
+                _query(asked[one.tool_call_id]["args"]),
+            )
             node.children.append(reply)
     found = tuple(documents_in(plain(run.outputs or {})))
     if found:
-        before = {(one.id, one.text, one.score) for one in documents_in(plain(run.inputs))}
-        node.documents = tuple(one for one in found if (one.id, one.text, one.score) not in before) or None
+        before = {
+            (one.id, one.text, one.score) for one in documents_in(plain(run.inputs))
+        }
+        node.documents = (
+            tuple(one for one in found if (one.id, one.text, one.score) not in before)
+            or None
+        )

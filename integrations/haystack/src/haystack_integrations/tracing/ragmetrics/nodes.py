@@ -1,7 +1,7 @@
 """What is kept of a run: plain copies of documents, messages and answers, and one node per span.
 
-Nothing here refers to an object of the application, except the metadata values of documents; what the
-application changes after the run does not change what was recorded.
+Nothing here refers to an object of the application, except the metadata values of
+documents; what the application changes after the run does not change what was recorded.
 """
 
 from __future__ import annotations
@@ -13,10 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import haystack
-from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer, TextContent
+from haystack.dataclasses import (
+    ChatMessage,
+    ExtractedAnswer,
+    GeneratedAnswer,
+    TextContent,
+)
 from pydantic import BaseModel
 
-from ragmetrics_core.capturing import Answer, Document, Listener, Message, Problems, ToolCall
+from ragmetrics_core.capturing import (
+    Answer,
+    Document,
+    Listener,
+    Message,
+    Problems,
+    ToolCall,
+)
 
 PIPELINE = "haystack.pipeline.run"
 COMPONENT = "haystack.component.run"
@@ -32,7 +44,10 @@ tick = itertools.count(1).__next__  # gives the next position in time, over all 
 
 @dataclass(frozen=True, slots=True)
 class Said(Message):
-    """A copy of a ``ChatMessage``; a tool's message names in ``calls`` what it answers, and may tell of a failure."""
+    """A copy of a ``ChatMessage``.
+
+    A tool's message names in ``calls`` what it answers, and may tell of a failure.
+    """
 
     model: str | None = None
     failed: bool = False
@@ -40,17 +55,23 @@ class Said(Message):
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
     """A copy of what rules read of a value: texts, numbers, documents, messages, answers, tuples and dicts of these."""
-    if value is None or isinstance(value, (str, bool, int, float, Document, Message, Answer)):
+    if value is None or isinstance(
+        value, (str, bool, int, float, Document, Message, Answer)
+    ):
         return value
     if isinstance(value, haystack.Document):
-        return Document(value.content or "", value.id, value.score, dict(value.meta or {}))
+        return Document(
+            value.content or "", value.id, value.score, dict(value.meta or {})
+        )
     if isinstance(value, ChatMessage):
         return _message(value)
     if isinstance(value, GeneratedAnswer):
         return _generated(value)
     if isinstance(value, ExtractedAnswer):
         documents = (copied(value.document),) if value.document is not None else ()
-        return Answer(value.data, extracted=True, documents=documents, question=value.query)
+        return Answer(
+            value.data, extracted=True, documents=documents, question=value.query
+        )
     if isinstance(value, BaseModel):
         value = vars(value)
     if depth and isinstance(value, Mapping):
@@ -66,35 +87,60 @@ def _message(message: ChatMessage) -> Said:
     results = message.tool_call_results
     calls = (*message.tool_calls, *(result.origin for result in results))
     said = [
-        one for result in results for one in (result.result if isinstance(result.result, list) else [result.result])
+        one
+        for result in results
+        for one in (
+            result.result if isinstance(result.result, list) else [result.result]
+        )
     ]
     texts = (one.text if isinstance(one, TextContent) else one for one in said)
     text = message.text or "\n".join(one for one in texts if isinstance(one, str))
-    made = tuple(ToolCall(call.tool_name, copied(call.arguments) or {}, call.id) for call in calls)
+    made = tuple(
+        ToolCall(call.tool_name, copied(call.arguments) or {}, call.id)
+        for call in calls
+    )
     model = message.meta.get("model")
     failed = any(result.error for result in results)
-    return Said(_role(message), text, made, model if isinstance(model, str) else None, failed)
+    return Said(
+        _role(message), text, made, model if isinstance(model, str) else None, failed
+    )
 
 
 def _role(message: ChatMessage) -> str:
     """Who says it; what the framework puts in, instead of other messages or of an edited call, is said by nobody."""
     made = message.meta.get("context_compaction")
     if not isinstance(made, dict) or message.role.value == "tool":
-        return "other" if _EDITED.match(message.text or "") and message.role.value == "user" else message.role.value
+        return (
+            "other"
+            if _EDITED.match(message.text or "") and message.role.value == "user"
+            else message.role.value
+        )
     return "summary" if "summar" in str(made.get("strategy")) else "other"
 
 
 def _is_conversation(made: Collection[object]) -> bool:
     """Whether an ``AnswerBuilder`` made answers of all messages, those of the user and of tools too."""
-    said = [one.meta.get("all_messages") for one in made if isinstance(one, GeneratedAnswer) and one.meta]
-    messages = said[0] if len(said) == len(made) and said and isinstance(said[0], list) else []
-    return any(isinstance(one, ChatMessage) and one.role.value != "assistant" for one in messages)
+    said = [
+        one.meta.get("all_messages")
+        for one in made
+        if isinstance(one, GeneratedAnswer) and one.meta
+    ]
+    messages = (
+        said[0] if len(said) == len(made) and said and isinstance(said[0], list) else []
+    )
+    return any(
+        isinstance(one, ChatMessage) and one.role.value != "assistant"
+        for one in messages
+    )
 
 
 def _generated(answer: GeneratedAnswer) -> Answer:
     meta = answer.meta or {}
     said, model = meta.get("all_messages"), meta.get("model")
-    texts = (one.text if isinstance(one, ChatMessage) else one for one in (said if isinstance(said, list) else ()))
+    texts = (
+        one.text if isinstance(one, ChatMessage) else one
+        for one in (said if isinstance(said, list) else ())
+    )
     return Answer(
         answer.data,
         replies=tuple(text for text in texts if isinstance(text, str) and text),
@@ -113,13 +159,18 @@ class Node:
     type: str  # class of the component, with its module
     parent: Node | None  # the span around it
     opened: int  # when it began, by ``tick``
-    takes: Mapping[str, Any] = field(default_factory=dict, repr=False)  # input sockets, as Haystack describes them
-    gives: Mapping[str, Any] = field(default_factory=dict, repr=False)  # output sockets, likewise
+    # input sockets, as Haystack describes them
+    takes: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # output sockets, likewise
+    gives: Mapping[str, Any] = field(default_factory=dict, repr=False)
     closed: int = 0  # when it ended; 0 while it goes on
-    input: Mapping[str, Any] = field(default_factory=dict, repr=False)  # values of its input sockets
-    output: Any = field(default=None, repr=False)  # values of its output sockets; None if it ended without
+    # values of its input sockets
+    input: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # values of its output sockets; None if it ended without
+    output: Any = field(default=None, repr=False)
     failed: bool = False  # a tool said that it failed
-    error: str | None = field(default=None, repr=False)  # the exception that it ended with
+    # the exception that it ended with
+    error: str | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"Node({self.operation!r}, {self.path!r})"
@@ -127,8 +178,16 @@ class Node:
     @property
     def path(self) -> str:
         """Names of the components around it and its own, with dots."""
-        names = [node.name for node in reversed((self, *self.ancestors)) if node.operation == COMPONENT]
-        return ".".join(names if self.operation == COMPONENT or not self.name else [*names, self.name])
+        names = [
+            node.name
+            for node in reversed((self, *self.ancestors))
+            if node.operation == COMPONENT
+        ]
+        return ".".join(
+            names
+            if self.operation == COMPONENT or not self.name
+            else [*names, self.name]
+        )
 
     @property
     def ancestors(self) -> tuple[Node, ...]:
@@ -147,7 +206,10 @@ class Node:
     @property
     def ends_agent(self) -> bool:
         """Whether the agent around a tool ended with it, so that its result is the answer."""
-        return self.agent is not None and self.agent.sockets.get("exit_reason") == self.name
+        return (
+            self.agent is not None
+            and self.agent.sockets.get("exit_reason") == self.name
+        )
 
     @property
     def sockets(self) -> Mapping[str, Any]:
@@ -158,14 +220,19 @@ class Node:
 class Run:
     """One run of a pipeline or agent, as it was recorded."""
 
-    def __init__(self, problems: Problems, listeners: tuple[Listener, ...] = (), strand: str = "") -> None:
-        self.nodes: list[Node] = []  # its spans, in the order in which they began; the first is the run itself
+    def __init__(
+        self, problems: Problems, listeners: tuple[Listener, ...] = (), strand: str = ""
+    ) -> None:
+        # its spans, in the order in which they began; the first is the run itself
+        self.nodes: list[Node] = []
         self.error: str | None = None  # what the application's run ended with
         self.complete = True  # False if it was cancelled, abandoned or paused
         self.paused = False  # a breakpoint stopped it
-        self.resumable = False  # it ended with a snapshot, from which another run may go on
+        # it ended with a snapshot, from which another run may go on
+        self.resumable = False
         self.strand = strand  # the thread and task that it began in
-        self.problems, self.listeners = problems, listeners  # who gets it once it has ended
+        # who gets it once it has ended
+        self.problems, self.listeners = problems, listeners
 
     def __repr__(self) -> str:
         return f"Run({len(self.nodes)} spans{', failed' if self.error else ''})"

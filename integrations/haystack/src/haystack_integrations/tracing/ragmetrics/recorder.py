@@ -1,8 +1,11 @@
-"""The tracer: a tee over whatever tracer is active. It copies what passes by and assembles nothing.
+"""The tracer: a tee over whatever tracer is active.
 
-Spans find the run that they belong to by their parent or, where Haystack gives none, by a context variable. A
-pipeline's own span is never the current one: its components name it as their parent, and code that consumes
-``run_async_generator`` in the same context must not look as if it ran inside.
+It copies what passes by and assembles nothing.
+
+Spans find the run that they belong to by their parent or, where Haystack gives none, by
+a context variable. A pipeline's own span is never the current one: its components name
+it as their parent, and code that consumes ``run_async_generator`` in the same context
+must not look as if it ran inside.
 """
 
 from __future__ import annotations
@@ -19,7 +22,16 @@ from typing import Any
 
 from haystack.core.errors import BreakpointException, PipelineRuntimeError
 from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, Run, copied, tick
+from haystack_integrations.tracing.ragmetrics.nodes import (
+    AGENT,
+    COMPONENT,
+    KEPT,
+    PIPELINE,
+    Node,
+    Run,
+    copied,
+    tick,
+)
 
 from ragmetrics_core.capturing import (
     Listener,
@@ -33,25 +45,41 @@ from ragmetrics_core.capturing import (
 )
 
 _OURS = "haystack_integrations.components.evaluators.ragmetrics."
-_SPANS = ("haystack.component", "haystack.agent", "haystack.agent.step.llm", "haystack.agent.step.tool")
+_SPANS = (
+    "haystack.component",
+    "haystack.agent",
+    "haystack.agent.step.llm",
+    "haystack.agent.step.tool",
+)
 _INPUTS = frozenset(f"{span}.input" for span in _SPANS)
-_OUTPUTS = frozenset((*(f"{span}.output" for span in _SPANS), "haystack.pipeline.output_data"))
-_DISPLACED = "another tracer was enabled meanwhile and took our place; enable tracers before capture() or watch()"
+_OUTPUTS = frozenset(
+    (*(f"{span}.output" for span in _SPANS), "haystack.pipeline.output_data")
+)
+_DISPLACED = (
+    "another tracer was enabled meanwhile and took our place; enable tracers before"
+    " capture() or watch()"
+)
 _FRAMES = 40
 
-_current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
-_open_runs: dict[Run, None] = {}  # in the order in which they began; each operation on it is atomic
+_current: ContextVar[TeeSpan | None] = ContextVar(
+    "ragmetrics_haystack_span", default=None
+)
+# in the order in which they began; each operation on it is atomic
+_open_runs: dict[Run, None] = {}
 
 
 class TeeSpan(Span):
     """A span that records into a node of a run and passes everything on; ``outer`` was current when it began."""
 
-    def __init__(self, inner: Span, run: Run, node: Node, outer: TeeSpan | None = None) -> None:
+    def __init__(
+        self, inner: Span, run: Run, node: Node, outer: TeeSpan | None = None
+    ) -> None:
         self.inner, self.run, self.node, self.outer = inner, run, node, outer
         self.problems = run.problems
 
     def __getattr__(self, name: str) -> Any:
-        # What only the other tracer's span has; a copy under construction has no inner one.
+        # What only the other tracer's span has; a copy under construction has no inner
+        # one.
         return getattr(object.__getattribute__(self, "inner"), name)
 
     def set_tag(self, key: str, value: Any) -> None:
@@ -87,28 +115,42 @@ class TeeSpan(Span):
     def closed(self, error: BaseException | None) -> None:
         """The block of code under the span was left, with an error or without."""
         if isinstance(error, Exception):
-            self.node.error = words_of(error, lambda known: f"{type(known).__name__}: {known}")
+            self.node.error = words_of(
+                error, lambda known: f"{type(known).__name__}: {known}"
+            )
         if error is not None and self.node is self.run.root:
             self.run.paused = isinstance(error, BreakpointException)
-            failed = error.pipeline_snapshot if isinstance(error, PipelineRuntimeError) else None
+            failed = (
+                error.pipeline_snapshot
+                if isinstance(error, PipelineRuntimeError)
+                else None
+            )
             self.run.resumable = self.run.paused or failed is not None
             self.run.error = None if self.run.paused else self.node.error
-            self.run.complete = self.run.error is not None  # else cancelled, abandoned, interrupted or paused
+            # else cancelled, abandoned, interrupted or paused
+            self.run.complete = self.run.error is not None
         self.node.closed = tick()
 
 
 class Tee(Tracer):
-    """A tracer beside ``inner``, the one that was active; where it is not the one in our place, it only passes on."""
+    """A tracer beside ``inner``, the one that was active.
+
+    Where it is not the one in our place, it only passes on.
+    """
 
     def __init__(self, inner: Tracer) -> None:
         self.inner, self.problems = inner, LISTENERS.problems
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(object.__getattribute__(self, "inner"), name)  # what only the other tracer has, e.g. flush()
+        # what only the other tracer has, e.g. flush()
+        return getattr(object.__getattribute__(self, "inner"), name)
 
     @contextlib.contextmanager
     def trace(
-        self, operation_name: str, tags: dict[str, Any] | None = None, parent_span: Span | None = None
+        self,
+        operation_name: str,
+        tags: dict[str, Any] | None = None,
+        parent_span: Span | None = None,
     ) -> Iterator[Span]:
         """Trace a block of code with the other tracer, and record it."""
         if is_judge_work():
@@ -116,7 +158,11 @@ class Tee(Tracer):
             return
         theirs = parent_span.inner if isinstance(parent_span, TeeSpan) else parent_span
         with self.inner.trace(operation_name, tags=tags, parent_span=theirs) as inner:
-            span = self._opened(operation_name, tags or {}, parent_span, inner) if _place.tee is self else None
+            span = (
+                self._opened(operation_name, tags or {}, parent_span, inner)
+                if _place.tee is self
+                else None
+            )
             if span is None:
                 yield inner
                 return
@@ -129,21 +175,42 @@ class Tee(Tracer):
     def current_span(self) -> Span | None:
         """The other tracer's current span, recording where ours does."""
         theirs, ours = self.inner.current_span(), _open_span()
-        return theirs if ours is None else TeeSpan(theirs or ours.inner, ours.run, ours.node, ours.outer)
+        return (
+            theirs
+            if ours is None
+            else TeeSpan(theirs or ours.inner, ours.run, ours.node, ours.outer)
+        )
 
     @guarded
-    def _opened(self, operation: str, tags: dict[str, Any], parent_span: Span | None, inner: Span) -> TeeSpan | None:
+    def _opened(
+        self,
+        operation: str,
+        tags: dict[str, Any],
+        parent_span: Span | None,
+        inner: Span,
+    ) -> TeeSpan | None:
         owner = str(tags.get("haystack.component.fully_qualified_type", ""))
         if owner.startswith(_OURS):
             return None  # the evaluator itself is no part of what is evaluated
         outer = _open_span()
         around = parent_span if isinstance(parent_span, TeeSpan) else outer
-        begun = self._begun(tags) if around is None and operation in (PIPELINE, AGENT) else None
-        run, parent = (around.run, around.node) if around is not None else begun or (None, None)
+        begun = (
+            self._begun(tags)
+            if around is None and operation in (PIPELINE, AGENT)
+            else None
+        )
+        run, parent = (
+            (around.run, around.node) if around is not None else begun or (None, None)
+        )
         if run is None:
             return None
-        name = tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
-        takes, gives = (tags.get(f"haystack.component.{side}_spec") or {} for side in ("input", "output"))
+        name = (
+            tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
+        )
+        takes, gives = (
+            tags.get(f"haystack.component.{side}_spec") or {}
+            for side in ("input", "output")
+        )
         node = Node(operation, name, owner, parent, tick(), takes, gives)
         if operation == PIPELINE:
             node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
@@ -152,8 +219,14 @@ class Tee(Tracer):
 
     def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
         """A new run for those who listen; or the one that a bare thread belongs to."""
-        if _open_runs and not in_a_capture() and threading.current_thread() is not threading.main_thread():
-            around = _started_by(set(texts_in(copied(tags.get("haystack.pipeline.input_data")))))
+        if (
+            _open_runs
+            and not in_a_capture()
+            and threading.current_thread() is not threading.main_thread()
+        ):
+            around = _started_by(
+                set(texts_in(copied(tags.get("haystack.pipeline.input_data"))))
+            )
             if around is not None:
                 return around
         listening = LISTENERS.begin()
@@ -164,9 +237,12 @@ class Tee(Tracer):
         return run, None
 
     @guarded
-    def _left(self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object) -> None:
+    def _left(
+        self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object
+    ) -> None:
         """The block of code under a span was left, with an error or without."""
-        if _current.get() is span:  # an abandoned generator is closed in another context
+        # an abandoned generator is closed in another context
+        if _current.get() is span:
             _current.set(span.outer)
         span.closed(error)
         if span.node is span.run.root:
@@ -187,11 +263,21 @@ def _open_span() -> TeeSpan | None:
 def _started_by(texts: set[str]) -> tuple[Run, Node] | None:
     """The open component whose method this bare thread executes and whose inputs hold these texts; and its run."""
     # The one way to see who started a bare thread's work.
-    callers = (frame.f_locals.get("self") for frame, _ in islice(walk_stack(None), _FRAMES))
-    owners = [type(one) for one in callers if inspect.getattr_static(one, "__haystack_input__", None) is not None]
+    callers = (
+        frame.f_locals.get("self") for frame, _ in islice(walk_stack(None), _FRAMES)
+    )
+    owners = [
+        type(one)
+        for one in callers
+        if inspect.getattr_static(one, "__haystack_input__", None) is not None
+    ]
     types = {f"{owner.__module__}.{owner.__name__}" for owner in owners}
     for run in list(_open_runs) if texts and types else ():
-        waiting = (node for node in reversed(run.nodes) if node.operation == COMPONENT and not node.closed)
+        waiting = (
+            node
+            for node in reversed(run.nodes)
+            if node.operation == COMPONENT and not node.closed
+        )
         for node in waiting:
             if node.type in types and texts <= set(texts_in(node.input)):
                 return run, node

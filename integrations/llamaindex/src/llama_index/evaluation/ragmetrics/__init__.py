@@ -9,12 +9,28 @@ Example:
 from llama_index.evaluation.ragmetrics.capture.door import capture as capture
 from llama_index.evaluation.ragmetrics.capture.door import samples_from as samples_from
 from llama_index.evaluation.ragmetrics.capture.door import watch as watch
-from llama_index.evaluation.ragmetrics.datasets import evaluate_query_engine as evaluate_query_engine
-from llama_index.evaluation.ragmetrics.datasets import load_rag_dataset as load_rag_dataset
-from llama_index.evaluation.ragmetrics.evaluators import ContextAdherenceEvaluator as ContextAdherenceEvaluator
-from llama_index.evaluation.ragmetrics.evaluators import ContextRecallEvaluator as ContextRecallEvaluator
-from llama_index.evaluation.ragmetrics.evaluators import ContextUtilizationEvaluator as ContextUtilizationEvaluator
-from llama_index.evaluation.ragmetrics.evaluators import MetricEvaluator as MetricEvaluator
-from llama_index.evaluation.ragmetrics.evaluators import RagMetricsResult as RagMetricsResult
-from llama_index.evaluation.ragmetrics.evaluators import RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator
+from llama_index.evaluation.ragmetrics.datasets import (
+    evaluate_query_engine as evaluate_query_engine,
+)
+from llama_index.evaluation.ragmetrics.datasets import (
+    load_rag_dataset as load_rag_dataset,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    ContextAdherenceEvaluator as ContextAdherenceEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    ContextRecallEvaluator as ContextRecallEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    ContextUtilizationEvaluator as ContextUtilizationEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    MetricEvaluator as MetricEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    RagMetricsResult as RagMetricsResult,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator,
+)
 from llama_index.evaluation.ragmetrics.model import LlamaIndexModel as LlamaIndexModel

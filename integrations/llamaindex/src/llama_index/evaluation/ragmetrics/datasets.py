@@ -7,25 +7,39 @@ from pathlib import Path
 from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    StreamingResponse,
+)
 from llama_index.core.evaluation import QueryResponseDataset
 from llama_index.evaluation.ragmetrics.capture.door import capture, samples_from
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 from pydantic import BaseModel
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capturing import Display, InputError, SampleResult, SettingError, as_judge_work, each_sample
+from ragmetrics_core.capturing import (
+    Display,
+    InputError,
+    SampleResult,
+    SettingError,
+    as_judge_work,
+    each_sample,
+)
 
 
-def load_rag_dataset(dataset: str | PathLike[str] | Mapping[str, Any] | Any) -> list[Sample]:
+def load_rag_dataset(
+    dataset: str | PathLike[str] | Mapping[str, Any] | Any,
+) -> list[Sample]:
     """Read a ``LabelledRagDataset`` or a ``QueryResponseDataset``.
 
     Args:
-        dataset: The path of its JSON file, the same as data, or the object: examples with ``query``,
-            ``reference_answer`` and ``reference_contexts``, or ``queries`` and ``responses`` by id.
+        dataset: The path of its JSON file, the same as data, or the object: examples
+            with ``query``, ``reference_answer`` and ``reference_contexts``, or
+            ``queries`` and ``responses`` by id.
 
     Returns:
-        One sample per question, with reference and, where it has one, id; the rest of an example is in ``metadata``.
+        One sample per question, with reference and, where it has one, id; the rest of
+        an example is in ``metadata``.
 
     Raises:
         InputError: If it is none of these.
@@ -40,15 +54,26 @@ def load_rag_dataset(dataset: str | PathLike[str] | Mapping[str, Any] | Any) -> 
         data = data.model_dump(mode="json")
     if isinstance(data, Mapping) and isinstance(data.get("queries"), Mapping):
         references = data.get("responses") or {}
-        return [Sample(id=id_, question=asked, reference=references.get(id_)) for id_, asked in data["queries"].items()]
-    examples = data.get("examples") if isinstance(data, Mapping) else getattr(data, "examples", None)
+        return [
+            Sample(id=id_, question=asked, reference=references.get(id_))
+            for id_, asked in data["queries"].items()
+        ]
+    examples = (
+        data.get("examples")
+        if isinstance(data, Mapping)
+        else getattr(data, "examples", None)
+    )
     if not isinstance(examples, (list, tuple)):
-        raise InputError(f"a dataset has a list of examples, or queries and responses; got {type(data).__name__}")
+        raise InputError(
+            "a dataset has a list of examples, or queries and responses; got"
+            f" {type(data).__name__}"
+        )
     return [_sample(example, number) for number, example in enumerate(examples)]
 
 
 def _sample(example: Any, number: int) -> Sample:
-    found = dict(example if isinstance(example, Mapping) else vars(example))  # of an older core: its class is gone
+    # of an older core: its class is gone
+    found = dict(example if isinstance(example, Mapping) else vars(example))
     question, reference = found.pop("query", None), found.pop("reference_answer", None)
     if not isinstance(question, str):
         raise InputError(f"example {number} of the dataset has no query")
@@ -68,9 +93,11 @@ def evaluate_query_engine(
     """Run a query engine once per question, capture what it does, and score it.
 
     Args:
-        query_engine: The engine. A question that it fails on is reported with its error; the rest goes on. Of an
-            engine that LlamaIndex's spans do not show, what it returns is judged.
-        questions: Texts, samples or rows with references, a ``LabelledRagDataset`` or a ``QueryResponseDataset``.
+        query_engine: The engine. A question that it fails on is reported with its
+            error; the rest goes on. Of an engine that LlamaIndex's spans do not show,
+            what it returns is judged.
+        questions: Texts, samples or rows with references, a ``LabelledRagDataset`` or a
+            ``QueryResponseDataset``.
         metrics: Metrics or their names; None for all that apply.
         judge: A LlamaIndex LLM, a judge, a chat model or a model's name.
         progress: As for ``evaluate``, for running and for judging.
@@ -90,17 +117,25 @@ def evaluate_query_engine(
             samples.append(_run(query_engine, wanted))
             display.add(SampleResult(index=number, sample=samples[-1]))
     with as_judge_work():
-        return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
+        return evaluate(
+            samples, metrics, judge=as_judge(judge), progress=progress, **settings
+        )
 
 
 def _questions(questions: Any) -> Iterable[Sample]:
     if isinstance(questions, QueryResponseDataset) or hasattr(questions, "examples"):
         questions = load_rag_dataset(questions)
     if isinstance(questions, (list, tuple)):
-        questions = [Sample(question=item) if isinstance(item, str) else item for item in questions]
+        questions = [
+            Sample(question=item) if isinstance(item, str) else item
+            for item in questions
+        ]
     for number, sample in enumerate(each_sample(questions, {})):
         if not isinstance(sample, Sample) or sample.question is None:
-            raise InputError(f"question {number}: {'it is blank' if isinstance(sample, Sample) else sample}")
+            raise InputError(
+                f"question {number}:"
+                f" {'it is blank' if isinstance(sample, Sample) else sample}"
+            )
         yield sample
 
 
@@ -108,7 +143,12 @@ def _run(query_engine: BaseQueryEngine, wanted: Sample) -> Sample:
     """One run of the engine, a streamed answer read to its end, as one sample."""
     told, error = None, None
     question = wanted.question or ""
-    with capture(question=question, reference=wanted.reference, id=wanted.id, metadata=wanted.metadata) as captured:
+    with capture(
+        question=question,
+        reference=wanted.reference,
+        id=wanted.id,
+        metadata=wanted.metadata,
+    ) as captured:
         try:
             told = query_engine.query(question)
             if isinstance(told, (StreamingResponse, AsyncStreamingResponse)):
@@ -118,9 +158,16 @@ def _run(query_engine: BaseQueryEngine, wanted: Sample) -> Sample:
     if captured.samples:
         return captured.samples[0].model_copy(update={"facts": wanted.facts})
     try:
-        (sample,) = samples_from(told) if told is not None else [Sample(error=error)]  # of a run without spans
+        # of a run without spans
+        (sample,) = samples_from(told) if told is not None else [Sample(error=error)]
     except SettingError as unread:
-        error = f"LlamaIndex's spans show no query, and the engine's result cannot be read: {unread}"
+        error = (
+            "LlamaIndex's spans show no query, and the engine's result cannot be read:"
+            f" {unread}"
+        )
         sample = Sample(error=error)
-    found = {name: getattr(sample, name) for name in ("contexts", "retrieved", "answer", "capture", "error")}
+    found = {
+        name: getattr(sample, name)
+        for name in ("contexts", "retrieved", "answer", "capture", "error")
+    }
     return wanted.model_copy(update=found)

@@ -5,7 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 from llama_index.core.async_utils import asyncio_run
-from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    StreamingResponse,
+)
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import PromptTemplate
@@ -14,8 +17,22 @@ from llama_index.evaluation.ragmetrics.capture.door import samples_from
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge, settings_judge
 from pydantic import ValidationError
 
-from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, Metric, RetrievalAccuracy, Sample
-from ragmetrics_core.capturing import Given, MetricResult, RagMetricsError, SettingError, as_judge_work, resolve_judge
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    Metric,
+    RetrievalAccuracy,
+    Sample,
+)
+from ragmetrics_core.capturing import (
+    Given,
+    MetricResult,
+    RagMetricsError,
+    SettingError,
+    as_judge_work,
+    resolve_judge,
+)
 
 References = str | Sequence[str] | None
 
@@ -23,7 +40,8 @@ References = str | Sequence[str] | None
 class RagMetricsResult(EvaluationResult):
     """The framework's result, with ours in it: evidence, cost and signature.
 
-    ``invalid_result`` is True and ``score`` None where the metric is undefined or failed; ``invalid_reason`` says why.
+    ``invalid_result`` is True and ``score`` None where the metric is undefined or
+    failed; ``invalid_reason`` says why.
     """
 
     metric_result: MetricResult | None = None
@@ -35,8 +53,9 @@ class MetricEvaluator(BaseEvaluator):
     Args:
         metric: The metric; None makes the class's own from ``settings``.
         llm: The LLM that judges.
-        judge: Instead of an LLM: a judge, a chat model, or the name of a model. By default the metric's own
-            ``model``, else the LLM set in ``Settings``, else ``RAGMETRICS_JUDGE``, else the embedded judge.
+        judge: Instead of an LLM: a judge, a chat model, or the name of a model. By
+            default the metric's own ``model``, else the LLM set in ``Settings``, else
+            ``RAGMETRICS_JUDGE``, else the embedded judge.
         threshold: Scores from here on are ``passing``.
         **settings: Settings of the metric, e.g. ``polls=3``.
 
@@ -68,10 +87,15 @@ class MetricEvaluator(BaseEvaluator):
             raise SettingError("give llm= or judge=, not both")
         if metric is None:
             if self.metric_class is None:
-                raise SettingError("give a metric, or use the evaluator of one, e.g. ContextAdherenceEvaluator")
+                raise SettingError(
+                    "give a metric, or use the evaluator of one, e.g."
+                    " ContextAdherenceEvaluator"
+                )
             metric = self.metric_class(**settings)
         elif settings:
-            raise SettingError(f"give a metric or its settings, not both: {', '.join(settings)}")
+            raise SettingError(
+                f"give a metric or its settings, not both: {', '.join(settings)}"
+            )
         self._metric = metric
         self._judge = as_judge(llm if llm is not None else judge)
         self._threshold = threshold
@@ -83,20 +107,44 @@ class MetricEvaluator(BaseEvaluator):
 
     def _get_prompts(self) -> PromptDictType:
         """The metric's templates, by the names of its settings."""
-        names = [name for name in ("template", "extraction_template") if name in type(self._metric).model_fields]
-        return {name: PromptTemplate(text) for name, text in zip(names, self._metric.prompts(), strict=False)}
+        names = [
+            name
+            for name in ("template", "extraction_template")
+            if name in type(self._metric).model_fields
+        ]
+        return {
+            name: PromptTemplate(text)
+            for name, text in zip(names, self._metric.prompts(), strict=False)
+        }
 
     def _update_prompts(self, prompts_dict: PromptDictType) -> None:
-        """Replace templates that differ from the metric's own; the metric checks their placeholders.
+        """Replace templates that differ from the metric's own.
+
+        The metric checks their placeholders.
 
         Raises:
             SettingError: If a placeholder is missing or unknown.
         """
-        present = {name: prompt.get_template() for name, prompt in self._get_prompts().items()}
-        templates = {name: prompts_dict[name].get_template() for name in present if name in prompts_dict}
-        changes = {name: template for name, template in templates.items() if template != present[name]}
-        if changes:  # one that is as before stays a default, so that the metric's signature stays what it was
-            fields = {name: getattr(self._metric, name) for name in type(self._metric).model_fields}
+        present = {
+            name: prompt.get_template() for name, prompt in self._get_prompts().items()
+        }
+        templates = {
+            name: prompts_dict[name].get_template()
+            for name in present
+            if name in prompts_dict
+        }
+        changes = {
+            name: template
+            for name, template in templates.items()
+            if template != present[name]
+        }
+        # one that is as before stays a default, so that the metric's signature stays
+        # what it was
+        if changes:
+            fields = {
+                name: getattr(self._metric, name)
+                for name in type(self._metric).model_fields
+            }
             self._metric = type(self._metric)(**{**fields, **changes})
 
     async def aevaluate(
@@ -117,24 +165,38 @@ class MetricEvaluator(BaseEvaluator):
             **_: Keywords of other evaluators in the same batch.
 
         Returns:
-            The framework's result, never an exception: what cannot be scored is ``invalid_result``.
+            The framework's result, never an exception: what cannot be scored is
+            ``invalid_result``.
         """
-        fields = {"question": query, "answer": response, "contexts": contexts, "reference": reference}
+        fields = {
+            "question": query,
+            "answer": response,
+            "contexts": contexts,
+            "reference": reference,
+        }
         return await self._scored(lambda: Sample.model_validate(fields))
 
     def evaluate_response(
-        self, query: str | None = None, response: Any = None, reference: References = None, **_: Any
+        self,
+        query: str | None = None,
+        response: Any = None,
+        reference: References = None,
+        **_: Any,
     ) -> RagMetricsResult:
         """Score a response; see ``aevaluate_response``."""
         return asyncio_run(self.aevaluate_response(query, response, reference))  # type: ignore[no-any-return]
 
     async def aevaluate_response(
-        self, query: str | None = None, response: Any = None, reference: References = None, **_: Any
+        self,
+        query: str | None = None,
+        response: Any = None,
+        reference: References = None,
+        **_: Any,
     ) -> RagMetricsResult:
         """Score what a query engine, chat engine or agent returned, otherwise as ``aevaluate``.
 
-        Source nodes keep ids, scores and order, and their texts as the LLM saw them. A stream that is not yet read is
-        read to its end and keeps its text.
+        Source nodes keep ids, scores and order, and their texts as the LLM saw them. A
+        stream that is not yet read is read to its end and keeps its text.
         """
         if isinstance(response, AsyncStreamingResponse):
             await response.get_response()
@@ -147,9 +209,15 @@ class MetricEvaluator(BaseEvaluator):
         sample, outcome = Sample(), cast("MetricResult | str", "")
         try:
             sample = made()
-            judge = self._judge if self._judge is not None or self._metric.model is not None else settings_judge()
+            judge = (
+                self._judge
+                if self._judge is not None or self._metric.model is not None
+                else settings_judge()
+            )
             with as_judge_work():
-                outcome = await self._metric.ascore(sample, judge=resolve_judge(judge, metric_model=self._metric.model))
+                outcome = await self._metric.ascore(
+                    sample, judge=resolve_judge(judge, metric_model=self._metric.model)
+                )
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             outcome = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -159,13 +227,19 @@ class MetricEvaluator(BaseEvaluator):
 
 
 class ContextUtilizationEvaluator(MetricEvaluator):
-    """Is each retrieved chunk useful to arrive at the answer? Average precision over the ranks."""
+    """Is each retrieved chunk useful to arrive at the answer?
+
+    Average precision over the ranks.
+    """
 
     metric_class = ContextUtilization
 
 
 class ContextAdherenceEvaluator(MetricEvaluator):
-    """Is the answer based purely on the contexts? The share of "yes" over chain-of-thought polls."""
+    """Is the answer based purely on the contexts?
+
+    The share of "yes" over chain-of-thought polls.
+    """
 
     metric_class = ContextAdherence
 
@@ -182,9 +256,16 @@ class RetrievalAccuracyEvaluator(MetricEvaluator):
     metric_class = RetrievalAccuracy
 
 
-def native(outcome: MetricResult | str, sample: Sample, *, threshold: float = 0.5) -> RagMetricsResult:
-    """The framework's result of ours, or of the words why there is none; scores from the threshold on are passing."""
-    value, said = (None, outcome) if isinstance(outcome, str) else (outcome.value, outcome.reason)
+def native(
+    outcome: MetricResult | str, sample: Sample, *, threshold: float = 0.5
+) -> RagMetricsResult:
+    """The framework's result of ours, or of the words why there is none.
+
+    Scores from the threshold on are passing.
+    """
+    value, said = (
+        (None, outcome) if isinstance(outcome, str) else (outcome.value, outcome.reason)
+    )
     return RagMetricsResult(
         query=sample.question,
         contexts=[context.text for context in sample.contexts],
@@ -200,5 +281,9 @@ def native(outcome: MetricResult | str, sample: Sample, *, threshold: float = 0.
 
 def _responded(query: str | None, response: Any, reference: References) -> Sample:
     (sample,) = [Sample()] if response is None else samples_from(response)
-    expected = reference if reference is None or isinstance(reference, str) else tuple(reference)
+    expected = (
+        reference
+        if reference is None or isinstance(reference, str)
+        else tuple(reference)
+    )
     return Given(query, expected).applied(sample, 0)

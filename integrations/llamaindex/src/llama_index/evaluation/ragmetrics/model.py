@@ -10,7 +10,12 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from llama_index.core import Settings
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb, MessageRole
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    LogProb,
+    MessageRole,
+)
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
@@ -18,7 +23,13 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core.data import follow
 from ragmetrics_core.endpoints.cache_keys import installed
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, TokenAlternatives
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    TokenAlternatives,
+)
 from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel
 from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of
 from ragmetrics_core.judging.judge import Judge
@@ -29,21 +40,24 @@ announced: set[str] = set()
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
-_WATCHING = frozenset({"callback_manager", "rate_limiter"})  # how an LLM is called and watched, not what it replies
+# how an LLM is called and watched, not what it replies
+_WATCHING = frozenset({"callback_manager", "rate_limiter"})
 
 
 class LlamaIndexModel(FrameworkModel):
     """A LlamaIndex LLM, called through its sync API in a thread, where the framework's tracing does not see it.
 
-    A function-calling LLM replies through a function with the reply's JSON schema, any other in JSON as the prompt
-    describes it. Temperature and log-probabilities are used where the LLM has such fields.
+    A function-calling LLM replies through a function with the reply's JSON schema, any
+    other in JSON as the prompt describes it. Temperature and log-probabilities are used
+    where the LLM has such fields.
 
     Args:
         llm: The LLM; it is copied, never changed.
         judge_async: Call its async API on the judges' event loop instead.
         capabilities: What the LLM can do, if you know better than its fields tell.
-        cache_key: What beside the name changes its replies, for stored ones; by default what ``to_dict`` writes,
-            without secrets. Where that leaves out a part, replies are kept for the process only.
+        cache_key: What beside the name changes its replies, for stored ones; by default
+            what ``to_dict`` writes, without secrets. Where that leaves out a part,
+            replies are kept for the process only.
     """
 
     def __init__(
@@ -55,10 +69,15 @@ class LlamaIndexModel(FrameworkModel):
         cache_key: str | None = None,
     ) -> None:
         name = llm.metadata.model_name
-        name = llm.class_name() if name == "unknown" else name  # the framework's word for no name
-        super().__init__(llm, name, capabilities or capabilities_of(llm), judge_async, cache_key)
+        # the framework's word for no name
+        name = llm.class_name() if name == "unknown" else name
+        super().__init__(
+            llm, name, capabilities or capabilities_of(llm), judge_async, cache_key
+        )
         self.llm = llm
-        self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, _Copies] = WeakKeyDictionary()
+        self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, _Copies] = (
+            WeakKeyDictionary()
+        )
 
     def _form(self) -> object:
         """As LlamaIndex writes it to a file, and what this leaves out: functions by name, clients by their address.
@@ -68,30 +87,56 @@ class LlamaIndexModel(FrameworkModel):
         """
         functions = {}
         for name, field in type(self.llm).model_fields.items():
-            value = getattr(self.llm, name) if field.exclude and name not in _WATCHING else None
+            value = (
+                getattr(self.llm, name)
+                if field.exclude and name not in _WATCHING
+                else None
+            )
             if value is not None:
-                module, label = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+                module, label = (
+                    getattr(value, "__module__", ""),
+                    getattr(value, "__qualname__", ""),
+                )
                 if not label or "<" in label or not installed(module):
                     raise ValueError(f"{name} has no serialised form")
                 functions[name] = f"{module}.{label}"
         form = self.llm.to_dict()
-        clients = [str(getattr(held, "base_url", "")) for held in (self.llm.__pydantic_private__ or {}).values()]
+        clients = [
+            str(getattr(held, "base_url", ""))
+            for held in (self.llm.__pydantic_private__ or {}).values()
+        ]
         addresses = {address.rstrip("/") for address in clients if address}
-        return [form, functions, sorted(addresses - {str(form.get("api_base")).rstrip("/")})]
+        return [
+            form,
+            functions,
+            sorted(addresses - {str(form.get("api_base")).rstrip("/")}),
+        ]
 
     def _exchange(self, request: ChatRequest) -> Exchange:
         llm, tools = self._fitted(request), _tools(request)
-        messages = [ChatMessage(role=MessageRole(one.role), content=one.content) for one in request.messages]
+        messages = [
+            ChatMessage(role=MessageRole(one.role), content=one.content)
+            for one in request.messages
+        ]
         read = partial(_reply, llm, request)
         if tools and isinstance(llm, FunctionCallingLLM):
-            given: dict[str, Any] = {"tools": tools, "chat_history": messages, "tool_required": True}
-            return partial(llm.chat_with_tools, **given), partial(llm.achat_with_tools, **given), read
+            given: dict[str, Any] = {
+                "tools": tools,
+                "chat_history": messages,
+                "tool_required": True,
+            }
+            return (
+                partial(llm.chat_with_tools, **given),
+                partial(llm.achat_with_tools, **given),
+                read,
+            )
         return partial(llm.chat, messages), partial(llm.achat, messages), read
 
     def _fitted(self, request: ChatRequest) -> LLM:
         """The LLM with the request's settings, where it has fields for them.
 
-        A copy is kept for the next request, because it makes a client of its own, and that takes longer than a call.
+        A copy is kept for the next request, because it makes a client of its own, and
+        that takes longer than a call.
         """
         known = type(self.llm).model_fields
         wanted = parameters(replace(request, schema=None, n=1, max_tokens=None))
@@ -108,12 +153,16 @@ class LlamaIndexModel(FrameworkModel):
 
 
 def capabilities_of(llm: LLM) -> Capabilities:
-    """What an LLM can do, as far as its class and fields tell; the one place that probes."""
+    """What an LLM can do, as far as its class and fields tell.
+
+    The one place that probes.
+    """
     fields = set(type(llm).model_fields)
     return Capabilities(
         n=False,
         logprobs={"logprobs", "top_logprobs"} <= fields,
-        json_schema=isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model,
+        json_schema=isinstance(llm, FunctionCallingLLM)
+        and llm.metadata.is_function_calling_model,
         temperature="temperature" in fields,
     )
 
@@ -124,17 +173,25 @@ def as_judge(judge: JudgeOrLLM) -> Judge | ChatModel | str | None:
 
 
 def settings_judge() -> LlamaIndexModel | None:
-    """The LLM that the user has set in ``Settings``, announced once; None if none is set."""
+    """The LLM that the user has set in ``Settings``, announced once.
+
+    None if none is set.
+    """
     llm = Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client where none is set
     found = None if llm is None else LlamaIndexModel(llm)
     if found is not None and found.name not in announced:
         announced.add(found.name)
-        _logger.info("no judge was chosen: the LLM set in Settings answers (%s)", found.name)
+        _logger.info(
+            "no judge was chosen: the LLM set in Settings answers (%s)", found.name
+        )
     return found
 
 
 def _tools(request: ChatRequest) -> list[FunctionTool]:
-    """A function whose parameters are the reply's schema; none where the reply's tokens are to be weighed."""
+    """A function whose parameters are the reply's schema.
+
+    None where the reply's tokens are to be weighed.
+    """
     if request.schema is None or request.top_logprobs:
         return []
     schema = request.own_schema()
@@ -150,24 +207,45 @@ def _tools(request: ChatRequest) -> list[FunctionTool]:
         "Reply", __config__=ConfigDict(extra="allow", json_schema_extra=replaced)
     )
     about = "Give your reply through this function."
-    return [FunctionTool.from_defaults(fn=reply, name="reply", description=about, fn_schema=parameters)]
+    return [
+        FunctionTool.from_defaults(
+            fn=reply, name="reply", description=about, fn_schema=parameters
+        )
+    ]
 
 
 def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
     text = response.message.content or ""
-    if request.schema is not None and not request.top_logprobs and isinstance(llm, FunctionCallingLLM):
+    if (
+        request.schema is not None
+        and not request.top_logprobs
+        and isinstance(llm, FunctionCallingLLM)
+    ):
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
         text = json.dumps(calls[0].tool_kwargs, ensure_ascii=False) if calls else text
     tokens = aligned(text, response.logprobs or ()) if request.top_logprobs else ()
-    raw = response.raw.model_dump() if isinstance(response.raw, BaseModel) else response.raw
+    raw = (
+        response.raw.model_dump()
+        if isinstance(response.raw, BaseModel)
+        else response.raw
+    )
     told = {"raw": raw, "more": response.additional_kwargs}
-    said = _first(str, told, "raw.choices.0.finish_reason", "raw.stop_reason", "raw.done_reason")
+    said = _first(
+        str, told, "raw.choices.0.finish_reason", "raw.stop_reason", "raw.done_reason"
+    )
     places = ("more", "raw.usage")
     usage = {
-        f"{one}_tokens": _first(int, told, *(f"{place}.{name}_tokens" for place in places for name in (one, other)))
+        f"{one}_tokens": _first(
+            int,
+            told,
+            *(f"{place}.{name}_tokens" for place in places for name in (one, other)),
+        )
         for one, other in (("prompt", "input"), ("completion", "output"))
     }
-    choice = replace(choice_of(text, said, _first(str, told, "raw.choices.0.message.refusal")), tokens=tokens)
+    choice = replace(
+        choice_of(text, said, _first(str, told, "raw.choices.0.message.refusal")),
+        tokens=tokens,
+    )
     models = [_first(str, told, "raw.model")]
     return reply_of(llm.class_name(), [choice], usage=usage, models=models)
 
@@ -178,7 +256,9 @@ def _first(kind: type[T], told: object, *paths: str) -> T | None:
     return next((one for one in found if isinstance(one, kind)), None)
 
 
-def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> tuple[TokenAlternatives, ...]:
+def aligned(
+    text: str, positions: Sequence[Sequence[LogProb]]
+) -> tuple[TokenAlternatives, ...]:
     """Find the token at each position of a reply, of which LlamaIndex gives only the alternatives.
 
     Returns:
@@ -191,5 +271,8 @@ def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> tuple[TokenAlt
         for start, spelt in before.items():
             for token, logprob in sorted(listed, key=lambda one: -one[1]):
                 if token and text.startswith(token, start):
-                    reached.setdefault(start + len(token), (*spelt, TokenAlternatives(token, logprob, listed)))
+                    reached.setdefault(
+                        start + len(token),
+                        (*spelt, TokenAlternatives(token, logprob, listed)),
+                    )
     return reached.get(len(text), ())

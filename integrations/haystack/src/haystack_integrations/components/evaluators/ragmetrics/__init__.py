@@ -1,8 +1,18 @@
 """Evaluation of Haystack pipelines: one component on one wire, and a tracer that needs none."""
 
-from haystack_integrations.components.evaluators.ragmetrics.door import capture as capture
-from haystack_integrations.components.evaluators.ragmetrics.door import evaluate_pipeline as evaluate_pipeline
-from haystack_integrations.components.evaluators.ragmetrics.door import samples_from as samples_from
+from haystack_integrations.components.evaluators.ragmetrics.door import (
+    capture as capture,
+)
+from haystack_integrations.components.evaluators.ragmetrics.door import (
+    evaluate_pipeline as evaluate_pipeline,
+)
+from haystack_integrations.components.evaluators.ragmetrics.door import (
+    samples_from as samples_from,
+)
 from haystack_integrations.components.evaluators.ragmetrics.door import watch as watch
-from haystack_integrations.components.evaluators.ragmetrics.evaluator import RagMetricsEvaluator as RagMetricsEvaluator
-from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel as HaystackModel
+from haystack_integrations.components.evaluators.ragmetrics.evaluator import (
+    RagMetricsEvaluator as RagMetricsEvaluator,
+)
+from haystack_integrations.components.evaluators.ragmetrics.model import (
+    HaystackModel as HaystackModel,
+)

@@ -1,4 +1,7 @@
-"""``capture``, ``watch`` and ``samples_from`` without a change to the pipeline; a pipeline over many inputs."""
+"""``capture``, ``watch`` and ``samples_from`` without a change to the pipeline.
+
+A pipeline over many inputs.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,12 +16,19 @@ from haystack_integrations.tracing.ragmetrics.tree import as_run, trees
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capturing import CaptureNotes, FrontDoor, JudgeLike, Metrics, SettingError
+from ragmetrics_core.capturing import (
+    CaptureNotes,
+    FrontDoor,
+    JudgeLike,
+    Metrics,
+    SettingError,
+)
 
 
 def as_judge(judge: Any) -> JudgeLike:
     """A ChatGenerator of Haystack as a judge; anything else as it is."""
-    # Of a component the run must take messages; what else cannot be taken resolve_judge says.
+    # Of a component the run must take messages; what else cannot be taken resolve_judge
+    # says.
     return HaystackModel(judge) if isinstance(judge, Component) else judge  # type: ignore[arg-type]  # see above
 
 
@@ -27,9 +37,14 @@ _DOOR: FrontDoor[Run] = FrontDoor(
     trees,
     as_judge,
     as_run=as_run,
-    unseen="no pipeline or agent of Haystack ran in it; make the calls inside the block",
-    hint="Haystack's runs were seen, but none of them retrieved or answered; say where things are by question_from=, "
-    "contexts_from= and answer_from= (component.socket), or by build=",
+    unseen=(
+        "no pipeline or agent of Haystack ran in it; make the calls inside the block"
+    ),
+    hint=(
+        "Haystack's runs were seen, but none of them retrieved or answered; say where"
+        " things are by question_from=, contexts_from= and answer_from="
+        " (component.socket), or by build="
+    ),
 )
 _WHERE = ("question_from", "contexts_from", "answer_from", "context_tools", "build")
 capture = _DOOR.capture
@@ -53,31 +68,52 @@ def evaluate_pipeline(
         pipeline: The pipeline; it is not changed.
         inputs: What ``pipeline.run`` takes, once per run; they are not changed.
         metrics: Metrics or their names; None for all that apply.
-        references: Expected answers, one (or several) per input; None where there is none.
+        references: Expected answers, one (or several) per input; None where there is
+            none.
         judge: As for ``ragmetrics_core.evaluate``, or a ChatGenerator of Haystack.
         progress: True or False; None shows bars on a terminal.
-        **settings: ``question_from``, ``contexts_from``, ``answer_from``, ``context_tools`` and ``build`` as for
-            ``capture``; all others as for ``ragmetrics_core.evaluate``, e.g. ``concurrency``.
+        **settings: ``question_from``, ``contexts_from``, ``answer_from``,
+            ``context_tools`` and ``build`` as for ``capture``; all others as for
+            ``ragmetrics_core.evaluate``, e.g. ``concurrency``.
 
     Returns:
-        The report. A run that failed is a row with its error; so is one that neither retrieved nor answered.
+        The report. A run that failed is a row with its error; so is one that neither
+        retrieved nor answered.
 
     Raises:
         SettingError: If there are not as many references as inputs.
         ValueError: If the pipeline does not take an input.
     """
     if references is not None and len(references) != len(inputs):
-        raise SettingError(f"{len(inputs)} inputs and {len(references)} references; give one (or None) for each")
+        raise SettingError(
+            f"{len(inputs)} inputs and {len(references)} references; give one (or None)"
+            " for each"
+        )
     where = {name: settings.pop(name) for name in _WHERE if name in settings}
     samples: list[Sample] = []
-    for number, given in enumerate(tqdm(inputs, desc="pipeline", disable=None if progress is None else not progress)):
+    for number, given in enumerate(
+        tqdm(
+            inputs, desc="pipeline", disable=None if progress is None else not progress
+        )
+    ):
         reference: Any = references[number] if references is not None else None
         error = None  # what goes wrong inside is part of the result
         with capture(reference=reference, **where) as captured:
             try:
-                pipeline.run({name: dict(one) if isinstance(one, Mapping) else one for name, one in given.items()})
+                pipeline.run(
+                    {
+                        name: dict(one) if isinstance(one, Mapping) else one
+                        for name, one in given.items()
+                    }
+                )
             except (PipelineRuntimeError, PipelineMaxComponentRuns) as failed:
                 error = f"{type(failed).__name__}: {failed}"
-        notes = CaptureNotes(warnings=("the run neither retrieved nor answered",), complete=error is None)
-        samples += captured.samples or [Sample(reference=reference, error=error, capture=notes)]
-    return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
+        notes = CaptureNotes(
+            warnings=("the run neither retrieved nor answered",), complete=error is None
+        )
+        samples += captured.samples or [
+            Sample(reference=reference, error=error, capture=notes)
+        ]
+    return evaluate(
+        samples, metrics, judge=as_judge(judge), progress=progress, **settings
+    )

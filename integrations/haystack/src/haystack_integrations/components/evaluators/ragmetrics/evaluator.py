@@ -10,18 +10,42 @@ from typing import Any
 from haystack import Document, component, default_from_dict, default_to_dict, logging
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.errors import SerializationError
-from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
+from haystack.core.serialization import (
+    generate_qualified_class_name,
+    import_class_by_name,
+)
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
 from haystack_integrations.components.evaluators.ragmetrics import inputs
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 
-from ragmetrics_core import Failed, LLMJudge, Metric, Sample, aevaluate, capturing, evaluate
-from ragmetrics_core.capturing import ErrorInfo, JudgeLike, MetricResult, SampleResult, SettingError, Usage
+from ragmetrics_core import (
+    Failed,
+    LLMJudge,
+    Metric,
+    Sample,
+    aevaluate,
+    capturing,
+    evaluate,
+)
+from ragmetrics_core.capturing import (
+    ErrorInfo,
+    JudgeLike,
+    MetricResult,
+    SampleResult,
+    SettingError,
+    Usage,
+)
 from ragmetrics_core.data import errors
 
 logger = logging.getLogger(__name__)
 MetricLike = str | Metric | dict[str, Any]
-_SETTINGS = ("chat_generator", "raise_on_failure", "progress_bar", "concurrency", "judge_async")
+_SETTINGS = (
+    "chat_generator",
+    "raise_on_failure",
+    "progress_bar",
+    "concurrency",
+    "judge_async",
+)
 _USED = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
 
 
@@ -29,25 +53,29 @@ _USED = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
 class RagMetricsEvaluator:
     """Scores answers inside a pipeline, with evidence and cost for every score.
 
-    Connect ``answer_builder.answers`` to ``answers``: question, documents and answer come over that one wire.
-    Instead, ``query``, ``documents`` and ``replies`` take the parts of one answer, and ``questions``, ``contexts``,
-    ``predicted_answers`` and ``ground_truth_answers`` the lists that Haystack's own evaluators take.
+    Connect ``answer_builder.answers`` to ``answers``: question, documents and answer
+    come over that one wire. Instead, ``query``, ``documents`` and ``replies`` take the
+    parts of one answer, and ``questions``, ``contexts``, ``predicted_answers`` and
+    ``ground_truth_answers`` the lists that Haystack's own evaluators take.
 
-    It judges what is wired. Documents that an ``AnswerBuilder`` cut by ``reference_pattern`` are not all that the
-    model saw; ``meta["warnings"]`` says so.
+    It judges what is wired. Documents that an ``AnswerBuilder`` cut by
+    ``reference_pattern`` are not all that the model saw; ``meta["warnings"]`` says so.
 
     Args:
         metrics: Names, metrics, or ``{"name": …, "settings": {…}}``; None for all four.
         chat_generator: The model of the judge: any ChatGenerator.
-        judge: Instead, a judge of ragmetrics or the name of a model, e.g. ``"openai/gpt-4o-mini"``; ``"lexical"``
-            is the embedded judge, which needs neither key nor network and is the default.
-        raise_on_failure: Raise if a score could not be determined; otherwise it is NaN with the status ``failed``.
+        judge: Instead, a judge of ragmetrics or the name of a model, e.g.
+            ``"openai/gpt-4o-mini"``; ``"lexical"`` is the embedded judge, which needs
+            neither key nor network and is the default.
+        raise_on_failure: Raise if a score could not be determined; otherwise it is NaN
+            with the status ``failed``.
         progress_bar: Show a progress bar on a terminal.
         concurrency: Most model calls in flight.
         judge_async: Call the generator's ``run_async`` instead of ``run`` in threads.
 
     Raises:
-        SettingError: If a metric or setting is unknown, or both a generator and a judge are given.
+        SettingError: If a metric or setting is unknown, or both a generator and a judge
+            are given.
 
     Examples:
         >>> from haystack import Document
@@ -71,13 +99,21 @@ class RagMetricsEvaluator:
         if chat_generator is not None and judge is not None:
             raise SettingError("give chat_generator= or judge=, not both")
         given = [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
-        self.metrics = tuple(capturing.chosen(None if given is None else map(_made, given)))
+        self.metrics = tuple(
+            capturing.chosen(None if given is None else map(_made, given))
+        )
         self.chat_generator = chat_generator
         self.judge = judge
         self.raise_on_failure, self.progress_bar = raise_on_failure, progress_bar
         self.concurrency, self.judge_async = concurrency, judge_async
-        self._model = HaystackModel(chat_generator, judge_async=judge_async) if chat_generator is not None else None
-        self._judge: JudgeLike = LLMJudge(self._model) if self._model is not None else judge
+        self._model = (
+            HaystackModel(chat_generator, judge_async=judge_async)
+            if chat_generator is not None
+            else None
+        )
+        self._judge: JudgeLike = (
+            LLMJudge(self._model) if self._model is not None else judge
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize the component.
@@ -87,7 +123,9 @@ class RagMetricsEvaluator:
         """
         metrics = [_stored(metric) for metric in self.metrics]
         settings = {name: getattr(self, name) for name in _SETTINGS}
-        return default_to_dict(self, metrics=metrics, judge=_judge_name(self.judge), **settings)
+        return default_to_dict(
+            self, metrics=metrics, judge=_judge_name(self.judge), **settings
+        )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> RagMetricsEvaluator:
@@ -105,7 +143,10 @@ class RagMetricsEvaluator:
             self._model.close()
 
     @component.output_types(
-        results=dict[str, dict[str, Any]], score=float, individual_scores=list[float], meta=dict[str, Any]
+        results=dict[str, dict[str, Any]],
+        score=float,
+        individual_scores=list[float],
+        meta=dict[str, Any],
     )
     def run(
         self,
@@ -130,75 +171,139 @@ class RagMetricsEvaluator:
             contexts: Texts that the model saw, per question.
             predicted_answers: Answers, per question.
             ground_truth_answers: Expected answers, per question.
-            reference: The expected answer, with ``answers`` or ``query``; a list holds one per answer.
+            reference: The expected answer, with ``answers`` or ``query``; a list holds
+                one per answer.
 
         Returns:
-            ``results``: per metric its mean ``score``, ``individual_scores`` (NaN where there is none),
-            ``status`` (scored, undefined or failed), ``reasons`` and ``evidence``. ``score`` and
-            ``individual_scores``: those of the first metric. ``meta``: calls, tokens, cost, judge, warnings.
+            ``results``: per metric its mean ``score``, ``individual_scores`` (NaN where
+            there is none), ``status`` (scored, undefined or failed), ``reasons`` and
+            ``evidence``. ``score`` and ``individual_scores``: those of the first
+            metric. ``meta``: calls, tokens, cost, judge, warnings.
 
         Raises:
-            SettingError: If inputs of several groups are given, or lists differ in length.
-            RagMetricsError: With ``raise_on_failure``, if a score could not be determined; the type says why.
+            SettingError: If inputs of several groups are given, or lists differ in
+                length.
+            RagMetricsError: With ``raise_on_failure``, if a score could not be
+                determined; the type says why.
         """
         samples, warnings = inputs.samples(
-            answers, query, documents, replies, questions, contexts, predicted_answers, ground_truth_answers, reference
+            answers,
+            query,
+            documents,
+            replies,
+            questions,
+            contexts,
+            predicted_answers,
+            ground_truth_answers,
+            reference,
         )
         bars = None if self.progress_bar else False
         try:
-            report = evaluate(samples, self.metrics, judge=self._judge, concurrency=self.concurrency, progress=bars)
+            report = evaluate(
+                samples,
+                self.metrics,
+                judge=self._judge,
+                concurrency=self.concurrency,
+                progress=bars,
+            )
         except errors.JudgeUnavailable as error:
             return self._outputs(self._unavailable(samples, error), warnings)
         return self._outputs(report.results, warnings)
 
     @functools.wraps(run, assigned=("__annotations__",))
     async def run_async(self, *sockets: Any, **named: Any) -> dict[str, Any]:
-        """Score answers without blocking the event loop, all at the same time; see ``run``."""
+        """Score answers without blocking the event loop, all at the same time.
+
+        See ``run``.
+        """
         samples, warnings = inputs.samples(*sockets, **named)
         try:
-            report = await aevaluate(samples, self.metrics, judge=self._judge, concurrency=self.concurrency)
+            report = await aevaluate(
+                samples, self.metrics, judge=self._judge, concurrency=self.concurrency
+            )
         except errors.JudgeUnavailable as error:
             return self._outputs(self._unavailable(samples, error), warnings)
         return self._outputs(report.results, warnings)
 
-    def _unavailable(self, samples: Sequence[Sample], error: errors.JudgeUnavailable) -> list[SampleResult]:
+    def _unavailable(
+        self, samples: Sequence[Sample], error: errors.JudgeUnavailable
+    ) -> list[SampleResult]:
         """Every result failed: the judge answers nothing."""
         if self.raise_on_failure:
             raise error
-        each = [Failed(metric=one.name, reason=str(error), error=ErrorInfo.of(error)) for one in self.metrics]
+        each = [
+            Failed(metric=one.name, reason=str(error), error=ErrorInfo.of(error))
+            for one in self.metrics
+        ]
         failed: dict[str, MetricResult] = {one.metric: one for one in each}
-        return [SampleResult(index=index, sample=sample, results=failed) for index, sample in enumerate(samples)]
+        return [
+            SampleResult(index=index, sample=sample, results=failed)
+            for index, sample in enumerate(samples)
+        ]
 
-    def _outputs(self, rows: Sequence[SampleResult], warnings: Sequence[str]) -> dict[str, Any]:
+    def _outputs(
+        self, rows: Sequence[SampleResult], warnings: Sequence[str]
+    ) -> dict[str, Any]:
         results = {metric.name: self._column(metric, rows) for metric in self.metrics}
-        first: dict[str, Any] = next(iter(results.values()), {"score": math.nan, "individual_scores": []})
+        first: dict[str, Any] = next(
+            iter(results.values()), {"score": math.nan, "individual_scores": []}
+        )
         every = [result for row in rows for result in row.results.values()]
         used = sum((result.usage for result in every), Usage())
         meta = {name: getattr(used, name) for name in _USED}
-        meta |= {"models": list(used.models), "fallbacks": list(used.fallbacks), "warnings": list(warnings)}
-        meta |= {"samples": len(rows), "judges": sorted({result.judge for result in every if result.judge})}
+        meta |= {
+            "models": list(used.models),
+            "fallbacks": list(used.fallbacks),
+            "warnings": list(warnings),
+        }
+        meta |= {
+            "samples": len(rows),
+            "judges": sorted({result.judge for result in every if result.judge}),
+        }
         scores = {name: first[name] for name in ("score", "individual_scores")}
         return {"results": results, **scores, "meta": meta}
 
     def _column(self, metric: Metric, rows: Sequence[SampleResult]) -> dict[str, Any]:
         """One metric in the form that ``EvaluationRunResult`` takes."""
         found = [row.results[metric.name] for row in rows]
-        failed = [(index, result) for index, result in enumerate(found) if isinstance(result, Failed)]
+        failed = [
+            (index, result)
+            for index, result in enumerate(found)
+            if isinstance(result, Failed)
+        ]
         if failed and self.raise_on_failure:
             index, result = failed[0]
             kind = vars(errors).get(result.error.type)
-            typed = kind if isinstance(kind, type) and issubclass(kind, errors.RagMetricsError) else errors.JudgeError
-            raise typed(f"{metric.name} of answer {index}: {result.error.type}: {result.reason}")
+            typed = (
+                kind
+                if isinstance(kind, type) and issubclass(kind, errors.RagMetricsError)
+                else errors.JudgeError
+            )
+            raise typed(
+                f"{metric.name} of answer {index}: {result.error.type}: {result.reason}"
+            )
         if failed:
-            told: dict[str, Any] = {"metric": metric.name, "failed": len(failed), "total": len(found)}
-            logger.warning("{metric} failed for {failed} of {total} answers; their scores are NaN", **told)
+            told: dict[str, Any] = {
+                "metric": metric.name,
+                "failed": len(failed),
+                "total": len(found),
+            }
+            logger.warning(
+                "{metric} failed for {failed} of {total} answers; their scores are NaN",
+                **told,
+            )
         values = [result.value for result in found if result.value is not None]
         return {
             "score": math.fsum(values) / len(values) if values else math.nan,
-            "individual_scores": [math.nan if result.value is None else result.value for result in found],
+            "individual_scores": [
+                math.nan if result.value is None else result.value for result in found
+            ],
             "status": [result.status for result in found],
             "reasons": [result.reason for result in found],
-            "evidence": [result.evidence.model_dump(mode="json") if result.evidence else None for result in found],
+            "evidence": [
+                result.evidence.model_dump(mode="json") if result.evidence else None
+                for result in found
+            ],
         }
 
 
@@ -209,7 +314,8 @@ def _judge_name(judge: JudgeLike) -> str | None:
     if getattr(judge, "name", None) == "lexical":
         return "lexical"
     raise SerializationError(
-        f"a {type(judge).__name__} cannot be written to YAML; give judge= as a name, or chat_generator="
+        f"a {type(judge).__name__} cannot be written to YAML; give judge= as a name, or"
+        " chat_generator="
     )
 
 
@@ -222,11 +328,19 @@ def _made(one: object) -> Metric | str:
     """
     if isinstance(one, (Metric, str)):
         return one
-    if not isinstance(one, Mapping) or not ({"name", "type"} & set(one)) or set(one) - {"name", "type", "settings"}:
-        raise SettingError("a metric is a name, a Metric, or {name or type, settings}, got " + type(one).__name__)
+    if (
+        not isinstance(one, Mapping)
+        or not ({"name", "type"} & set(one))
+        or set(one) - {"name", "type", "settings"}
+    ):
+        raise SettingError(
+            "a metric is a name, a Metric, or {name or type, settings}, got "
+            + type(one).__name__
+        )
     settings = dict(one.get("settings") or {})
     if "name" in one:
-        return type(capturing.metric_named(str(one["name"])))(**settings)  # a setting may be called name, too
+        # a setting may be called name, too
+        return type(capturing.metric_named(str(one["name"])))(**settings)
     found = import_class_by_name(str(one["type"]))
     if not issubclass(found, Metric):
         raise SettingError(f"{one['type']} is no Metric")
@@ -236,7 +350,13 @@ def _made(one: object) -> Metric | str:
 def _stored(metric: Metric) -> str | dict[str, Any]:
     """What YAML holds of a metric."""
     settings = metric.model_dump(mode="json", exclude_defaults=True)
-    name = next((name for name, known in capturing.METRICS.items() if type(metric) is known), None)
+    name = next(
+        (name for name, known in capturing.METRICS.items() if type(metric) is known),
+        None,
+    )
     if name is None:
-        return {"type": generate_qualified_class_name(type(metric)), "settings": settings}
+        return {
+            "type": generate_qualified_class_name(type(metric)),
+            "settings": settings,
+        }
     return {"name": name, "settings": settings} if settings else name

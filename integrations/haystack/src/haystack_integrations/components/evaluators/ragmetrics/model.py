@@ -21,7 +21,8 @@ from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_o
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
-_MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_assistant}  # else the user's
+# else the user's
+_MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_assistant}
 
 
 class HaystackModel(FrameworkModel):
@@ -30,11 +31,14 @@ class HaystackModel(FrameworkModel):
     Args:
         chat_generator: The generator.
         name: Name in results; None takes the generator's ``model``, else its class.
-        capabilities: What the model can do, if you know; otherwise see ``capabilities()``.
-        judge_async: Await ``run_async`` on the judges' event loop. By default ``run`` is called in threads, because
-            a client that the application uses on its own loop must not be shared with another.
-        cache_key: What beside the name changes its replies, for stored ones; by default what ``to_dict`` writes,
-            without secrets. Where that leaves out a part, replies are kept for the process only.
+        capabilities: What the model can do, if you know; otherwise see
+            ``capabilities()``.
+        judge_async: Await ``run_async`` on the judges' event loop. By default ``run``
+            is called in threads, because a client that the application uses on its own
+            loop must not be shared with another.
+        cache_key: What beside the name changes its replies, for stored ones; by default
+            what ``to_dict`` writes, without secrets. Where that leaves out a part,
+            replies are kept for the process only.
 
     Examples:
         >>> from haystack.components.generators.chat import MockChatGenerator
@@ -52,20 +56,31 @@ class HaystackModel(FrameworkModel):
         cache_key: str | None = None,
     ) -> None:
         self.chat_generator = chat_generator
-        self._takes_settings = "generation_kwargs" in inspect.signature(chat_generator.run).parameters
+        self._takes_settings = (
+            "generation_kwargs" in inspect.signature(chat_generator.run).parameters
+        )
         self._lock = threading.Lock()
         self._warm = False
         awaits = judge_async and hasattr(chat_generator, "run_async")
         model = getattr(chat_generator, "model", None)
-        named = name or (model if isinstance(model, str) and model else type(chat_generator).__name__)
-        super().__init__(chat_generator, named, capabilities or self._guessed(), awaits, cache_key)
+        named = name or (
+            model if isinstance(model, str) and model else type(chat_generator).__name__
+        )
+        super().__init__(
+            chat_generator, named, capabilities or self._guessed(), awaits, cache_key
+        )
 
     def _guessed(self) -> Capabilities:
-        """What those for OpenAI spell like OpenAI is tried once; others take at most a temperature and a prompt."""
+        """What those for OpenAI spell like OpenAI is tried once.
+
+        Others take at most a temperature and a prompt.
+        """
         if self._takes_settings and _is_openai(self.chat_generator):
             return Capabilities()
         temperature = None if self._takes_settings else False
-        return Capabilities(n=False, logprobs=False, json_schema=False, temperature=temperature)
+        return Capabilities(
+            n=False, logprobs=False, json_schema=False, temperature=temperature
+        )
 
     def _form(self) -> object:
         """As Haystack writes it to a file.
@@ -81,15 +96,27 @@ class HaystackModel(FrameworkModel):
         return form
 
     def _exchange(self, request: ChatRequest) -> Exchange:
-        messages = [_MESSAGE.get(one.role, ChatMessage.from_user)(one.content) for one in request.messages]
+        messages = [
+            _MESSAGE.get(one.role, ChatMessage.from_user)(one.content)
+            for one in request.messages
+        ]
         # A limit of length only where the generator surely spells it like OpenAI.
         limit = request.max_tokens if _is_openai(self.chat_generator) else None
-        settings = parameters(replace(request, max_tokens=limit)) if self._takes_settings else {}
-        given: dict[str, Any] = {"messages": messages} | ({"generation_kwargs": settings} if settings else {})
+        settings = (
+            parameters(replace(request, max_tokens=limit))
+            if self._takes_settings
+            else {}
+        )
+        given: dict[str, Any] = {"messages": messages} | (
+            {"generation_kwargs": settings} if settings else {}
+        )
         return partial(self._called, given), partial(self._awaited, given), self._reply
 
     def close(self) -> None:
-        """Release what the generator holds; an async client on the loop that it lives on."""
+        """Release what the generator holds.
+
+        An async client on the loop that it lives on.
+        """
         if hasattr(self.chat_generator, "close"):
             self.chat_generator.close()
         if self._async and self._warm and hasattr(self.chat_generator, "close_async"):
@@ -113,12 +140,26 @@ class HaystackModel(FrameworkModel):
         return await self.chat_generator.run_async(**given)  # type: ignore[attr-defined]  # not part of the protocol
 
     def _reply(self, output: object) -> ChatReply:
-        """Narrow a generator's output to what a judge reads; the usage, which every reply repeats, counts once."""
+        """Narrow a generator's output to what a judge reads.
+
+        The usage, which every reply repeats, counts once.
+        """
         replies = output.get("replies") if isinstance(output, Mapping) else None
-        said = [one for one in replies if isinstance(one, ChatMessage)] if isinstance(replies, list) else []
+        said = (
+            [one for one in replies if isinstance(one, ChatMessage)]
+            if isinstance(replies, list)
+            else []
+        )
         first = said[0].meta if said else {}
-        choices = [choice_of(it.text, it.meta.get("finish_reason"), logprobs=it.meta.get("logprobs")) for it in said]
-        return reply_of(self.name, choices, usage=first.get("usage"), models=[first.get("model")])
+        choices = [
+            choice_of(
+                it.text, it.meta.get("finish_reason"), logprobs=it.meta.get("logprobs")
+            )
+            for it in said
+        ]
+        return reply_of(
+            self.name, choices, usage=first.get("usage"), models=[first.get("model")]
+        )
 
 
 def _is_openai(generator: object) -> bool:

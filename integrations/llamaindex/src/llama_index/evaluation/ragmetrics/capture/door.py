@@ -12,10 +12,16 @@ _DOOR: FrontDoor[Run] = FrontDoor(
     trees_of,
     as_judge,
     as_run=as_run,
-    unseen="no query engine, chat engine, agent, workflow, retriever, synthesizer or model of LlamaIndex ran in it; "
-    "make the calls inside the block, or make samples of responses with samples_from(response)",
-    hint="LlamaIndex's runs were seen, but none gave a sample; say where things are by question_from=, contexts_from= "
-    "and answer_from=, name tools whose text is a context in context_tools=, or use build=",
+    unseen=(
+        "no query engine, chat engine, agent, workflow, retriever, synthesizer or model"
+        " of LlamaIndex ran in it; make the calls inside the block, or make samples of"
+        " responses with samples_from(response)"
+    ),
+    hint=(
+        "LlamaIndex's runs were seen, but none gave a sample; say where things are by"
+        " question_from=, contexts_from= and answer_from=, name tools whose text is a"
+        " context in context_tools=, or use build="
+    ),
 )
 capture = _DOOR.capture
 watch = _DOOR.watch

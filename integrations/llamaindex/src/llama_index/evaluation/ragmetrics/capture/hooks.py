@@ -11,8 +11,13 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
-from llama_index.core.instrumentation.events.chat_engine import StreamChatDeltaReceivedEvent
-from llama_index.core.instrumentation.events.llm import LLMChatEndEvent, LLMCompletionEndEvent
+from llama_index.core.instrumentation.events.chat_engine import (
+    StreamChatDeltaReceivedEvent,
+)
+from llama_index.core.instrumentation.events.llm import (
+    LLMChatEndEvent,
+    LLMCompletionEndEvent,
+)
 from llama_index.evaluation.ragmetrics.capture.snapshot import Streamed
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.base import BaseEvent
@@ -21,8 +26,10 @@ from llama_index_instrumentation.span.base import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 from pydantic import Field, PrivateAttr
 
-Ended = Callable[[str, BaseException | None], None]  # called once with what was read, and what broke it off
-Within = Callable[[], AbstractContextManager[object]]  # around each piece: a model may be called only then
+# called once with what was read, and what broke it off
+Ended = Callable[[str, BaseException | None], None]
+# around each piece: a model may be called only then
+Within = Callable[[], AbstractContextManager[object]]
 
 
 class Spans(BaseSpanHandler[BaseSpan]):
@@ -36,16 +43,28 @@ class Spans(BaseSpanHandler[BaseSpan]):
 
     def span_enter(self, *_: Any, **given: Any) -> None:
         """A span began."""
-        self._recorder.enter(given["id_"], given["bound_args"].arguments, given.get("instance"), given.get("parent_id"))
+        self._recorder.enter(
+            given["id_"],
+            given["bound_args"].arguments,
+            given.get("instance"),
+            given.get("parent_id"),
+        )
         self._recorder.follow(given["id_"], given["bound_args"])
 
     def span_exit(self, *_: Any, **given: Any) -> None:
         """A span ended with a result."""
-        self._recorder.leave(given["id_"], given.get("instance"), given.get("result"), None)
+        self._recorder.leave(
+            given["id_"], given.get("instance"), given.get("result"), None
+        )
 
     def span_drop(self, *_: Any, **given: Any) -> None:
         """A span ended with an exception."""
-        self._recorder.leave(given["id_"], given.get("instance"), None, given.get("err") or GeneratorExit())
+        self._recorder.leave(
+            given["id_"],
+            given.get("instance"),
+            None,
+            given.get("err") or GeneratorExit(),
+        )
 
     def new_span(self, *_: Any, **__: Any) -> None:
         """Nothing is kept."""
@@ -69,7 +88,8 @@ class Events(BaseEventHandler):
 def install(spans: Spans, events: Events) -> None:
     """Put the handlers on the root dispatcher, unless they are there."""
     root = get_dispatcher()
-    # Handlers compare equal by value, so ours are looked for by identity; others may have removed them.
+    # Handlers compare equal by value, so ours are looked for by identity; others may
+    # have removed them.
     if not any(one is spans for one in root.span_handlers):
         root.add_span_handler(spans)
     if not any(one is events for one in root.event_handlers):
@@ -79,13 +99,16 @@ def install(spans: Spans, events: Events) -> None:
 def observe(response: Streamed, ended: Ended, within: Within) -> None:
     """Put a generator of the same kind and content around a response's stream, which tells how its reading ended.
 
-    Only generators are wrapped: of an object of another kind the application may use what no wrapper has, so that it
-    stays as it is and is taken for a stream that was never read.
+    Only generators are wrapped: of an object of another kind the application may use
+    what no wrapper has, so that it stays as it is and is taken for a stream that was
+    never read.
     """
     for name in ("response_gen", "chat_stream", "achat_stream"):
         stream = vars(response).get(name)
         if isinstance(stream, AsyncGeneratorType):
-            wrapped: Generator[Any, Any, Any] | AsyncGenerator[Any, Any] = _areading(stream, ended, within)
+            wrapped: Generator[Any, Any, Any] | AsyncGenerator[Any, Any] = _areading(
+                stream, ended, within
+            )
         elif isinstance(stream, GeneratorType):
             wrapped = _reading(stream, ended, within)
         elif stream is not None:
@@ -93,7 +116,8 @@ def observe(response: Streamed, ended: Ended, within: Within) -> None:
             continue
         else:
             continue
-        weakref.finalize(wrapped, ended, "", GeneratorExit()).atexit = False  # never started, it ends without a word
+        # never started, it ends without a word
+        weakref.finalize(wrapped, ended, "", GeneratorExit()).atexit = False
         setattr(response, name, wrapped)
 
 
@@ -104,7 +128,9 @@ def _told(ended: Ended, read: list[str]) -> ExitStack:
     return left
 
 
-def _reading(pieces: Generator[Any, Any, Any], ended: Ended, within: Within) -> Generator[Any, Any, Any]:
+def _reading(
+    pieces: Generator[Any, Any, Any], ended: Ended, within: Within
+) -> Generator[Any, Any, Any]:
     read: list[str] = []
     with _told(ended, read):
         advance = partial(next, pieces)
@@ -124,7 +150,9 @@ def _reading(pieces: Generator[Any, Any, Any], ended: Ended, within: Within) -> 
                 advance = partial(pieces.throw, error)
 
 
-async def _areading(pieces: AsyncGenerator[Any, Any], ended: Ended, within: Within) -> AsyncGenerator[Any, Any]:
+async def _areading(
+    pieces: AsyncGenerator[Any, Any], ended: Ended, within: Within
+) -> AsyncGenerator[Any, Any]:
     read: list[str] = []
     with _told(ended, read):
         advance = partial(anext, pieces)
@@ -146,5 +174,7 @@ async def _areading(pieces: AsyncGenerator[Any, Any], ended: Ended, within: With
 
 def _text(piece: object) -> str:
     """The text of a token, or of a chunk of a chat or a completion."""
-    chunk = piece.delta if isinstance(piece, (ChatResponse, CompletionResponse)) else piece
+    chunk = (
+        piece.delta if isinstance(piece, (ChatResponse, CompletionResponse)) else piece
+    )
     return chunk if isinstance(chunk, str) else ""

@@ -1,6 +1,7 @@
 """What is kept of a run: the core's tree of calls, and what the framework itself says of question and answer.
 
-What a span does is told by the type of its instance: names alone would mistake a user's own step for the framework's.
+What a span does is told by the type of its instance: names alone would mistake a user's
+own step for the framework's.
 """
 
 import sys
@@ -13,7 +14,10 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.base_selector import BaseSelector
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
+from llama_index.core.chat_engine.types import (
+    BaseChatEngine,
+    StreamingAgentChatResponse,
+)
 from llama_index.core.evaluation.base import BaseEvaluator
 from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.evaluation.retrieval.base import BaseRetrievalEvaluator
@@ -31,7 +35,18 @@ from llama_index.core.workflow import Workflow
 
 from ragmetrics_core.capturing import Document, Tree
 
-Root = Literal["query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program", "predict"]
+Root = Literal[
+    "query",
+    "chat",
+    "workflow",
+    "retrieve",
+    "post",
+    "synth",
+    "respond",
+    "model",
+    "program",
+    "predict",
+]
 Kind = Literal[Root, "tool", "write", "ignored"]
 """What a span of the framework does."""
 
@@ -44,36 +59,67 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (BaseRetriever, "retrieve", "retrieve aretrieve"),
     (BaseSynthesizer, "synth", "synthesize asynthesize"),
     (BaseSynthesizer, "respond", "get_response aget_response"),
-    (StreamingAgentChatResponse, "write", "write_response_to_history awrite_response_to_history"),
+    (
+        StreamingAgentChatResponse,
+        "write",
+        "write_response_to_history awrite_response_to_history",
+    ),
     (BaseTool, "tool", "call acall __call__"),
     (BaseLLM, "program", "structured_predict astructured_predict"),
     (BaseLLM, "predict", "predict_and_call apredict_and_call"),
-    (BaseLLM, "model", "chat achat stream_chat astream_chat complete acomplete stream_complete astream_complete"),
+    (
+        BaseLLM,
+        "model",
+        (
+            "chat achat stream_chat astream_chat complete acomplete stream_complete"
+            " astream_complete"
+        ),
+    ),
     (BasePydanticProgram, "program", "__call__ acall"),
     (BaseSelector, "ignored", "select aselect"),
     (TransformComponent, "ignored", "__call__ acall"),
 )
-# What prepares, checks or remembers: judging, writing test data, finding tools, building an index, a memory.
+# What prepares, checks or remembers: judging, writing test data, finding tools,
+# building an index, a memory.
 _ASIDE: tuple[tuple[type, str], ...] = (
     (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
     (BaseRetrievalEvaluator, "evaluate aevaluate"),
-    (DatasetGenerator, "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes"),
+    (
+        DatasetGenerator,
+        "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes",
+    ),
     (ObjectRetriever, "retrieve aretrieve"),
-    (BaseIndex, "build_index_from_nodes insert insert_nodes update_ref_doc refresh_ref_docs"),
+    (
+        BaseIndex,
+        "build_index_from_nodes insert insert_nodes update_ref_doc refresh_ref_docs",
+    ),
     (IngestionPipeline, "run arun"),
     (BaseMemory, "get aget put aput"),
     (BaseMemoryBlock, "aget aput atruncate"),
 )
-MEMORY = (BaseMemory, BaseMemoryBlock)  # of these, what only keeps or shortens a conversation
+# of these, what only keeps or shortens a conversation
+MEMORY = (BaseMemory, BaseMemoryBlock)
 _NAMES = frozenset(name for _, names in _ASIDE for name in names.split())
 
 
 @lru_cache(maxsize=4096)
 def kind_of(owner: type, method: str) -> Kind | None:
-    """What a method does, by the type of its instance; None for what capturing looks through."""
-    if issubclass(owner, BaseNodePostprocessor) and method.endswith("postprocess_nodes"):
+    """What a method does, by the type of its instance.
+
+    None for what capturing looks through.
+    """
+    if issubclass(owner, BaseNodePostprocessor) and method.endswith(
+        "postprocess_nodes"
+    ):
         return "post"
-    return next((kind for base, kind, names in _METHODS if method in names.split() and issubclass(owner, base)), None)
+    return next(
+        (
+            kind
+            for base, kind, names in _METHODS
+            if method in names.split() and issubclass(owner, base)
+        ),
+        None,
+    )
 
 
 def called_by() -> type | None:
@@ -97,15 +143,21 @@ class Pointer(Document):
 
 @dataclass(slots=True, repr=False, eq=False)
 class Run(Tree):
-    """A tree as it is recorded, with what else is kept of the run; its root is the outermost call."""
+    """A tree as it is recorded, with what else is kept of the run.
+
+    Its root is the outermost call.
+    """
 
     kind: Kind = "query"  # what the outermost call does
-    fields: dict[str, str] = field(default_factory=dict)  # texts of a workflow's start event
+    # texts of a workflow's start event
+    fields: dict[str, str] = field(default_factory=dict)
     sources: tuple[Document, ...] = ()  # the source nodes that its result names
     streamed: bool = False  # its answer is read from a stream
     calls: int = 1
     cut: bool = False  # calls are missing because there were too many
-    inputs: dict[str, Any] = field(default_factory=dict)  # arguments as plain data, where the user names keys or paths
-    outputs: dict[str, Any] = field(default_factory=dict)  # the result as plain data, likewise
+    # arguments as plain data, where the user names keys or paths
+    inputs: dict[str, Any] = field(default_factory=dict)
+    # the result as plain data, likewise
+    outputs: dict[str, Any] = field(default_factory=dict)
     result: object = None  # what the application returned, where nothing else is known
     settled: bool = False  # what is no evidence was taken out of the tree
