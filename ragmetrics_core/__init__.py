@@ -5,6 +5,7 @@ The names that most programs need; all others are imported from their rooms, e.g
 imported at its first use.
 """
 
+import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -21,12 +22,11 @@ def names_of_stub(package: str, path: str) -> tuple[Callable[[str], Any], list[s
     spec: Any = sys.modules[package].__spec__
     # also where it comes from a zip file
     stub: bytes = spec.loader.get_data(str(Path(path).with_suffix(".pyi")))
-    lines = stub.decode("utf-8").splitlines()
-    homes = {
-        words[-1]: (words[1], words[3])
-        for words in map(str.split, lines)
-        if words[:1] == ["from"]
-    }
+    homes = {}
+    for statement in ast.parse(stub).body:
+        if isinstance(statement, ast.ImportFrom) and statement.module:
+            for alias in statement.names:
+                homes[alias.asname or alias.name] = (statement.module, alias.name)
 
     def named(name: str) -> Any:
         if name not in homes:
