@@ -1,1 +1,4 @@
-"""Metrics: pure plans that ask typed questions and turn the replies into scores with evidence. No I/O."""
+"""Metrics: pure plans that ask typed questions and turn the replies into scores.
+
+Scores come with evidence. No plan does I/O.
+"""
