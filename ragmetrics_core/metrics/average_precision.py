@@ -23,7 +23,9 @@ def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
 
 
 def average_precision(verdicts: Sequence[bool]) -> float:
-    """Mean of the precision at the ranks of useful chunks, from whether that at each rank is useful, rank 1 first.
+    """Return the mean of the precision at the ranks of useful chunks.
+
+    ``verdicts`` say whether the chunk at each rank is useful, rank 1 first.
 
     Returns:
         In [0, 1], higher is better; 0.0 if none is useful.
@@ -44,7 +46,9 @@ def average_precision(verdicts: Sequence[bool]) -> float:
 
 
 def random_order(count: int, useful: int) -> float:
-    """Average precision expected if the same verdicts, on ``count`` > 0 chunks, stood in random order.
+    """Return the average precision expected of the same verdicts in random order.
+
+    ``count`` is the number of chunks, above 0; ``useful`` of them are useful.
 
     Returns:
         In [0, 1]; 0.0 if none is useful.
@@ -67,7 +71,9 @@ def random_order(count: int, useful: int) -> float:
 
 
 def expected_average_precision(probabilities: Sequence[float]) -> float:
-    """Expectation of average precision if each chunk is useful, independently, with its p(useful) in [0, 1].
+    """Return the expectation of average precision over independent verdicts.
+
+    Each chunk is useful with its own p(useful), in [0, 1], independently of the others.
 
     Returns:
         In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
@@ -100,7 +106,9 @@ def _convolved(distribution: Sequence[float], probability: float) -> list[float]
 
 
 def generalised_average_precision(gains: Sequence[float]) -> float:
-    """The formula of average precision with gains in [0, 1] of the chunks at each rank instead of verdicts.
+    """Return average precision with gains instead of verdicts.
+
+    ``gains`` are those of the chunks at each rank, in [0, 1]. The formula is the same.
 
     Returns:
         In [0, 1]; 0.0 if all gains are zero. Equals ``average_precision`` for gains 0
