@@ -47,7 +47,7 @@ class Groups:
 
     @property
     def several(self) -> bool:
-        """True where a claim may rest on more than the evidence of this turn and the question."""
+        """True if a claim may rest on more than this turn's evidence and question."""
         return bool(self.earlier or self.own or len(self.user) > 1)
 
 
@@ -139,7 +139,11 @@ def place_of(item: Context, contexts: Sequence[Context]) -> int | None:
 def arrivals(
     sample: Sample, contexts: Sequence[Context]
 ) -> list[tuple[int, EvidenceCall, tuple[int, ...]]]:
-    """Calls that retrieved in this turn or brought a context: place in the ledger, the call, places of its contexts."""
+    """List the calls that retrieved in this turn or brought one of the contexts.
+
+    Each entry is the call's place in the ledger, the call, and the places of its
+    contexts.
+    """
     found = []
     for number, call in enumerate(sample.ledger.calls if sample.ledger else ()):
         places = (place_of(item, contexts) for item in call.items)
@@ -160,7 +164,11 @@ def call_table(
     useful: Sequence[bool],
     score: Callable[[Sequence[int]], float],
 ) -> CallTable | None:
-    """The table of calls, from the verdict on each context and the score of their places in another order."""
+    """Return the table of calls; None if no call retrieved or brought a context.
+
+    ``useful`` is the verdict on each context, ``score`` the score of their places in
+    another order.
+    """
     lines, inside, again = list[CallVerdict](), list[float](), list[bool]()
     seen, arrived, steps = (
         set[int](),
@@ -215,11 +223,11 @@ def call_table(
 
 
 def _orders(steps: Iterable[set[tuple[int, ...]]], count: int) -> Iterator[list[int]]:
-    """Orders of the contexts, 120 at most, if calls of one step had come in another order.
+    """Yield orders of the contexts if calls of one step had come in another order.
 
-    Contexts take the places that those of their step have, in the order of calls and
-    each with the first that brings it; inside a call, and for all others, the order
-    stays.
+    They are 120 at most. Contexts take the places that those of their step have. They
+    stand in the order of the calls, each with the first call that brings it. Inside a
+    call, and for all other contexts, the order stays.
     """
     parallel, chance = [sorted(blocks) for blocks in steps], Random(0)  # noqa: S311  # no secret
     few = prod(factorial(len(blocks)) for blocks in parallel) <= 120
