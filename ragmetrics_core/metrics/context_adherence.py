@@ -47,7 +47,10 @@ Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
 
 class Sufficiency(Silent, extra="ignore"):
-    """Could the question have been answered: do the contexts hold what it asks, and is the answer one to it?"""
+    """A judgement whether the question could have been answered.
+
+    Do the contexts hold what it asks, and is the answer one to it?
+    """
 
     reason: Comment = ""
     sufficient: Bit
@@ -221,7 +224,11 @@ class ContextAdherence(Metric):
         return self
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """How an answer is judged, how claims are listed, and how a cause is looked for."""
+        """Return the instructions: for the answer, its claims, and a cause.
+
+        They say how an answer is judged, how claims are listed, and how a cause is
+        looked for.
+        """
         return (
             prompt(
                 "adherent",
@@ -243,7 +250,7 @@ class ContextAdherence(Metric):
         return {**settings, "early_stop": "yes"} if self.early_stop else settings
 
     def plan(self, sample: Sample) -> Plan:
-        """Poll the judge, conclude by majority, and ask for the cause of a low score."""
+        """Poll the judge, conclude by majority, and seek the cause of a low score."""
         found, parts = groups(sample), turn(sample)
         parts["contexts"] = replace(
             parts["contexts"], text=found.evidence + found.earlier
@@ -269,7 +276,11 @@ class ContextAdherence(Metric):
     def _poll(
         self, found: Groups, parts: Mapping[str, Any]
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
-        """Polls; with labels where claims may rest on earlier turns and the judge can label."""
+        """Poll the judge, and return the polls with the grounds of the claims.
+
+        Polls label the claims where these may rest on earlier turns and the judge can
+        label.
+        """
         whole = Adherent(
             parts=parts,
             instructions=self.instructions()[0],
@@ -336,7 +347,10 @@ class ContextAdherence(Metric):
         return total
 
     def _undecided(self, polls: Asked[Any]) -> int:
-        """How many more polls can be asked at once without overshooting the deciding one."""
+        """Return how many more polls can be asked at once.
+
+        With so many no poll is asked after the deciding one.
+        """
         if polls.together or not self.early_stop:
             return self.polls
         yes, no = len(_saying("yes", polls)), len(_saying("no", polls))
@@ -438,7 +452,10 @@ def _saying(verdict: str, polls: Asked[Any]) -> list[Any]:
 
 
 def _strongest(polls: Sequence[Poll]) -> str:
-    """The explanation that names most unsupported claims, then the longest, then the first."""
+    """Return the explanation that names the most unsupported claims, "" without polls.
+
+    Of several with equally many, it is the longest, then the first.
+    """
     return (
         max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason))).reason
         if polls
