@@ -1,4 +1,7 @@
-"""Context Recall: how accurately the answer matches the expected answer, by a rubric, in the light of the contexts."""
+"""Context Recall: how accurately does the answer match the expected answer?
+
+It is rated by a rubric, in the light of the contexts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,7 +54,10 @@ def _number(value: object) -> object:
 
 
 class Rating(Silent, extra="ignore"):
-    """How well the answer matches an expected answer: a score inside the rubric's band that the judge named, if any."""
+    """A rating of how well the answer matches an expected answer.
+
+    The score lies inside the band of the rubric that the judge named, if it named one.
+    """
 
     reason: Comment = ""
     band: Annotated[
@@ -127,7 +133,7 @@ _SHORT, _LONG = (
 
 
 class ContextRecall(Metric):
-    """How accurately does the answer match the expected answer, in the light of the contexts?
+    """How accurately does the answer match the expected answer, given the contexts?
 
     It scores the *answer*. The share of the expected answer that the *contexts* hold is
     ``RetrievalAccuracy``.
