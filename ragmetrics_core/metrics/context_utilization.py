@@ -1,4 +1,7 @@
-"""Context Utilization: are the retrieved chunks useful to arrive at the answer, and do the useful ones come first?"""
+"""Context Utilization: are the retrieved chunks useful, and do the useful come first?
+
+A chunk is useful if it helps to arrive at the answer.
+"""
 
 from __future__ import annotations
 
