@@ -1,4 +1,7 @@
-"""Facts: which ones a text states, which of them a context holds, and the matrix facts × contexts as evidence."""
+"""Facts: which ones a text states, and which of them a context holds.
+
+The matrix facts × contexts is the evidence.
+"""
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -223,7 +226,11 @@ def covering(
     told: Instructions,
     polls: int | None,
 ) -> list[FactInContext]:
-    """Which facts a context covers: a question for each with these polls for weights, or with None one for all."""
+    """Return the questions which facts a context covers.
+
+    With ``polls`` there is one question for each fact, with so many polls for weights.
+    With None there is one for all facts.
+    """
     each = [{"fact": Part("Fact", fact)} for fact in facts]
     shared = {**about, "context": Part("Context", context)}
     weigh = Weigh(
