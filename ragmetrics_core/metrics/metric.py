@@ -1,4 +1,7 @@
-"""What a metric is: frozen settings, the fields it requires, a plan that asks and concludes; and one of a function."""
+"""What a metric is: frozen settings, required fields, a plan that asks and concludes.
+
+``metric`` makes one of a function.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +114,9 @@ def _check_version(version: object, *, of: str) -> None:
 
 
 class Metric(Silent, Settings, ABC):
-    """Base of all metrics: immutable settings that validate, serialise and can be compared.
+    """Base of all metrics: immutable settings that validate and serialise.
+
+    Settings can be compared.
 
     Attributes:
         version: Changes whenever a prompt or a rule changes scores.
@@ -184,16 +189,25 @@ class Metric(Silent, Settings, ABC):
 
     @property
     def needs_others(self) -> bool:
-        """Whether the metric, as it is set, takes something from other samples, by ``prepare``."""
+        """Whether the metric, with its settings, takes something from other samples.
+
+        It takes that in ``prepare``.
+        """
         return False
 
     def prepare(self, samples: Sequence[Sample]) -> Self:
-        """Take from other samples what the metric needs of them: the first of a run, the ones before in a stream."""
+        """Take from other samples what the metric needs of them.
+
+        They are the first samples of a run, or those before in a stream.
+        """
         del samples
         return self
 
     def settings(self) -> dict[str, str]:
-        """Settings that change scores, for the signature: by default the metric's own fields."""
+        """Return the settings that change scores, for the signature.
+
+        By default they are the metric's own fields.
+        """
         own = type(self).model_fields.keys() - Metric.model_fields.keys()
         given = [
             (name, _as_json(self, name))
@@ -375,7 +389,10 @@ class FunctionMetric(Metric):
     function: ClassVar[Function]
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """Those that the function names: constants of its module, or of the function around it."""
+        """Return the instructions that the function names.
+
+        They are constants of its module, or of the function around it.
+        """
         named = inspect.getclosurevars(type(self).function)
         told = {**named.globals, **named.nonlocals}
         return tuple(
@@ -404,7 +421,9 @@ class FunctionMetric(Metric):
         return self.scored(float(given), f"{self.name} of this sample is {given}.")
 
     def __reduce__(self) -> Any:
-        """Pickled by the name of its function, under which another process finds the metric or the function itself.
+        """Pickle the metric by the name of its function.
+
+        Another process finds the metric, or the function itself, under that name.
 
         Raises:
             SettingError: If neither stands under that name, as of a function inside
@@ -490,7 +509,10 @@ def metric(
 
 
 def _check_function(function: object) -> None:
-    """Refuse, by ``SettingError``, what can be no metric's function, before a row is looked at."""
+    """Refuse, by ``SettingError``, what cannot be the function of a metric.
+
+    It is called before a row is looked at.
+    """
     if isinstance(function, str):
         raise SettingError(
             f"@metric takes a name as name=: write @metric(name={function!r})"
@@ -556,7 +578,10 @@ def _rebuilt(
     requires: tuple[tuple[str, ...], ...],
     settings: dict[str, Any],
 ) -> FunctionMetric:
-    """A metric that was pickled, from what stands under the name of its function here."""
+    """Return a metric that was pickled.
+
+    It is made from what stands under the name of its function here.
+    """
     there = _standing_at(module, path)
     if not isinstance(there, FunctionMetric) and not callable(there):
         raise SettingError(
