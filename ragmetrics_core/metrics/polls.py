@@ -1,8 +1,9 @@
-"""Polls whether an answer rests on its contexts: the question, and how it is asked about contexts that are too long.
+"""Polls whether an answer rests on its contexts, also on contexts that are too long.
 
-The answer is then split into claims once. A claim is supported if some window of the
-contexts supports it, the answer if all of its claims are; this for each poll by itself,
-so that the share of polls keeps its meaning.
+For contexts that are too long, the answer is split into claims once. A claim is
+supported if some window of the contexts supports it. The answer is supported if all of
+its claims are. This holds for each poll by itself, so that the share of polls keeps its
+meaning.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -59,11 +60,11 @@ class SentenceSupport(Silent, extra="ignore"):
 
 
 class Poll(Silent, extra="ignore"):
-    """One judgement whether the answer is based purely on the contexts, explained before the verdict.
+    """One judgement whether the answer is based purely on the contexts.
 
-    It ``abstains`` where the answer makes no claim; ``unsupported`` are claims that no
-    context supports, ``sentences`` the evidence of a lexical judge, per sentence of the
-    answer.
+    It is explained before its verdict. It ``abstains`` where the answer makes no claim.
+    ``unsupported`` are claims that no context supports. ``sentences`` are the evidence
+    of a lexical judge, per sentence of the answer.
     """
 
     reason: Comment = ""
@@ -92,7 +93,12 @@ class LabelledPoll(Silent, extra="ignore"):
 
     @property
     def verdict(self) -> PollVerdict:
-        """No if a claim rests on the assistant's own words or nothing, yes if one rests on evidence, else none."""
+        """Return the verdict that the labels of the claims make.
+
+        It is "no" if a claim rests on the assistant's own words or on nothing. Else it
+        is "yes" if a claim rests on evidence of this turn or an earlier one. Else the
+        poll abstains.
+        """
         needs = {claim.needs for claim in self.claims}
         return (
             "no"
@@ -130,7 +136,10 @@ _NO_CLAIM = Poll.model_construct(
 
 
 def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
-    """The question what claims rest on, asked as often as that about the whole answer."""
+    """Return the question what claims rest on.
+
+    It is asked as often as the question about the whole answer.
+    """
     said = (
         {
             "reason": "It stands there. " * n,
@@ -160,7 +169,10 @@ def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
 
 
 def too_long(reply: Asked[Any] | NotAnswered) -> bool:
-    """True if no poll was answered because the request is longer than the judge's window."""
+    """True if the request was longer than the judge's window.
+
+    No poll was answered for that reason.
+    """
     return isinstance(reply, NotAnswered) and isinstance(
         reply.error, ContextWindowExceeded
     )
@@ -222,7 +234,11 @@ def _about(whole: Adherent, window: tuple[str, ...], claim: str) -> Adherent:
 
 
 def _settled(windows: Sequence[Asked[Poll]]) -> bool:
-    """True if each poll found the claim supported by a window asked so far, or to be none."""
+    """True if each poll settled the claim in the windows asked so far.
+
+    A poll has settled it if it found the claim supported by a window, or found it to be
+    no claim.
+    """
     verdicts = _over_windows(windows)
     return bool(verdicts) and all(
         verdict is not None and verdict.verdict != "no" for verdict in verdicts
