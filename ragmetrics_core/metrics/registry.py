@@ -66,7 +66,9 @@ def metric_named(name: str, **settings: Any) -> Metric:
 
 
 def full_name(name: str) -> str:
-    """Full name of a metric from its full, short or class name; ``module:name`` of another stays as it is.
+    """Return the full name of a metric from its full, short or class name.
+
+    ``module:name`` of another metric stays as it is, but for white space around it.
 
     Raises:
         SettingError: If no metric has this name.
@@ -133,7 +135,12 @@ def metrics_set(
 
 
 def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:
-    """Metrics of a run from objects and names, None for all; ``SettingError`` for unknown names, or one name twice."""
+    """Return the metrics of a run from objects and names, or all metrics for None.
+
+    Raises:
+        SettingError: If a name is not known, an object is no metric, or two metrics
+            have one name.
+    """
     if isinstance(metrics, (Metric, str)) or callable(metrics):
         metrics = [metrics]
     made = [
@@ -155,7 +162,10 @@ def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Me
 
 
 def _told_of(item: object) -> str:
-    """What was given in the place of a metric, and what to write instead where that is known."""
+    """Return what was given in the place of a metric.
+
+    It also says what to write instead, where that is known.
+    """
     if isinstance(item, type) and issubclass(item, Metric):
         return f"the class {item.__name__}: write {item.__name__}()"
     if isfunction(item):
