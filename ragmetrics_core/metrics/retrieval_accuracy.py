@@ -1,4 +1,7 @@
-"""Retrieval Accuracy: which share of the facts of the golden response do the retrieved contexts cover?"""
+"""Retrieval Accuracy: which share of the golden response do the contexts cover?
+
+It is the share of the facts that the response states. The contexts are those retrieved.
+"""
 
 from collections.abc import Generator, Iterable, Sequence
 from hashlib import sha256
@@ -145,7 +148,10 @@ class RetrievalAccuracy(Metric):
         )
 
     def gap(self, sample: Sample) -> Undefined | None:
-        """As for every metric; in addition, a retrieval that found nothing leaves nothing to judge."""
+        """Return why the metric is undefined for a sample, as for every metric.
+
+        In addition, a retrieval that found nothing leaves nothing to judge.
+        """
         if (
             sample.error is None
             and sample.retrieved is not None
@@ -171,7 +177,10 @@ class RetrievalAccuracy(Metric):
         return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
 
     def plan(self, sample: Sample) -> Plan:
-        """Extract facts where the sample brings none, judge every fact in every context, combine by fact."""
+        """Extract facts where needed, judge each fact in each context, combine by fact.
+
+        Facts are extracted where the sample brings none.
+        """
         options = yield from self._facts(sample)
         if isinstance(options, JudgeError):
             return self.failed(options)
