@@ -1,4 +1,4 @@
-"""Prompt templates: those that ship with the metrics, and the check of those that users bring."""
+"""Prompt templates: those shipped with the metrics, and the check of users' own."""
 
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -26,7 +26,9 @@ def prompt(
     examples: str = "",
     language: str | None = None,
 ) -> Instructions:
-    """What a judge is told: by a template of the user's own, checked before a call is paid for, or by the shipped one.
+    """Return what a judge is told, by the user's own template or the shipped one.
+
+    The user's own is checked before a call is paid for.
 
     Args:
         name: Name of the shipped template.
