@@ -91,7 +91,10 @@ class CascadeJudge(Judge):
         return {"band": f"{self.band[0]:g}-{self.band[1]:g}", **own}
 
     def session(self, **settings: Any) -> CascadeJudge:
-        """Return a cascade for one run, of both judges' sessions, which share its store and budget."""
+        """Return a cascade for one run, made of both judges' sessions.
+
+        They share the run's store and budget.
+        """
         judge = copy(self)
         judge.cheap, judge.strong = (
             one.session(**settings) for one in (self.cheap, self.strong)
