@@ -1,4 +1,7 @@
-"""The form of a reply, from the question's pydantic model: its schema for the model, and how a reply is read."""
+"""The form of a reply, from the question's pydantic model.
+
+It holds the schema for the model that is asked, and how a reply is read.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -37,7 +40,10 @@ def schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=64)
 def described(model: type[BaseModel], template: str) -> bool:
-    """Whether a template names every field of the reply, in quotes: the schema would say it twice."""
+    """Whether a template names every field of the reply, in quotes.
+
+    The schema would then say it twice.
+    """
     return all(f'"{name}"' in template for name in _names(schema_of(model)))
 
 
@@ -71,7 +77,9 @@ def _strict(schema: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, An
 
 
 def read(choice: Choice, question: Question[R]) -> Found[R]:
-    """Read the reply to a question, and where it stands: its ``Reply`` reads every object with a required field.
+    """Read the reply to a question, and where it stands.
+
+    The question's ``Reply`` reads every object that has a required field.
 
     ``UnusableReply`` if there is no such object, it is not well-formed or complete, or
     several contradict each other.
@@ -127,7 +135,10 @@ def _required(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _essence(reply: BaseModel) -> object:
-    """What of two replies must be equal for them to agree: all but comments, as far as there is anything else."""
+    """Return what of two replies must be equal for them to agree.
+
+    That is all but comments, as far as there is anything else.
+    """
     items = list_field(type(reply))
     for comments in _COMMENTS:
         kept = {
