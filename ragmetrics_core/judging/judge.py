@@ -75,7 +75,9 @@ class Judge(ABC):
         store: ReplyStore | None,
         budget: Budget | None = None,
     ) -> Judge:
-        """Return a judge for one run, with ``concurrency`` model calls in flight at most.
+        """Return a judge for one run.
+
+        At most ``concurrency`` model calls are in flight.
 
         Replies are kept in ``store``, or a fresh one of this run; ``budget`` is what
         the run may spend, or no limit.
@@ -86,7 +88,11 @@ class Judge(ABC):
 
 
 def check_judge(judge: object) -> None:
-    """Refuse, by ``SettingError``, what is no judge, or one of the user's own that results could not name."""
+    """Refuse, by ``SettingError``, what cannot be used as a judge.
+
+    That is what is no judge, or one of the user's own that results could not name, or
+    whose models are no chat models.
+    """
     kind = type(judge).__name__
     if not isinstance(judge, Judge):
         raise SettingError(
