@@ -1,4 +1,4 @@
-"""The LLM judge: asks a chat model whatever question it is given, and says what it cost."""
+"""The LLM judge: asks a chat model any question, and says what it cost."""
 
 from __future__ import annotations
 
@@ -120,7 +120,10 @@ class LLMJudge(Judge):
         return judge
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question; about a text that is too long for the model, window by window where that can be.
+        """Answer one question.
+
+        If a text is too long for the model, the question is asked window by window
+        where that can be.
 
         A run of many questions shares a ``session``. If no question will be answered,
         the reply's error is ``JudgeUnavailable``, and the usage says what was paid
@@ -183,7 +186,10 @@ class _Asking:
         )
 
     async def polled(self) -> Asked[Any]:
-        """As many replies as the question wants, those that failed listed; ``JudgeError`` if there is none."""
+        """Return as many replies as the question wants, with those that failed.
+
+        ``JudgeError`` if there is no reply.
+        """
         question = self._question
         found, errors = await self._ask(
             self._request, question.polls, question.first_poll or 0
@@ -199,7 +205,9 @@ class _Asking:
         )
 
     async def weighed(self, weigh: Weigh) -> Asked[Any]:
-        """A reply with the probabilities of its label tokens, else the shares over polls.
+        """Return a reply with the probabilities of its label tokens.
+
+        If the tokens do not settle these, the weights are the shares over polls.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
