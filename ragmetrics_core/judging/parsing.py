@@ -49,7 +49,10 @@ _ESCAPED = re.compile(r'\\(.)|"', re.DOTALL)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Found(Generic[T]):
-    """A reply that was read, and where its object begins and ends in the text of the choice."""
+    """A reply that was read, and where it stands.
+
+    Its object begins and ends at these places in the text of the choice.
+    """
 
     value: T
     choice: Choice
@@ -60,9 +63,10 @@ class Found(Generic[T]):
 def objects(
     choice: Choice, names: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """The objects of a reply that may be meant, those in whose text one of these names of fields occurs.
+    """Yield the objects of a reply that may be meant.
 
-    Each comes with where it begins in the reply's text, and where it ends.
+    They are those in whose text one of these names of fields occurs. Each comes with
+    where it begins in the reply's text, and where it ends.
 
     Raises:
         CutOffReply: If the reply ends at the token limit before an object is complete,
@@ -104,7 +108,9 @@ def objects(
 
 
 def _begins(text: str, behind: int, start: int, before: bool) -> bool:
-    """True for an object, from ``start`` on, that begins the reply, a line or a fence, or that stands after a colon.
+    """True for an object that begins the reply, a line or a fence.
+
+    An object that stands after a colon counts, too. The object begins at ``start``.
 
     ``behind`` is where the object before it ends, or the reply begins; what directly
     follows another takes ``before``.
@@ -120,7 +126,9 @@ def _begins(text: str, behind: int, start: int, before: bool) -> bool:
 
 
 def _thought(choice: Choice) -> int:
-    """Where the reply proper begins: behind a reasoning, whose opening tag servers may have cut away.
+    """Return where the reply proper begins: behind a reasoning.
+
+    Servers may have cut away the opening tag of the reasoning.
 
     Without the opening tag, a closing one inside an object is a quotation.
     """
@@ -214,7 +222,11 @@ _DECODER = json.JSONDecoder(
 
 
 def _corrected(match: re.Match[str]) -> str:
-    """A slip as JSON: names and strings in double quotes, neither comments nor commas before a closing bracket."""
+    """Return a slip of form as JSON.
+
+    Names and strings get double quotes. Comments, and commas before a closing bracket,
+    are left out.
+    """
     if match["string"]:
         return f'"{_ESCAPED.sub(_escape, match[0][1:-1])}"'
     return _CONSTANTS.get(match[0]) or (f'"{match[0]}"' if match["name"] else "")
@@ -237,7 +249,10 @@ _VALUE = re.compile(r"\s*+:\s*+[\"']?\s*+")
 
 
 def value_offsets(text: str, field: str, start: int, end: int) -> tuple[int, ...]:
-    """Where the values of all fields of this name begin in an object of a reply, quotes and spaces skipped.
+    """Return where the values of all fields of this name begin.
+
+    The fields are those in an object of a reply. Quotes and spaces before a value are
+    skipped.
 
     Offsets into the text, in order. Names inside strings do not count; neither do
     unquoted names.
