@@ -66,7 +66,11 @@ def weights(
 
 
 def mode_of(question: Question[BaseModel]) -> Mode:
-    """How log-probabilities are to be read: by themselves, after other cells, or after whatever stands before."""
+    """Return how log-probabilities are to be read.
+
+    They are read by themselves, after other cells, or after whatever stands before. A
+    question without ``weigh`` has none, only a verdict.
+    """
     if question.weigh is None:
         return "verdict"
     if list_field(question.Reply) is not None:
@@ -81,7 +85,9 @@ def mode_of(question: Question[BaseModel]) -> Mode:
 def label_weights(
     choice: Choice, weigh: Weigh, mode: Mode, start: int, end: int
 ) -> tuple[Weight | None, ...]:
-    """Weights of all fields of one name within the reply's object, which begins and ends here in its text.
+    """Return the weights of all fields of one name within the reply's object.
+
+    The object begins at ``start`` and ends at ``end`` in the text of the choice.
 
     In order of appearance; None where the tokens do not settle it. Empty if the reply
     has no log-probabilities or they are not of this text.
@@ -151,7 +157,9 @@ def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
 def settle(
     listed: Sequence[tuple[Label | None, float]], weigh: Weigh, mode: Mode = "logprobs"
 ) -> Weight | None:
-    """Turn listed alternatives into the probability of the positive label, with its mass, if they settle it.
+    """Return the probability of the positive label, from listed alternatives.
+
+    It comes with the mass of the labels, if the alternatives settle it.
 
     Listed are the label (None for anything else) and natural log-probability of each.
     None if a label that is not listed could decide, if the labels cover less than
