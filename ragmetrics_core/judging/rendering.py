@@ -1,4 +1,6 @@
-"""Turns a question into chat messages: the template's fixed text, with the sample's texts in fences.
+"""Turns a question into chat messages.
+
+The template's fixed text stays as it is; the sample's texts stand in fences.
 
 A text is opened and closed by lines that begin with the same fence: one for a whole
 prompt, a 128-bit digest of the first text that it shows, salted until none of its texts
@@ -34,7 +36,10 @@ _DIGITS = 39
 
 
 def fence(texts: Sequence[str]) -> str:
-    """A number that none of these texts contains, from a 128-bit digest of the first of them."""
+    """Return a number that none of these texts contains.
+
+    It comes from a 128-bit digest of the first of them.
+    """
     salted = first = texts[0] if texts else ""
     for salt in count(1):
         mark = f"{int.from_bytes(hashlib.sha256(salted.encode()).digest()[:16]):0{_DIGITS}d}"
@@ -45,7 +50,9 @@ def fence(texts: Sequence[str]) -> str:
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
-    """Render a question into the system message, if its template has one, and the user message.
+    """Render a question into chat messages.
+
+    They are the system message, if the template has one, and the user message.
 
     ``SettingError`` if the template does not fit the parts; see ``check_template``.
     """
