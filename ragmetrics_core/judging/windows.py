@@ -1,4 +1,6 @@
-"""Texts longer than the model's context window: judged in overlapping windows, as the question's ``split`` says.
+"""Judges texts longer than the model's context window in overlapping windows.
+
+The question's ``split`` says which text is divided.
 
 Of each verdict that window counts which says yes most clearly; a group of texts is
 judged as two shorter groups. What was judged in windows says so, and among the
@@ -27,10 +29,11 @@ _MARK = "windows"
 
 
 def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], ...]:
-    """The questions about each half of the text or of the group, if an answer failed for its length; else none.
+    """Return the questions about each half, if an answer failed for its length.
 
-    None either if the text is shorter than what it is judged against, which is then
-    what is too long.
+    The halves are those of the text or of the group. There are none if the answer did
+    not fail for its length. There are none either if the text is shorter than what it
+    is judged against, which is then what is too long.
     """
     failed = isinstance(answer.reply, NotAnswered) and isinstance(
         answer.reply.error, ContextWindowExceeded
@@ -58,7 +61,10 @@ def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any]
 def joined(
     question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]
 ) -> Answer[Any]:
-    """The verdicts about the whole, from the answers about its parts; ``failed`` is the one that was too long."""
+    """Return the verdicts about the whole, from the answers about its parts.
+
+    ``failed`` is the answer to the question that was too long.
+    """
     usage = sum((answer.usage for answer in answers), failed.usage) + Usage(
         fallbacks=(_MARK,)
     )
@@ -95,7 +101,10 @@ def joined(
 
 
 def _each(asked: Asked[Any]) -> list[Asked[Any]]:
-    """Each verdict of the first reply, which of polls stands for all, as if it had been asked alone."""
+    """Return each verdict of the first reply as if it had been asked alone.
+
+    Of polls the first reply stands for all.
+    """
     return [
         Asked(
             (verdict,),
