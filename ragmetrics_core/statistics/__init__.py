@@ -1,1 +1,4 @@
-"""Pure functions on numbers: intervals, paired differences, clusters, agreement, calibration."""
+"""Pure functions on numbers: intervals, agreement, calibration.
+
+Others are on paired differences and clusters.
+"""
