@@ -200,12 +200,15 @@ def bootstrap(
     draws: int,
     seed: int = 0,
 ) -> Bounds | None:
-    """95 % percentile interval of the mean of a statistic over sources, resampling the rows of each so many times.
+    """Return the bootstrap interval of the mean of a statistic over sources.
+
+    It is the 95 % percentile interval. The rows of each source are resampled ``draws``
+    times.
 
     Resamples where the statistic is None, and sources where it always is, are left out.
-    None if all resamples of a source agree, as where a judge is always right: rows that
-    never differ cannot show how much others would, and an interval without width would
-    say that they never do.
+    The interval is None if all resamples of a source agree, as where a judge is always
+    right. Rows that never differ cannot show how much others would, and an interval
+    without width would say that they never do.
     """
     return _bounds(
         [
@@ -221,7 +224,11 @@ def _resampled(
     draws: int,
     seed: int = 0,
 ) -> dict[str, list[float]]:
-    """Every statistic in so many resamples of the rows, the same for all, where it is defined."""
+    """Return the values of every statistic in ``draws`` resamples of the rows.
+
+    The resamples are the same for all statistics. Where a statistic is None, its value
+    is left out.
+    """
     draw = random.Random(seed)  # noqa: S311 - resampling is no cryptography
     found: dict[str, list[float]] = {name: [] for name in statistics}
     for _ in range(draws if rows else 0):
@@ -244,7 +251,10 @@ def _bounds(columns: Sequence[Sequence[float]]) -> Bounds | None:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """The judge's score with the votes of people, one per annotator and at least one, and where the sample comes from.
+    """The judge's score of a sample with the votes of people on it.
+
+    There is at least one vote, one per annotator. ``source`` says where the sample
+    comes from.
 
     ``rival`` is the score of another judge, where two are compared; ``id`` says which
     sample it is. ``verdict`` is the judge's own, and ``rival_verdict`` the rival's,
@@ -366,7 +376,9 @@ def measure_all(
     *,
     draws: int = 500,
 ) -> list[Measured]:
-    """Every measure per source, and its mean over sources, with 95 % bootstrap intervals; nothing is pooled.
+    """Return every measure per source, and its mean over sources.
+
+    Each has a 95 % bootstrap interval. Nothing is pooled.
 
     Rows that hang together, such as those of one sample, are a group; groups are
     counted and resampled whole.
