@@ -24,7 +24,11 @@ Pairs = Sequence[tuple[float, bool]]
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """One bin of the calibration curve: mean score, share of positive labels with its Wilson interval, rows."""
+    """One bin of the calibration curve.
+
+    It holds the mean score, the share of positive labels with its Wilson interval, and
+    the number of rows.
+    """
 
     score: float
     share: float
@@ -37,7 +41,10 @@ class Bin:
 def slope_and_intercept(
     pairs: tuple[tuple[float, bool], ...],
 ) -> tuple[float, float] | None:
-    """Logistic regression of the label on the score's log-odds: 1 and 0 for calibrated scores; needs numpy.
+    """Return slope and intercept of the label's logistic regression on the score.
+
+    The regression takes the score's log-odds. Calibrated scores have slope 1 and
+    intercept 0. It needs numpy.
 
     Scores are kept .001 from 0 and 1. None without both classes, or if scores do not
     vary or (nearly) separate them.
@@ -97,7 +104,10 @@ def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
 
 
 def calibration_error(pairs: Pairs) -> float | None:
-    """Root mean squared difference of score and share over equal-mass bins, less what noise alone would give.
+    """Return the debiased calibration error over equal-mass bins.
+
+    It is the root mean squared difference of score and share, less what noise alone
+    would give.
 
     In [0, 1], 0 is best; None under 200 labels.
 
