@@ -1,4 +1,7 @@
-"""A threshold from which on scores are surely precise enough, certified by labels drawn at random; needs scipy."""
+"""Certifies a threshold from which on scores are surely precise enough.
+
+It takes labels drawn at random, and needs scipy.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +26,11 @@ _MOST_LABELS = 10_000  # of which two may be wrong at the highest target
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One threshold: labels from it on, how many of them are yes, share of the run's scored samples from it on."""
+    """One threshold, with what lies at or above it.
+
+    ``count`` labels lie there, ``yes`` of them are yes. ``share`` is that of the run's
+    scored samples.
+    """
 
     threshold: float
     yes: int
@@ -185,7 +192,11 @@ def _start(steps: Sequence[Step], labels: int, target: float) -> int:
 def _plan(
     steps: Sequence[Step], labels: int, target: float
 ) -> tuple[Step | None, int | None]:
-    """The most promising threshold, and about how many labels of the run certify it with 80 %."""
+    """Return the most promising threshold, and about how many labels certify it.
+
+    The labels are drawn from the whole run; with so many it is certified with 80 %. The
+    threshold is None if none is promising. The number is None if it is not known.
+    """
     plans = [
         (ceil(_enough(step.yes / step.count, target) / step.share), step)
         for step in steps
@@ -199,6 +210,9 @@ def _plan(
 
 
 def _enough(share: float, target: float) -> float:
-    """Labels from the threshold on with which an exact one-sided test finds this share with about 80 %."""
+    """Return how many labels are needed from the threshold on.
+
+    With so many an exact one-sided test finds this share with about 80 %.
+    """
     spread = _Z * sqrt(target * (1 - target)) + _Z_POWER * sqrt(share * (1 - share))
     return max((spread / (share - target)) ** 2, fewest(target))
