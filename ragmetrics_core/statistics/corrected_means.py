@@ -1,4 +1,6 @@
-"""The share of good answers as people would count it, from some labels and the scores of all samples.
+"""The share of good answers as people would count it.
+
+It is estimated from some labels and the scores of all samples.
 
 Labels must be drawn at random with equal probabilities. ``ppi`` uses the scores
 (PPI++), ``rogan_gladen`` the verdicts.
@@ -80,7 +82,9 @@ class NotCorrectable(InputError):
 
 
 def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean:
-    """Estimate the mean label over all samples from labels drawn at random and the scores of all.
+    """Estimate the mean label over all samples from some labels and all scores.
+
+    The labels are drawn at random.
 
     Args:
         labels: Labels of the labelled samples.
@@ -141,9 +145,10 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean
 
 
 def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> float:
-    """Half the width of a 95 % t interval for a sum of two means, from standard error and degrees of freedom of each.
+    """Return half the width of a 95 % t interval for a sum of two means.
 
-    Degrees of freedom are Welch's, but no more than those of the labels.
+    Each mean is given by its standard error and degrees of freedom. The degrees of
+    freedom of the sum are Welch's, but no more than those of the labels.
     """
     first, second = labelled[0] ** 2, unlabelled[0] ** 2
     welch = (first + second) ** 2 / (first**2 / labelled[1] + second**2 / unlabelled[1])
@@ -154,7 +159,9 @@ def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> f
 def rogan_gladen(
     labels: Sequence[bool], scores: Scores, others: Scores, *, threshold: float = 0.5
 ) -> CorrectedMean:
-    """Correct the share of positive verdicts by the judge's sensitivity and specificity.
+    """Correct the share of positive verdicts by sensitivity and specificity.
+
+    These are the judge's, by the labels.
 
     Arguments are those of ``ppi``; scores from the ``threshold`` on, fixed on other
     data, are a positive verdict.
@@ -247,7 +254,10 @@ def _cut(
 def _labels_alone(
     labels: Sequence[bool], keys: Sequence[int], others: int
 ) -> CorrectedMean:
-    """The labels' own mean, with Wilson's interval, or one over clusters where labels share one."""
+    """Return the labels' own mean, with Wilson's interval.
+
+    Where labels share a cluster, the interval is one over clusters.
+    """
     own = mean_interval(labels, keys) if share_clusters(keys) else None
     positive = sum(map(bool, labels))
     interval = own or Interval(
@@ -263,7 +273,10 @@ def _labels_alone(
 
 
 def _weights(truth: Sequence[float], scores: Scores, others: Scores) -> list[float]:
-    """Per label the weight of the scores, estimated on the clusters of the other folds."""
+    """Return per label the weight of the scores.
+
+    It is estimated on the clusters of the other folds.
+    """
     spread = pvariance([*scores.values, *others.values])
     if spread < 1e-12:
         return [0.0] * len(truth)
