@@ -32,7 +32,9 @@ _AT_ONCE = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval for a mean: lower and upper bound, and how it was made, in words.
+    """A confidence interval for a mean.
+
+    It holds the lower and the upper bound, and says in words how it was made.
 
     ``clusters`` is their number, None where each value stands alone; ``design_effect``
     says how many times the variance of the mean grows by clustering, None if that is
@@ -169,7 +171,10 @@ def padded_t(
     added: int,
     level: float = 0.95,
 ) -> Interval:
-    """The t interval over clusters, cut to the ends of the scale, after adding clusters of average size at both ends.
+    """Return the t interval over clusters, with clusters added at both ends.
+
+    The added clusters are of average size. The interval is cut to the ends of the
+    scale.
 
     With them it covers near an end and with few clusters: at least .92 everywhere,
     where resampling clusters covers .66 of the means with 10 clusters and .89 with 50
@@ -232,7 +237,9 @@ def grouped(
 def ratio_mean(
     sums: Sequence[float], sizes: Sequence[float], added: Sequence[float] = ()
 ) -> tuple[float, float, int]:
-    """Mean over all values, its standard error over clusters (0 for one cluster), degrees of freedom.
+    """Return the mean, its standard error over clusters, and degrees of freedom.
+
+    The mean is over all values. The standard error is 0 for one cluster.
 
     ``sums`` and ``sizes`` are those of ``grouped``; ``added`` are values of further
     clusters, each of average size.
@@ -249,7 +256,10 @@ def ratio_mean(
 
 @lru_cache(maxsize=1024)
 def t_quantile(share: float, freedom: int) -> float:
-    """Quantile of Student's t distribution with one degree of freedom or more, to nine digits from share 0.6 on.
+    """Return a quantile of Student's t distribution.
+
+    ``freedom`` is one degree of freedom or more. The quantile has nine digits from
+    share 0.6 on.
 
     ``share`` is the probability below the quantile, 0.5 < share < 1.
 
