@@ -1,4 +1,8 @@
-"""Two measurements of the same samples: difference with interval, permutation test, McNemar, Holm, power."""
+"""Two measurements of the same samples: their difference, tests and power.
+
+The difference has an interval. The tests are the permutation test and McNemar's, with
+Holm's adjustment.
+"""
 
 import random
 from collections.abc import Sequence
@@ -30,7 +34,9 @@ class Permuted(NamedTuple):
 def difference_interval(
     differences: Sequence[float], keys: Sequence[int] = (), level: float = 0.95
 ) -> Interval:
-    """Interval for the mean of paired differences in [-1, 1]; ``keys`` as in ``mean_interval``.
+    """Return the interval for the mean of paired differences in [-1, 1].
+
+    ``keys`` are as in ``mean_interval``.
 
     The t interval over clusters after adding one difference of −1 and one of +1 (of the
     size of an average cluster): mostly tied pairs would otherwise give intervals that
@@ -121,18 +127,26 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def standard_error(differences: Sequence[float], keys: Sequence[int]) -> float:
-    """Standard error with a pair added at each end: mostly tied pairs would otherwise promise to detect anything."""
+    """Return the standard error with a pair added at each end.
+
+    Without them mostly tied pairs would promise to detect anything.
+    """
     low, high = one_sided(differences, keys)
     return (high - low) / (2 * NormalDist().inv_cdf(0.95))
 
 
 def detectable(error: float) -> float:
-    """The smallest true difference that a two-sided test at 5 % finds with 80 %, given its standard error."""
+    """Return the smallest true difference that a test finds with 80 %.
+
+    The test is two-sided, at 5 %. ``error`` is the standard error of the difference.
+    """
     return _POWER * error
 
 
 def pairs_needed(error: float, pairs: int, difference: float) -> int:
-    """Pairs that such a test needs for a difference > 0 that the user names, never the observed one.
+    """Return how many pairs such a test needs for a difference.
+
+    The difference, above 0, is one that the user names, never the observed one.
 
     ``error`` is the standard error of the mean difference over the pairs at hand,
     ``pairs`` their number.
