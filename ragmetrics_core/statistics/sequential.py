@@ -1,4 +1,6 @@
-"""A gate that is decided as soon as the scores allow, with an error rate that holds however often one looks.
+"""A gate that is decided as soon as the scores allow.
+
+Its error rate holds however often one looks.
 
 Evidence against *the mean is at most m* is the wealth of five gamblers who bet against
 it. If it is true they cannot expect to win, so that wealth ever reaches 1/alpha with
@@ -22,7 +24,11 @@ On = Literal["interval", "point"]
 """What a gate speaks of: samples like these, or the rows of this run."""
 
 Score = float | tuple[float, float] | None
-"""A score, the lowest and highest that it may be, or None for a sample that failed: anything from 0 to 1."""
+"""A score: a number, a range or None.
+
+A range is the lowest and highest score that it may be. None is for a sample that
+failed, which may be anything from 0 to 1.
+"""
 
 MIN_SCORED = 0.95
 """Share of all rows that must be scored for a gate to be decided."""
@@ -44,7 +50,10 @@ def _ends(score: Score) -> tuple[float, float]:
 
 
 class _Evidence:
-    """Evidence against *mean ≤ m*: the highest mean wealth of the five so far, infinite where m is impossible."""
+    """Evidence against *mean ≤ m*: the highest mean wealth of the five so far.
+
+    It is infinite where m is impossible.
+    """
 
     def __init__(self, m: float, population: int | None, largest: int) -> None:
         self._m, self._population, self._largest = m, population, largest
@@ -84,7 +93,9 @@ def check_shares(**shares: float) -> None:
 
 
 class SequentialGate:
-    """Decides whether a mean score reaches a threshold, unit by unit, and may be asked after each.
+    """Decides whether a mean score reaches a threshold, unit by unit.
+
+    It may be asked after each unit.
 
     Wrongly *passed* has probability ``alpha`` at most if the mean is below ``threshold
     − margin``, wrongly *failed* if it reaches ``threshold``. Units must come in random
@@ -222,7 +233,10 @@ class SequentialGate:
         return Interval(low, high, "betting, valid whenever one stops")
 
     def _refuted(self, units: Sequence[tuple[float, int]], level: float) -> float:
-        """The highest mean that the units refute: evidence falls in m, so it is found by halving."""
+        """Return the highest mean that the units refute.
+
+        Evidence falls in m, so the mean is found by halving.
+        """
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
             evidence = _Evidence(
@@ -280,7 +294,9 @@ def drawn_order(
 def samples_needed(
     gate: Callable[[], SequentialGate], mean: float, rows: int, *, runs: int = 30
 ) -> float:
-    """How many samples a gate will look at on average if the mean is this, simulated with scores of 0 and 1.
+    """Return how many samples a gate will look at on average if the mean is this.
+
+    The gate is simulated with scores of 0 and 1.
 
     Of all scores with one mean these let evidence grow most slowly (Jensen's
     inequality), so that graded scores need fewer. The average, over so many simulated
