@@ -1,4 +1,7 @@
-"""The judge that is an encoder, a sequence classifier of Hugging Face on this machine: pairs in, probabilities out."""
+"""The judge that is an encoder: pairs in, probabilities out.
+
+It is a sequence classifier of Hugging Face on this machine.
+"""
 
 import asyncio
 import re
@@ -47,7 +50,9 @@ Logits = Callable[[Any], list[list[float]]]
 
 @dataclass(eq=False)
 class EncoderJudge(Judge):
-    """Judges by a sequence classifier of Hugging Face on this machine: no key, no call, nothing fetched.
+    """Judges by a sequence classifier of Hugging Face on this machine.
+
+    It needs no key, makes no call and fetches nothing.
 
     It says whether contexts support claims, and so answers Context Adherence and, with
     given facts, Retrieval Accuracy; other questions fail, typed. Each claim is set
@@ -179,7 +184,10 @@ class EncoderJudge(Judge):
         return {**shown, "label": self.label} if self.label else shown
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question; ``QuestionNotSupported`` for those that no supported claim answers."""
+        """Answer one question.
+
+        ``QuestionNotSupported`` for questions that no supported claim answers.
+        """
         kinds: dict[type[Question[Any]], Any] = {
             Adherent: self._adherent,
             FactInContext: self._facts_in_context,
@@ -249,7 +257,10 @@ class EncoderJudge(Judge):
     def _supported(
         self, premise: str, claims: Sequence[str]
     ) -> tuple[list[float], int]:
-        """For each claim the probability that some window supports it, and how many windows there are."""
+        """Return for each claim the probability that some window supports it.
+
+        With these comes the number of windows.
+        """
         windows = self.windows(premise, claims)
         found, count = (
             self.probabilities(
@@ -262,7 +273,9 @@ class EncoderJudge(Judge):
         ], count
 
     def windows(self, premise: str, hypotheses: Sequence[str]) -> list[str]:
-        """Cut a text into windows that fit into the model beside each hypothesis, and overlap by a quarter.
+        """Cut a text into windows that fit into the model beside each hypothesis.
+
+        The windows overlap by a quarter.
 
         ``ContextWindowExceeded`` if a hypothesis leaves too little room for them.
         """
@@ -356,7 +369,10 @@ class EncoderJudge(Judge):
             return self._tokenizer(*texts, **settings)
 
     def _clean(self, text: str) -> str:
-        """A text without the model's own marks, so that it cannot pose as the other text."""
+        """Return a text without the model's own marks.
+
+        So it cannot pose as the other text.
+        """
         return self._mark.sub(" ", text)
 
     def _place(self, labels: dict[int, str]) -> int:
