@@ -14,7 +14,10 @@ Features = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A logistic regression: the log-odds where every feature is 0, and one weight per feature, none negative."""
+    """A logistic regression: log-odds where every feature is 0, and weights.
+
+    There is one weight per feature, none negative.
+    """
 
     intercept: float
     slopes: Features
