@@ -1,4 +1,7 @@
-"""Answers that only decline to answer: they make no claim, so there is nothing to check against the contexts."""
+"""Recognises answers that only decline to answer.
+
+They make no claim, so there is nothing to check against the contexts.
+"""
 
 import re
 
@@ -96,7 +99,9 @@ _ELSEWHERE = frozenset(wording.strip() for wording in _WORDINGS.split("|"))
 
 
 def declines(answer: str, question: str | None = None) -> bool:
-    """Does an answer say only that it cannot answer what was asked, whose words it may name again?
+    """True if an answer says only that it cannot answer what was asked.
+
+    It may name the words of the question again.
 
     Examples:
         >>> declines("Sorry, I don't know."), declines("I don't know, but it may be Paris.")
@@ -119,7 +124,10 @@ def _declining(part: str) -> bool:
 
 
 def _parts(sentence: str) -> list[str]:
-    """Parts of a sentence in lower case, contractions spelt out, without the signs around them."""
+    """Return the parts of a sentence in lower case, contractions spelt out.
+
+    The signs around a part are left out.
+    """
     text = " ".join(sentence.casefold().split())
     for written, spelt in _SPELT.items():
         text = text.replace(written, spelt)
