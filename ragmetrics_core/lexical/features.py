@@ -62,7 +62,11 @@ def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
 
 
 def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
-    """For each of the first sentences of the answer the best context sentence, the earliest among equals."""
+    """Return the best context sentence for each sentence of the answer.
+
+    Of the answer only the first sentences are aligned. Among equals the earliest
+    context sentence is the best.
+    """
     places: dict[str, list[Place]] = defaultdict(list)
     for index, context in enumerate(contexts):
         for position, sentence in enumerate(context.sentences):
@@ -199,7 +203,10 @@ def absent(fact: Passage, context: Passage) -> frozenset[str]:
 
 
 def likeness(answer: Passage, reference: Passage) -> float:
-    """How much of the reference an answer covers, blended with the F1 of both term sets: 1.0 if these are equal."""
+    """Return how much of the reference an answer covers, from 0.0 to 1.0.
+
+    It is blended with the F1 of both term sets. It is 1.0 if these are equal.
+    """
     shared = len(answer.terms & reference.terms)
     if not shared:
         return 0.0
@@ -217,7 +224,11 @@ def model() -> Any:
 
 
 def nearness(answer: Passage, contexts: Sequence[Passage]) -> float:
-    """Mean over the answer's sentences of the cosine with the nearest context sentence, in [0, 1]; 0.0 without one."""
+    """Return the mean nearness of the answer's sentences to the contexts, in [0, 1].
+
+    The nearness of a sentence is the cosine with the nearest context sentence. The mean
+    is 0.0 if there is no sentence on either side.
+    """
     own = [sentence.text for sentence in answer.sentences[:MOST_SENTENCES]]
     others = [sentence.text for context in contexts for sentence in context.sentences][
         :_MOST_COMPARED
