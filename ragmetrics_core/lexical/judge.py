@@ -49,7 +49,9 @@ _LONGEST_LISTED = 40
 
 
 class LexicalJudge(Judge):
-    """Judges by the words that texts share: free, instant, deterministic, and blind to meaning.
+    """Judges by the words that texts share.
+
+    It is free, instant, deterministic, and blind to meaning.
 
     It wires and tests pipelines without a key and catches gross failures; it is not for
     decisions. It sees half of the negations put in and a tenth of the names swapped.
@@ -87,7 +89,10 @@ class LexicalJudge(Judge):
         return {"fit": "3"}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question; ``QuestionNotSupported`` for those that need understanding."""
+        """Answer one question.
+
+        ``QuestionNotSupported`` for questions that need understanding.
+        """
         answered = _ANSWERS.get(type(question))
         if answered is None:
             message = (
@@ -146,7 +151,10 @@ def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
 
 
 def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
-    """An answer without a content term is adherent if a context holds it word for word."""
+    """Judge an answer without a content term.
+
+    It is adherent if a context holds it word for word.
+    """
     rank = next(
         (
             place
@@ -210,7 +218,11 @@ def _asked(
     weights: Weights,
     look: Callable[[str], tuple[Features, str]],
 ) -> Asked[Any]:
-    """The reply about one or several texts of a kind, with the probability that its features lead to, and a reason."""
+    """Return the reply about one or several texts of a kind.
+
+    For each text ``look`` gives features and a reason, and ``weights`` turn the
+    features into a probability.
+    """
     part = question.parts.get(f"{kind}s") or question.parts[kind]
     chances = []
     for text in part.texts:
@@ -235,7 +247,10 @@ def _asked(
 def _chunk(
     asked: Passage, answer: Passage, wording: str, text: str
 ) -> tuple[Features, str]:
-    """Each chunk is judged by itself: judged against its neighbours, some chunk would always be crowned."""
+    """Return the features of a chunk with a reason; each is judged by itself.
+
+    Judged against its neighbours, some chunk would always be crowned.
+    """
     if not (answer.terms or asked.terms):
         return _by_wording("answer", wording, "chunk", text)
     chunk, new = read(text), answer.terms - asked.terms or asked.terms
@@ -251,7 +266,10 @@ def _chunk(
 def _by_wording(
     whose: str, wording: str, where: str, text: str
 ) -> tuple[Features, str]:
-    """All or nothing, where a wording without content terms can only be looked for word for word."""
+    """Return features that are all 1 or all 0, with a reason.
+
+    A wording without content terms can only be looked for word for word.
+    """
     held = holds(text, wording)
     return (
         (float(held),) * 3,
@@ -319,7 +337,10 @@ def _listed(terms: Iterable[str]) -> str:
 
 
 def _hedged(probability: float, reason: str) -> str:
-    """A reason for a verdict of this probability, which says *uncertain* near the threshold."""
+    """Return a reason for a verdict of this probability.
+
+    Near the threshold it says *uncertain*.
+    """
     return f"uncertain: {reason}" if abs(probability - 0.5) < _UNCERTAIN else reason
 
 
@@ -329,7 +350,10 @@ def _support(
     matches: Sequence[Match],
     known: AbstractSet[str],
 ) -> tuple[SentenceSupport, ...]:
-    """Per aligned sentence of the answer, what of it stands where; ``known`` are the contexts' numbers."""
+    """Return, per aligned sentence of the answer, what of it stands where.
+
+    ``known`` are the numbers of the contexts.
+    """
     found = frozenset[str]().union(
         *(answer.terms & context.terms for context in contexts)
     )
@@ -359,7 +383,11 @@ def _on_adherence(
     matches: Sequence[Match],
     alien: Collection[str],
 ) -> str:
-    """Reason of an adherence verdict: the numbers in no context, what is denied, or how much is found and what not."""
+    """Return the reason of an adherence verdict.
+
+    It names the numbers in no context, or what is denied. Else it says how much is
+    found and what is not.
+    """
     if alien:
         return (
             f"{'number' if len(alien) == 1 else 'numbers'} in no context:"
@@ -385,7 +413,10 @@ def _on_adherence(
 def _on_coverage(
     whose: str, text: str, passage: Passage, missing: frozenset[str]
 ) -> str:
-    """Reason that counts terms found and lists those that are not, of a text such as the ``reference``."""
+    """Return a reason that counts the terms found and lists those that are not.
+
+    The terms are those of a text such as the ``reference``.
+    """
     reason = (
         f"{len(passage.terms) - len(missing)} of {len(passage.terms)} terms of the"
         f" {whose} found"
