@@ -58,7 +58,10 @@ def number(token: str) -> str:
 
 
 def numbers(text: str) -> frozenset[str]:
-    """Numbers of a text, as ``number`` returns them, in every spelling: ``2018–19``, ``1 149``, ``53 million``."""
+    """Return the numbers of a text, as ``number`` writes them.
+
+    Every spelling counts: ``2018–19``, ``1 149``, ``53 million``.
+    """
     spans = " ".join(map(_years, _YEARS.finditer(text)))
     found = (
         way
@@ -110,7 +113,10 @@ def _years(span: re.Match[str]) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Text without citation marks such as ``[12]`` and the numbering of lists, which are no part of what it says."""
+    """Return the text without citation marks and the numbering of lists.
+
+    Marks such as ``[12]`` and the numbering are no part of what a text says.
+    """
     text = _CITATION.sub(" ", text) if "[" in text else text
     return _NUMBERING.sub(" ", text)
 
