@@ -1,4 +1,7 @@
-"""Texts as sets of terms: words without inflection, character pairs, numbers and sentences.
+"""Texts as sets of terms.
+
+Terms are words without inflection, character pairs and numbers. Texts are split into
+sentences, too.
 
 Everything here is linear in the length of the text and safe for any string: NUL, lone
 surrogates, texts without spaces or without a single word.
@@ -62,7 +65,10 @@ _NUMERALS |= {
 _NUMERALS |= {word: str(value) for value, word in enumerate(_ORDINALS.split(), 1)}
 
 LONGEST_SENTENCE = 1000
-"""Characters; longer sentences are cut at white space, so that the work per sentence is bounded."""
+"""Most characters of a sentence; a longer one is cut at white space.
+
+So the work per sentence is bounded.
+"""
 
 _BREAK = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
 _ABBREVIATION = re.compile(
@@ -133,12 +139,17 @@ def _content_if_wanted(sentence: str) -> tuple[str, ...]:
 
 
 def beginning(term: str) -> str:
-    """The part of a term that its relatives share, e.g. of *presence* and *presenting*."""
+    """Return the part of a term that its relatives share.
+
+    An example is the part that *presence* and *presenting* share.
+    """
     return term[:4]
 
 
 def content(text: str) -> tuple[str, ...]:
-    """Content terms of a text in order: no function words, no inflection, case or accents.
+    """Return the content terms of a text in order.
+
+    There are no function words, no inflection, case or accents.
 
     Returns:
         Terms with repetitions; () if there are only function words, signs or nothing.
@@ -151,7 +162,10 @@ def content(text: str) -> tuple[str, ...]:
 
 
 def _terms_of(token: str) -> tuple[str, ...]:
-    """Terms of one token: none for a function word, several for a script without spaces."""
+    """Return the terms of one token.
+
+    A function word has none. A token of a script without spaces has several.
+    """
     if token[0].isdecimal():  # numbers seldom come again, and need no memory
         return (number(token),)
     return (
@@ -186,7 +200,11 @@ def _pairs_or_stem(piece: str) -> Iterator[str]:
 
 
 def names(text: str) -> list[frozenset[str]]:
-    """Terms of each name of a sentence: words with capitals, at its start only if there are several."""
+    """Return the terms of each name of a sentence.
+
+    A name is words with capitals; at the start of the sentence only if there are
+    several.
+    """
     return [
         terms for name in _NAME.findall(text) if (terms := frozenset(content(name)))
     ]
@@ -256,7 +274,10 @@ def _stem_english(word: str) -> str:
 
 
 def _stem_other(word: str) -> str:
-    """Strip the final vowels of Cyrillic and Greek words, where most case endings begin."""
+    """Strip the final vowels of Cyrillic and Greek words.
+
+    Most case endings begin there.
+    """
     if len(word) < 5 or word.isdecimal():
         return word
     stem = re.sub("[аеиоуыэюяьйіїє]{1,3}$|[αεηιουω]{1,3}[σν]?$", "", word)
