@@ -1,1 +1,4 @@
-"""The engine: carries out metrics' plans with judges, many at a time, in sync, async and streaming form."""
+"""The engine: carries out metrics' plans with judges, many at a time.
+
+It does so in sync, async and streaming form.
+"""
