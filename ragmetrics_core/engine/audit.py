@@ -1,4 +1,7 @@
-"""The audit: some samples are judged again with their chunks shuffled, to see whether places sway the judge."""
+"""The audit: judges some samples again with their chunks shuffled.
+
+It shows whether places sway the judge.
+"""
 
 import random
 from collections import Counter
@@ -20,7 +23,9 @@ def audit(
     concurrency: int,
     count: int = 50,
 ) -> Audit | None:
-    """Judge the chunks of some results of a run again in a shuffled order, without stored replies, by its judge.
+    """Judge the chunks of some results again in a shuffled order.
+
+    The judge is that of the run. Stored replies are not used.
 
     The first Context Utilization among its metrics is asked again with its own
     settings, on ``count`` samples at most, drawn at random among those with two judged
