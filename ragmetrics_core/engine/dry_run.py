@@ -1,4 +1,7 @@
-"""What a run would cost: the metrics' own plans are carried out with a judge that counts instead of calling."""
+"""Estimates what a run would cost.
+
+The metrics' own plans are carried out with a judge that counts instead of calling.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +52,10 @@ _UNKNOWN = (20, 200)  # tokens of a reply of which the question gives no example
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run over so many samples would cost: the least and the most that is usual, equal where it is exact.
+    """What a run over so many samples would cost.
+
+    ``low`` is the least and ``high`` the most that is usual. They are equal where the
+    estimate is exact.
 
     A cost is None where a price is unknown; ``bad_rows`` are those that are no sample;
     ``left_out`` says of a metric that applies to no sample why.
@@ -101,7 +107,11 @@ class Estimate:
 
 
 def needed(found: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[str]:
-    """How many samples each gate would need on average if its mean were so far from it, and what they would cost."""
+    """Return how many samples each gate would need on average, a line each.
+
+    Each line supposes that the mean is .02, .05 or .1 away from the gate. It also says
+    what these samples would cost.
+    """
     lines = []
     for gate, gap in product(gates, (0.02, 0.05, 0.1)):
         means = [
@@ -128,7 +138,9 @@ def needed(found: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[
 
 
 class CountingJudge(Judge):
-    """Counts what an LLM judge would send and receive, and replies as the question's example says.
+    """Counts what an LLM judge would send and receive.
+
+    It replies as the example of the question says.
 
     Each question is one to every one of ``models``, if there are any; ``high`` counts
     the most that is usual instead of the least.
@@ -190,7 +202,11 @@ class CountingJudge(Judge):
         )
 
     def _replies(self, question: Question[R]) -> tuple[R, ...]:
-        """Least or most; where polls are asked for in rounds and may stop early, they disagree so that none stops."""
+        """Return the example replies to a question: the least, or the most.
+
+        Where polls are asked for in rounds and may stop early, those of the most
+        disagree, so that none stops. There are none if the question has no example.
+        """
         examples, first = question.examples(), question.first_poll or 0
         if examples is None:
             return ()
@@ -321,7 +337,10 @@ def _gap(metric: Metric, sample: Sample) -> Undefined | None:
 
 
 def counting_judges(resolved: Judge) -> tuple[CountingJudge, CountingJudge]:
-    """Judges that count what a judge would send: the least and the most that is usual."""
+    """Return two judges that count what a judge would send.
+
+    The first counts the least, the second the most that is usual.
+    """
     for model in resolved.models:
         run(model.prepare())
     first = resolved
