@@ -153,7 +153,11 @@ async def aevaluate(
 
 
 def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
-    """The report; metrics that nobody asked for by name and that never applied are left out, and it says so."""
+    """Return the report of a run.
+
+    If nobody asked for metrics by name, those that never applied are left out, and the
+    report says so.
+    """
     listed = run.decider.samples if run.decider is not None else None
     inputs = (
         Input.of_samples((row.sample for row in results) if listed is None else listed),
