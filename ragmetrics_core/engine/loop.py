@@ -54,7 +54,10 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
 
 
 def submit_apart(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start work of a user's own code on the loop for it, with the context of the caller."""
+    """Start work of a user's own code on the loop for it.
+
+    The work has the context of the caller.
+    """
     future = asyncio.run_coroutine_threadsafe(work, _running_apart())
     _waited.add(future)
     future.add_done_callback(_waited.discard)
@@ -63,7 +66,10 @@ def submit_apart(work: Coroutine[Any, Any, T]) -> Future[T]:
 
 
 def _look_after(future: Future[Any]) -> None:
-    """After work that was given up: see whether its loop goes on, or is held by what still computes."""
+    """See whether the loop goes on after work that was given up.
+
+    The loop may be held by what still computes.
+    """
     global _came_back
     with _lock:
         if (
@@ -115,7 +121,10 @@ def _running() -> asyncio.AbstractEventLoop:
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop for ever: what a task of somebody's judge raises to end the process ends that task alone."""
+    """Run the loop for ever.
+
+    What a task of somebody's judge raises to end the process ends that task alone.
+    """
     while True:
         try:
             loop.run_forever()
