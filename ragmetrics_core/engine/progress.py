@@ -1,4 +1,7 @@
-"""What a run shows while it goes on: a line on a terminal or in a notebook's cell, log lines otherwise."""
+"""What a run shows while it goes on.
+
+It is a line on a terminal or in a notebook's cell, and log lines otherwise.
+"""
 
 import logging
 import sys
@@ -17,7 +20,10 @@ LOG_SECONDS, LINE_SECONDS = 10.0, 0.2
 
 @dataclass
 class Progress:
-    """How far a run is: samples in ``total`` (None if not known beforehand) and ``done``, bad rows included.
+    """How far a run is.
+
+    ``total`` and ``done`` count samples, bad rows included. ``total`` is None if it is
+    not known beforehand.
 
     ``failed`` counts results, ``calls`` those to the judge; ``cost`` is in US dollars,
     None once a price is unknown.
