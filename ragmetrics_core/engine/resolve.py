@@ -1,4 +1,8 @@
-"""Which judge answers: the argument, else the metric's model, else ``RAGMETRICS_JUDGE``, else the embedded one."""
+"""Finds which judge answers.
+
+It is the argument, else the metric's model, else ``RAGMETRICS_JUDGE``, else the
+embedded judge.
+"""
 
 import logging
 import os
@@ -76,7 +80,10 @@ def resolve_judge(
 
 
 def _by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
-    """One judge, and so one session, per name, endpoint, key and environment, also where threads ask at once."""
+    """Return the judge of a name, endpoint, key and environment.
+
+    There is one judge for each, and so one session, also where threads ask at once.
+    """
     # What the environment holds of keys and addresses counts, so that a corrected key
     # makes a new session.
     environment = hash(
