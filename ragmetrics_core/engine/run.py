@@ -1,4 +1,7 @@
-"""One run: metrics with their judges, samples in flight, results in input order and in bounded memory."""
+"""One run: metrics with their judges, and samples in flight.
+
+Results come in input order and in bounded memory.
+"""
 
 import asyncio
 import platform
@@ -168,7 +171,10 @@ class Run:
         )
 
     def check_prices(self) -> None:
-        """Refuse a cap on money, by ``SettingError``, where nobody knows what a call costs."""
+        """Refuse a cap on money where nobody knows what a call costs.
+
+        It is refused by ``SettingError``.
+        """
         for model in (
             self._chat_models if self._budget.limits.max_cost is not None else ()
         ):
@@ -181,7 +187,10 @@ class Run:
                 )
 
     def _check_signatures(self) -> None:
-        """End the run before anything is paid if a metric or judge cannot say what its settings are."""
+        """Check that every metric and judge can say what its settings are.
+
+        If one cannot, the run ends before anything is paid.
+        """
         for metric in self.metrics:
             self._judges[metric.name].signature_of(metric)
 
@@ -297,7 +306,10 @@ class Run:
 
     @property
     def _over(self) -> bool:
-        """True if no further row shall start: a cap is reached, or a judge has only ever refused."""
+        """True if no further row shall start.
+
+        That is so if a cap is reached, or a judge has only ever refused.
+        """
         if self._budget.remaining == 0.0:
             self._budget.expire()
         return self._budget.reached is not None or self._refused is not None
@@ -318,7 +330,9 @@ class Run:
         return None
 
     def take(self, result: SampleResult) -> SampleResult:
-        """Take a due result; a run whose judge has never answered and says that it never will ends here.
+        """Take a due result.
+
+        A run ends here if its judge has never answered and says that it never will.
 
         That is by ``JudgeUnavailable``, with the judge's own sentence, unless other
         calls of the run were paid: then the run ends with what is done.
@@ -368,13 +382,19 @@ class Run:
         )
 
     async def in_time(self, work: Awaitable[object]) -> None:
-        """Do work for the whole run; at its deadline it is given up, and the run says why it ended."""
+        """Do work for the whole run, up to its deadline.
+
+        At the deadline the work is given up, and the run says why it ended.
+        """
         with suppress(LimitReached):
             async with self._budget.in_time():
                 await work
 
     def waited(self, wait: bool) -> bool:
-        """True if the samples are to be gone through again: after batches have ended, if told to ``wait``, or live."""
+        """True if the samples are to be gone through again.
+
+        They are gone through after batches have ended, if told to ``wait``, or live.
+        """
         return bool(
             self.parking
             and self.waiting
@@ -392,7 +412,11 @@ class Run:
         return submit(self._judge(index, sample, metrics))
 
     async def _row(self, index: int, item: Sample | RowError) -> SampleResult:
-        """Judge a row of the table; an interrupt finds it here even if it came before anybody held its future."""
+        """Judge a row of the table.
+
+        An interrupt finds the row here, even if it came before anybody held the row's
+        future.
+        """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._in_flight.add(task)
         try:
@@ -468,7 +492,10 @@ def stream(
 async def astream(
     run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]
 ) -> AsyncIterator[SampleResult]:
-    """Yield the results of a run in input order, without blocking the caller's event loop."""
+    """Yield the results of a run in input order.
+
+    The caller's event loop is not blocked.
+    """
     with Display(
         len(samples) if isinstance(samples, Sized) else None, progress
     ) as display:
@@ -501,7 +528,10 @@ def _check_prices_stated(model: ChatModel) -> None:
 
 
 def _uncancellable() -> Future[None]:
-    """A future that stays the one to be told, though somebody who waits for it gives up."""
+    """Return a future that cannot be cancelled.
+
+    It stays the one to be told, though somebody who waits for it gives up.
+    """
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()
     return future
