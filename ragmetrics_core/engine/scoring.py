@@ -1,4 +1,7 @@
-"""Scoring one sample with one metric and one judge: the only place where anything may go wrong."""
+"""Scores one sample with one metric and one judge.
+
+It is the only place where anything may go wrong.
+"""
 
 import asyncio
 import logging
@@ -55,7 +58,10 @@ logger = logging.getLogger("ragmetrics_core")
 
 @dataclass(frozen=True)
 class _Inside:
-    """The metric of a run whose own code calls ``score``: what it may spend, and what it has spent that way."""
+    """The metric of a run whose own code calls ``score``.
+
+    It holds what the metric may spend, and what it has spent that way.
+    """
 
     budget: Budget
     usage: list[Usage] = field(default_factory=list)
@@ -108,7 +114,10 @@ async def score_one(
 
 
 def was_cut_off(outcome: Outcome) -> bool:
-    """True for a metric that a limit of the run kept from its end: it is reported as not judged."""
+    """True for a metric that a limit of the run kept from its end.
+
+    The metric is reported as not judged.
+    """
     return (
         outcome.status == "failed"
         and outcome.error.type == errors.LimitReached.__name__
@@ -151,7 +160,10 @@ def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
 
 @dataclass
 class RunJudge:
-    """A judge's session in one run, what the run may spend, and whether the judge ever answered."""
+    """A judge's session in one run.
+
+    It also holds what the run may spend, and whether the judge ever answered.
+    """
 
     session: Judge
     # for open questions
@@ -188,20 +200,30 @@ class RunJudge:
             self.unavailable = error
 
     def check_time(self) -> None:
-        """Raise ``LimitReached`` once the deadline of the run has passed, or the run was interrupted."""
+        """Raise ``LimitReached`` if the run is to end.
+
+        That is so once its deadline has passed, or if it was interrupted.
+        """
         if self.budget.interrupted:
             self.budget.check()
         if self.budget.remaining == 0.0:
             raise self.budget.expire().with_traceback(None)
 
     async def in_time(self, work: Awaitable[T], *, grace: float = 0.0) -> T:
-        """What some work brings; ``LimitReached`` if the run ends before, ``grace`` seconds later: it is given up."""
+        """Return what some work brings.
+
+        ``LimitReached`` if the run ends before. The work is given up ``grace`` seconds
+        later.
+        """
         async with self.budget.in_time(grace=grace):
             return await work
 
 
 def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
-    """The metric with what it takes from other samples; ``SettingError`` if ``prepare`` raises or gives no metric."""
+    """Return the metric with what it takes from other samples.
+
+    ``SettingError`` if ``prepare`` raises or gives no metric.
+    """
     try:
         ready: object = metric.prepare(others)
     except errors.RagMetricsError:
@@ -220,7 +242,9 @@ def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
-    """Carry out a metric on a sample: an outcome complete with judge, signature, sample id and usage.
+    """Carry out a metric on a sample, and return its outcome.
+
+    The outcome is complete with judge, signature, sample id and usage.
 
     Never raises: an unexpected exception of a metric or judge becomes ``Failed`` with
     ``MetricCrashed``.
@@ -401,7 +425,10 @@ def _length(sample: Sample) -> int:
 
 
 def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
-    """The next questions of a plan, or how it ended, which no coroutine hands on as an exception."""
+    """Return the next questions of a plan, or how it ended.
+
+    The end is returned, because no coroutine hands it on as an exception.
+    """
     try:
         return batch_of(plan.send(cast("Replies", replies)))
     except StopIteration as stop:
@@ -483,7 +510,10 @@ async def _answer(
 
 
 def _paid(answer: Answer[Any]) -> bool:
-    """True if a call was paid; one that an endpoint refuses takes no tokens, but counts as a call."""
+    """True if a call was paid.
+
+    A call that an endpoint refuses takes no tokens, but counts as a call.
+    """
     usage = answer.usage
     if isinstance(answer.reply, NotAnswered) and isinstance(
         answer.reply.error, errors.JudgeUnavailable
