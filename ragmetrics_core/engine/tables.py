@@ -1,4 +1,7 @@
-"""Samples from whatever holds them: Samples, rows, a data frame, a Hugging Face dataset."""
+"""Reads samples from whatever holds them.
+
+That is Samples, rows, a data frame or a Hugging Face dataset.
+"""
 
 import logging
 from array import array
@@ -33,7 +36,11 @@ _PARTS = 16
 logger = logging.getLogger("ragmetrics_core")
 
 Samples = Iterable[Sample | Mapping[str, Any]] | Any
-"""Samples, mappings, a pandas-like data frame, or a dataset that iterates over mappings."""
+"""What holds samples.
+
+That is samples, mappings, a pandas-like data frame, or a dataset that iterates over
+mappings.
+"""
 
 
 def each_sample(
@@ -110,7 +117,11 @@ def refuse_wrong_columns(
 def warn_of_doubles(
     samples: Iterable[Sample | RowError],
 ) -> Iterator[Sample | RowError]:
-    """Hand samples on; at the end say once how many have the id, or without ids the content, of an earlier one."""
+    """Hand samples on, and say once at the end how many are doubles.
+
+    A double has the id of an earlier sample. One without an id has the content of an
+    earlier sample.
+    """
     # eight bytes each: memory stays flat over a million samples
     hashes = {_ID: array("q"), _CONTENT: array("q")}
     for item in samples:
@@ -170,7 +181,10 @@ def _rows(samples: Any) -> Iterator[Any]:
 
 
 def _with_named_index(frame: Any) -> Any:
-    """A data frame of pandas whose index is columns where it has names, as Phoenix names the ids of its spans."""
+    """Return a data frame of pandas with the named levels of its index as columns.
+
+    Phoenix names the ids of its spans in this way.
+    """
     index_names = getattr(getattr(frame, "index", None), "names", ())
     levels = [
         name for name in index_names if name is not None and name not in frame.columns
