@@ -1,4 +1,8 @@
-"""Runs until decided: rows in a drawn order, gates that take their scores, and the end as soon as nothing is open."""
+"""Runs until decided.
+
+Rows come in a drawn order, and gates take their scores. The run ends as soon as nothing
+is open.
+"""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +49,10 @@ logger = logging.getLogger("ragmetrics_core")
 
 
 class Decider:
-    """The gates of one run: draws the order of its rows, takes their results in it, and says when all is decided.
+    """The gates of one run.
+
+    They draw the order of its rows, take their results in it, and say when all is
+    decided.
 
     Gates are means to reach, and with ``against`` every metric that the earlier run
     has. Judges are names with the addresses that they ask. ``samples`` are those of all
@@ -127,7 +134,10 @@ class Decider:
         ]
 
     def _needed(self, place: int) -> float:
-        """Share of the rows that a gate needs scored: those of either run, of which some may have no partner."""
+        """Return the share of the rows that a gate needs scored.
+
+        The rows are those of either run, of which some may have no partner.
+        """
         more = (
             self._alone / max(1, len(self._texts))
             if self._asked[place][1] is None
@@ -146,12 +156,18 @@ class Decider:
         return self._scored[place] < self._needed(place) * self._judged - 1e-9
 
     def _outcome(self, place: int) -> Outcome:
-        """What a gate decided, unless too few were scored with all that was judged since."""
+        """Return what a gate decided.
+
+        It is undecided if too few were scored with all that was judged since.
+        """
         return "undecided" if self._few(place) else self._gates[place].decision
 
     @property
     def done(self) -> bool:
-        """True if no further row needs to start: what the gates decide together is settled, or never will be."""
+        """True if no further row needs to start.
+
+        That is so if what the gates decide together is settled, or never will be.
+        """
         outcomes = [self._outcome(place) for place in range(len(self._asked))]
         settled = all(
             own != "undecided" or self._lost(place)
@@ -175,7 +191,9 @@ class Decider:
     def drawn(
         self, items: Iterable[Item], *, listed: bool
     ) -> Iterator[tuple[int, Item]]:
-        """Rows with their places in the order in which they are to start: drawn, or of arrival if not ``listed``.
+        """Yield rows with their places, in the order in which they are to start.
+
+        The order is drawn, or that of arrival if not ``listed``.
 
         Raises:
             SettingError: If ``on="point"`` or ``against`` is asked of rows whose number
@@ -465,7 +483,11 @@ def _finished(
     metrics: Sequence[Metric],
     judges: Mapping[str, Sequence[str]],
 ) -> Report | None:
-    """The earlier run; ``InputError`` unless it was judged to its end, by the same judges, with the same settings."""
+    """Return the earlier run; None if there is none.
+
+    ``InputError`` unless it was judged to its end, by the same judges, with the same
+    settings.
+    """
     before = Report.from_jsonl(against) if isinstance(against, (str, Path)) else against
     if before is None:
         return None
