@@ -371,7 +371,7 @@ class EncoderJudge(Judge):
     def _clean(self, text: str) -> str:
         """Return a text without the model's own marks.
 
-        So it cannot pose as the other text.
+        Without them it cannot pose as the other text.
         """
         return self._mark.sub(" ", text)
 
