@@ -107,7 +107,7 @@ class Estimate:
 
 
 def needed(found: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[str]:
-    """Return how many samples each gate would need on average, a line each.
+    """Return lines that say how many samples each gate would need on average.
 
     Each line supposes that the mean is .02, .05 or .1 away from the gate. It also says
     what these samples would cost.
