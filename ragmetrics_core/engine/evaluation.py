@@ -156,7 +156,7 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
     """Return the report of a run.
 
     If nobody asked for metrics by name, those that never applied are left out, and the
-    report says so.
+    report says so. A metric that a gate decided on stays.
     """
     listed = run.decider.samples if run.decider is not None else None
     inputs = (
