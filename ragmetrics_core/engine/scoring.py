@@ -212,8 +212,8 @@ class RunJudge:
     async def in_time(self, work: Awaitable[T], *, grace: float = 0.0) -> T:
         """Return what some work brings.
 
-        ``LimitReached`` if the run ends before. The work is given up ``grace`` seconds
-        later.
+        If the run ends before, the work is given up ``grace`` seconds later, with
+        ``LimitReached``.
         """
         async with self.budget.in_time(grace=grace):
             return await work
@@ -222,7 +222,7 @@ class RunJudge:
 def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
     """Return the metric with what it takes from other samples.
 
-    ``SettingError`` if ``prepare`` raises or gives no metric.
+    ``SettingError`` if ``prepare`` raises or gives no metric with the same name.
     """
     try:
         ready: object = metric.prepare(others)
