@@ -32,7 +32,7 @@ def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any]
     """Return the questions about each half, if an answer failed for its length.
 
     The halves are those of the text or of the group. There are none if the answer did
-    not fail for its length. There are none either if the text is shorter than what it
+    not fail for its length. There are none either if the text is no longer than what it
     is judged against, which is then what is too long.
     """
     failed = isinstance(answer.reply, NotAnswered) and isinstance(
