@@ -101,7 +101,7 @@ _ELSEWHERE = frozenset(wording.strip() for wording in _WORDINGS.split("|"))
 def declines(answer: str, question: str | None = None) -> bool:
     """True if an answer says only that it cannot answer what was asked.
 
-    It may name the words of the question again.
+    The answer may name the words of the question again.
 
     Examples:
         >>> declines("Sorry, I don't know."), declines("I don't know, but it may be Paris.")
