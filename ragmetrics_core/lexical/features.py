@@ -64,7 +64,7 @@ def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
 def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
     """Return the best context sentence for each sentence of the answer.
 
-    Of the answer only the first sentences are aligned. Among equals the earliest
+    Only the first sentences of the answer are aligned. Among equals the earliest
     context sentence is the best.
     """
     places: dict[str, list[Place]] = defaultdict(list)
@@ -227,7 +227,7 @@ def nearness(answer: Passage, contexts: Sequence[Passage]) -> float:
     """Return the mean nearness of the answer's sentences to the contexts, in [0, 1].
 
     The nearness of a sentence is the cosine with the nearest context sentence. The mean
-    is 0.0 if there is no sentence on either side.
+    is 0.0 if the answer or the contexts have no sentence.
     """
     own = [sentence.text for sentence in answer.sentences[:MOST_SENTENCES]]
     others = [sentence.text for context in contexts for sentence in context.sentences][
