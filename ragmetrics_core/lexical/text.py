@@ -149,7 +149,7 @@ def beginning(term: str) -> str:
 def content(text: str) -> tuple[str, ...]:
     """Return the content terms of a text in order.
 
-    There are no function words, no inflection, case or accents.
+    Function words are left out, and so are inflection, case and accents.
 
     Returns:
         Terms with repetitions; () if there are only function words, signs or nothing.
