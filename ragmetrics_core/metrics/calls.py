@@ -142,7 +142,7 @@ def arrivals(
     """List the calls that retrieved in this turn or brought one of the contexts.
 
     Each entry is the call's place in the ledger, the call, and the places of its
-    contexts.
+    contexts. Calls of kind ``written`` are left out.
     """
     found = []
     for number, call in enumerate(sample.ledger.calls if sample.ledger else ()):
