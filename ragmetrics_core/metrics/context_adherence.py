@@ -349,7 +349,7 @@ class ContextAdherence(Metric):
     def _undecided(self, polls: Asked[Any]) -> int:
         """Return how many more polls can be asked at once.
 
-        With so many no poll is asked after the deciding one.
+        Where polling stops early, none of them comes after the deciding poll.
         """
         if polls.together or not self.early_stop:
             return self.polls
