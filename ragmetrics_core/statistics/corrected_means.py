@@ -84,7 +84,7 @@ class NotCorrectable(InputError):
 def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean:
     """Estimate the mean label over all samples from some labels and all scores.
 
-    The labels are drawn at random.
+    The samples with labels are drawn at random.
 
     Args:
         labels: Labels of the labelled samples.
