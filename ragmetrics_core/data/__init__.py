@@ -1,4 +1,4 @@
-"""The data that flows through ragmetrics: samples, questions and replies, evidence, results, errors.
+"""The data of ragmetrics: samples, questions, replies, evidence, results and errors.
 
 Other rooms import from here; the stub beside this file lists the names.
 """
