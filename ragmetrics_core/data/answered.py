@@ -1,4 +1,7 @@
-"""What the contexts say of an answer before any judge: it had none, or it holds them itself."""
+"""What the contexts say of an answer before any judge is asked.
+
+Either the answer had no context, or it holds its contexts itself.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -32,7 +35,9 @@ def answered_without_context(sample: Sample) -> bool:
 
 
 def answer_holds_contexts(sample: Sample) -> bool:
-    """Whether the answer contains each of its contexts whole, white space and the escapes of JSON apart.
+    """Tell whether the answer contains each of its contexts whole.
+
+    White space and the escapes of JSON do not count.
 
     Such an answer supports itself. Contexts of less than a hundred characters together
     are not looked for.
