@@ -1,4 +1,8 @@
-"""Values of rows: what is missing, what was written as text, and the shapes of documents, facts and earlier turns."""
+"""Values of rows, read into the shapes that samples need.
+
+The module knows what is missing, what was written as text, and the shapes of documents,
+facts and earlier turns.
+"""
 
 import ast
 import math
@@ -118,7 +122,10 @@ def plain_data(value: Any) -> Any:
 
 
 def number_as_text(value: Any) -> Any:
-    """A number as its text, whole ones without decimals, which data frames add beside gaps; all else as it is."""
+    """Return a number as its text, and every other value as it is.
+
+    A whole number has no decimals. Data frames add them to a column with gaps.
+    """
     value = plain_data(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
@@ -128,7 +135,10 @@ def number_as_text(value: Any) -> Any:
 
 
 def structured(value: Any) -> Any:
-    r"""Lists and objects that stand in a text become data: JSON, JSON in JSON, or Python as data frames write it.
+    r"""Return the lists and objects that stand in a text as data.
+
+    The text may be JSON, JSON in JSON, or Python as data frames write it. Every other
+    value stays as it is.
 
     Examples:
         >>> structured("['a', None]"), structured("['a'\n 'b']"), structured("[sic]")
@@ -167,12 +177,17 @@ def _parsed(text: str) -> Any:
 
 
 def _with_comma(string: re.Match[str]) -> str:
-    """A string, with a comma if another follows: numpy writes none between them, and Python would join them."""
+    """Return a string with a comma if another string follows it.
+
+    Numpy writes no comma between strings, and Python would join them.
+    """
     return f"{string[1]}," if string[2] else string[1]
 
 
 def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
-    """Follow a path of keys and indices through dicts, JSON strings and lists: whether something is there, and what.
+    """Follow a path of keys and indices through dicts, JSON strings and lists.
+
+    Returns whether something is there, and what.
 
     Examples:
         >>> follow({"prediction": '{"contexts": ["a", "b"]}'}, ["prediction", "contexts", "1"])
@@ -230,7 +245,11 @@ def listed(value: Any) -> list[Any]:
 
 
 def contexts(value: Any, field: str) -> list[Any]:
-    """Contexts of a row; ``RowError`` if one has no text, or Python objects were written as one text."""
+    """Return the contexts of a row.
+
+    Raises ``RowError`` if a context has no text, or if Python objects were written as
+    one text.
+    """
     written = (
         isinstance(value, str)
         and value.rstrip()[-1:] in ("]", ")")
@@ -248,7 +267,10 @@ def contexts(value: Any, field: str) -> list[Any]:
 
 
 def looks_like_list(value: Any) -> bool:
-    """Whether a text begins as a list of texts or objects, or stands in brackets with commas, as a list without quotes.
+    """Tell whether a text looks like a list.
+
+    Such a text begins as a list of texts or objects, or it stands in brackets with
+    commas, as a list without quotes does.
 
     Examples:
         >>> looks_like_list('["one", "tw'), looks_like_list("[one, two]"), looks_like_list("[1] One, two.")
@@ -273,7 +295,7 @@ def _is_unquoted_list(text: str) -> bool:
 
 
 def _refuse_broken_list(value: Any, field: str) -> None:
-    """Raise ``RowError`` for a text that looks like a list and cannot be read as one."""
+    """Raise ``RowError`` for a text that looks like a list but cannot be read as one."""
     if not looks_like_list(value) or not isinstance(structured(value), str):
         return
     raise RowError(
@@ -284,7 +306,11 @@ def _refuse_broken_list(value: Any, field: str) -> None:
 
 
 def context(item: Any, field: str, rank: int) -> Any:
-    """A context from a text or from the usual shapes of documents, nodes and passages; ``RowError`` without a text."""
+    """Return a context from a text or from an object with a text.
+
+    The object may have the usual shapes of documents, nodes and passages. An object
+    without a text raises ``RowError``.
+    """
     if isinstance(item, (str, Context)):
         return {"text": item} if isinstance(item, str) else item
     if not isinstance(item, Mapping):
@@ -328,7 +354,10 @@ def metadata(value: Any) -> dict[str, Any]:
 
 
 def facts(value: Any) -> list[Any] | None:
-    """Facts from texts, or from objects with ``text`` and perhaps ``weight`` and ``vital``; None without any."""
+    """Return facts from texts or objects; None if there are none.
+
+    An object has a ``text`` and perhaps a ``weight`` and ``vital``.
+    """
     _refuse_broken_list(value, "facts")
     kept = ("text", "weight", "vital")
     return [
@@ -342,7 +371,10 @@ def facts(value: Any) -> list[Any] | None:
 
 
 def turns(value: Any) -> list[Any]:
-    """Earlier turns from messages, from pairs of question and answer, or from texts that take turns.
+    """Return the earlier turns of a conversation.
+
+    They come from messages, from pairs of question and answer, or from texts that take
+    turns.
 
     Raises:
         RowError: For a single text, which is no history, and for a list that cannot be
