@@ -56,7 +56,10 @@ _HOLDERS = (
 
 
 def _with_paths(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, then the paths to each of them in the columns that hold a whole request or reply."""
+    """Return the names, then the dotted paths to each of them.
+
+    The paths lead into the columns that hold a whole request or reply.
+    """
     paths = (
         f"{holder}.{name}" for holder in _HOLDERS for name in names if "." not in name
     )
@@ -186,7 +189,10 @@ def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
 def _named(
     row: Row, field: str, column: str | Callable[[Mapping[str, Any]], Any]
 ) -> Place:
-    """The place that was named for a field: what a callable gives, a column, or a path into one."""
+    """Return the place that the caller named for a field.
+
+    It is what a callable gives, a column, or a path into a column.
+    """
     if callable(column):
         try:
             return Place(column(row), "")
@@ -211,7 +217,10 @@ def _named(
 
 
 class _Cells:
-    """A row's cells by the names that people write, and what stands in them as text, read once."""
+    """A row's cells, found by the names that people write.
+
+    What stands in a cell as text is read once.
+    """
 
     def __init__(self, row: Row) -> None:
         self._row = row
@@ -277,7 +286,7 @@ def _chosen(field: str, places: Sequence[Place]) -> Place | None:
 
 
 def _refuse_rivals(field: str, first: Place, others: Sequence[Place]) -> None:
-    """Raise ``AmbiguousColumns`` where another place is filled, too, and holds something else."""
+    """Raise ``AmbiguousColumns`` if another filled place holds something else."""
     content = _content(field, first.value)
     for other in others:
         if (
@@ -296,7 +305,10 @@ def _refuse_rivals(field: str, first: Place, others: Sequence[Place]) -> None:
 
 
 def _is_known_pair(field: str, first: Place, other: Place) -> bool:
-    """Whether the second place is known to be no rival: a part of the first, the ideal context, or another field."""
+    """Tell whether the second place is known to be no rival of the first.
+
+    It is then a part of the first, the ideal context, or another field.
+    """
     if other.column.startswith(f"{first.column}."):
         return True
     first_name, other_name = (
@@ -333,7 +345,10 @@ def _content(field: str, value: Any) -> object:
 
 
 def _read(value: Any, field: str, column: str) -> Place | None:
-    """The place that a column is for a field: its value, or of an object the value in it; None if it is none."""
+    """Return the place that a column is for a field; None if it is none.
+
+    The place is the column's value or, if that is an object, the value in it.
+    """
     name = plain_name(column)
     if field in _OWN:  # a column of that name may hold anything else
         data = structured(value)
@@ -388,7 +403,10 @@ def _text_in(data: Any, field: str, depth: int = _NESTED) -> Place | None:
 def _text_under(
     data: Any, names: Sequence[str], field: str, depth: int
 ) -> Place | None:
-    """What stands in an object under the first of these names, itself or in an object of its own."""
+    """Return what stands in an object under the first of these names.
+
+    The value is the text itself or stands in an object of its own.
+    """
     if not isinstance(data, Mapping):
         return None
     places = []
