@@ -52,11 +52,17 @@ class InputError(RagMetricsError, ValueError):
 
 
 class RowError(InputError):
-    """A row of a table or file is no sample: not an object, or a field of a wrong type."""
+    """A row of a table or file is no sample.
+
+    It is no object, or a field has a wrong type.
+    """
 
 
 class CutOffLine(RowError):
-    """The last line of a file does not end, and is no JSON: what wrote it was killed or goes on."""
+    """The last line of a file does not end and is no JSON.
+
+    The program that wrote it was killed, or is still writing.
+    """
 
 
 class NotJson(RowError):
@@ -117,7 +123,10 @@ class ModelNotFound(JudgeUnavailable):
 
 
 class EndpointMoved(JudgeUnavailable):
-    """The endpoint answers with a redirect, which is not followed: whoever it names would get keys and texts."""
+    """The endpoint answers with a redirect, which is not followed.
+
+    The address that the redirect names would get keys and texts.
+    """
 
 
 class QuotaExhausted(JudgeUnavailable):
@@ -195,7 +204,10 @@ class ContextWindowExceeded(RequestRejected):
 
 
 class UnusableReply(JudgeError):
-    """There is a reply, but no verdict can be read from it; ``raw`` is the reply as received, not in the message."""
+    """There is a reply, but no verdict can be read from it.
+
+    ``raw`` is the reply as received. The message does not contain it.
+    """
 
     def __init__(self, message: str, *, raw: str = "") -> None:
         super().__init__(message)
