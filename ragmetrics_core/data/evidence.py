@@ -1,4 +1,4 @@
-"""Evidence behind a score: open to every metric, with the shapes that reports understand.
+"""Evidence behind a score: open to every metric, in shapes that reports understand.
 
 A metric's own evidence is a subclass that names its ``kind``. What is read from a file
 becomes the class of its kind where that is loaded, else the shape that its fields have,
@@ -18,7 +18,11 @@ from ragmetrics_core.data.replies import Comment, Mode
 from ragmetrics_core.data.sample import Fact
 
 Needs = Literal["evidence", "earlier", "user", "own", "none"]
-"""What a claim rests on: evidence of this turn, of an earlier one, the user's or the assistant's own words, nothing."""
+"""What a claim rests on.
+
+It is evidence of this turn or of an earlier one, the user's or the assistant's own
+words, or nothing.
+"""
 
 
 class Evidence(Silent):
@@ -73,7 +77,11 @@ class JudgedChunk(Silent, extra="ignore"):
 
 
 class CallVerdict(Silent, extra="ignore"):
-    """What a call was good for: it brought the first useful, useful again, none, no context, nothing; or failed."""
+    """What a call was good for.
+
+    The verdicts, in order: it brought the first useful context; a useful one again;
+    none that is useful; no judged context; nothing; or it failed.
+    """
 
     call: int = Field(description="Place of the call in the ledger, from 0.")
     verdict: Literal["useful", "repeated", "noise", "unread", "empty", "failed"] = (
@@ -86,7 +94,10 @@ class CallVerdict(Silent, extra="ignore"):
 
 
 class CallTable(Silent, extra="ignore"):
-    """The calls that retrieved in this turn or brought a judged context, and what follows from their verdicts."""
+    """The calls that retrieved in this turn or brought a judged context.
+
+    The other fields follow from the calls' verdicts.
+    """
 
     calls: tuple[CallVerdict, ...] = Field(
         description="One line per call, in the ledger's order."
@@ -154,7 +165,10 @@ class Claim(Silent, extra="ignore"):
 
 
 class Grounds(Silent, extra="ignore"):
-    """What the claims of an answer rest on, where that may be more than the evidence of its turn."""
+    """What the claims of an answer rest on.
+
+    That may be more than the evidence of its turn.
+    """
 
     claims: tuple[tuple[Claim, ...], ...] = Field(
         (), description="Per answered poll, each claim with what it needs."
@@ -204,7 +218,7 @@ class Polled(Evidence):
 
 
 class Cell(Silent, extra="ignore"):
-    """One fact × context: how probable it is that the context fully discusses the fact."""
+    """One fact × context: the probability that the context fully discusses the fact."""
 
     probability: Share | None = Field(
         description="In [0, 1]; None if the judge did not answer."
@@ -278,7 +292,10 @@ _SHAPES: dict[type[Evidence], tuple[str, ...]] = {
 
 
 def _typed(value: Any) -> Any:
-    """Evidence from its fields: of the class of its kind, else of the shape that it has."""
+    """Return evidence from its fields.
+
+    It gets the class of its kind, else the shape that it has.
+    """
     if not isinstance(value, Mapping):
         return value
     shape = next(
