@@ -1,4 +1,7 @@
-"""What is imported only where it is used: modules that come with an extra, and objects of the user's own."""
+"""What is imported only where it is used.
+
+These are modules that come with an extra, and objects of the user's own.
+"""
 
 import os
 import sys
@@ -24,7 +27,10 @@ def extra(module: str, name: str, needed_for: str) -> Any:
 
 
 def own(place: str) -> Any:
-    """Import ``module:name`` from where Python looks or the working directory; ``SettingError`` if it is not there."""
+    """Import ``module:name`` from where Python looks or from the working directory.
+
+    Raises ``SettingError`` if it is not there.
+    """
     module, _, name = place.strip().partition(":")
     if not module or not name or module.startswith("."):
         raise SettingError(f"{place!r} must be written module:name")
