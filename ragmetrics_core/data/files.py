@@ -1,4 +1,8 @@
-"""Text files: read in the encoding that their first bytes name, and written beside their place until they are whole."""
+"""Text files: how they are read, and how they are written.
+
+They are read in the encoding that their first bytes name. They are written beside their
+place until they are whole.
+"""
 
 import codecs
 import json
@@ -38,7 +42,9 @@ _PACKED = (
 
 @contextmanager
 def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
-    """Open a text file, UTF-8 or what its byte order mark says; ``newline`` is as for ``open``.
+    """Open a text file as UTF-8, or as what its byte order mark says.
+
+    ``newline`` is as for ``open``.
 
     ``InputError`` if the file cannot be read, or is no such text; the message says how
     to convert it.
@@ -145,7 +151,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @contextmanager
 def told(sentence: str) -> Iterator[None]:
-    """Tell what goes wrong inside with a file (``OSError``) or row (``RowError``) as an ``InputError``, and why."""
+    """Turn a problem with a file or row inside into an ``InputError`` that says why.
+
+    The problem is an ``OSError`` of a file or a ``RowError`` of a row.
+    """
     try:
         yield
     except (OSError, RowError) as error:
@@ -155,7 +164,10 @@ def told(sentence: str) -> Iterator[None]:
 
 
 def own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
-    """``json_lines`` of a file of ours, which a crash may have cut off anywhere; ``InputError`` if it is unreadable."""
+    """Read a file of ours with ``json_lines``; a crash may have cut it off anywhere.
+
+    Raises ``InputError`` if it is unreadable.
+    """
     with told(f"{what} {path} cannot be read"), Path(path).open("rb") as file:
         yield from json_lines(path, file)
 
@@ -170,7 +182,10 @@ def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
 
 
 def check_stays(path: str | Path, shown: str) -> None:
-    """Refuse a file to be written whose path is a link out of its folder, or leads out of the working folder by one.
+    """Refuse to write a file whose path leads elsewhere by a link.
+
+    Either the path is a link out of its folder, or it leads out of the working folder
+    by a link.
 
     A folder that somebody else made may hold such links, e.g. to a file in the user's
     home. What is no regular file, such as ``/dev/stdout``, is no file to be destroyed.
@@ -198,7 +213,9 @@ def check_stays(path: str | Path, shown: str) -> None:
 
 
 class Aside:
-    """A text file that is written beside its place and takes it when it is whole, so that a run loses no old file.
+    """A text file that is written beside its place and takes the place when it is whole.
+
+    So a run loses no old file.
 
     What is no regular file, such as a pipe, is written at once. A link within its
     folder is followed; the file's mode is kept. What an earlier run left in ``partial``
@@ -255,7 +272,10 @@ class Aside:
             self._file.flush()
 
     def finish(self) -> None:
-        """Put the file in its place; where that fails, the message says where the text is."""
+        """Put the file in its place.
+
+        Where that fails, the message says where the text is.
+        """
         if self._file.closed:
             return
         self.write("")
@@ -361,7 +381,10 @@ def _is_at(path: Path, file: TextIO) -> bool:
 
 
 def _open_no_link(path: Path) -> TextIO:
-    """Open a file for more text; ``OSError`` if it is a link, which could lead to a file of somebody else."""
+    """Open a file to add text to it; raise ``OSError`` if it is a link.
+
+    A link could lead to a file of somebody else.
+    """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     return os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8", newline="\n")
 
