@@ -1,4 +1,7 @@
-"""The base of all data models: immutable, strict about unknown fields, silent about texts."""
+"""The base of all data models.
+
+Its models are immutable, strict about unknown fields, and silent about texts.
+"""
 
 from dataclasses import fields
 from math import isfinite
@@ -36,7 +39,10 @@ class _Size(str):
 
 
 def redacted(name: str | None, value: object) -> object:
-    """What a repr may show of a field: symbols and numbers as they are, of everything else the size."""
+    """Return what a repr may show of a field.
+
+    Symbols and numbers are shown as they are. Of everything else the size is shown.
+    """
     if isinstance(value, str):
         return value if name in _SYMBOLS else _Size(f"<{len(value)} characters>")
     if isinstance(value, (tuple, list, dict)) and not all(
@@ -76,7 +82,10 @@ class Frozen(BaseModel):
 
 
 class Settings(Frozen):
-    """Settings that people give: one that is wrong raises a ``SettingError``, or the kind of it that a check raised."""
+    """Settings that people give.
+
+    A wrong setting raises a ``SettingError``, or the kind of it that a check raised.
+    """
 
     def __init__(self, **given: Any) -> None:
         try:
@@ -132,7 +141,11 @@ def check_number(
 
 
 class Silent(Frozen):
-    """Immutable data whose fields are not marked one by one: of texts and collections the repr shows the size."""
+    """Immutable data whose repr shows no texts.
+
+    Of texts and collections the repr shows the size. So no field needs a mark of its
+    own.
+    """
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Show sizes of texts and collections, not what they say."""
@@ -153,7 +166,10 @@ class Private:
 
 
 def clean(value: object) -> object:
-    """Join surrogate pairs and replace lone surrogates, which no encoding of the wire can carry."""
+    """Join surrogate pairs and replace lone surrogates.
+
+    No encoding of the wire can carry a lone surrogate.
+    """
     if isinstance(value, str) and not value.isascii():
         joined = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return value if joined == value else joined
@@ -166,7 +182,11 @@ def safe(text: str) -> str:
 
 
 def blank(text: str) -> bool:
-    """True for a text that shows nothing: empty, white space, or signs without a shape such as a byte order mark."""
+    """Return True for a text that shows nothing.
+
+    Such a text is empty, white space, or signs without a shape, such as a byte order
+    mark.
+    """
     return all(
         character.isspace() or category(character) in ("Cf", "Cc") for character in text
     )
