@@ -1,4 +1,7 @@
-"""Wilson's score interval for a share, and the unbiased estimate of one where counting stopped early."""
+"""Wilson's score interval for a share, and an estimate where counting stopped early.
+
+The estimate is unbiased.
+"""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -36,7 +39,9 @@ def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, fl
 
 
 def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
-    """Unbiased estimate of p(yes) when polling stopped at a decided majority of an odd number of polls.
+    """Return an unbiased estimate of p(yes) for polling that stopped early.
+
+    Polling stops at a decided majority of an odd number of polls.
 
     Args:
         verdicts: The verdicts in order, up to the one that decided.
