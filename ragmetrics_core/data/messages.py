@@ -1,4 +1,7 @@
-"""Messages of chat models as providers and frameworks write them: who spoke, and what was said."""
+"""Messages of chat models, as providers and frameworks write them.
+
+A message says who spoke, and what was said.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
