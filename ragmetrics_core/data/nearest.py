@@ -1,4 +1,7 @@
-"""Names that people write: found where they are clear, else refused with the nearest name there is."""
+"""Names that people write.
+
+A clear name is found. Any other is refused, with the nearest name there is.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +25,11 @@ _ALIKE = 0.7  # from here on two names differ by a slip of the hand
 
 @lru_cache(maxsize=4096)
 def plain_name(name: str) -> str:
-    """A name without case, hyphens, underscores, white space of any kind and signs without a shape."""
+    """Return a name without case, separators and invisible signs.
+
+    Hyphens, underscores, white space of any kind and signs without a shape are left
+    out.
+    """
     return "".join(
         character
         for character in name.casefold()
