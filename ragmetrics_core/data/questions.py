@@ -106,7 +106,9 @@ class Instructions(Private):
 
 @lru_cache(maxsize=256)
 def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
-    """Refuse a template that a judge would be shown otherwise than it is meant, before a call is paid for.
+    """Refuse a template that would show a judge something other than what is meant.
+
+    The check comes before a call is paid for.
 
     ``SettingError`` if it names something else than these parts, one of them within a
     line, or one of them never.
@@ -242,7 +244,7 @@ class Question(Private, Generic[R]):
         return self.parts[name].text
 
     def read(self, value: object) -> R:
-        """Read a reply; ``ValidationError`` if it has not the form that was asked for."""
+        """Read a reply; raise ``ValidationError`` if it is not in the form asked for."""
         return self.Reply.model_validate(value, context=self)
 
     def examples(self) -> tuple[R, R] | None:
@@ -255,7 +257,10 @@ class Question(Private, Generic[R]):
 
 
 def about(sample: Sample) -> dict[str, Part]:
-    """The part ``question`` of a sample, with the application's rewrite and the earlier turns."""
+    """Return the part ``question`` of a sample.
+
+    It holds the application's rewrite and the earlier turns, too.
+    """
     return {
         "question": Part(
             "Question",
@@ -290,7 +295,10 @@ def ask(
 
 
 def batch_of(step: object) -> Batch:
-    """The questions that a plan asks at a time; ``SettingError`` for anything else, of which no judge could answer."""
+    """Return the questions that a plan asks at a time.
+
+    Anything else raises ``SettingError``, because no judge could answer it.
+    """
     if isinstance(step, (Question, str)) or not isinstance(step, Iterable):
         wrong = type(step).__name__
     else:
