@@ -1,4 +1,8 @@
-"""What came of a question: replies and the fields of their models, probabilities of labels, failures, and the cost."""
+"""What came of a question.
+
+There are replies and the fields of their models, probabilities of labels, failures, and
+the cost.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -23,14 +27,20 @@ R = TypeVar("R", bound=BaseModel)
 Mode = Literal[
     "logprobs", "polls", "conditional", "sequential", "verdict", "lexical", "encoder"
 ]
-"""How a probability was obtained: from log-probabilities of the label token, as the share over polls, after a
-reasoning (conditional on it), after other cells of the same reply (sequential), not at
-all (the bare verdict), from word overlap, or from an encoder's labels.
+"""How a probability was obtained.
+
+It comes from log-probabilities of the label token, or is the share over polls. It may
+come after a reasoning (conditional on it), or after other cells of the same reply
+(sequential). It may be none at all (the bare verdict). It may come from word overlap,
+or from an encoder's labels.
 """
 
 
 def _one_of(known: Mapping[str, object], needed: str) -> BeforeValidator:
-    """Reads a label, however a model writes it: as a number, a text, in wide digits, with decimals."""
+    """Return a validator that reads a label, however a model writes it.
+
+    A label may be a number, a text, in wide digits, or with decimals.
+    """
 
     def read(value: object) -> object:
         text = normalize("NFKC", str(value)).strip().lower().removesuffix(".0")
@@ -45,7 +55,10 @@ _BITS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes"
 Bit = Annotated[
     bool, _one_of(_BITS, "0 or 1"), WithJsonSchema({"type": "integer", "enum": [0, 1]})
 ]
-"""A field of a reply that is 0 or 1, however a model writes it: ``"1"``, ``1.0``, ``true``, ``"yes"``."""
+"""A field of a reply that is 0 or 1, however a model writes it.
+
+Examples are ``"1"``, ``1.0``, ``true`` and ``"yes"``.
+"""
 
 Points = Annotated[
     Literal[0, 1, 2, 3],
@@ -60,7 +73,10 @@ Comment = Annotated[
 
 
 class Labelled(Silent, extra="ignore"):
-    """Base of an item in a reply about several texts: the label of its text comes first."""
+    """Base of an item in a reply about several texts.
+
+    The label of its text comes first.
+    """
 
     label: Comment
 
@@ -81,11 +97,17 @@ def _in_order(items: tuple[Item, ...], info: ValidationInfo) -> tuple[Item, ...]
 
 
 EachOnce = Annotated[tuple[Item, ...], AfterValidator(_in_order)]
-"""A field of a reply with the name of a part: an item for each of the part's labels, read into their order."""
+"""A field of a reply with the name of a part: one item for each of the part's labels.
+
+The items are read into the order of the labels.
+"""
 
 
 def verdicts_of(reply: BaseModel) -> tuple[BaseModel, ...]:
-    """The verdicts of a reply: the items of its list of objects, if it has one, else the reply itself."""
+    """Return the verdicts of a reply.
+
+    They are the items of its list of objects, if it has one, else the reply itself.
+    """
     name = list_field(type(reply))
     return (reply,) if name is None else tuple(getattr(reply, name))
 
@@ -183,7 +205,10 @@ class Weight:
     mass: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what a judge of somebody's own may make: a mode that is none, a number that is no probability."""
+        """Refuse what a judge of somebody's own may make by mistake.
+
+        That is an unknown mode, or a number that is no probability.
+        """
         if self.mode not in get_args(Mode):
             modes = ", ".join(get_args(Mode))
             raise JudgeError(
