@@ -1,4 +1,7 @@
-"""Results: every metric on every sample ends as scored, undefined with its reason, or failed with its error."""
+"""Results: how every metric ends on every sample.
+
+A result is scored, undefined with its reason, or failed with its error.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
@@ -126,7 +129,10 @@ class _Result(Frozen):
     usage: Usage = Field(default_factory=Usage, description="What it cost.")
 
     def told(self) -> list[str]:
-        """The outcome as one would tell it: what came out and why, each verdict, the judge; a line each."""
+        """Return the outcome as one would tell it, in lines.
+
+        The lines say what came out and why, each verdict, and the judge.
+        """
         came_out = f"{self.value:.3f}" if isinstance(self, Scored) else "undefined"
         came_out = (
             f"failed ({self.error.type})" if isinstance(self, Failed) else came_out
@@ -159,7 +165,10 @@ class Scored(_Result):
 
 
 class Undefined(_Result):
-    """The metric has no meaning for this sample, e.g. no contexts; ``code`` is the reason as a symbol."""
+    """The metric has no meaning for this sample, e.g. no contexts.
+
+    ``code`` is the reason as a symbol.
+    """
 
     status: Literal["undefined"] = "undefined"
     value: None = None
@@ -167,7 +176,10 @@ class Undefined(_Result):
 
 
 class Failed(_Result):
-    """The metric applies, but no score could be determined; ``error`` says what happened."""
+    """The metric applies, but no score could be determined.
+
+    ``error`` says what happened.
+    """
 
     status: Literal["failed"] = "failed"
     value: None = None
