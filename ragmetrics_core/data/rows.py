@@ -1,4 +1,7 @@
-"""Samples from rows of tables: the field's usual column names are found, none needs to be configured."""
+"""Samples from rows of tables.
+
+The field's usual column names are found, so none needs to be configured.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -34,7 +37,9 @@ _NO_PLACE = Place(None, "")
 
 
 def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
-    """The samples of a row: one, or where the answer is a list of texts one per answer, with ids ``id#0``, ``id#1``, ….
+    """Return the samples of a row: one, or one per answer.
+
+    A row whose answer is a list of texts has several, with ids ``id#0``, ``id#1``, ….
 
     Arguments and errors are those of ``Sample.from_row``.
     """
@@ -65,7 +70,10 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
 
 
 def columns_by_field(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments such as ``question_column=`` by field of the sample; ``SettingError`` for other names."""
+    """Return arguments such as ``question_column=`` by field of the sample.
+
+    Other names raise ``SettingError``.
+    """
     for name in arguments:
         if not name.endswith("_column"):
             raise SettingError(
