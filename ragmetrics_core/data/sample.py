@@ -1,4 +1,7 @@
-"""One turn of a RAG application: the question, what was retrieved, the answer, what was expected."""
+"""One turn of a RAG application.
+
+A sample holds the question, what was retrieved, the answer, and what was expected.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -29,7 +32,10 @@ class Context(Frozen):
 
     @property
     def blank(self) -> bool:
-        """True if the text shows nothing: it is empty, or only white space and signs without a shape."""
+        """True if the text shows nothing.
+
+        It is then empty, or only white space and signs without a shape.
+        """
         return blank(self.text)
 
 
@@ -144,7 +150,10 @@ Contexts = Annotated[
 
 
 class EvidenceCall(Frozen):
-    """One time that evidence arrived: a retrieval, the result of a tool, documents handed in, a model's own text."""
+    """One time that evidence arrived.
+
+    It is a retrieval, the result of a tool, documents handed in, or a model's own text.
+    """
 
     kind: Literal["retrieval", "tool", "given", "written"] = Field(
         description=(
@@ -187,7 +196,10 @@ class EvidenceCall(Frozen):
 
 
 class Ledger(Frozen):
-    """Every call of a turn, and of the turns before it, that brought evidence, ordered by turn, step and call."""
+    """Every call that brought evidence, of this turn and of the turns before it.
+
+    The calls are ordered by turn, step and call.
+    """
 
     conversation: str | None = Field(
         default=None, description="Id that the turns of one conversation share."
