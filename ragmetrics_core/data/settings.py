@@ -140,7 +140,10 @@ def project_settings(
 
 
 def read_project_file(path: Path) -> ProjectFile:
-    """Read a settings file; ``SettingError`` if it cannot be read or holds what it cannot hold."""
+    """Read a settings file.
+
+    Raises ``SettingError`` if the file cannot be read or holds what it cannot hold.
+    """
     try:
         if not path.is_file():
             raise SettingError("it is no file")
