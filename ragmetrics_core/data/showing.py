@@ -1,4 +1,7 @@
-"""What people read at a prompt and in a notebook's cell: the judge in words, and HTML in which all text is escaped."""
+"""What people read at a prompt and in a notebook's cell.
+
+There is the judge in words, and HTML in which all text is escaped.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -24,7 +27,10 @@ def judge_in_words(name: str) -> str:
 def judges_in_words(
     names: Iterable[str], addresses: Mapping[str, Sequence[str]]
 ) -> str:
-    """The names of judges, each with the addresses that were asked, where they are known."""
+    """Return the names of judges in words.
+
+    Each name comes with the addresses that were asked, where they are known.
+    """
     shown = []
     for name in names:
         asked = ", ".join(addresses.get(name, ()))
