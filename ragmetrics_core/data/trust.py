@@ -1,4 +1,6 @@
-"""Which settings files the user trusts, by path and content, and which addresses need no trust.
+"""Which settings files the user trusts, and which addresses need no trust.
+
+A file is trusted by its path and content.
 
 ``ragmetrics trust FILE`` keeps path and digest in the user's configuration folder; any
 change of the file asks again. A job of continuous integration names the digest in
@@ -26,7 +28,10 @@ _LONGEST = 200
 
 
 def is_loopback(address: str) -> bool:
-    """True for an address of this machine that is written plainly: ``localhost``, ``127.x.y.z`` or ``[::1]``."""
+    """Return True for an address of this machine that is written plainly.
+
+    Such an address is ``localhost``, ``127.x.y.z`` or ``[::1]``.
+    """
     match = _PLAIN_ADDRESS.fullmatch(address)
     if match is None:
         return False
@@ -45,14 +50,20 @@ def digest_of(content: bytes) -> str:
 
 
 def is_trusted(path: Path, content: bytes) -> bool:
-    """True if the user trusts this file with this content, or the environment names the digest."""
+    """Return True if the user trusts this file with this content.
+
+    It is also True if the environment names the content's digest.
+    """
     digest = digest_of(content)
     named = os.environ.get(TRUST_VARIABLE, "").replace(",", " ").split()
     return digest in named or _kept().get(_known_as(path)) == digest
 
 
 def trust(path: Path, content: bytes) -> None:
-    """Keep that the user trusts this file with this content; ``InputError`` if that cannot be written."""
+    """Keep that the user trusts this file with this content.
+
+    Raises ``InputError`` if that cannot be written.
+    """
     place = _place()
     kept = _kept() | {_known_as(path): digest_of(content)}
     with told(f"{place} cannot be written"):
@@ -61,12 +72,19 @@ def trust(path: Path, content: bytes) -> None:
 
 
 def printable(text: str) -> str:
-    """A text of somebody else on one line: what a terminal would take for a command is a question mark."""
+    """Return somebody else's text on one line.
+
+    A question mark replaces each sign that a terminal would take for a command.
+    """
     return "".join(sign if sign.isprintable() else "?" for sign in text[:_LONGEST])
 
 
 def _known_as(path: Path) -> str:
-    """The path of a file, whose folder decides what its names mean: a link to a trusted file is another file."""
+    """Return the path of a file in the form that trust is kept for.
+
+    The folder of a file decides what its names mean. So a link to a trusted file is
+    another file.
+    """
     return os.path.join(os.path.realpath(path.parent), path.name)
 
 
