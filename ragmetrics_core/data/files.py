@@ -213,7 +213,7 @@ def check_stays(path: str | Path, shown: str) -> None:
 
 
 class Aside:
-    """A text file that is written beside its place and takes the place when it is whole.
+    """A text file that is written beside its place, and takes the place once whole.
 
     So a run loses no old file.
 
