@@ -1,4 +1,8 @@
-"""The card of a judge, what it is worth per question and source, and where reports find the one to quote."""
+"""The card of a judge.
+
+It says what the judge is worth per question and source. Reports find here the card to
+quote.
+"""
 
 import logging
 import os
@@ -16,7 +20,10 @@ _warn = cache(logging.getLogger("ragmetrics_core").warning)  # once for each fil
 
 
 class Card(Frozen):
-    """What a judge is worth; verdicts are its own where it gives them, else scores from one half on."""
+    """What a judge is worth.
+
+    Verdicts are the judge's own where it gives them, else scores from one half on.
+    """
 
     judge: str = Field(description="name of the judge")
     details: dict[str, str] = Field({}, description="its settings that change replies")
@@ -48,7 +55,10 @@ def cell(one: Measured) -> str:
 def fitting(
     judge: str, run: RunFacts
 ) -> dict[Signature, tuple[str, tuple[Measured, ...]]]:
-    """What the newest card of a judge that is set as in a run says of its metrics: the question, and the figures.
+    """Return what the newest card of a judge says of a run's metrics.
+
+    The judge of the card is set as in the run. For each metric there is the question
+    and the figures.
 
     Cards are those in ``RAGMETRICS_CARDS``, a folder or a file, then those that ship.
     """
