@@ -1,4 +1,7 @@
-"""Comparing two runs over the same samples: what changed, by how much, and whether chance could have done it."""
+"""Comparing two runs over the same samples.
+
+A comparison says what changed, by how much, and whether chance could have done it.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +165,10 @@ class MetricChange(Frozen):
 
 
 class Changed(NamedTuple):
-    """A sample whose score of one metric changed: by second − first, and as both runs saw it."""
+    """A sample whose score of one metric changed.
+
+    It holds the difference, second − first, and the sample as both runs saw it.
+    """
 
     difference: float
     metric: str
@@ -206,7 +212,10 @@ class Comparison(Frozen):
     )
 
     def __getitem__(self, name: str) -> MetricChange:
-        """The change of a metric over all samples, or of one slice as ``"metric [slice]"``."""
+        """Return the change of a metric.
+
+        It is over all samples, or over one slice for ``"metric [slice]"``.
+        """
         known = {change.name: change for change in self.changes}
         if name not in known:
             raise SettingError(
@@ -290,7 +299,10 @@ class Comparison(Frozen):
         return Decision(metric=change.name, outcome=outcome, sentence=why)
 
     def table(self) -> str:
-        """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
+        """Return the comparison as plain text, a paragraph per metric and slice.
+
+        It holds no texts of samples.
+        """
         lines = [
             str(self.matched),
             self.judged,
@@ -306,7 +318,10 @@ class Comparison(Frozen):
 
     @property
     def not_compared(self) -> tuple[str, ...]:
-        """The metrics that only one of the runs has, in words: first those that the second run lacks."""
+        """The metrics that only one of the runs has, in words.
+
+        Those that the second run lacks come first.
+        """
         return (
             *(
                 f"{name} is not compared: the second run lacks it"
@@ -538,7 +553,9 @@ def _change(
     cluster: GroupBy,
     margin: float | None,
 ) -> MetricChange:
-    """Everything about one metric over some pairs, but for what depends on the other tests.
+    """Return everything about one metric over some pairs.
+
+    Only what depends on the other tests is left out.
 
     Without a margin nothing is tested: a run until decided would look significant too
     often.
