@@ -1,4 +1,7 @@
-"""What a run says of conversations, from its samples' ledgers: by turn, by conversation, by what claims rest on."""
+"""What a run says of conversations, from its samples' ledgers.
+
+Its numbers are by turn, by conversation, and by what claims rest on.
+"""
 
 from array import array
 
@@ -33,7 +36,10 @@ class Conversations(Frozen):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The numbers in words; none where every conversation has one turn and no claim is labelled."""
+        """The numbers in words.
+
+        There are none where every conversation has one turn and no claim is labelled.
+        """
         turns = [f"{turn}: {value:.3f}" for turn, value in self.by_turn.items()]
         shown = turns if len(turns) <= 10 else [*turns[:9], "…", turns[-1]]
         without_low_turn = round((self.sound or 0) * self.count)
