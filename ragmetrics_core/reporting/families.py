@@ -1,4 +1,8 @@
-"""Families of models: a judge tends to favour what its own family wrote, and agrees with an order that it made."""
+"""Families of models.
+
+A judge tends to favour what its own family wrote. It tends to agree with an order that
+its own family made.
+"""
 
 import re
 import tomllib
@@ -16,7 +20,9 @@ FAMILIES: dict[str, str] = tomllib.loads(
 
 @cache
 def family(model: str) -> str:
-    """The family that a model's name tells: a known one, else the first word of the name without its provider.
+    """Return the family that a model's name tells.
+
+    It is a known one, else the first word of the name without its provider.
 
     Examples:
         >>> family("openai/gpt-4o-mini"), family("azure/o3"), family("ollama/llama3.1"), family("local/mine-7b")
@@ -31,7 +37,10 @@ def family(model: str) -> str:
 
 
 def shared(row: SampleResult) -> Iterator[str]:
-    """What is of the family of a row's judge: ``generator OpenAI`` or, where it is known, ``reranker OpenAI``."""
+    """Yield the parts of an application that are of the family of a row's judge.
+
+    A part is written ``generator OpenAI`` or, where it is known, ``reranker OpenAI``.
+    """
     judges = {
         family(name)
         for own in row.results.values()
