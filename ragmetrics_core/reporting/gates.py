@@ -126,7 +126,9 @@ class UntilDecided(Settings):
 
 
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
-    """A gate as it is written, ``metric=threshold`` or ``metric=threshold@key``, on one of the named metrics.
+    """Read a gate on one of the named metrics.
+
+    A gate is written ``metric=threshold`` or ``metric=threshold@key``.
 
     The last word of a metric's name is enough, see ``metric_among``;
     ``adherence=0.8@metadata.language`` is a gate for each language.
@@ -270,7 +272,11 @@ def _decided(
 
 
 def three_way(low: float, high: float, wanted: float) -> Outcome:
-    """Passed if the lower bound reaches what is wanted, failed if the upper bound misses it, else undecided."""
+    """Return whether bounds pass what is wanted, fail it, or leave it undecided.
+
+    It is passed if the lower bound reaches what is wanted. It is failed if the upper
+    bound misses it.
+    """
     wanted -= ROUNDING
     return "passed" if low >= wanted else "failed" if high < wanted else "undecided"
 
