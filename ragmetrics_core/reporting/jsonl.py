@@ -1,4 +1,7 @@
-"""Reports as JSON lines: a header with the run's facts, one line per row, a closing line when all went well.
+"""Reports as JSON lines.
+
+A report is a header with the run's facts, one line per row, and a closing line when all
+went well.
 
 Every line stands alone, so that a run which crashes leaves everything it had measured.
 The format is public: docs/results_format.md. Fields may be added under the same number;
@@ -105,7 +108,9 @@ class JsonlWriter:
 
 
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
-    """Read the run's facts and the rows of a file that ``JsonlWriter`` wrote, as they stand there.
+    """Read the run's facts and the rows of a file that ``JsonlWriter`` wrote.
+
+    They are returned as they stand there.
 
     Fields that a newer version added are ignored; a last line that was cut off by a
     crash is left out and named in the run's notes.
@@ -153,7 +158,10 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
 
 
 def validated(model: type[M], value: Any, place: str) -> M:
-    """Data of a file, without fields that this version does not know; ``InputError`` names what is missing or wrong."""
+    """Check data of a file against a model; leave out fields unknown to this version.
+
+    Raises ``InputError``, which names what is missing or wrong.
+    """
     try:
         # evidence keeps the fields of foreign metrics
         return model.model_validate(value, extra="ignore")
@@ -183,7 +191,11 @@ def _fields_to_write(model: BaseModel) -> dict[str, object]:
 
 
 def plain(value: object, above: frozenset[int] = frozenset()) -> object:
-    """Anything as JSON data: NaN and infinity become null, what JSON cannot hold its text; circles end (``above``)."""
+    """Return anything as JSON data.
+
+    NaN and infinity become null. What JSON cannot hold becomes its text. Circles end
+    (``above``).
+    """
     value = plain_data(value)
     if value is None or isinstance(value, (bool, int)):
         return value
