@@ -1,4 +1,8 @@
-"""Which samples of a run belong together, which of two runs are the same, and whether both were measured alike."""
+"""Which samples of a run, and of two runs, belong together.
+
+The module also tells which of two runs are the same, and whether both were measured
+alike.
+"""
 
 import json
 from collections import Counter
@@ -28,8 +32,10 @@ from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks
 from ragmetrics_core.reporting.run_facts import texts_of
 
 GroupBy = str | Callable[[Sample], object] | None
-"""What tells which samples belong together: a name or dotted path of the sample or its metadata, a callable that
-gets the sample, ``"auto"``, or None for samples that are independent.
+"""What tells which samples belong together.
+
+It is a name or dotted path of the sample or its metadata, a callable that gets the
+sample, ``"auto"``, or None for samples that are independent.
 """
 
 _CONVERSATIONS = (
@@ -120,7 +126,11 @@ def _automatic_group(
 
 
 def _key(value: object) -> str | None:
-    """The text of a key; neither hashes tell keys apart (-1 and -2 share one in CPython) nor ``==`` (True == 1)."""
+    """Return the text of a key.
+
+    Neither hashes nor ``==`` tell keys apart: -1 and -2 share a hash in CPython, and
+    True == 1.
+    """
     if not present(value):
         return None
     value = number_as_text(value)
@@ -128,7 +138,10 @@ def _key(value: object) -> str | None:
 
 
 def _written(value: object) -> str:
-    """A value as a text that only equal values have, whatever the order of what has none."""
+    """Return a value as a text that only equal values have.
+
+    The order of what has no order does not matter.
+    """
     value = number_as_text(value) if isinstance(value, (int, float)) else value
     if isinstance(value, BaseModel):
         value = value.model_dump()
@@ -167,7 +180,9 @@ def _quoted(value: object) -> str:
 
 
 class KeysSought:
-    """Whether any sample has the keys by which slices or clusters are asked for, so that a slip is not passed over.
+    """Whether any sample has the keys by which slices or clusters are asked for.
+
+    So a slip in a key is not passed over.
 
     Args:
         slices: Keys of the metadata that make slices.
@@ -352,7 +367,7 @@ def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
 
 
 def sliced_otherwise(pairs: Iterable[Pair], by: GroupBy) -> int:
-    """How many pairs belong to one slice by the first run, and to another by the second."""
+    """Count the pairs that the two runs put in different slices."""
     keys = (_keys_of(pair, by) for pair in pairs)
     return sum(
         None not in (first, second) and first != second for first, second in keys
@@ -360,7 +375,10 @@ def sliced_otherwise(pairs: Iterable[Pair], by: GroupBy) -> int:
 
 
 def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:
-    """Match the samples of two runs by id where every one has its own, else by question in order of occurrence.
+    """Match the samples of two runs.
+
+    They are matched by id where every sample has its own, else by question in order of
+    occurrence.
 
     ``InputError`` if nothing matches.
     """
@@ -384,7 +402,9 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
 
 
 def asked_otherwise(pairs: Iterable[Pair]) -> int:
-    """How many pairs of one id hold another question or another reference, where both runs hold one at all.
+    """Count the pairs of one id that hold another question or another reference.
+
+    A text counts only where both runs hold one at all.
 
     Line numbers make equal ids of any two data sets; such pairs are no samples measured
     twice.
@@ -410,7 +430,9 @@ def are_identical(
     second: Iterable[SampleResult],
     metrics: Sequence[str],
 ) -> bool:
-    """Whether two runs hold the same rows by content, in any order, with the same known outcomes of the metrics.
+    """Tell whether two runs hold the same rows with the same known outcomes.
+
+    Rows are compared by content, in any order. Outcomes are those of the metrics.
 
     Outcomes are scores, and being undefined for the same reason. What failed, was not
     judged or is a bad row is not known, so that a run with such a row is identical to
@@ -530,7 +552,9 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
 def judges_elsewhere(
     first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
-    """The judges of one name that two runs asked at different addresses, with what to say of each.
+    """Return the judges of one name that two runs asked at different addresses.
+
+    With each comes what to say of it.
 
     Behind one name another address may serve another model. An address that is not
     known contradicts nothing.
