@@ -1,4 +1,6 @@
-"""Results as columns of a table: what jobs on many machines write, and how a report reads it, a batch at a time.
+"""Results as columns of a table.
+
+Jobs on many machines write the columns. A report reads them a batch at a time.
 
 Beside the columns of the input stand the structs ``sample`` and one per metric, the
 same whatever the rows hold. Of evidence those fields are columns that reports
@@ -75,7 +77,10 @@ _NOT_OURS = ("kind", "ledger")  # of evidence; a ledger is another thing in each
 def columns_of(
     results: Sequence[SampleResult], metrics: Sequence[str]
 ) -> dict[str, Any]:
-    """The columns that are added to those of the input, as Arrow arrays by name, one entry per result."""
+    """Return the columns that are added to those of the input.
+
+    They are Arrow arrays by name, with one entry per result.
+    """
     pa = extra("pyarrow", "parquet", "a table of results")
     added = {"sample": pa.array([_about(row) for row in results], _arrow(_ABOUT))}
     return added | {
@@ -134,7 +139,10 @@ def _fields(shape: type[BaseModel]) -> dict[str, Any]:
 
 
 def _about(row: SampleResult) -> dict[str, Any]:
-    """What a summary needs of a sample, so that it need not read its texts; ``"auto"`` clusters by ``group``."""
+    """Return what a summary needs of a sample, so that it need not read its texts.
+
+    ``"auto"`` clusters by ``group``.
+    """
     about = {
         "problem": row.problem or None,
         "unfinished": plain(row.unfinished),
@@ -186,7 +194,9 @@ def _result(
 
 
 class ParquetRows(Sequence[SampleResult]):
-    """The rows of a Parquet file or folder that a ``Scorer`` made, each read when it is asked for.
+    """The rows of a Parquet file or folder that a ``Scorer`` made.
+
+    Each row is read when it is asked for.
 
     Arguments and errors are those of ``Report.from_parquet``.
     """
@@ -287,7 +297,10 @@ class ParquetRows(Sequence[SampleResult]):
         )
 
     def add_to(self, tally: Tally, *, clustered: bool) -> None:
-        """Count every row, of samples without ledgers, column by column: fifty times as fast as row by row."""
+        """Count every row of samples without ledgers, column by column.
+
+        That is fifty times as fast as row by row.
+        """
         from pyarrow import array, compute  # there, since it reads the rows
 
         for batch in self._data.to_batches(
@@ -368,7 +381,10 @@ def _spent(usages: Any) -> Usage:
 
 
 def _count(own: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any) -> None:
-    """Count one metric's results of a batch, of rows whose status is given, as ``MetricTally.add`` does one by one."""
+    """Count one metric's results of a batch, as ``MetricTally.add`` does one by one.
+
+    The status of each row is given.
+    """
     from pyarrow import array, compute
 
     scored, failed, undefined = (
@@ -407,7 +423,9 @@ def _values(column: Any) -> dict[Any, int]:
 
 
 class ParquetReport(Report):
-    """A report over the rows of a Parquet file or folder, which are read when they are needed, a batch at a time.
+    """A report over the rows of a Parquet file or folder.
+
+    The rows are read when they are needed, a batch at a time.
 
     Arguments and errors are those of ``Report.from_parquet``. A summary keeps 17 bytes
     per score.
@@ -480,7 +498,10 @@ class ParquetReport(Report):
         )
 
     def shown(self) -> Report:
-        """A thousand rows drawn at random, with a note that figures and diagnoses are of these."""
+        """Return a report of a thousand rows drawn at random.
+
+        A note says that figures and diagnoses are of these.
+        """
         count = len(self.results)
         drawn = sorted(random.Random(0).sample(range(count), min(count, _SHOWN)))  # noqa: S311  # no secret
         note = (
