@@ -53,7 +53,10 @@ class Sink(Protocol):
 
 
 class Folded(Sequence[SampleResult]):
-    """Results in input order, each deflated until it is looked at: thousands take a tenth of the memory."""
+    """Results in input order, each deflated until it is looked at.
+
+    So thousands of results take a tenth of the memory.
+    """
 
     def __init__(self, results: Iterable[SampleResult] = ()) -> None:
         self._rows: list[tuple[int, bytes]] = []
@@ -103,7 +106,10 @@ class Report:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Names of the metrics: those of the run's facts, then others that the results hold."""
+        """Names of the metrics.
+
+        Those of the run's facts come first, then others that the results hold.
+        """
         return tuple(
             dict.fromkeys(
                 [
@@ -174,7 +180,9 @@ class Report:
         return [self.results[place] for place in lowest(self.scores(metric), count)]
 
     def graded(self, *grades: Grade) -> Report:
-        """The report over the captured samples of these grades alone (see ``CaptureNotes``).
+        """Return the report over the captured samples of these grades alone.
+
+        See ``CaptureNotes`` for the grades.
 
         Examples:
             >>> from ragmetrics_core.data import CaptureNotes, Sample
@@ -217,7 +225,10 @@ class Report:
             writer.close(self.run, whole=True)
 
     def write_to(self, target: Sink | str) -> None:
-        """Write every result to a sink, as ``watch(sinks=…)`` does, or onto the traces of a target, e.g. ``mlflow``."""
+        """Write every result to a sink, or onto the traces of a target, e.g. ``mlflow``.
+
+        A sink is written to as ``watch(sinks=…)`` does.
+        """
         if isinstance(target, str):
             # only where something is written
             from ragmetrics_core.traces.targets import target_named
@@ -238,7 +249,9 @@ class Report:
 
     @classmethod
     def from_parquet(cls, path: str | Path, **columns: Any) -> Report:
-        """Read what a ``Scorer`` wrote on one machine or many, a batch at a time, so that memory stays bounded.
+        """Read what a ``Scorer`` wrote on one machine or many.
+
+        It is read a batch at a time, so that memory stays bounded.
 
         It does not read what ``to_parquet`` writes, a table of scores without results:
         keep reports by ``to_jsonl``.
@@ -262,7 +275,10 @@ class Report:
         return ParquetReport(path, columns_by_field(columns))
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per row of the input, with the columns of ``tables.columns`` (extra ``pandas``)."""
+        """Return a data frame with one row per row of the input.
+
+        It has the columns of ``tables.columns``. It needs the extra ``pandas``.
+        """
         return data_frame(self.results, self.metrics)
 
     def to_csv(self, path: str | Path) -> None:
@@ -293,7 +309,9 @@ class Report:
         return self
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the table of ``to_pandas`` as Parquet (extras ``pandas`` and ``parquet``), for other programs.
+        """Write the table of ``to_pandas`` as Parquet, for other programs.
+
+        It needs the extras ``pandas`` and ``parquet``.
 
         ``from_parquet`` does not read it back, because it holds scores and no results:
         keep reports by ``to_jsonl``.
@@ -304,7 +322,10 @@ class Report:
             frame.to_parquet(path, engine="pyarrow", index=False)
 
     def plot_histogram(self, metric: str) -> Figure:
-        """A histogram of one metric's scores with ten bins on [0, 1], as a matplotlib figure (extra ``report``)."""
+        """Draw a histogram of one metric's scores as a matplotlib figure.
+
+        It has ten bins on [0, 1]. It needs the extra ``report``.
+        """
         # only where something is drawn
         from ragmetrics_core.page.figures import histogram
 
@@ -318,7 +339,10 @@ class Report:
         return box_plot({metric: self._scored(metric) for metric in self.metrics})
 
     def methods(self) -> str:
-        """The methods paragraph: what was measured, how, by which judge, with references."""
+        """Return the methods paragraph.
+
+        It says what was measured, how, and by which judge, with references.
+        """
         from ragmetrics_core.page.methods import paragraphs  # only where it is read
 
         return "\n\n".join(paragraphs(self.summary(), self.run))
