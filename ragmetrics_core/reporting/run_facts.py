@@ -28,7 +28,10 @@ class Audit(Frozen):
 
     @property
     def sentence(self) -> str:
-        """The audit in words, with a Wilson interval for the share of changed verdicts."""
+        """Return the audit in words.
+
+        The share of changed verdicts comes with a Wilson interval.
+        """
         if not self.chunks:
             return (
                 "Audit: no sample with at least two judged chunks could be judged"
@@ -99,7 +102,10 @@ class Decision(Frozen):
 
 
 class SequentialDecision(Decision):
-    """What was decided of one metric while the run went on, so that the run could stop."""
+    """What was decided of one metric while the run went on.
+
+    A decision lets the run stop.
+    """
 
     at_least: Share | None = Field(
         None,
