@@ -308,7 +308,10 @@ class Summary(Frozen):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Where the judge is of the family of the application's own models, and why that matters."""
+        """Where the judge is of the family of the application's own models.
+
+        Each warning says why that matters.
+        """
         found = (
             (*key.partition(" ")[::2], count) for key, count in self.related.items()
         )
@@ -401,7 +404,9 @@ class Tally:
         run: RunFacts | None = None,
         bootstrap: bool = False,
     ) -> Summary:
-        """Everything counted so far, as in ``Report.summary``; ``run`` says why it ended early.
+        """Return everything counted so far, as ``Report.summary`` does.
+
+        ``run`` says why it ended early.
 
         Of a run until decided there are no intervals but the bounds of its gates.
 
