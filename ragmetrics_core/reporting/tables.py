@@ -1,4 +1,7 @@
-"""Reports as tables: plain text for terminals, HTML for notebooks, pandas for everything else."""
+"""Reports as tables.
+
+There is plain text for terminals, HTML for notebooks, and pandas for everything else.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ def _cells(numbers: MetricSummary) -> tuple[str, ...]:
 
 
 def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
-    """What must stand under a table of these numbers: what the intervals mean, rows not evaluated, an early end."""
+    """Return what must stand under a table of these numbers.
+
+    That is what the intervals mean, rows that were not evaluated, and an early end.
+    """
     methods = dict.fromkeys(
         numbers.interval.method for numbers in summary.metrics if numbers.interval
     )
@@ -146,7 +152,10 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
 
 
 def text_table(summary: Summary, run: RunFacts) -> str:
-    """The metrics as a plain-text table of at most 80 columns, without colour codes, with its footnotes."""
+    """Return the metrics as a plain-text table with its footnotes.
+
+    It has at most 80 columns and no colour codes.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -257,7 +266,10 @@ def columns(
 
 
 def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
-    """The columns as CSV; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Return the columns as CSV.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
     made, file = columns(results, metrics), StringIO(newline="")
     # lines end as RFC 4180 says, which has a lone \r quoted: else it would end one, too
     lines = csv.writer(file)
