@@ -295,7 +295,10 @@ def _is_unquoted_list(text: str) -> bool:
 
 
 def _refuse_broken_list(value: Any, field: str) -> None:
-    """Raise ``RowError`` for a text that looks like a list and is not readable as one."""
+    """Refuse a text that looks like a list but cannot be read as one.
+
+    The error is a ``RowError``.
+    """
     if not looks_like_list(value) or not isinstance(structured(value), str):
         return
     raise RowError(
