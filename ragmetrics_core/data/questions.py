@@ -244,7 +244,10 @@ class Question(Private, Generic[R]):
         return self.parts[name].text
 
     def read(self, value: object) -> R:
-        """Read a reply; raise ``ValidationError`` if its form is not the one asked for."""
+        """Read a reply.
+
+        Raises ``ValidationError`` if it has not the form that was asked for.
+        """
         return self.Reply.model_validate(value, context=self)
 
     def examples(self) -> tuple[R, R] | None:
