@@ -225,7 +225,10 @@ class Report:
             writer.close(self.run, whole=True)
 
     def write_to(self, target: Sink | str) -> None:
-        """Write every result to a sink, or onto the traces of a target, e.g. ``mlflow``.
+        """Write every result to a sink, or onto the traces of a target.
+
+        A sink is written to as ``watch(sinks=…)`` does. A target may be given by its
+        name, e.g. ``mlflow``.
 
         A sink is written to as ``watch(sinks=…)`` does.
         """
