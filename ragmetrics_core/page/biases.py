@@ -15,7 +15,11 @@ _MOST_RANKS = 15
 
 
 class Correlation(NamedTuple):
-    """How a metric's score goes with something that should not matter: Spearman's ρ and its 95 % interval.
+    """How a metric's score goes with something that should not matter.
+
+    That is Spearman's ρ and its 95 % interval.
+
+    ``rho`` is None if one side does not vary.
 
     ``rho`` is None if one side does not vary.
     """
@@ -38,7 +42,10 @@ class Correlation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
-    """How many of the chunks at one rank were judged useful, and their share with its Wilson interval."""
+    """How many of the chunks at one rank were judged useful.
+
+    Their share comes with its Wilson interval.
+    """
 
     rank: int
     useful: int
@@ -94,7 +101,10 @@ def _correlation(
 
 
 def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
-    """Share of chunks judged useful at each of the first 15 ranks, then of all below, as rank 16; empty if none is."""
+    """Return the share of chunks judged useful at each of the first 15 ranks.
+
+    All chunks below follow as rank 16. The list is empty if no chunk was judged.
+    """
     verdicts: dict[int, list[bool]] = {}
     found = (result.evidence for row in rows for result in row.results.values())
     for chunk in (
