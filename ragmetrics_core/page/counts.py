@@ -1,4 +1,7 @@
-"""What the page counts in its first sentences: each sentence holds for the rows that are counted, and for no others."""
+"""What the page counts in its first sentences.
+
+Each sentence holds for the rows that are counted, and for no others.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -48,7 +51,10 @@ _HOLDS: dict[str, Callable[[Scored], bool | None]] = {
 
 
 def counted_rows(rows: Iterable[SampleResult], metric: str) -> Counted:
-    """For how many of these rows the sentence of a metric holds: of other metrics, a score of one half or more."""
+    """Count the rows for which the sentence of a metric holds.
+
+    For metrics without a sentence of their own it holds from a score of one half on.
+    """
     holds = _HOLDS.get(metric, _half_or_more)
     results = (row.results.get(metric) for row in rows)
     known = [
