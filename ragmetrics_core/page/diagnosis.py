@@ -1,4 +1,6 @@
-"""Where a sample probably went wrong, from its metrics together: rules, their reasoning and the remedies.
+"""Where a sample probably went wrong, from its metrics together.
+
+There are the rules, their reasoning and the remedies.
 
 A diagnosis is a hypothesis, made by rule and not by asking. The rules follow the
 pipeline and the first that holds counts, because later stages inherit what earlier ones
@@ -34,7 +36,10 @@ from ragmetrics_core.metrics.average_precision import average_precision
 
 Code = Literal["no_context", "outside_store", "retrieval", "ranking", "generation"]
 Says = bool | Literal["missing"] | None
-"""What the metrics say of something: yes, no, too close to call (None), or no metric speaks of it."""
+"""What the metrics say of something.
+
+They say yes, no, or that it is too close to call (None). Or no metric speaks of it.
+"""
 
 HALF = 0.5
 _CONVENTION = 0.1
@@ -65,7 +70,10 @@ RULES = TypeAdapter(dict[Code, Rule]).validate_python(_TEXTS)
 
 
 class Diagnosis(NamedTuple):
-    """Where a sample probably went wrong: the rule that holds, and the scores that made it hold, in words."""
+    """Where a sample probably went wrong.
+
+    It is the rule that holds, and in words the scores that made it hold.
+    """
 
     code: Code
     because: tuple[str, ...] = ()
