@@ -38,7 +38,11 @@ def histogram(metric: str, values: Sequence[float]) -> Figure:
 
 
 def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
-    """A box plot per metric: median, quartiles, whiskers to 1.5 times their distance, the mean as a diamond."""
+    """Draw a box plot per metric.
+
+    It shows median, quartiles, and whiskers to 1.5 times their distance. A diamond is
+    the mean.
+    """
     shown = {name: own for name, own in values.items() if own}
     figure, axes = _axes(1.0 + 0.5 * len(shown))
     diamond = {"marker": "D", "markerfacecolor": "C1", "markeredgecolor": "C1"}
