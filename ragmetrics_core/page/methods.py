@@ -1,4 +1,7 @@
-"""The methods paragraph of a report: what was measured, how, by which judge, with references."""
+"""The methods paragraph of a report.
+
+It says what was measured, how, and by which judge, with references.
+"""
 
 import tomllib
 from importlib.resources import files
@@ -17,7 +20,10 @@ _METRICS, _COMBINATIONS, _REFERENCES = (
 
 
 def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
-    """How the numbers of a report came about, for a paper or a protocol: paragraphs, and the references they name."""
+    """Return how the numbers of a report came about, for a paper or a protocol.
+
+    There are paragraphs, and the references that they name.
+    """
     names = [numbers.metric for numbers in summary.metrics]
     definitions = [_definition(name, run) for name in _METRICS if name in names]
     others = [name for name in names if name not in _METRICS]
@@ -92,7 +98,10 @@ def _intervals(summary: Summary) -> str:
 
 
 def quoted(run: RunFacts) -> list[str]:
-    """What the card of each judge says of the metrics of a run, as set, with 95 % intervals, or that there is none."""
+    """Return what the card of each judge says of the metrics of a run, as set.
+
+    Figures come with 95 % intervals. A judge without a card is said to have none.
+    """
     lines = []
     for judge in run.judges:
         told = []
