@@ -1,4 +1,8 @@
-"""Puts the pages together: Jinja2 with autoescape, figures and script within the file, nothing from elsewhere."""
+"""How the pages are put together.
+
+Jinja2 renders them with autoescape. Figures and script are within the file, and nothing
+comes from elsewhere.
+"""
 
 import re
 from base64 import b64encode
@@ -48,12 +52,18 @@ _SCRIPTS = tuple(
 def write_page(
     path: str | Path, rows: Sequence[SampleResult], summary: Summary, run: RunFacts
 ) -> None:
-    """Write the report as one HTML file that opens offline and asks nothing of any network; see ``Report.to_html``."""
+    """Write the report as one HTML file that opens offline.
+
+    The file asks nothing of any network. See ``Report.to_html``.
+    """
     write_html(path, "report.html.j2", _SCRIPTS, page_data(rows, summary, run))
 
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
-    """Write a comparison as one HTML page: a forest plot, then the most changed samples side by side, losses first."""
+    """Write a comparison as one HTML page.
+
+    It shows a forest plot, then the most changed samples side by side, losses first.
+    """
     pairs = sorted(
         {
             (it.first.index, it.second.index): (it.first, it.second)
@@ -123,7 +133,10 @@ def _values(
 def write_html(
     path: str | Path, template: str, scripts: Sequence[str], data: dict[str, Any]
 ) -> None:
-    """Render one of the templates of this folder into a file, with its scripts joined into one."""
+    """Render one of the templates of this folder into a file.
+
+    Its scripts are joined into one.
+    """
     from_file = _environment().get_template(template)
     script = "\n".join(_text(name) for name in scripts)
     fixed = {
@@ -136,7 +149,10 @@ def write_html(
 
 
 def check_page(path: Path) -> None:
-    """Raise, before anything is judged, for a page that could not be written at the end."""
+    """Raise for a page that could not be written at the end.
+
+    The check comes before anything is judged.
+    """
     _environment()
     if not path.parent.is_dir():
         raise InputError(
@@ -238,7 +254,10 @@ def _text(name: str) -> str:
 
 
 def _trusted(text: str) -> Any:
-    """Text of our own making, or escaped by its maker, that autoescape leaves as it is."""
+    """Return text that autoescape leaves as it is.
+
+    It is of our own making, or escaped by its maker.
+    """
     from markupsafe import Markup  # comes with Jinja2
 
     return Markup(text)  # noqa: S704 - files of this folder, and JSON without < > &
