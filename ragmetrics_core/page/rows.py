@@ -1,4 +1,7 @@
-"""Rows of a report as data for the page: an index for the table, and everything else one line per row."""
+"""Rows of a report as data for the page.
+
+There is an index for the table, and everything else as one line per row.
+"""
 
 import json
 from base64 import b64encode
@@ -68,7 +71,10 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
 
 
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
-    """Fields of the metadata by which people filter: their values, and per row the place of its own, or None.
+    """Return the fields of the metadata by which people filter.
+
+    For each field there are its values, and per row the place of the row's value, or
+    None.
 
     Short words, whole numbers or truth values, 2 to 40 different ones, fewer than rows
     with one; after 20 fields empty.
@@ -103,7 +109,10 @@ def _facts(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def detail_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
-    """Everything known of each row, one JSON object per line, in their order; ``cut`` tells what texts lost."""
+    """Yield everything known of each row, one JSON object per line, in their order.
+
+    ``cut`` tells what texts lost.
+    """
     for row in rows:
         lost = Counter[str]()
         found = _short(plain(_own(row)), "", lost)
@@ -122,7 +131,10 @@ def packed(lines: Iterable[str]) -> str:
 
 
 def _own(row: SampleResult) -> SampleResult:
-    """The row without what calls of earlier turns brought: the rows of those turns show it."""
+    """Return the row without what calls of earlier turns brought.
+
+    The rows of those turns show it.
+    """
     if row.sample is None or row.sample.ledger is None:
         return row
     ledger = row.sample.ledger
@@ -137,7 +149,10 @@ def _own(row: SampleResult) -> SampleResult:
 
 
 def _short(value: Any, path: str, lost: Counter[str]) -> Any:
-    """The same data without empty fields but those of metadata, long texts cut; ``lost`` counts what by their path."""
+    """Return the same data without empty fields and with long texts cut.
+
+    Empty fields of metadata stay. ``lost`` counts what was cut, by path.
+    """
     if isinstance(value, str):
         text = value.encode()[:LONGEST].decode(errors="ignore")
         lost[path] += len(value) - len(text)
