@@ -1,4 +1,7 @@
-"""``ragmetrics label draw`` and ``ragmetrics agreement``: labels of people, and how well a judge's scores agree."""
+"""``ragmetrics label draw`` and ``ragmetrics agreement``.
+
+People label rows, and the labels show how well a judge's scores agree.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -206,7 +209,10 @@ def _metric(report: Report, name: str | None) -> str:
 def compared(
     groups: Sequence[Sequence[Labelled]], threshold: float, draws: int
 ) -> list[str]:
-    """The differences between judge and rival on the same rows, in words, and the rows where their verdicts differ."""
+    """Return the differences between judge and rival on the same rows, in words.
+
+    Then come the rows where their verdicts differ.
+    """
     lines = _measured(measure_all(groups, rival_measures(threshold), draws=draws))
     rows = [row for group in groups for row in group]
     apart = [
