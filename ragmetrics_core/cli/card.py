@@ -130,7 +130,10 @@ def _card(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
-    """Refuse what does not go together or cannot be written, before anything is judged."""
+    """Refuse what does not go together or cannot be written.
+
+    The check comes before anything is judged.
+    """
     if options.against and not options.template:
         raise SettingError(
             "--against names the other prompt; the first one is --template FILE"
@@ -151,7 +154,10 @@ def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
 def _measured(
     options: argparse.Namespace, judge: Judge, items: Items, ask: Ask
 ) -> list[str]:
-    """The figures over all sources, after the whole card was written where it is wanted."""
+    """Return the figures over all sources.
+
+    The whole card is written first, where it is wanted.
+    """
     given = [
         "--judge",
         options.judge or judge.name,
@@ -194,7 +200,10 @@ def _measured(
 def _two_prompts(
     options: argparse.Namespace, _: Judge, items: Items, ask: Ask
 ) -> list[str]:
-    """The differences of two prompts over the verdicts that both gave, and where their verdicts differ."""
+    """Return the differences of two prompts, and where their verdicts differ.
+
+    The differences are over the verdicts that both prompts gave.
+    """
     kind, given = (
         ASKING[items[0].question],
         (options.template, options.against or _SHIPPED),
@@ -227,7 +236,10 @@ def _two_prompts(
 
 
 def _bands(options: argparse.Namespace, _: Judge, items: Items, ask: Ask) -> list[str]:
-    """The band, and what it would cost on each source if it were chosen on the others."""
+    """Return the band, and what it would cost on each source.
+
+    For a source, the band is chosen on the other sources.
+    """
     rows, metric = list[Labelled](), ASKING[items[0].question]()
     # the first one shows whether the others are worth their price
     for part in (items[:1], items[1:]):
