@@ -1,4 +1,8 @@
-"""``ragmetrics compare``, two runs over the same samples, with a gate; ``push``, scores onto the traces they judge."""
+"""``ragmetrics compare`` and ``push``.
+
+The first compares two runs over the same samples, with a gate. The second puts scores
+onto the traces that they judge.
+"""
 
 import argparse
 from pathlib import Path
