@@ -1,4 +1,7 @@
-"""``ragmetrics dataset`` and ``facts``: build annotated sets from documents, review them, score judges on them."""
+"""``ragmetrics dataset`` and ``facts``.
+
+They build annotated sets from documents, review them, and score judges on them.
+"""
 
 import argparse
 import os
