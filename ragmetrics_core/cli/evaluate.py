@@ -1,4 +1,7 @@
-"""``ragmetrics evaluate``: score the rows of files, write the results, hold gates against the means."""
+"""``ragmetrics evaluate``.
+
+It scores the rows of files, writes the results, and holds gates against the means.
+"""
 
 import argparse
 import logging
@@ -397,7 +400,10 @@ def settle(options: argparse.Namespace) -> None:
 def _gates_to_hold(
     gates: Sequence[str], metrics: str | None, *, of_file: Sequence[str] | None
 ) -> list[str]:
-    """The gates of the settings file, but for those of metrics that the command line leaves out, which is said.
+    """Return the gates of the settings file that are to be held.
+
+    A gate is left out where the command line leaves out its metric, and a warning says
+    so.
 
     Where the file itself leaves a gate's metric out, the gate stays and is refused,
     like one on the command line.
