@@ -26,7 +26,10 @@ _HOMES = {  # others have a module of their own
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, by default with the arguments of the process, and return the exit code."""
+    """Run the command line and return the exit code.
+
+    The arguments are by default those of the process.
+    """
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # also while modules load
@@ -89,10 +92,17 @@ def _empty_argument(arguments: Sequence[str]) -> str | None:
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Log lines on the standard error of the moment, each on a line of its own above a bar that goes on."""
+    """Log lines on the standard error of the moment.
+
+    Each is on a line of its own, above a bar that goes on.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line; a bar replaces standard error for its time, and a counter leaves its line unfinished."""
+        """Write the line to the standard error of the moment.
+
+        A bar replaces standard error for its time, and a counter leaves its line
+        unfinished.
+        """
         self.stream = sys.stderr
         super().emit(record)
 
@@ -102,7 +112,10 @@ class Lines(logging.StreamHandler[TextIO]):
 
 
 def command_parser(asked: str = "") -> argparse.ArgumentParser:
-    """The parser; of all commands only the one asked for is loaded, so that none waits for the others."""
+    """Return the parser of the command line.
+
+    Of all commands only the one asked for is loaded, so that none waits for the others.
+    """
     parser = argparse.ArgumentParser(
         prog="ragmetrics",
         description="Evaluate retrieval and answers of RAG applications.",
