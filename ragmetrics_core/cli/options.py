@@ -1,4 +1,7 @@
-"""What several commands share: options, each declared once, what they lead to, and how they print."""
+"""What several commands share.
+
+There are options, each declared once, what they lead to, and how they print.
+"""
 
 import argparse
 import atexit
@@ -73,7 +76,10 @@ def add(
     default: Any = None,
     **more: Any,
 ) -> None:
-    """Add an option or argument with a value: what it says, its unit, what makes the value of the text."""
+    """Add an option or argument with a value.
+
+    It has a text that describes it, a unit, and what makes the value of the text.
+    """
     parser.add_argument(
         name, help=text, metavar=unit, type=kind, default=default, **more
     )
@@ -209,7 +215,10 @@ def add_settings(
 
 
 def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
-    """The settings that the options of ``add_settings`` give; ``SettingError`` if one is wrong."""
+    """Return the settings that the options of ``add_settings`` give.
+
+    Raises ``SettingError`` if one is wrong.
+    """
     return settings(**{name: getattr(options, name) for name in settings.model_fields})
 
 
@@ -227,7 +236,11 @@ def store(options: argparse.Namespace) -> ReplyStore:
 
 
 def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
-    """The judge that is named, else ``RAGMETRICS_JUDGE``, else the embedded one, which has no endpoint."""
+    """Return the judge that is named.
+
+    Without a name it is that of ``RAGMETRICS_JUDGE``, else the embedded one, which has
+    no endpoint.
+    """
     judge = resolve_judge(
         name, api_base=options.api_base, api_key_env=options.api_key_env
     )
@@ -242,7 +255,10 @@ def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
 
 
 def needs_out(options: argparse.Namespace) -> None:
-    """Refuse a command that makes a file and has no name for it, unless it only estimates."""
+    """Refuse a command that makes a file and has no name for it.
+
+    A command that only estimates needs no name.
+    """
     if options.out is None and not options.dry_run:
         raise SettingError(
             "--out names the file to write; without it only --dry-run makes sense"
@@ -278,7 +294,10 @@ def maker(judge: Judge, options: argparse.Namespace) -> Maker:
 def dry_run(
     judge: Judge, count: int, unit: str, work: Callable[[Judge], object], more: str = ""
 ) -> int:
-    """Work with judges that count, so that the numbers are those of the very same code, and print them."""
+    """Work with judges that count, and print the numbers.
+
+    So the numbers are those of the very same code.
+    """
     low, high = counting_judges(judge)
     for counter in (low, high):
         work(counter)
@@ -334,7 +353,11 @@ def summarise(options: argparse.Namespace, text: str) -> None:
 
 
 def show(text: str) -> None:
-    """Print a text; a reader that went away, such as ``head``, changes neither the run nor its exit code."""
+    """Print a text.
+
+    A reader that went away, such as ``head``, changes neither the run nor its exit
+    code.
+    """
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -342,7 +365,10 @@ def show(text: str) -> None:
 
 
 def discard() -> None:
-    """Send what is still to be printed nowhere, so that the interpreter can end quietly."""
+    """Send what is still to be printed nowhere.
+
+    So the interpreter can end quietly.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
