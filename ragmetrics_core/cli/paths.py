@@ -1,4 +1,7 @@
-"""What a command reads and writes: no output may be an input, another output, or a link to one."""
+"""What a command reads and writes.
+
+No output may be an input, another output, or a link to one.
+"""
 
 import argparse
 import os
@@ -23,7 +26,11 @@ _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
 def check_paths(options: argparse.Namespace) -> None:
-    """Refuse inputs named twice, and outputs that destroy something or cannot be written, before anything runs."""
+    """Refuse inputs that are named twice, and outputs that do harm.
+
+    Such an output destroys something or cannot be written. The check comes before
+    anything runs.
+    """
     taken: dict[Hashable, str] = {}
     for name in READ:
         # the copies of a file would pass for more evidence
@@ -66,7 +73,10 @@ def check_paths(options: argparse.Namespace) -> None:
 
 
 def _check_added_to(options: argparse.Namespace, taken: Mapping[Hashable, str]) -> None:
-    """Refuse a job's summary, which the environment names, where it is an input or another output."""
+    """Refuse a job's summary where it is an input or another output.
+
+    The environment names that summary.
+    """
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if "summary" not in options or options.summary or not place:
         return
@@ -87,7 +97,10 @@ def _given(options: argparse.Namespace, name: str) -> list[Path]:
 
 
 def _keys(path: Path) -> set[Hashable]:
-    """What tells a file from all others: where its path leads, and if it is there, its number on its device."""
+    """Return what tells a file from all others.
+
+    That is where its path leads and, if it is there, its number on its device.
+    """
     keys: set[Hashable] = {os.path.normcase(os.path.realpath(path))}
     with suppress(OSError):
         found = path.stat()
