@@ -59,7 +59,10 @@ class _File:
 
 
 class Source:
-    """The samples of all files; bad rows are reported on standard error, or with ``--strict`` raised."""
+    """The samples of all files.
+
+    Bad rows are reported on standard error, or raised with ``--strict``.
+    """
 
     def __init__(self, options: argparse.Namespace, keys: KeysSought) -> None:
         self.keys = keys
@@ -80,7 +83,9 @@ class Source:
         self._count = 0
 
     def counted(self, *, always: bool = False) -> Self | Iterator[Sample | RowError]:
-        """The samples, after a first reading of files that are not large, from which on their number is known.
+        """Return the samples, whose number is known if the files are not large.
+
+        Such files are read once before, and the number is known from then on.
 
         What makes a file unreadable, a key or column that no sample has, two columns
         that may hold one field, and with ``--strict`` a row that is no sample, is found
@@ -154,7 +159,10 @@ class Source:
         )
 
     def described(self, facts: RunFacts) -> RunFacts:
-        """The facts of a run with the files that it reads, and their rows as far as they are read."""
+        """Return the facts of a run with the files that it reads.
+
+        The number of rows of a file is None until it is read to its end.
+        """
         rows = [(file, file.rows if file.whole else None) for file in self._files]
         inputs = tuple(
             Input(name=file.path.name, sha256=file.sha256, rows=count)
@@ -187,7 +195,11 @@ class Source:
 
     @property
     def remarks(self) -> list[str]:
-        """For each file, the columns that no field of a sample was made of, and what gave no sample."""
+        """Return for each file what was not used.
+
+        That is the columns that no field of a sample was made of, and what gave no
+        sample.
+        """
         lines = [
             f"{file.path}: {file.columns}, kept as metadata"
             for file in self._files
