@@ -1,4 +1,7 @@
-"""What a newcomer runs first: ``ragmetrics init``, ``demo``, ``metrics`` and ``trust``."""
+"""What a newcomer runs first.
+
+That is ``ragmetrics init``, ``demo``, ``metrics`` and ``trust``.
+"""
 
 import argparse
 import os
@@ -48,7 +51,10 @@ def _init(_: argparse.Namespace) -> int:
 
 
 def _trust(options: argparse.Namespace) -> int:
-    """Keep that the file may choose addresses, code and paths, as long as it stays as it is."""
+    """Keep that the file may choose addresses, code and paths.
+
+    That holds as long as the file stays as it is.
+    """
     if not options.file.exists():
         raise InputError(f"there is no file {options.file}")
     file = read_project_file(options.file)
