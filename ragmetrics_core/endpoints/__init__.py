@@ -1,1 +1,4 @@
-"""Chat models and everything around a call to one: replies kept, limits, retries, errors of clients."""
+"""Chat models and everything around a call to one.
+
+That is replies that are kept, limits, retries, and errors of clients.
+"""
