@@ -75,14 +75,20 @@ _PROVIDERS = (
 
 
 class Endpoint(NamedTuple):
-    """An address, None for the provider's own, and the variable of the key that was named for it, None for none."""
+    """An address, and the variable of the key that was named for it.
+
+    The address is None for the provider's own. The variable is None if none was named.
+    """
 
     address: str | None
     key_variable: str | None
 
 
 def refuse_empty(value: str | None, place: str) -> None:
-    """Raise ``SettingError`` for a value that is empty, as a variable of CI that is not set leaves it."""
+    """Raise ``SettingError`` for a value that is empty.
+
+    A variable of CI that is not set leaves such a value.
+    """
     if value is not None and not value.strip():
         raise SettingError(
             f"{place} is empty, perhaps a variable that is not set; give a value, or"
@@ -91,7 +97,9 @@ def refuse_empty(value: str | None, place: str) -> None:
 
 
 def named_endpoint(api_base: str | None, api_key_env: str | None) -> Endpoint:
-    """The address and the variable of its key, both from the caller or both from the environment.
+    """Return the address and the variable of its key.
+
+    Both are from the caller, or both are from the environment.
 
     Raises:
         SettingError: If the caller names a key, and the environment the address; no
@@ -112,7 +120,9 @@ def named_endpoint(api_base: str | None, api_key_env: str | None) -> Endpoint:
 
 
 def openai_endpoint(api_base: str | None, *, key_named: bool) -> Endpoint:
-    """The address of an OpenAI model: as given, else ``OPENAI_BASE_URL``, else OpenAI's own; and its key's variable.
+    """Return the address of an OpenAI model and the variable of its key.
+
+    The address is the one given, else ``OPENAI_BASE_URL``, else OpenAI's own.
 
     The variable is None where no key goes to the address unless the caller names it.
     """
@@ -153,7 +163,10 @@ def check_variable(name: str | None) -> None:
 def headers_that_tell_who(
     headers: Mapping[str, str], given: Collection[str], key: str
 ) -> list[str]:
-    """Names of the headers that tell who asks, but for those whose values the caller gave or that hold this key."""
+    """Return the names of the headers that tell who asks.
+
+    Headers whose values the caller gave, or that hold this key, are left out.
+    """
     telling = {
         name: value for name, value in headers.items() if _TELLS_WHO.search(name)
     }
