@@ -1,4 +1,8 @@
-"""Attempts at a call: backoff between them, what limits them, and whether the endpoint answers at all."""
+"""Attempts at a call.
+
+There is the backoff between them, what limits them, and whether the endpoint answers at
+all.
+"""
 
 import asyncio
 import random
@@ -54,7 +58,10 @@ class Availability:
         self._outage: tuple[float, errors.JudgeUnavailable] | None = None
 
     def check(self) -> None:
-        """Raise what the endpoint refuses everything with, as long as it is left alone."""
+        """Raise the error with which the endpoint refuses everything.
+
+        It is raised as long as the endpoint is left alone.
+        """
         if self._outage is not None and time.monotonic() < self._outage[0] + _OUTAGE:
             raise self._outage[1].with_traceback(None)
 
@@ -87,7 +94,10 @@ class Availability:
     def observe(
         self, ticket: None, outcome: ChatReply | errors.JudgeError | None
     ) -> None:
-        """Learn from a call; of an endpoint that has answered, one that it refuses tells little."""
+        """Learn from a call.
+
+        One refusal tells little of an endpoint that has answered.
+        """
         del ticket  # as of a ``Limiter``
         if isinstance(outcome, ChatReply):
             self.answers += 1
@@ -295,7 +305,11 @@ async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
 
 
 def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
-    """The reply with what it cost, and without lone surrogates and NUL, which no file or next request can carry."""
+    """Return the reply with what it cost, in a form that can be kept.
+
+    Lone surrogates and NUL are replaced, because no file or next request can carry
+    them.
+    """
     if wrong := _wrong(reply):
         raise errors.JudgeError(
             f"{model.name} could not answer: its complete returned {wrong}"
