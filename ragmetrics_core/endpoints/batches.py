@@ -1,4 +1,6 @@
-"""Batches: requests that are asked together and answered within a day, at half the price where the service has it so.
+"""Batches: requests that are asked together and answered within a day.
+
+They cost half the price where the service has it so.
 
 A run over a ``ParkingStore`` calls nothing: requests without a reply are parked, and
 become batches at the end of the pass. A later pass over the same samples takes each
@@ -181,7 +183,10 @@ class ParkingStore(SqliteStore):
     def parked(
         self, model: ChatModel, keys: Sequence[str], request: ChatRequest
     ) -> ChatReply | None:
-        """What a batch answered to a request; ``LimitReached`` as long as there is no answer, None to ask it live."""
+        """Return what a batch answered to a request; None to ask it live.
+
+        Raises ``LimitReached`` as long as there is no answer.
+        """
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
         body, own = json.dumps(model.body(request)), _digest(keys[0])
         token, asked, tries, result = self.read(_ROW, (own,)) or (b"", b"", 0, None)
@@ -231,7 +236,10 @@ class ParkingStore(SqliteStore):
         return ChatReply((), failures=(waits,) * request.n)
 
     def _usage_of_failure(self, request: str, tries: int, usage: Usage) -> Usage:
-        """What a request cost that failed: each try once, in however many forms the pass asks for it."""
+        """Return what a request cost that failed.
+
+        Each try counts once, in however many forms the pass asks for the request.
+        """
         if request in self._failures:
             return Usage()
         self._failures.add(request)
@@ -429,7 +437,10 @@ class ParkingStore(SqliteStore):
     def _say_of_key(
         self, model: OpenAICompatibleModel, token: str, variable: object
     ) -> None:
-        """Say that a batch was made with the key of another variable than it is now asked with."""
+        """Say that a batch was made with the key of another variable.
+
+        It is another one than the batch is now asked with.
+        """
         if (model.api_key_env or "") == variable or token in self._said_of_keys:
             return
         self._said_of_keys.add(token)
@@ -577,7 +588,10 @@ def _told(response: dict[str, Any]) -> list[Any]:
 def _hold_against(
     result: str, name: str, token: str, connection: sqlite3.Connection
 ) -> None:
-    """Compare a further answer to a request with the one that was entered: if they differ, neither counts."""
+    """Compare a further answer to a request with the one that was entered.
+
+    If they differ, neither counts.
+    """
     entered = connection.execute(_RESULT, (name, token)).fetchone()
     if entered is not None and _essence(entered[0]) != _essence(result):
         connection.execute(_CONTRADICT, (_CONTRADICTORY, name, token))
@@ -594,7 +608,10 @@ def _essence(result: str) -> object:
 
 
 def forget_batch(token: str, code: str | None, connection: sqlite3.Connection) -> int:
-    """Forget a batch; its requests without an answer, which are counted, get this error, or are as if never asked."""
+    """Forget a batch, and return the number of its requests without an answer.
+
+    These requests get this error. Without an error they are as if never asked.
+    """
     connection.execute("DELETE FROM batches WHERE token = ?", (token,))
     left = connection.execute(
         _LEFT, (code and json.dumps([None, {"error": {"code": code}}]), token)
@@ -710,7 +727,10 @@ async def _sent(
 
 
 def _object(found: dict[str, Any]) -> dict[str, Any]:
-    """What a service says of one of its objects, with each field that is read of the type that it should have."""
+    """Return what a service says of one of its objects.
+
+    Each field that is read has the type that it should have.
+    """
     typed = dict(_FIELDS)
     for name, usual in _FIELDS.items():
         if isinstance(found.get(name), type(usual)):
