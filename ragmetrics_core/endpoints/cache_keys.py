@@ -1,4 +1,6 @@
-"""What the replies of a model are kept under: its own name, its address and its settings, and no secret.
+"""What the replies of a model are kept under.
+
+That is the model's own name, its address and its settings, and no secret.
 
 Whatever is sent and may change a reply counts. How a model is called and watched does
 not, nor do the variables of the environment, except those that hold the address of the
@@ -123,7 +125,9 @@ def endpoint_key(
 
 
 def key_of(thing: object, form: Callable[[], object]) -> str | None:
-    """A digest of what the framework writes of a model object to a file, without secrets; the same in every process.
+    """Return a digest of what the framework writes of a model object to a file.
+
+    Secrets are left out. The digest is the same in every process.
 
     None if ``form`` gives no complete form, or the class of ``thing``, or of an object
     in it, is defined outside an installed package.
@@ -176,7 +180,10 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=4096)
 def installed(module: str) -> bool:
-    """True for modules of Python itself and of installed packages: their names stand for what is in them."""
+    """Return True for modules of Python itself and of installed packages.
+
+    The names of such modules stand for what is in them.
+    """
     if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
@@ -186,7 +193,9 @@ def installed(module: str) -> bool:
 
 
 def public_form(form: object, *, as_it_is: bool = False) -> object:
-    """A form of a model's settings without fields that hold secrets, headers, and the user of addresses.
+    """Return a form of a model's settings without what is secret.
+
+    Fields that hold secrets, headers, and the user of addresses are left out.
 
     Fields that say how the model is called and watched are left out too, unless
     ``as_it_is``.
@@ -240,7 +249,10 @@ def _class_names(form: object) -> Iterator[str]:
 
 
 def _all_installed(thing: object, visited: set[int]) -> bool:
-    """True if no object of pydantic that this one holds, itself included, has a class of the user's."""
+    """Return True if no object of pydantic in this one has a class of the user's.
+
+    The object itself counts, too.
+    """
     if id(thing) in visited or isinstance(thing, (str, bytes)):
         return True
     visited.add(id(thing))
