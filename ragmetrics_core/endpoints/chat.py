@@ -1,4 +1,7 @@
-"""The one protocol behind the LLM judge: a chat request goes in, choices and usage come out."""
+"""The one protocol behind the LLM judge.
+
+A chat request goes in, and choices and usage come out.
+"""
 
 import copy
 import math
@@ -53,13 +56,19 @@ class ChatRequest:
     newer_limit: bool = False
 
     def own_schema(self) -> dict[str, Any]:
-        """A copy of the schema for clients that may change it in place: thousands of requests share the original."""
+        """Return a copy of the schema, for clients that may change it in place.
+
+        Thousands of requests share the original.
+        """
         return copy.deepcopy(dict(self.schema or {}))
 
 
 @dataclass(frozen=True, slots=True)
 class TokenAlternatives:
-    """A token of a reply, its natural log-probability, and those listed at its place, usually its own among them."""
+    """A token of a reply, with its natural log-probability.
+
+    The alternatives are those listed at its place, usually the token itself among them.
+    """
 
     token: str = field(repr=False)
     logprob: float
@@ -68,7 +77,10 @@ class TokenAlternatives:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The call that gave a reply: the model as the endpoint named it, and the number of replies that it gave.
+    """The call that gave a reply.
+
+    ``model`` is the model as the endpoint named it. ``together`` is the number of
+    replies that the call gave.
 
     ``unusable`` is True if two runs could not use what they got, of which this reply is
     the last; see ``ReplyStore``.
@@ -132,7 +144,10 @@ class Capabilities:
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """A chat model: LiteLLM in the core, the frameworks' model objects in the adapters, one of your own.
+    """A chat model.
+
+    It may be LiteLLM in the core, a framework's model object in an adapter, or one of
+    your own.
 
     Implementations inherit from it, for its defaults; ``name`` and ``complete`` have
     none.
@@ -144,7 +159,9 @@ class ChatModel(Protocol):
 
     @_stated
     def cache_key(self) -> str | None:
-        """What beside the name changes replies, for the key of stored ones: the address, settings, never a secret.
+        """What beside the name changes replies, for the key of stored ones.
+
+        It is the address and settings, and never a secret.
 
         None if that is not told: replies are then kept for the process only.
         """
@@ -163,11 +180,17 @@ class ChatModel(Protocol):
         return Capabilities()
 
     async def prepare(self) -> None:
-        """Load what ``capabilities`` and the first call need, e.g. a slow import, without blocking the loop."""
+        """Load what ``capabilities`` and the first call need, e.g. a slow import.
+
+        The loading does not block the loop.
+        """
         return
 
     async def aclose(self) -> None:
-        """Close the connections that the running loop holds, where the model owns some."""
+        """Close the connections of the running loop.
+
+        It is for models that own some.
+        """
         return
 
     def prices(self) -> tuple[float, float] | None:
@@ -189,7 +212,10 @@ class ChatModel(Protocol):
 
 
 def check_prices(model: str, prices: object) -> None:
-    """Refuse, by ``SettingError``, prices that are neither None nor two numbers of at least 0."""
+    """Refuse prices that are neither None nor two numbers of at least 0.
+
+    The error is a ``SettingError``.
+    """
     if prices is None:
         return
     if (
@@ -219,7 +245,10 @@ def _is_price(price: object) -> bool:
 
 
 def check_model(model: object) -> None:
-    """Refuse, by ``SettingError``, what is no chat model, or one of the user's own that is not complete."""
+    """Refuse what is no chat model, or one of the user's own that is not complete.
+
+    The error is a ``SettingError``.
+    """
     if not isinstance(model, ChatModel) or isinstance(model, type):
         lack = (
             "is a class: give one of its objects"
