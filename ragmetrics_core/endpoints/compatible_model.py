@@ -1,4 +1,7 @@
-"""A chat model behind any endpoint that speaks OpenAI's protocol, on aiohttp: a twentieth of the CPU of LiteLLM."""
+"""A chat model behind any endpoint that speaks OpenAI's protocol.
+
+It is built on aiohttp and takes a twentieth of the CPU of LiteLLM.
+"""
 
 import asyncio
 import atexit
@@ -60,7 +63,9 @@ _CHAT = "chat/completions"
 
 
 class OpenAICompatibleModel(ChatModel):
-    """A model behind an endpoint that speaks OpenAI's chat protocol: vLLM, SGLang, llama.cpp, Ollama, TGI, OpenAI.
+    """A model behind an endpoint that speaks OpenAI's chat protocol.
+
+    Examples are vLLM, SGLang, llama.cpp, Ollama, TGI and OpenAI.
 
     Args:
         base_url: Address of the endpoint, up to and with ``/v1``. It may hold a user
@@ -184,7 +189,10 @@ class OpenAICompatibleModel(ChatModel):
             await asyncio.to_thread(importlib.import_module, "aiohttp")
 
     def reply(self, body: Any, prices: tuple[float, float] | None) -> ChatReply:
-        """A reply's body, as parsed from JSON, narrowed to what is read; ``JudgeServerError`` if it is no reply."""
+        """Narrow a reply's body, as parsed from JSON, to what is read.
+
+        Raises ``JudgeServerError`` if it is no reply.
+        """
         return chat_reply(self.name, body, prices, key=self._key())
 
     def body(self, request: ChatRequest) -> dict[str, Any]:
@@ -192,7 +200,11 @@ class OpenAICompatibleModel(ChatModel):
         return {"model": self.model, **request_body(request), **self._extra}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request; ``JudgeError`` as its status and code say, or as listed in ``EXCEPTIONS``."""
+        """Send one request.
+
+        Raises ``JudgeError`` as the reply's status and code say, or as listed in
+        ``EXCEPTIONS``.
+        """
         length = sum(len(message.content) for message in request.messages)
         body = await computed(
             lambda: json.dumps(self.body(request)).encode(), size=length
