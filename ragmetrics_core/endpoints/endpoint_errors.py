@@ -323,7 +323,11 @@ class Fault:
 
     @property
     def about_key(self) -> bool:
-        """True if a key is missing; refusals for another reason may echo such words from a sample."""
+        """True if a key is missing.
+
+        Refusals for another reason may echo such words from a sample. So they do not
+        count.
+        """
         elsewise = self.status in range(400, 500) and self.status not in (401, 403)
         return not elsewise and _ABOUT_KEY.search(self.text) is not None
 
@@ -334,14 +338,20 @@ class Fault:
 
     @property
     def unanswered(self) -> type[errors.JudgeError] | None:
-        """What it is by the classes of the exceptions, if there was no reply in time, or no connection."""
+        """What the fault is, if there was no reply in time, or no connection.
+
+        The classes of the exceptions tell. It is None otherwise.
+        """
         if any("Timeout" in name for name in self.classes):
             return errors.JudgeTimeout
         return None if self.classes.isdisjoint(_CONNECTION) else errors.ConnectionFailed
 
     @property
     def unreadable(self) -> bool:
-        """True if there was a reply that the client could not read, whatever it calls that itself."""
+        """True if there was a reply that the client could not read.
+
+        What the client calls that does not matter.
+        """
         stumbled = (
             not self.classes.isdisjoint(_STUMBLES) and "OSError" not in self.classes
         )
@@ -396,7 +406,10 @@ def _words_of(told: object) -> str:
 
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
-    """Error codes and names of parameters, as far as services are known to send them."""
+    """Return error codes and names of parameters.
+
+    They are known as far as services are known to send them.
+    """
     detail = nested if isinstance(nested := body.get("error"), dict) else body
     symbols = [detail.get(name) for name in ("code", "type", "param")]
     valid = [
@@ -432,7 +445,11 @@ def seconds(header: Any, now: datetime | None = None) -> float | None:
 
 
 def _kind(stated: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeError]:
-    """What a fault is: what the client's class stands for, corrected where one class stands for several."""
+    """Return what a fault is.
+
+    It is what the client's class stands for, corrected where one class stands for
+    several.
+    """
     if fault.about_key:
         return errors.AuthenticationFailed
     if _INVALID.search(fault.text) and fault.about_parameter:
@@ -457,7 +474,9 @@ def judge_error(
     endpoint: str | None = None,
     no_key: str = "",
 ) -> errors.JudgeError:
-    """The judge error for a fault, its message without anything that the endpoint wrote.
+    """Return the judge error for a fault.
+
+    Its message holds nothing that the endpoint wrote.
 
     Args:
         stated: What the client's class of exception stands for.
@@ -497,7 +516,10 @@ def _count(pattern: re.Pattern[str], text: str) -> int | None:
 
 
 def foreign(error: BaseException, where: str) -> errors.JudgeError:
-    """The judge error for what any client raised: by what it says of the endpoint, else by its class."""
+    """Return the judge error for what any client raised.
+
+    It goes by what the error says of the endpoint, else by its class.
+    """
     fault = Fault.of(error)
     if fault.status is not None or fault.about_key or fault.unanswered:
         return judge_error(errors.JudgeServerError, fault, where)
