@@ -35,7 +35,11 @@ Send = Callable[[ChatRequest, int], Awaitable[ChatReply]]
 
 
 class _Feature(NamedTuple):
-    """A feature of requests: who uses it, what a request is without it, how a rejection spells it."""
+    """A feature of requests.
+
+    It says who uses the feature, what a request is without it, and how a rejection
+    spells it.
+    """
 
     used: Callable[[ChatRequest], bool]
     without: Mapping[str, Any]
