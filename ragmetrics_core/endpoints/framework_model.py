@@ -1,4 +1,6 @@
-"""A model object of a framework as the model behind a judge: how it is called, and what its replies are kept under.
+"""A model object of a framework as the model behind a judge.
+
+The module says how it is called, and what its replies are kept under.
 
 That is the object in the framework's own serialised form. No code is read. Where the
 form leaves out a part, or the code is somebody's own, there is no key: replies are then
@@ -42,7 +44,10 @@ def as_judge_work() -> Iterator[None]:
 
 
 def judge_context() -> Context:
-    """An empty context that is marked: for calls of a judge's model, where no tracer of the application is set."""
+    """Return an empty context that is marked as a judge's.
+
+    It is for calls of a judge's model. No tracer of the application is set in it.
+    """
     context = Context()
     context.run(_active.set, True)
     return context
@@ -102,7 +107,11 @@ class FrameworkModel(ChatModel):
         return self._capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request; ``JudgeError`` by what the object raised says of the endpoint, else by its class."""
+        """Send one request.
+
+        Raises ``JudgeError`` by what the object's exception says of the endpoint, else
+        by its class.
+        """
         return await typed(self.name, self._answered, request)
 
     async def _answered(self, request: ChatRequest) -> ChatReply:
@@ -132,12 +141,20 @@ class FrameworkModel(ChatModel):
         return task.result()
 
     def _quiet(self) -> AbstractContextManager[object]:
-        """Around a call: whatever else the framework needs to be told so that its tracing looks away."""
+        """Return a context to hold around a call.
+
+        It does whatever else the framework needs to be told so that its tracing looks
+        away.
+        """
         return nullcontext()
 
     @abstractmethod
     def _exchange(self, request: ChatRequest) -> Exchange:
-        """A request, made ready on the loop: the call for a thread, that for the loop, how their result is read."""
+        """Return a request that is made ready on the loop.
+
+        It has the call for a thread, the call for the loop, and how their result is
+        read.
+        """
 
     @abstractmethod
     def _form(self) -> object:
