@@ -100,7 +100,10 @@ class Limits(Settings):
 
     @property
     def per_minute(self) -> dict[str, float]:
-        """Most ``requests`` and ``tokens`` in any minute, where there is such a limit."""
+        """Most ``requests`` and ``tokens`` in any minute.
+
+        A unit without such a limit is left out.
+        """
         limits = {
             "requests": self.requests_per_minute,
             "tokens": self.tokens_per_minute,
@@ -118,7 +121,10 @@ class Limiter(Protocol):
         """
 
     def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
-        """Learn how a call ended that was let through: with a reply, with an error, or None if it was given up."""
+        """Learn how a call ended that was let through.
+
+        ``outcome`` is the reply or the error. It is None if the call was given up.
+        """
 
 
 class Budget:
@@ -165,7 +171,11 @@ class Budget:
 
     @asynccontextmanager
     async def in_time(self, *, grace: float = 0.0) -> AsyncIterator[None]:
-        """Give up the block, with ``LimitReached``, ``grace`` seconds after the deadline or an interrupt of the run."""
+        """Give up the block when the run's time is over.
+
+        It ends with ``LimitReached``, ``grace`` seconds after the deadline or an
+        interrupt of the run.
+        """
         remaining = self.remaining
         try:
             async with asyncio.timeout(
@@ -187,7 +197,10 @@ class Budget:
             raise reached.with_traceback(None) from None
 
     def interrupt(self) -> None:
-        """End the run at once, on its event loop: what is in flight is given up, and says what it cost until then."""
+        """End the run at once; call it on the run's event loop.
+
+        What is in flight is given up, and says what it cost until then.
+        """
         self.interrupted = True
         if self.reached is None:
             self.reached = LimitReached("it was interrupted")
@@ -257,7 +270,10 @@ class Budget:
 
     @property
     def sentence(self) -> str:
-        """Why the run ended, with calls and money of now, as what was in flight is paid later; "" if it did not end."""
+        """Why the run ended; "" if it did not end.
+
+        Calls and money are those of now, because what was in flight is paid later.
+        """
         if self.reached is None or not self._why:
             return str(self.reached or "")
         money = f" and ${self.spent:.4f}" if self.spent else ""
@@ -277,7 +293,9 @@ _NARROWER = 0.7
 
 
 class Slots:
-    """The slots of a session for calls in flight, ``most`` at most, whichever run they are of; a ``Limiter``.
+    """The slots of a session for calls in flight; a ``Limiter``.
+
+    There are ``most`` at most, whichever run they are of.
 
     When several calls in a row are refused, there are fewer slots; each call that goes
     well makes more again. A single refusal says nothing: the request that met it waits
