@@ -126,7 +126,10 @@ _call: ContextVar[_Call | None] = ContextVar("ragmetrics_litellm_call", default=
 
 @functools.cache
 def _litellm() -> Any:
-    """LiteLLM, imported with the price list of the package and without console output."""
+    """Import LiteLLM and return it.
+
+    It gets the price list of the package, and no console output.
+    """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     mode = os.environ.get("LITELLM_MODE")
     # a .env file of the folder must not name addresses
@@ -151,7 +154,10 @@ def _litellm() -> Any:
 
 
 class LiteLLMModel(ChatModel):
-    """A model that LiteLLM reaches: OpenAI, Anthropic, Mistral, Ollama, vLLM and a hundred others.
+    """A model that LiteLLM reaches.
+
+    Examples are OpenAI, Anthropic, Mistral, Ollama and vLLM. There are a hundred
+    others.
 
     Args:
         model: LiteLLM's name of it, provider first, e.g. ``"openai/gpt-4o-mini"`` or
@@ -280,7 +286,10 @@ class LiteLLMModel(ChatModel):
             self._theirs = tuple(kind for kind in own if issubclass(kind, Exception))
 
     def prices(self) -> tuple[float, float] | None:
-        """US dollars per prompt and reply token: as stated, else from our file or LiteLLM's table."""
+        """US dollars per prompt token and per reply token; None if unknown.
+
+        They are as stated, else from our file or LiteLLM's table.
+        """
         if self._prices is not None:
             return self._prices
         if not self._theirs or self.api_base is not None:
@@ -384,7 +393,10 @@ class LiteLLMModel(ChatModel):
 
 
 def _guard_clients() -> None:
-    """Have every httpx client follow no redirect and read no endless reply, during our calls alone."""
+    """Have every httpx client follow no redirect, during our calls alone.
+
+    Asynchronous clients also read no endless reply.
+    """
     import httpx  # comes with LiteLLM
 
     class Bounded(httpx.AsyncByteStream):
@@ -457,7 +469,9 @@ def _guard_clients() -> None:
 
 
 def _guard_key(call: _Call, request: Any) -> None:
-    """Send no usual key to an address that is not the provider's own, and note the address.
+    """Send no usual key to an address that is not the provider's own.
+
+    The address is noted.
 
     Raises:
         AuthenticationFailed: If the environment names the address for LiteLLM, and a
