@@ -1,4 +1,7 @@
-"""The form of requests and replies that OpenAI's chat endpoint and those compatible with it share; what it costs."""
+"""The form of requests and replies of OpenAI's chat endpoint, and what they cost.
+
+Endpoints that are compatible with it share the form.
+"""
 
 import json
 import os
@@ -62,7 +65,10 @@ _SHORTEST_SECRET = 8  # what is shorter stands in too many names
 
 
 class Listed(NamedTuple):
-    """One of OpenAI's own models: US dollars per prompt token and per reply token, and what it can do."""
+    """One of OpenAI's own models.
+
+    It has the US dollars per prompt token and per reply token, and what it can do.
+    """
 
     prices: tuple[float, float]
     capabilities: Capabilities
@@ -132,7 +138,9 @@ def parameters(request: ChatRequest) -> dict[str, Any]:
 def chat_reply(
     model: str, body: Any, prices: tuple[float, float] | None, *, key: str = ""
 ) -> ChatReply:
-    """Narrow the body of a reply, as parsed from JSON, to what is read; ``JudgeServerError`` if it is no chat reply.
+    """Narrow the body of a reply, as parsed from JSON, to what is read.
+
+    Raises ``JudgeServerError`` if it is no chat reply.
 
     ``key`` is the key that was sent; see ``reply_of``.
     """
@@ -165,7 +173,10 @@ def priced(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
 
 
 def _tells_what_is_paid(reply: ChatReply, prices: tuple[float, float]) -> bool:
-    """Whether the tokens that cost something were told: every request has some, and every reply with a text."""
+    """Tell whether the reply names the tokens that cost something.
+
+    Every request has some, and so has every reply with a text.
+    """
     knows_prompt = reply.usage.prompt_tokens > 0 or not prices[0]
     is_empty = not any(choice.text for choice in reply.choices)
     return knows_prompt and (
@@ -181,7 +192,9 @@ def reply_of(
     models: Iterable[object],
     key: str = "",
 ) -> ChatReply:
-    """A reply with the tokens and names that were told, where they are such; ``JudgeServerError`` without a choice.
+    """Return a reply with the tokens and names that were told, where they are such.
+
+    Raises ``JudgeServerError`` without a choice.
 
     ``usage`` is a mapping of ``prompt_tokens`` and ``completion_tokens``, as far as
     they were told. A name of a model may be an echo: it is left out if it holds ``key``
@@ -242,7 +255,10 @@ def _choice(model: str, choice: Any) -> Choice:
 
 
 def _text_of(content: object) -> object:
-    """The text of a message that comes in parts, without those of the model's reasoning; other content as it is."""
+    """Return the text of a message that comes in parts.
+
+    Parts of the model's reasoning are left out. Other content stays as it is.
+    """
     if not isinstance(content, list):
         return content
     parts = [
