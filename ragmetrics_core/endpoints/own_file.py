@@ -1,4 +1,6 @@
-"""A SQLite file of our own: opened only if it is ours or new, read on any thread, written by one.
+"""A SQLite file of our own.
+
+It is opened only if it is ours or new, read on any thread, and written by one.
 
 A file that is not ours is never opened for writing, renamed or changed, nor are the
 journals beside it: whose it is stands in its header, which is read without a lock
@@ -98,7 +100,10 @@ def connect(path: Path, kind: Kind) -> sqlite3.Connection:
 
 
 def _check_stays(path: Path) -> None:
-    """Refuse to make a file that a link leads out of its folder, as with any other file that is written."""
+    """Refuse to make a file that a link leads out of its folder.
+
+    It is the same with any other file that is written.
+    """
     try:
         check_stays(path, str(path))
     except InputError as error:
@@ -106,7 +111,11 @@ def _check_stays(path: Path) -> None:
 
 
 def _leads_to_itself(path: Path) -> bool:
-    """Whether no file is reached by a link; ``resolve`` raises errors of several kinds for it, or none, by Python."""
+    """Tell whether a path is a link that reaches no file.
+
+    For such a path ``resolve`` raises errors of several kinds, or none. It depends on
+    the version of Python.
+    """
     try:
         path.stat()
     except OSError as error:
@@ -189,7 +198,10 @@ def _number(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _unlocked(path: Path) -> sqlite3.Connection:
-    """A connection that reads the file itself, and neither locks it nor looks at its journals."""
+    """Return a connection that reads the file itself.
+
+    It neither locks the file nor looks at its journals.
+    """
     return sqlite3.connect(
         f"{path.as_uri()}?immutable=1",
         uri=True,
@@ -222,7 +234,9 @@ def _seen(path: Path) -> tuple[int, int]:
 
 
 class OwnFile:
-    """A file of ours in use, opened at the first use; ``trouble`` says why it cannot be written any more.
+    """A file of ours in use, opened at the first use.
+
+    ``trouble`` says why it cannot be written any more.
 
     While this process forks it is closed: SQLite's locks belong to a process, and a
     child that opens a file which it inherited open waits for locks that nobody gives
@@ -240,7 +254,10 @@ class OwnFile:
             _OPEN.add(self)
 
     def begin(self) -> None:
-        """Start anew, with nothing open and nothing waiting: at first, and in a forked process."""
+        """Start anew, with nothing open and nothing waiting.
+
+        That is at first, and in a forked process.
+        """
         self.trouble: Exception | None = None
         self._committing = threading.RLock()  # taken before the other
         self._lock = threading.RLock()
@@ -272,7 +289,10 @@ class OwnFile:
         return row
 
     def write(self, change: Change) -> None:
-        """Have a change made soon, in the writing thread and in one transaction with others that wait."""
+        """Have a change made soon, in the writing thread.
+
+        It is made in one transaction with others that wait.
+        """
         with self._lock:
             if self.trouble is not None:
                 return
