@@ -50,7 +50,10 @@ _REPAIRS = 2  # of one reply
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answers(Generic[T]):
-    """What came of one request: an outcome per reply asked for, in the order of the polls, and what it cost."""
+    """What came of one request, and what it cost.
+
+    There is an outcome per reply asked for, in the order of the polls.
+    """
 
     outcomes: tuple[T | errors.JudgeError, ...]  # replies as they were read
     usage: Usage
@@ -104,7 +107,9 @@ class Session:
         concurrency: int,
         budget: Budget | None = None,
     ) -> Self:
-        """The session for one run, which keeps replies in ``store`` (None: in memory) and spends from ``budget``.
+        """Return the session for one run.
+
+        It keeps replies in ``store`` (None: in memory) and spends from ``budget``.
 
         Most ``concurrency`` calls of it are in flight; all runs together have no more
         than one of them ever might.
@@ -172,7 +177,9 @@ class Session:
         first_poll: int = 0,
         own_reader: bool = False,
     ) -> Answers[T]:
-        """Ask for several replies; an unusable one is repaired on its own, twice at most.
+        """Ask for several replies.
+
+        An unusable one is repaired on its own, twice at most.
 
         Args:
             request: The request.
@@ -231,7 +238,10 @@ class Session:
         problem: errors.UnusableReply,
         read_all: Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]],
     ) -> tuple[T | errors.JudgeError, Usage]:
-        """Ask again for a reply that cannot be used, and keep a usable one in its place."""
+        """Ask again for a reply that cannot be used.
+
+        A usable reply is kept in its place.
+        """
         # somebody else's repair was faster
         if (kept := self._kept.get(key)) is not None and kept != reply:
             (known,) = await read_all([kept])
@@ -267,7 +277,11 @@ class Session:
         polls: int,
         first_poll: int,
     ) -> list[str]:
-        """One key per reply: everything that changes it, in the order in which it is sent."""
+        """Return one key per reply.
+
+        It stands for everything that changes the reply, in the order in which it is
+        sent.
+        """
         asked = {
             "model": self._place,
             "messages": [
@@ -337,7 +351,10 @@ class Session:
         outcomes: dict[str, Outcome | None],
         keep: bool,
     ) -> Usage:
-        """Ask for several replies, keep each as it comes, and hand them to whoever waits."""
+        """Ask for several replies.
+
+        Each is kept as it comes, and handed to whoever waits.
+        """
 
         async def send(request: ChatRequest, position: int) -> ChatReply:
             parked = self._kept.parked(self.model, keys[position:], request)
@@ -394,7 +411,10 @@ async def _all_read(
 async def _read_apart(
     outcomes: Sequence[Outcome], read: Callable[[Choice], T]
 ) -> list[T | errors.JudgeError]:
-    """The same in a thread of its own, where a reader that never ends holds up nobody."""
+    """Do the same as ``_all_read``, in a thread of its own.
+
+    There a reader that never ends holds up nobody.
+    """
     begun = in_thread(
         lambda: [_read(outcome, read) for outcome in outcomes],
         context=copy_context(),
@@ -413,7 +433,10 @@ def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeErro
 
 
 def _repair(request: ChatRequest, problem: errors.UnusableReply) -> ChatRequest:
-    """What to ask after an unusable reply: the same again, with more room, or with the problem named."""
+    """Return what to ask after an unusable reply.
+
+    It is the same again, with more room, or with the problem named.
+    """
     if isinstance(problem, errors.EmptyReply):
         return request
     if isinstance(problem, errors.CutOffReply):
