@@ -1,4 +1,6 @@
-"""What the calls of one question have cost so far, for a question that is cut off before its judge can say so.
+"""What the calls of one question have cost so far.
+
+It is for a question that is cut off before its judge can say so.
 
 A judge returns what an answer cost. If a deadline, an interrupt or a crash ends it
 before, nothing is returned; so every call is also noted here, when it leaves and when
