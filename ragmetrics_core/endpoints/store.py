@@ -1,4 +1,6 @@
-"""Replies that are kept, so that nothing is paid twice: in memory, or in a SQLite file, cache and crash journal in one.
+"""Replies that are kept, so that nothing is paid twice.
+
+They are in memory or in a SQLite file, which is cache and crash journal in one.
 
 The file holds replies under digests of what was asked: no key and no prompt; but
 replies may quote texts of samples. A call is only sent once every reply received before
@@ -81,7 +83,10 @@ class ReplyStore(Protocol):
 
 
 class MemoryStore(ReplyStore):
-    """A store in memory that forgets unusable replies, and beyond ten thousand the least recently used ones."""
+    """A store in memory that forgets what it does not need.
+
+    It forgets unusable replies, and beyond ten thousand the least recently used ones.
+    """
 
     def __init__(self) -> None:
         self._choices: dict[str, Choice] = {}
@@ -135,7 +140,9 @@ _RUNS = 2  # that could not use what they got, until it is known
 
 
 class SqliteStore(OwnFile, ReplyStore):
-    """A store in a file; it is opened at the first use, and made if need be, for its owner alone.
+    """A store in a file.
+
+    The file is opened at the first use. It is made if need be, for its owner alone.
 
     A file that cannot be written costs a warning, not the run: new replies are then
     kept in memory.
@@ -206,7 +213,9 @@ class SqliteStore(OwnFile, ReplyStore):
 
 
 class FolderStore(ReplyStore):
-    """A folder of stores for processes on several machines: each writes a file of its own and reads the others'.
+    """A folder of stores for processes on several machines.
+
+    Each process writes a file of its own and reads the others'.
 
     What a killed process had kept, those that come after it find. A reply that turns
     out unusable is marked in every file that holds it. The folder must be one that all
@@ -307,7 +316,11 @@ def _dumped(choice: Choice) -> str:
 
 
 def _loaded(text: bytes, model: bytes, unusable: int, runs: int) -> Choice | None:
-    """The reply in a row; None if it is to be asked again, or is none, e.g. on a damaged page."""
+    """Return the reply in a row; None if there is none to use.
+
+    None stands for a reply that is to be asked again. It also stands for a row that
+    holds no reply, e.g. on a damaged page.
+    """
     if unusable and runs < _RUNS:
         return None
     try:
@@ -332,13 +345,19 @@ def _loaded(text: bytes, model: bytes, unusable: int, runs: int) -> Choice | Non
 
 
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
-"""A store, the path of a file, or with a slash at its end of a folder that several processes share, True for the file
-in the user's cache folder, False for memory, None for the default.
+"""A store, or what stands for one.
+
+That is the path of a file, or with a slash at its end the path of a folder that several
+processes share. True is the file in the user's cache folder, False is memory, None is
+the default.
 """
 
 
 def default_path() -> Path:
-    """The file of stored replies: ``RAGMETRICS_STORE``, else one in the user's cache folder."""
+    """Return the path of the file of stored replies.
+
+    It is that of ``RAGMETRICS_STORE``, else one in the user's cache folder.
+    """
     if chosen := os.environ.get("RAGMETRICS_STORE"):
         return Path(chosen).expanduser()
     from platformdirs import user_cache_path  # only runs that keep replies need it
@@ -347,7 +366,10 @@ def default_path() -> Path:
 
 
 def resolve_store(store: StoreLike) -> ReplyStore:
-    """Find the store to use: the one given, or of a path its file or (``"replies/"``) folder, opened at its first use.
+    """Find the store to use.
+
+    A store is used as it is. A path means its file or (``"replies/"``) folder, which is
+    opened at its first use.
 
     True is the file in the user's cache folder, False memory, for this run, None the
     file that ``RAGMETRICS_STORE`` names, else memory. ``SettingError`` for anything
