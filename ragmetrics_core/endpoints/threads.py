@@ -1,4 +1,6 @@
-"""Work beside the event loop, in daemon threads: neither hanging calls nor long computing hold up the loop or the exit.
+"""Work beside the event loop, in daemon threads.
+
+Neither hanging calls nor long computing hold up the loop or the exit.
 
 A call that may wait gets a thread of its own (``in_thread``). Pure computing of ours
 takes turns (``computed``): many threads that compute would take the interpreter from
