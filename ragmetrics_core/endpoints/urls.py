@@ -1,4 +1,6 @@
-"""An endpoint's address, read once: what is shown of it and where requests go come from the same parts.
+"""An endpoint's address, read once.
+
+What is shown of it and where requests go come from the same parts.
 
 An address that two readers may take for two hosts is refused, because keys and texts
 would go to one of them.
@@ -37,7 +39,9 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """The address without user, password and query: what is shown, and what the paths of calls are put behind.
+        """The address without user, password and query.
+
+        It is what is shown, and what the paths of calls are put behind.
 
         A path with an @ may be the rest of a password, and is left out.
         """
