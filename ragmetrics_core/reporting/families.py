@@ -1,4 +1,4 @@
-"""Families of models.
+"""Families of models, and where a judge is of the family of what it judges.
 
 A judge tends to favour what its own family wrote. It tends to agree with an order that
 its own family made.
