@@ -104,7 +104,7 @@ class Decision(Frozen):
 class SequentialDecision(Decision):
     """What was decided of one metric while the run went on.
 
-    A decision lets the run stop.
+    So the run could stop.
     """
 
     at_least: Share | None = Field(
