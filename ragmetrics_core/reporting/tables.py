@@ -1,6 +1,6 @@
-"""Reports as tables.
+"""Reports as tables: plain text for terminals, HTML for notebooks, and pandas.
 
-There is plain text for terminals, HTML for notebooks, and pandas for everything else.
+Pandas is for everything else.
 """
 
 from __future__ import annotations
