@@ -17,9 +17,8 @@ _MOST_RANKS = 15
 class Correlation(NamedTuple):
     """How a metric's score goes with something that should not matter.
 
-    That is Spearman's ρ and its 95 % interval.
-
-    ``rho`` is None if one side does not vary.
+    That is Spearman's ρ and its 95 % interval. ``rho`` is None if one side does not
+    vary.
 
     ``rho`` is None if one side does not vary.
     """
