@@ -1,7 +1,6 @@
-"""Attempts at a call.
+"""Attempts at a call, the backoff between them, and what limits them.
 
-There is the backoff between them, what limits them, and whether the endpoint answers at
-all.
+The module also knows whether the endpoint answers at all.
 """
 
 import asyncio
