@@ -439,7 +439,7 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Say that a batch was made with the key of another variable.
 
-        It is another one than the batch is now asked with.
+        A different variable holds the key that the batch is asked with now.
         """
         if (model.api_key_env or "") == variable or token in self._said_of_keys:
             return
@@ -610,7 +610,8 @@ def _essence(result: str) -> object:
 def forget_batch(token: str, code: str | None, connection: sqlite3.Connection) -> int:
     """Forget a batch, and return the number of its requests without an answer.
 
-    These requests get this error. Without an error they are as if never asked.
+    These requests get ``code`` as their error. Without a code they are as if never
+    asked.
     """
     connection.execute("DELETE FROM batches WHERE token = ?", (token,))
     left = connection.execute(
