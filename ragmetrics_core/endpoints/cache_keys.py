@@ -195,7 +195,7 @@ def installed(module: str) -> bool:
 def public_form(form: object, *, as_it_is: bool = False) -> object:
     """Return a form of a model's settings without what is secret.
 
-    Fields that hold secrets, headers, and the user of addresses are left out.
+    Headers, fields that hold secrets, and the user in addresses are left out.
 
     Fields that say how the model is called and watched are left out too, unless
     ``as_it_is``.
