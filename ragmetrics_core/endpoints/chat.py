@@ -144,7 +144,7 @@ class Capabilities:
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """A chat model.
+    """A chat model, as the LLM judge asks it.
 
     It may be LiteLLM in the core, a framework's model object in an adapter, or one of
     your own.
