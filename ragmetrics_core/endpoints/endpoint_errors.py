@@ -338,7 +338,7 @@ class Fault:
 
     @property
     def unanswered(self) -> type[errors.JudgeError] | None:
-        """What the fault is, if there was no reply in time, or no connection.
+        """Class of the error if no reply came in time, or no connection was made.
 
         The classes of the exceptions tell. It is None otherwise.
         """
@@ -445,7 +445,7 @@ def seconds(header: Any, now: datetime | None = None) -> float | None:
 
 
 def _kind(stated: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeError]:
-    """Return what a fault is.
+    """Return the class of error that a fault is.
 
     It is what the client's class stands for, corrected where one class stands for
     several.
