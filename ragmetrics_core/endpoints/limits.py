@@ -171,10 +171,9 @@ class Budget:
 
     @asynccontextmanager
     async def in_time(self, *, grace: float = 0.0) -> AsyncIterator[None]:
-        """Give up the block when the run's time is over.
+        """Give up the block after the deadline or an interrupt of the run.
 
-        It ends with ``LimitReached``, ``grace`` seconds after the deadline or an
-        interrupt of the run.
+        It ends with ``LimitReached``, ``grace`` seconds later.
         """
         remaining = self.remaining
         try:
