@@ -102,7 +102,7 @@ def connect(path: Path, kind: Kind) -> sqlite3.Connection:
 def _check_stays(path: Path) -> None:
     """Refuse to make a file that a link leads out of its folder.
 
-    It is the same with any other file that is written.
+    Any other file that is written is refused likewise.
     """
     try:
         check_stays(path, str(path))
