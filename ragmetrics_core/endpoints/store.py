@@ -83,9 +83,10 @@ class ReplyStore(Protocol):
 
 
 class MemoryStore(ReplyStore):
-    """A store in memory that forgets what it does not need.
+    """A store in memory that keeps ten thousand replies at most.
 
-    It forgets unusable replies, and beyond ten thousand the least recently used ones.
+    Beyond that it forgets the least recently used ones. It also forgets unusable
+    replies.
     """
 
     def __init__(self) -> None:
@@ -140,7 +141,7 @@ _RUNS = 2  # that could not use what they got, until it is known
 
 
 class SqliteStore(OwnFile, ReplyStore):
-    """A store in a file.
+    """A store of replies in a SQLite file.
 
     The file is opened at the first use. It is made if need be, for its owner alone.
 
