@@ -1,6 +1,6 @@
-"""``ragmetrics label draw`` and ``ragmetrics agreement``.
+"""``ragmetrics label draw`` and ``ragmetrics agreement``, on labels of people.
 
-People label rows, and the labels show how well a judge's scores agree.
+The second says how well a judge's scores agree with the labels.
 """
 
 import argparse
