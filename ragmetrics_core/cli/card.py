@@ -238,7 +238,7 @@ def _two_prompts(
 def _bands(options: argparse.Namespace, _: Judge, items: Items, ask: Ask) -> list[str]:
     """Return the band, and what it would cost on each source.
 
-    For a source, the band is chosen on the other sources.
+    The cost on a source is that of the band chosen on the other sources.
     """
     rows, metric = list[Labelled](), ASKING[items[0].question]()
     # the first one shows whether the others are worth their price
