@@ -1,7 +1,7 @@
-"""``ragmetrics compare`` and ``push``.
+"""``ragmetrics compare`` compares two runs; ``push`` puts scores onto traces.
 
-The first compares two runs over the same samples, with a gate. The second puts scores
-onto the traces that they judge.
+The runs are over the same samples, and a gate can be set. The traces are those that the
+scores judge.
 """
 
 import argparse
