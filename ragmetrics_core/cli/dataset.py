@@ -1,6 +1,6 @@
-"""``ragmetrics dataset`` and ``facts``.
+"""``ragmetrics dataset`` and ``facts``, the commands for annotated sets.
 
-They build annotated sets from documents, review them, and score judges on them.
+They build such sets from documents, review them, and score judges on them.
 """
 
 import argparse
