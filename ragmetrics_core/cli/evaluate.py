@@ -1,6 +1,6 @@
-"""``ragmetrics evaluate``.
+"""``ragmetrics evaluate``, which scores the rows of files.
 
-It scores the rows of files, writes the results, and holds gates against the means.
+It writes the results, and holds gates against the means.
 """
 
 import argparse
