@@ -1,6 +1,6 @@
-"""What several commands share.
+"""Options that several commands share, each declared once.
 
-There are options, each declared once, what they lead to, and how they print.
+What options lead to, and how commands print, stands here, too.
 """
 
 import argparse
@@ -78,7 +78,8 @@ def add(
 ) -> None:
     """Add an option or argument with a value.
 
-    It has a text that describes it, a unit, and what makes the value of the text.
+    ``text`` says what it is and ``unit`` its unit. ``kind`` makes the value of what was
+    typed.
     """
     parser.add_argument(
         name, help=text, metavar=unit, type=kind, default=default, **more
