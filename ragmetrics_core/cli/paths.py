@@ -1,4 +1,4 @@
-"""What a command reads and writes.
+"""Checks of the files that a command reads and writes.
 
 No output may be an input, another output, or a link to one.
 """
