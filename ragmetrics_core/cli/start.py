@@ -1,7 +1,4 @@
-"""What a newcomer runs first.
-
-That is ``ragmetrics init``, ``demo``, ``metrics`` and ``trust``.
-"""
+"""What a newcomer runs first: ``ragmetrics init``, ``demo``, ``metrics``, ``trust``."""
 
 import argparse
 import os
