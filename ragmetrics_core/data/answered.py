@@ -1,6 +1,7 @@
 """What the contexts say of an answer before any judge is asked.
 
-Either the answer had no context, or it holds its contexts itself.
+The module finds answers without any context, and answers that hold their contexts
+themselves.
 """
 
 import re
