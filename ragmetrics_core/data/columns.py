@@ -405,7 +405,7 @@ def _text_under(
 ) -> Place | None:
     """Return what stands in an object under the first of these names.
 
-    The value is the text itself or stands in an object of its own.
+    It stands there itself, or in an object of its own.
     """
     if not isinstance(data, Mapping):
         return None
