@@ -1,6 +1,6 @@
-"""Wilson's score interval for a share, and an estimate where counting stopped early.
+"""Wilson's score interval for a share, and an unbiased estimate of one.
 
-The estimate is unbiased.
+The estimate is for counting that stopped early.
 """
 
 from collections.abc import Sequence
