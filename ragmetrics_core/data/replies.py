@@ -1,7 +1,7 @@
-"""What came of a question.
+"""What came of a question: replies, probabilities, failures, and the cost.
 
-There are replies and the fields of their models, probabilities of labels, failures, and
-the cost.
+The module also has the fields of the replies' models. The probabilities are those of
+labels.
 """
 
 from collections.abc import Mapping
@@ -29,17 +29,20 @@ Mode = Literal[
 ]
 """How a probability was obtained.
 
-It comes from log-probabilities of the label token, or is the share over polls. It may
-come after a reasoning (conditional on it), or after other cells of the same reply
-(sequential). It may be none at all (the bare verdict). It may come from word overlap,
-or from an encoder's labels.
+- ``logprobs``: from log-probabilities of the label token;
+- ``polls``: as the share over polls;
+- ``conditional``: after a reasoning, and conditional on it;
+- ``sequential``: after other cells of the same reply;
+- ``verdict``: not at all, there is the bare verdict;
+- ``lexical``: from word overlap;
+- ``encoder``: from an encoder's labels.
 """
 
 
 def _one_of(known: Mapping[str, object], needed: str) -> BeforeValidator:
     """Return a validator that reads a label, however a model writes it.
 
-    A label may be a number, a text, in wide digits, or with decimals.
+    A label may be a number or a text, in wide digits or with decimals.
     """
 
     def read(value: object) -> object:
@@ -205,7 +208,7 @@ class Weight:
     mass: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what a judge of somebody's own may make by mistake.
+        """Refuse values that a judge of somebody's own may make.
 
         That is an unknown mode, or a number that is no probability.
         """
