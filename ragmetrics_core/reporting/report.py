@@ -229,8 +229,6 @@ class Report:
 
         A sink is written to as ``watch(sinks=…)`` does. A target may be given by its
         name, e.g. ``mlflow``.
-
-        A sink is written to as ``watch(sinks=…)`` does.
         """
         if isinstance(target, str):
             # only where something is written
