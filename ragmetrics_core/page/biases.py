@@ -19,8 +19,6 @@ class Correlation(NamedTuple):
 
     That is Spearman's ρ and its 95 % interval. ``rho`` is None if one side does not
     vary.
-
-    ``rho`` is None if one side does not vary.
     """
 
     metric: str
