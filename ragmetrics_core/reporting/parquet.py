@@ -498,9 +498,9 @@ class ParquetReport(Report):
         )
 
     def shown(self) -> Report:
-        """Return a report of a thousand rows drawn at random.
+        """Return a report of a thousand rows at most, drawn at random.
 
-        A note says that figures and diagnoses are of these.
+        If rows are left out, a note says that figures and diagnoses are of those shown.
         """
         count = len(self.results)
         drawn = sorted(random.Random(0).sample(range(count), min(count, _SHOWN)))  # noqa: S311  # no secret
