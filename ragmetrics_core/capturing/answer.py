@@ -143,7 +143,8 @@ class _Search:
 def by_the_users_place(search: _Search) -> tuple[Answered, ...]:
     """The place that ``answer_from=`` names.
 
-    langchain-ai/open_deep_research: the state keeps the report under a key of its own.
+    HaileyTQuach/docchat-docling, agents/workflow.py: the answer is a draft in the
+    state, written by a model that the framework does not see.
     """
     if "answer" not in search.turn.named:
         return ()
@@ -154,8 +155,8 @@ def by_the_users_place(search: _Search) -> tuple[Answered, ...]:
 def by_documents_alone(search: _Search) -> tuple[Answered, ...]:
     """None, of a run that gives documents and nothing else.
 
-    deepset-ai/haystack-cookbook, improve-retrieval-by-embedding-metadata.ipynb:
-    pipelines that only search.
+    deepset-ai/haystack-cookbook,
+    notebooks/improve-retrieval-by-embedding-metadata.ipynb: pipelines that only search.
     """
     gives_documents = (
         search.tree.gives_documents or search.tree.root.kind == "retriever"
@@ -166,8 +167,8 @@ def by_documents_alone(search: _Search) -> tuple[Answered, ...]:
 def by_a_broken_run(search: _Search) -> tuple[Answered, ...]:
     """None, of a run that failed or was left: what the last call had been shown until then counts.
 
-    minhbtrc/langchain-chatbot, app.py: the reader closes the page before the answer is
-    there.
+    deepset-ai/haystack, docs-website/docs/concepts/pipelines/pipeline-breakpoints.mdx:
+    a run that fails leaves a snapshot to go on from.
     """
     tree = search.tree
     is_whole = search.turn.error is None and (tree.complete or bool(tree.answers))
@@ -177,8 +178,8 @@ def by_a_broken_run(search: _Search) -> tuple[Answered, ...]:
 def by_the_framework(search: _Search) -> tuple[Answered, ...]:
     """The answers that the framework gives, each with the call that wrote it.
 
-    deepset-ai/haystack-tutorials, 27_First_RAG_Pipeline.ipynb: ``AnswerBuilder`` gives
-    an answer object.
+    deepset-ai/haystack-tutorials, tutorials/35_Evaluating_RAG_Pipelines.ipynb:
+    ``AnswerBuilder`` gives an answer object.
     """
     return tuple(_with_its_call(search, answer) for answer in search.tree.answers)
 
@@ -215,8 +216,8 @@ def by_the_output(search: _Search) -> tuple[Answered, ...]:
 def by_the_last_reply(search: _Search) -> tuple[Answered, ...]:
     """The last text that a model wrote, of those that were shown the question if there are such.
 
-    thaiphanthanhIT/RAG-langchain, cgraph/generate.py: a function that prints and
-    returns nothing.
+    chziakas/Icarus, rag_openai.py: what the model wrote is printed, and no framework
+    hands it on.
     """
     likely = search.calls.likely
     if not likely:
@@ -278,8 +279,8 @@ class _Wanted:
 def by_nobody(wanted: _Wanted) -> Answered | None:
     """A text that was cut out of a document, or an empty answer: no model wrote it.
 
-    deepset-ai/haystack-tutorials, 34_Extractive_QA_Pipeline.ipynb: a reader marks a
-    passage.
+    deepset-ai/haystack-tutorials, tutorials/34_Extractive_QA_Pipeline.ipynb: a reader
+    marks a passage.
     """
     answer = wanted.answer
     return Answered(answer) if answer.extracted or answer.text is None else None
@@ -288,8 +289,8 @@ def by_nobody(wanted: _Wanted) -> Answered | None:
 def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
     """The text that is judged, where a verdict on it, or a list of further questions, stands for the answer.
 
-    langchain-ai/langgraph, examples/rag/langgraph_self_rag.ipynb: the last node says
-    whether the draft is grounded.
+    A run that ends in a verdict on its answer, or in further questions: no public
+    application is known that does.
     """
     search = wanted.search
     replies = search.calls.replies
@@ -316,8 +317,8 @@ def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
 def by_no_query(wanted: _Wanted) -> Answered | None:
     """None, where the answer's text is a query that was searched for later, and its writer had seen no document.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a state that keeps the
-    rewritten question as a result.
+    A step that returns the query it wrote beside what it found: no public application
+    is known that does.
     """
     search = wanted.search
     replies = search.calls.replies
@@ -331,8 +332,8 @@ def by_no_query(wanted: _Wanted) -> Answered | None:
 def by_identity(wanted: _Wanted) -> Answered | None:
     """The call that the framework names.
 
-    deepset-ai/haystack-cookbook, query_decomposition.ipynb: of several components with
-    replies, the last one.
+    deepset-ai/haystack-cookbook, notebooks/query_decomposition.ipynb: of several
+    components with replies, the last one.
     """
     return wanted.by([wanted.answer.call]) if wanted.answer.call is not None else None
 
@@ -352,8 +353,8 @@ def by_an_equal_reply(wanted: _Wanted) -> Answered | None:
 def by_a_structured_reply(wanted: _Wanted) -> Answered | None:
     """The last call whose structured reply is the answer, or has it as a field.
 
-    langchain-ai/langchain, docs/how_to/qa_citations.ipynb: the answer stands in the
-    arguments of a call.
+    langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: the answer stands in
+    the arguments of a call.
     """
     replies = wanted.search.calls.replies
     value = parsed(wanted.answer.text or "")
@@ -380,8 +381,8 @@ def by_a_labelled_part(wanted: _Wanted) -> Answered | None:
 def by_a_text_behind_a_status(wanted: _Wanted) -> Answered | None:
     """Where the last message is a status line that no model wrote: the text of a model beside it in the output.
 
-    sajal2692/llm_tutorials, adaptive_agentic_rag.ipynb: the last message is a status,
-    no answer.
+    sajal2692/llm_tutorials, blog_posts/adaptive_agenic_rag/adaptive_agentic_rag.ipynb:
+    the last message is a status, no answer.
     """
     search = wanted.search
     is_status = is_message(search.tree.output, wanted.answer.text or "")

@@ -148,7 +148,8 @@ class _Search:
 def by_the_users_place(search: _Search) -> Contexts | None:
     """The place that ``contexts_from=`` names.
 
-    assafelovic/gpt-researcher: what was found is kept as texts under a key of its own.
+    langchain-ai/open_deep_research, src/open_deep_research/state.py: what was found is
+    kept as texts, under ``raw_notes``.
     """
     if "contexts" not in search.turn.named:
         return None
@@ -193,8 +194,9 @@ def by_the_prompt(search: _Search) -> Contexts | None:
 def by_a_cleared_prompt(search: _Search) -> Contexts | None:
     """None, where all results of tools were taken out of the prompt before the answer.
 
-    langchain-ai/langchain, ContextEditingMiddleware: agents whose earlier results of
-    tools are cleared.
+    langchain-ai/langchain,
+    libs/langchain_v1/langchain/agents/middleware/context_editing.py:
+    ``ContextEditingMiddleware`` clears earlier results of tools.
     """
     call = search.answered.call
     if call is None or not _is_cleared(search.calls, call):
@@ -207,8 +209,9 @@ def by_a_cleared_prompt(search: _Search) -> Contexts | None:
 def by_the_answers_documents(search: _Search) -> Contexts | None:
     """The documents that the answer carries.
 
-    deepset-ai/haystack-cookbook, agentic_itinerary_planning_openstreetmap.ipynb: the
-    template shows metadata only.
+    run-llama/llama_index,
+    llama-index-core/llama_index/core/response_synthesizers/type.py: the mode
+    ``generation`` shows the model nothing of what was found.
     """
     answer = search.answered.answer
     if answer.documents is None:
@@ -219,8 +222,9 @@ def by_the_answers_documents(search: _Search) -> Contexts | None:
 def by_the_frameworks_flow(search: _Search) -> Contexts | None:
     """The documents that reached the generator by the framework's own word.
 
-    deepset-ai/haystack-cookbook, improve-retrieval-by-embedding-metadata.ipynb:
-    documents at the end of a pipeline.
+    deepset-ai/haystack-cookbook,
+    notebooks/improve-retrieval-by-embedding-metadata.ipynb: documents at the end of a
+    pipeline.
     """
     tree = search.tree
     return None if tree.flow is None else _listed(search, tree.flow, tree.flow_at)
@@ -229,8 +233,8 @@ def by_the_frameworks_flow(search: _Search) -> Contexts | None:
 def by_the_last_step(search: _Search) -> Contexts | None:
     """What the last step behind the retrieval returned: a reranker, a filter, a compressor.
 
-    Ababababana/LoRA_Finetune-RAPTOR-CRAG, rerank.py: a plain function ranks anew and
-    keeps two.
+    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a chain that only
+    searches ends in a function that fuses ranks.
     """
     calls = search.calls
     last = max((node.ended or 0 for node in calls.retrievals), default=0.0)
@@ -243,7 +247,7 @@ def by_the_last_step(search: _Search) -> Contexts | None:
 
 
 def by_everything_retrieved(search: _Search) -> Contexts | None:
-    """Everything that was retrieved; where nothing was, what was handed in; none where a search found nothing.
+    """Everything retrieved, else what was handed in; none where a search found none.
 
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is called.
     """

@@ -175,8 +175,8 @@ class _Search:
 def by_the_users_words(search: _Search) -> Asked | None:
     """What the caller says: ``capture(question="…")``.
 
-    deepset-ai/haystack-cookbook, hackernews-custom-component-rag.ipynb: posts are
-    summed up unasked.
+    deepset-ai/haystack-cookbook, notebooks/hackernews-custom-component-rag.ipynb: posts
+    are summed up unasked.
     """
     question = search.where.question
     return None if question is None else Asked(question, "capture(question=)")
@@ -185,8 +185,9 @@ def by_the_users_words(search: _Search) -> Asked | None:
 def by_the_users_place(search: _Search) -> Asked | None:
     """The place that ``question_from=`` names.
 
-    lancedb/blog-lancedb, its customer support agent with LangGraph: the question is a
-    mail in a state of its own.
+    lancedb/vectordb-recipes,
+    examples/customer_support_agent_langgraph/LangGraph_LanceDB.ipynb: the question is a
+    mail that the run fetches into its state.
     """
     is_there, value = _named("question", search.tree, search.where)
     return Asked(question_in(value), "question_from") if is_there else None
@@ -205,8 +206,8 @@ def by_the_framework(search: _Search) -> Asked | None:
 def by_the_words_to_the_model(search: _Search) -> Asked | None:
     """Where a model wrote every query: what the user said last to the call that chose it, else to the answering call.
 
-    run-llama/llama_index, docs/examples/llm/openai.ipynb: a model chooses the query of
-    an engine that is asked by hand.
+    langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb: the tool
+    that a model chose, here one that searches, is called by hand.
     """
     if not search.is_rewritten:
         return None
@@ -231,8 +232,8 @@ def by_the_words_to_the_model(search: _Search) -> Asked | None:
 def by_a_models_query(search: _Search) -> Asked | None:
     """Where a model wrote every query and the user's own words are nowhere: the first query, inferred.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: several queries of a
-    model are searched for by hand.
+    run-llama/llama_index, docs/examples/low_level/fusion_retriever.ipynb: several
+    queries of a model are searched for by hand.
     """
     if not search.is_rewritten:
         return None
@@ -260,8 +261,8 @@ def by_the_first_query(search: _Search) -> Asked | None:
 def by_nothing(search: _Search) -> Asked:
     """No question, and nothing is exact.
 
-    deepset-ai/haystack-cookbook, information_extraction_raven.ipynb: data are extracted
-    from a page unasked.
+    deepset-ai/haystack-cookbook, notebooks/information_extraction_raven.ipynb: data are
+    extracted from a page unasked.
     """
     del search
     return Asked(None, "", (_NOT_FOUND,))
