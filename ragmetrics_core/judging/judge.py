@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ragmetrics_core.data import (
     Answer,
@@ -137,7 +137,7 @@ def check_answer(judge: str, answer: object, question: Question[Any]) -> None:
             " NotAnswered and why"
         )
     elif isinstance(answer.reply, Asked) and not all(
-        isinstance(it, question.Reply) for it in answer.reply.replies
+        isinstance(it, BaseModel) for it in answer.reply.replies
     ):
         kinds = ", ".join(sorted({type(it).__name__ for it in answer.reply.replies}))
         wrong = (

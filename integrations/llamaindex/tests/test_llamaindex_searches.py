@@ -14,7 +14,6 @@ import pytest
 from llama_index.core import get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.evaluation.ragmetrics import capture
 
@@ -59,16 +58,7 @@ def with_a_retriever_inside(kit: ModuleType) -> Any:
     return FunctionTool.from_defaults(search, name="search", description="Searches.")
 
 
-def that_returns_nodes(kit: ModuleType) -> Any:
-    """From a store that reports nothing."""
-
-    def search(input: str) -> list[NodeWithScore]:  # noqa: A002  # the framework's name
-        return [kit.node("bridge", BRIDGE)] if "bridge" in input else []
-
-    return FunctionTool.from_defaults(search, name="search", description="Searches.")
-
-
-TOOLS = [of_the_framework, with_a_retriever_inside, that_returns_nodes]
+TOOLS = [of_the_framework, with_a_retriever_inside]
 
 
 def asked(kit: ModuleType, tool: Any, *queries: str, answer: str) -> Sample:

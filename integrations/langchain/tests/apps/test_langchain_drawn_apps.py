@@ -182,7 +182,14 @@ class Mails(BaseModel):
     draft: str = ""
 
 
-@app(Expected(["plan"], question=f"Email: {QUESTION}", warnings=[NO_QUESTION]))
+@app(
+    Expected(
+        ["plan"],
+        question=f"Email: {QUESTION}",
+        grade="inferred",
+        warnings=[NO_QUESTION],
+    )
+)
 def mail_is_answered_and_checked() -> None:
     """lancedb/blog-lancedb/content/blog/agentic-rag-using-langgraph-building-a-simple-customer-support-autonomous-agent.md.
 

@@ -153,9 +153,11 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
         output, node.text = result.raw_output, result.content
-        if isinstance(output, list) and all(
+        # an empty list may be one of rows or numbers: no search is made of it
+        is_of_nodes = isinstance(output, list) and all(
             isinstance(item, NodeWithScore) for item in output
-        ):
+        )
+        if output and is_of_nodes:
             node.documents = documents_of(output)
         node.error = "the tool failed" if result.is_error else None
     elif kind == "model":
