@@ -1619,4 +1619,5 @@ def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
     shapes, right, hedged, _said, silent, absent = map(int, last.split("|")[2:8])
     assert silent == 0, done.stdout
     assert (right + hedged) / (shapes - absent) >= LEAST.get(pair, 0.9)
-    assert hedged <= right / 10
+    # spans that lack the inputs leave the question in doubt: right, but not exact
+    assert hedged <= right / 7
