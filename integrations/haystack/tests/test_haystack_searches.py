@@ -6,7 +6,7 @@ A pipeline behind a tool shows its documents to its own model only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from haystack import Document
@@ -16,7 +16,7 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack.tools import ComponentTool, PipelineTool, Tool, create_tool_from_function
+from haystack.tools import ComponentTool, PipelineTool, Tool
 from haystack_integrations.components.evaluators.ragmetrics import capture
 from haystack_rows import connected
 
@@ -57,11 +57,19 @@ def pipeline_tool() -> Tool:
 
 
 def function_tool() -> Tool:
-    def search(query: Annotated[str, "what to search for"]) -> list[Document]:
-        """Searches."""
+    def search(query: str) -> list[Document]:
         return InMemoryBM25Retriever(STORE, top_k=1).run(query=query)["documents"]
 
-    return create_tool_from_function(search)
+    return Tool(
+        name="search",
+        description="Searches.",
+        parameters={
+            "type": "object",
+            "properties": {"query": {"type": "string"}},
+            "required": ["query"],
+        },
+        function=search,
+    )
 
 
 TOOLS = [component_tool, pipeline_tool, function_tool]
