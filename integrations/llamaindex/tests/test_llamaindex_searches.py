@@ -51,11 +51,14 @@ def of_the_framework(kit: ModuleType) -> Any:
 
 
 def with_a_retriever_inside(kit: ModuleType) -> Any:
-    def search(input: str) -> str:  # noqa: A002  # the framework's name
-        found = [one.get_content() for one in retriever(kit).retrieve(input)]
+    # asynchronous: 0.14.0 runs a plain function in a thread that knows no parent
+    async def search(input: str) -> str:  # noqa: A002  # the framework's name
+        found = [one.get_content() for one in await retriever(kit).aretrieve(input)]
         return "\n".join(found) or "Nothing was found."
 
-    return FunctionTool.from_defaults(search, name="search", description="Searches.")
+    return FunctionTool.from_defaults(
+        async_fn=search, name="search", description="Searches."
+    )
 
 
 TOOLS = [of_the_framework, with_a_retriever_inside]
