@@ -51,7 +51,7 @@ def run(how: str, url: str, store: str, samples: str, contexts: str) -> None:
     """One run, to its end; prints scores and price."""
     from ragmetrics_core import OpenAICompatibleModel, evaluate
     from ragmetrics_core.data import Usage
-    from ragmetrics_core.endpoints import batches
+    from ragmetrics_core.scale import batches
 
     vars(batches).update(SETTLED_SECONDS=0.0, LOOK_SECONDS=0.1)
     judge = OpenAICompatibleModel.openai(

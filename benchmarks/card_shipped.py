@@ -32,15 +32,15 @@ from labelled import EASY
 
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.datasets.judge_cards import Ask, asking, measured
-from ragmetrics_core.datasets.published import LabelledSample, inputs_of, read_labelled
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.lexical import judge as embedded
+from ragmetrics_core.labelling.measured_judges import Ask, asking, measured
+from ragmetrics_core.labelling.published import LabelledSample, inputs_of, read_labelled
+from ragmetrics_core.lexical import lexical_judge as embedded
 from ragmetrics_core.lexical.constants import Weights
-from ragmetrics_core.lexical.judge import LexicalJudge
+from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.reporting.cards import Card, cell
+from ragmetrics_core.reporting.judge_card import Card, cell
 
 FOLDER = Path(__file__).parents[1] / "docs" / "cards"
 LEFT_OUT = (

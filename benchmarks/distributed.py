@@ -37,8 +37,8 @@ from pyarrow import dataset, parquet
 
 from ragmetrics_core import Limits, LLMJudge, OpenAICompatibleModel, Report
 from ragmetrics_core.data import Usage
-from ragmetrics_core.distributed import Scorer
-from ragmetrics_core.distributed.on_ray import JobLimits
+from ragmetrics_core.scale import Scorer
+from ragmetrics_core.scale.on_ray import JobLimits
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from loopback import LoopbackServer
@@ -116,7 +116,7 @@ def on_ray(
     os.environ |= QUIET
     import ray
 
-    from ragmetrics_core.distributed import score_dataset
+    from ragmetrics_core.scale import score_dataset
 
     ray.init(
         num_cpus=workers + 2,
@@ -141,7 +141,7 @@ def on_spark(
     """Spark in local mode with so many cores."""
     from pyspark.sql import SparkSession
 
-    from ragmetrics_core.distributed import score_frame
+    from ragmetrics_core.scale import score_frame
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{workers}]").config(

@@ -32,7 +32,7 @@ from ragmetrics_core import (
     OpenAICompatibleModel,
     evaluate,
 )
-from ragmetrics_core.endpoints.chat import Capabilities
+from ragmetrics_core.models.chat import Capabilities
 
 CONCURRENCY = 32
 LATENCY = 0.1

@@ -30,7 +30,11 @@ from ragmetrics_core.lexical.features import nearness
 from ragmetrics_core.lexical.numerals import strange
 from ragmetrics_core.lexical.text import Passage, read
 from ragmetrics_core.metrics.average_precision import average_precision
-from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy, mean_error
+from ragmetrics_core.statistics.rater_agreement import (
+    auroc,
+    balanced_accuracy,
+    mean_error,
+)
 
 PENALTIES = {"ADHERENT": 1e-2, "WITH_VECTORS": 1e-2, "USEFUL": 1e-3, "FACT": 1e-3}
 """Ridge per question.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from labelled import Row, sample_of
 
-from ragmetrics_core.datasets.edits import ORDERS as KINDS
-from ragmetrics_core.datasets.edits import injected
+from ragmetrics_core.labelling.edits import ORDERS as KINDS
+from ragmetrics_core.labelling.edits import injected
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,

@@ -37,7 +37,7 @@ from ragmetrics_core.metrics.context_utilization import (
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.statistics.agreement import (
+from ragmetrics_core.statistics.rater_agreement import (
     auroc,
     balanced_accuracy,
     bootstrap,
@@ -333,7 +333,7 @@ def measure(bench: Bench) -> None:
 def judge_named(name: str | None) -> Judge:
     """The judge to test: the embedded one, or a model's name."""
     if name in (None, "lexical"):
-        from ragmetrics_core.lexical.judge import LexicalJudge
+        from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 
         return LexicalJudge()
     from ragmetrics_core.engine.resolve import resolve_judge

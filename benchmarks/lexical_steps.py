@@ -28,7 +28,7 @@ from perturbations import KINDS, perturbed
 
 from ragmetrics_core.lexical import numerals, text
 from ragmetrics_core.lexical.constants import Weights
-from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy
+from ragmetrics_core.statistics.rater_agreement import auroc, balanced_accuracy
 
 DRAWS = 500
 EDITS = tuple(kind for kind in KINDS if "two or more" not in kind)

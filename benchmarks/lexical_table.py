@@ -25,11 +25,11 @@ from labelled import shown
 
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.lexical import judge
+from ragmetrics_core.lexical import lexical_judge
 from ragmetrics_core.lexical.constants import Weights
-from ragmetrics_core.lexical.judge import LexicalJudge
+from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.statistics.agreement import (
+from ragmetrics_core.statistics.rater_agreement import (
     auroc,
     balanced_accuracy,
     bootstrap,
@@ -77,16 +77,16 @@ class LeftOut(Bench):
     ) -> Iterator[MetricResult]:
         """One result per sample of one source, in order."""
         source = self._source.get(samples[0].id or "") if samples else None
-        shipped = {name: getattr(judge, name) for name in PRIORS}
+        shipped = {name: getattr(lexical_judge, name) for name in PRIORS}
         try:
             for name, weights in (
                 shipped if source is None else self._weights(source)
             ).items():
-                setattr(judge, name, weights)
+                setattr(lexical_judge, name, weights)
             results = list(super().results(metric, samples))
         finally:
             for name, weights in shipped.items():
-                setattr(judge, name, weights)
+                setattr(lexical_judge, name, weights)
         return iter(results)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from goals import Rows, at_most
 
-from ragmetrics_core.capturing.locating import Located, locate
+from ragmetrics_core.capture.locating import Located, locate
 
 GOAL_MS = 20.0
 HOSTILE_MS = 5_000.0

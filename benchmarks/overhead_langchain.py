@@ -24,9 +24,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_ragmetrics import watch
-from langchain_ragmetrics.capturing.recorder import Recorder
+from langchain_ragmetrics.recording.recorder import Recorder
 
-from ragmetrics_core.capturing import Problems
+from ragmetrics_core.capture import Problems
 
 LIMIT_MS = 0.6
 DOCUMENTS = [

@@ -1,11 +1,11 @@
-"""Small edits that make a supported answer wrong, of labelled rows: see ``ragmetrics_core.datasets.edits``."""
+"""Small edits that make a supported answer wrong, of labelled rows: see ``ragmetrics_core.labelling.edits``."""
 
 from __future__ import annotations
 
 from labelled import Row, sample_of
 
-from ragmetrics_core.datasets.edits import EDITS as KINDS
-from ragmetrics_core.datasets.edits import edited
+from ragmetrics_core.labelling.edits import EDITS as KINDS
+from ragmetrics_core.labelling.edits import edited
 
 __all__ = ["KINDS", "perturbed"]
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.capturing import SettingError
+from ragmetrics_core.capture import SettingError
 
 ROOT = Path(__file__).parents[1]
 TESTS = {

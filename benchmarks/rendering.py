@@ -29,7 +29,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
 )
-from ragmetrics_core.data.questions import Part
+from ragmetrics_core.data.asking import Part
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.rendering import render
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from simulation import TYPE_ONE, Measured
 
 from ragmetrics_core.statistics.means import mean_interval
-from ragmetrics_core.statistics.sequential import ROUNDING, SequentialGate
+from ragmetrics_core.statistics.stopping import ROUNDING, SequentialGate
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, float, tuple[int, int]], Array]

@@ -23,9 +23,9 @@ from endpoint import endpoint
 from throughput import LATENCY, ours
 
 from ragmetrics_core import OpenAICompatibleModel
-from ragmetrics_core.endpoints import own_file
-from ragmetrics_core.endpoints.chat import Capabilities, Choice, Origin
-from ragmetrics_core.endpoints.store import REPLIES, SqliteStore
+from ragmetrics_core.models import own_file
+from ragmetrics_core.models.chat import Capabilities, Choice, Origin
+from ragmetrics_core.models.reply_store import REPLIES, SqliteStore
 
 _CAN = Capabilities(
     n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False

@@ -30,11 +30,11 @@ from ragmetrics_core import (
     OpenAICompatibleModel,
     evaluate,
 )
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatRequest
-from ragmetrics_core.endpoints.openai_form import request_body
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatRequest
+from ragmetrics_core.models.openai_form import request_body
 
 LATENCY = 0.2
 FULL = 1000

@@ -29,7 +29,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.capturing.forms import stream
+from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.traces import samples_from_spans
 
 ROOT = Path(__file__).parents[1]

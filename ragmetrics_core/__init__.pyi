@@ -1,7 +1,7 @@
+from ragmetrics_core.data.asking import Question as Question
+from ragmetrics_core.data.asking import Weigh as Weigh
+from ragmetrics_core.data.asking import ask as ask
 from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
-from ragmetrics_core.data.questions import Question as Question
-from ragmetrics_core.data.questions import Weigh as Weigh
-from ragmetrics_core.data.questions import ask as ask
 from ragmetrics_core.data.results import Failed as Failed
 from ragmetrics_core.data.results import Scored as Scored
 from ragmetrics_core.data.results import Undefined as Undefined
@@ -9,17 +9,12 @@ from ragmetrics_core.data.sample import Context as Context
 from ragmetrics_core.data.sample import Fact as Fact
 from ragmetrics_core.data.sample import Sample as Sample
 from ragmetrics_core.data.sample import Turn as Turn
-from ragmetrics_core.endpoints.compatible_model import (
-    OpenAICompatibleModel as OpenAICompatibleModel,
-)
-from ragmetrics_core.endpoints.limits import Limits as Limits
-from ragmetrics_core.endpoints.litellm_model import LiteLLMModel as LiteLLMModel
 from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
 from ragmetrics_core.engine.evaluation import evaluate as evaluate
 from ragmetrics_core.engine.evaluation import iter_results as iter_results
 from ragmetrics_core.judging.judge import ScriptedJudge as ScriptedJudge
 from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
-from ragmetrics_core.lexical.judge import LexicalJudge as LexicalJudge
+from ragmetrics_core.lexical.lexical_judge import LexicalJudge as LexicalJudge
 from ragmetrics_core.metrics.context_adherence import (
     ContextAdherence as ContextAdherence,
 )
@@ -32,4 +27,9 @@ from ragmetrics_core.metrics.metric import metric as metric
 from ragmetrics_core.metrics.retrieval_accuracy import (
     RetrievalAccuracy as RetrievalAccuracy,
 )
+from ragmetrics_core.models.compatible_model import (
+    OpenAICompatibleModel as OpenAICompatibleModel,
+)
+from ragmetrics_core.models.limits import Limits as Limits
+from ragmetrics_core.models.litellm_model import LiteLLMModel as LiteLLMModel
 from ragmetrics_core.reporting.report import Report as Report

@@ -11,8 +11,9 @@ from loopback import tokens
 from plausible import fenced, plausible_reply
 
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.datasets import Document
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.labelling import Document
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -20,7 +21,6 @@ from ragmetrics_core.endpoints.chat import (
     Choice,
     TokenAlternatives,
 )
-from ragmetrics_core.judging.llm import LLMJudge
 
 SIZE = 100
 _WORD = re.compile(r"[^\W_]+")

@@ -16,14 +16,14 @@ import httpx
 import pytest
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.questions import Instructions, Part, Question
+from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.data.replies import Answer, NotAnswered
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.endpoints.chat import ChatModel
-from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.context_utilization import ContextUtilization, Usefulness
+from ragmetrics_core.models.chat import ChatModel
+from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.testing.chat_model_contract import BY_STATUS, TEXT
 
 REPLY = '{"useful": 1, "reason": "r"}'

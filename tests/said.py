@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core import Metric, Question, Sample
+from ragmetrics_core.data.asking import Instructions
 from ragmetrics_core.data.errors import JudgeError
-from ragmetrics_core.data.questions import Instructions
 from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.context_recall import Rating
 from ragmetrics_core.metrics.context_utilization import UsefulGrade, Usefulness

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from ragmetrics_core.data.errors import MissingDependency
-from ragmetrics_core.statistics.agreement import (
+from ragmetrics_core.statistics.calibration import (
+    calibration_error,
+    curve,
+    slope_and_intercept,
+)
+from ragmetrics_core.statistics.rater_agreement import (
     Labelled,
     accuracy,
     auroc,
@@ -31,11 +36,6 @@ from ragmetrics_core.statistics.agreement import (
     measures,
     rival_measures,
     spearman,
-)
-from ragmetrics_core.statistics.calibration import (
-    calibration_error,
-    curve,
-    slope_and_intercept,
 )
 
 PAIRS = st.lists(

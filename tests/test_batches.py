@@ -29,7 +29,8 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import BatchFailed, SettingError, Usage
-from ragmetrics_core.endpoints import attempts, batches
+from ragmetrics_core.models import attempts
+from ragmetrics_core.scale import batches
 
 METRICS = ["utilization", "adherence", "recall", "retrieval_accuracy"]
 ROWS = [
@@ -1047,7 +1048,7 @@ def test_an_endpoint_without_batches_says_so(store: Path) -> None:
 KILLED = """
 import json, os, sys
 from ragmetrics_core import Limits, OpenAICompatibleModel, evaluate
-from ragmetrics_core.endpoints import batches
+from ragmetrics_core.models import batches
 batches.SETTLED_SECONDS = 0.0  # what the service does not list was not made: nobody else is about to
 rows, metrics, url, store, most = json.loads(sys.argv[1])
 given = {"store": store, "batch": "wait", "progress": False, "limits": Limits(max_live=most), "concurrency": 1}

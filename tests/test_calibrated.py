@@ -16,7 +16,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.datasets.labels import Label, calibrate, draw
+from ragmetrics_core.labelling.labels import Label, calibrate, draw
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.corrected_means import Scores, ppi
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     Answer,
     Document,
     Message,

@@ -16,8 +16,8 @@ import pytest
 from said import covered, facts, poll, polls
 
 from ragmetrics_core import RetrievalAccuracy, Sample, ScriptedJudge, metric
-from ragmetrics_core.capturing import Answer as FoundAnswer
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import Answer as FoundAnswer
+from ragmetrics_core.capture import (
     BackgroundEvaluator,
     Captured,
     Document,
@@ -37,12 +37,12 @@ from ragmetrics_core.capturing import (
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
-from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice
+from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
 from ragmetrics_core.testing import AdapterContract
 from ragmetrics_core.testing.golden_turns import GOLDEN_TURNS
@@ -752,7 +752,7 @@ def _quiet():
 def test_running_figures_equal_those_of_all_scores():
     from statistics import mean
 
-    from ragmetrics_core.capturing import Aggregate
+    from ragmetrics_core.capture import Aggregate
 
     values = [0.1, 0.9, 0.5, 0.5, 1.0]
     figures = Aggregate()
@@ -768,8 +768,8 @@ FORKED = """
 import asyncio, os, sys, threading, warnings
 warnings.simplefilter("ignore")
 from ragmetrics_core import Sample
-from ragmetrics_core.capturing import BackgroundEvaluator
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
+from ragmetrics_core.capture import BackgroundEvaluator
+from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice
 
 asked = threading.Semaphore(0)
 
@@ -802,7 +802,7 @@ STOPPED = """
 import os, threading, warnings
 warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # Python 3.12 and newer say so of any such fork
 from ragmetrics_core import Sample
-from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Overrides, Problems, Turns
+from ragmetrics_core.capture import BackgroundEvaluator, Captured, Overrides, Problems, Turns
 
 evaluator = BackgroundEvaluator(lambda run: [run], ["adherence"], "lexical")
 captured, problems, turns = Captured(lambda run: [run]), Problems(), Turns(lambda run: [], Overrides())

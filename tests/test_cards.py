@@ -18,17 +18,17 @@ from ragmetrics_core import LexicalJudge, ScriptedJudge, evaluate
 from ragmetrics_core.cli.main import main as command
 from ragmetrics_core.data import Asked, JudgeServerError, Weight
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.datasets.edits import EDITS, ORDERS, edited, injected
-from ragmetrics_core.datasets.judge_cards import ASKING, asking, band, measured
-from ragmetrics_core.datasets.labels import draw
-from ragmetrics_core.datasets.published import LabelledSample, read_labelled
 from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.labelling.edits import EDITS, ORDERS, edited, injected
+from ragmetrics_core.labelling.labels import draw
+from ragmetrics_core.labelling.measured_judges import ASKING, asking, band, measured
+from ragmetrics_core.labelling.published import LabelledSample, read_labelled
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.page.methods import quoted
-from ragmetrics_core.reporting.cards import Card
+from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.agreement import Labelled, Measured
+from ragmetrics_core.statistics.rater_agreement import Labelled, Measured
 
 ROOT = Path(__file__).parents[1]
 TEXTS = ("In the town Anna lit 12 lamps.", "In the town Berta was painting 31 gates.")

@@ -36,12 +36,12 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
 from ragmetrics_core.data.results import Failed
-from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.models.reply_store import MemoryStore
 
 ROW = {
     "question": "Who lit it?",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ragmetrics_core import Report, Sample, Scored, Undefined, evaluate, metric
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.evidence import Cell
+from ragmetrics_core.data.metric_evidence import Cell
 from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
 from ragmetrics_core.data.sample import Context, EvidenceCall, Fact, Ledger, Turn

@@ -27,10 +27,10 @@ from ragmetrics_core.data.errors import (
     MissingDependency,
     SettingError,
 )
-from ragmetrics_core.endpoints.compatible_model import EXCEPTIONS
-from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
-from ragmetrics_core.endpoints.endpoint_errors import judge_error
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.models.compatible_model import EXCEPTIONS
+from ragmetrics_core.models.endpoint_errors import Fault as EndpointFault
+from ragmetrics_core.models.endpoint_errors import judge_error
 from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ragmetrics_core import Report, Sample, Scored
-from ragmetrics_core.data.evidence import JudgedChunk
+from ragmetrics_core.data.metric_evidence import JudgedChunk
 from ragmetrics_core.data.results import (
     ErrorInfo,
     Failed,

@@ -26,9 +26,9 @@ from ragmetrics_core.data.errors import (
     MissingDependency,
     SettingError,
 )
-from ragmetrics_core.data.evidence import Cell
+from ragmetrics_core.data.metric_evidence import Cell
 from ragmetrics_core.data.sample import Context, Fact
-from ragmetrics_core.datasets import (
+from ragmetrics_core.labelling import (
     ContinuousSettings,
     DiscreteSettings,
     Document,
@@ -39,15 +39,15 @@ from ragmetrics_core.datasets import (
     read_set,
     write_pairs,
 )
-from ragmetrics_core.datasets.continuous import document_points, point_of
-from ragmetrics_core.datasets.sets import (
+from ragmetrics_core.labelling.continuous import document_points, point_of
+from ragmetrics_core.labelling.sets import (
     ContinuousSet,
     DiscreteSet,
     LabelledDocument,
     to_jsonl,
 )
-from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
+from ragmetrics_core.models.reply_store import MemoryStore
 
 ONE = ContinuousSettings(chunk_size=SIZE, documents=1)
 

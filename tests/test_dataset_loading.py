@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.datasets import Document, chunked, load_documents, load_pairs
+from ragmetrics_core.labelling import Document, chunked, load_documents, load_pairs
 
 TEXTS = st.text(alphabet=st.sampled_from("ab .!?\n\t。é"), max_size=400)
 

@@ -20,7 +20,7 @@ import pytest
 from dataset_toys import SIZE, corpus, judge
 
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.datasets import (
+from ragmetrics_core.labelling import (
     ContinuousSettings,
     DiscreteSettings,
     Maker,
@@ -30,7 +30,7 @@ from ragmetrics_core.datasets import (
     build_discrete,
     write_set,
 )
-from ragmetrics_core.datasets.reviews import (
+from ragmetrics_core.labelling.reviews import (
     Review,
     items_to_review,
     labels_of,
@@ -38,7 +38,7 @@ from ragmetrics_core.datasets.reviews import (
     review_items,
     review_summary,
 )
-from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, DiscreteSet
+from ragmetrics_core.labelling.sets import CombinationPoint, ContinuousSet, DiscreteSet
 
 SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
 # Makes the pseudo-terminal the controlling one, so that Ctrl-C in it is an interrupt.

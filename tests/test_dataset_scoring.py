@@ -17,7 +17,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import EmptyReply
-from ragmetrics_core.datasets import (
+from ragmetrics_core.labelling import (
     ContinuousSettings,
     DiscreteSettings,
     Maker,
@@ -29,9 +29,9 @@ from ragmetrics_core.datasets import (
     write_pairs,
     write_set,
 )
-from ragmetrics_core.datasets.reviews import Review, review_items
-from ragmetrics_core.datasets.scoring import variants
-from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet
+from ragmetrics_core.labelling.judge_scores import variants
+from ragmetrics_core.labelling.reviews import Review, review_items
+from ragmetrics_core.labelling.sets import ContinuousSet, DiscreteSet
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 
 

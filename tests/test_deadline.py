@@ -26,22 +26,22 @@ from ragmetrics_core import (
     evaluate,
     metric,
 )
-from ragmetrics_core.data.questions import Instructions, Part
+from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.replies import Answer, Usage
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.engine.scoring import RunJudge, carry_out
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.lexical import features
+from ragmetrics_core.lexical import lexical_judge as judge_module
+from ragmetrics_core.lexical import text as text_module
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.endpoints.threads import GivenUp, Lane, check_wanted, computed
-from ragmetrics_core.engine.scoring import RunJudge, carry_out
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.lexical import features
-from ragmetrics_core.lexical import judge as judge_module
-from ragmetrics_core.lexical import text as text_module
-from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.models.threads import GivenUp, Lane, check_wanted, computed
 
 SAYS_YES = ScriptedJudge({Useful: {"useful": True}})
 LANES: tuple[Lane, ...] = ("calls", "judge")

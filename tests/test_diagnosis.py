@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core.data.evidence import Cell, JudgedChunk
 from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.metric_evidence import Cell, JudgedChunk
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Fact, Sample
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence

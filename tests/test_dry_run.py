@@ -26,13 +26,13 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.engine.dry_run import Estimate, estimate
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
 )
-from ragmetrics_core.engine.dry_run import Estimate, estimate
 
 ALL = Capabilities(
     n=True, logprobs=True, json_schema=True, temperature=True, reasoning=False

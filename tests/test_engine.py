@@ -37,13 +37,13 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.replies import Answer, Usage
-from ragmetrics_core.endpoints.chat import ChatModel
-from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.run import AHEAD, POOL
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.models.chat import ChatModel
+from ragmetrics_core.models.reply_store import MemoryStore
 
 ROWS = [
     {

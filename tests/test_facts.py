@@ -13,14 +13,14 @@ from dataset_toys import Model, judge
 from ragmetrics_core import LexicalJudge, LLMJudge, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import AuthenticationFailed, InputError
-from ragmetrics_core.datasets import Maker
-from ragmetrics_core.datasets.facts import (
+from ragmetrics_core.labelling import Maker
+from ragmetrics_core.labelling.facts import (
     FactsFile,
     extract_facts,
     read_facts,
     write_facts,
 )
-from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.models.reply_store import MemoryStore
 
 ROWS = [
     {

@@ -30,15 +30,15 @@ from ragmetrics_core import (
 from ragmetrics_core.data.errors import JudgeUnavailable
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.engine.progress import Progress
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.engine.progress import Progress
-from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.reporting.report import Report
 
 VERDICT = '{"useful": 1, "reason": "r"}'

@@ -14,7 +14,7 @@ from ragmetrics_core.data.errors import (
     RequestRejected,
     UnsupportedParameter,
 )
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -23,7 +23,7 @@ from ragmetrics_core.endpoints.chat import (
     Message,
     TokenAlternatives,
 )
-from ragmetrics_core.endpoints.session import Answers, Session
+from ragmetrics_core.models.session import Answers, Session
 
 
 class Toy(ChatModel):

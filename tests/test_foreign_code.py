@@ -30,14 +30,14 @@ from ragmetrics_core import (
     evaluate,
     metric,
 )
+from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.questions import Instructions, Part
 from ragmetrics_core.data.replies import Answer, Asked, Usage
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run as on_the_loop
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 
 ROWS = [
     {

@@ -22,7 +22,7 @@ from ragmetrics_core.reporting.gates import Gate, decide, parse_gate, three_way
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Tally
-from ragmetrics_core.statistics.sequential import ROUNDING
+from ragmetrics_core.statistics.stopping import ROUNDING
 from ragmetrics_core.testing import assert_score
 from ragmetrics_core.testing.assertions import UndecidedWarning
 

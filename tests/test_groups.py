@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import SampleResult, Scored
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.matching import group_of, numbering
+from ragmetrics_core.reporting.pairing import group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.sequential import drawn_order
+from ragmetrics_core.statistics.stopping import drawn_order
 
 KEYS = st.one_of(
     st.integers(-3, 3),

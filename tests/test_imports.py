@@ -138,7 +138,7 @@ def test_every_public_name_resolves() -> None:
     "name",
     [
         "ragmetrics_core",
-        "ragmetrics_core.capturing",
+        "ragmetrics_core.capture",
         "ragmetrics_core.data",
         "ragmetrics_core.testing",
     ],
@@ -189,7 +189,7 @@ def test_examples_in_docstrings(
 
 def test_the_reference_describes_every_public_name() -> None:
     page = (SOURCE.parents[1] / "docs" / "reference.md").read_text("utf-8").splitlines()
-    for room in ("", "traces", "distributed", "datasets"):
+    for room in ("", "traces", "scale", "labelling"):
         stub = (SOURCE.parent / room / "__init__.pyi").read_text("utf-8")
         for statement in ast.parse(stub).body:
             assert isinstance(statement, ast.ImportFrom)
@@ -249,7 +249,7 @@ sys.path.insert(0, sys.argv[1])
 import ragmetrics_core
 assert ".zip" in ragmetrics_core.__file__, ragmetrics_core.__file__
 from ragmetrics_core.cli.main import main
-from ragmetrics_core import testing, capturing, datasets, distributed, traces
+from ragmetrics_core import testing, capture, labelling, scale, traces
 sys.exit(main(["evaluate", "rows.jsonl", "--judge", "lexical", "--report", "r.html", "--no-store"]))
 """
 

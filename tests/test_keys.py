@@ -16,17 +16,17 @@ from loopback import Body, LoopbackServer
 from pydantic import BaseModel, SecretStr
 
 from ragmetrics_core import evaluate
-from ragmetrics_core.endpoints.cache_keys import key_of
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.models.cache_keys import key_of
+from ragmetrics_core.models.chat import (
     ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
     Message,
 )
-from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.endpoints.session import Session
-from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.models.reply_store import MemoryStore
+from ragmetrics_core.models.session import Session
 
 
 class Field(BaseModel):

@@ -17,7 +17,7 @@ from ragmetrics_core import Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.datasets.labels import (
+from ragmetrics_core.labelling.labels import (
     Label,
     calibrate,
     certify_precision,

@@ -37,8 +37,6 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.distributed.scorer import Scorer
-from ragmetrics_core.endpoints.chat import Choice
 from ragmetrics_core.judging.parsing import objects
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics import average_precision as ap
@@ -46,7 +44,9 @@ from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.scale.scorer import Scorer
 
 FEW_EXAMPLES = settings(max_examples=examples(15), deadline=None)
 WORDS = st.text("abcdefg ", min_size=1, max_size=12).filter(str.strip)

@@ -22,21 +22,21 @@ from ragmetrics_core import (
     Sample,
     evaluate,
 )
-from ragmetrics_core.capturing import BackgroundEvaluator
+from ragmetrics_core.capture import BackgroundEvaluator
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RequestRejected
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.distributed import Scorer
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.endpoints.store import MemoryStore
-from ragmetrics_core.reporting.matching import match
+from ragmetrics_core.models.reply_store import MemoryStore
+from ragmetrics_core.reporting.pairing import match
+from ragmetrics_core.scale import Scorer
 
 METRICS = [ContextUtilization(), ContextAdherence(polls=1)]
 NAMES = [metric.name for metric in METRICS]

@@ -22,11 +22,11 @@ from scipy import stats
 
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
 from ragmetrics_core.statistics import (
-    agreement,
     calibration,
     certification,
     means,
     paired,
+    rater_agreement,
 )
 from ragmetrics_core.statistics.corrected_means import (
     NotCorrectable,
@@ -313,7 +313,7 @@ def test_auroc_is_the_share_of_pairs_in_order(pairs: list[tuple[float, bool]]) -
         for other in negative
     ]
     expected = None if not above else pytest.approx(sum(above) / len(above))
-    assert agreement.auroc(pairs) == expected
+    assert rater_agreement.auroc(pairs) == expected
 
 
 def _ratio(numerator: float, denominator: float) -> float | None:
@@ -337,24 +337,24 @@ def test_measures_of_verdicts_are_the_formulas_of_the_table_of_four(
     total = len(pairs)
     both_accuracies = hits * negative + rejections * positive
     determinant = hits * rejections - false_alarms * misses
-    assert agreement.accuracy(pairs) == pytest.approx((hits + rejections) / total)
-    assert agreement.balanced_accuracy(pairs) == _close_to(
+    assert rater_agreement.accuracy(pairs) == pytest.approx((hits + rejections) / total)
+    assert rater_agreement.balanced_accuracy(pairs) == _close_to(
         _ratio(both_accuracies, 2 * positive * negative)
     )
-    assert agreement.f1(pairs) == _close_to(_ratio(2 * hits, positive + marked))
-    assert agreement.matthews(pairs) == _close_to(
+    assert rater_agreement.f1(pairs) == _close_to(_ratio(2 * hits, positive + marked))
+    assert rater_agreement.matthews(pairs) == _close_to(
         _ratio(determinant, (positive * negative * marked * unmarked) ** 0.5)
     )
-    assert agreement.kappa(pairs) == _close_to(
+    assert rater_agreement.kappa(pairs) == _close_to(
         _ratio(2 * determinant, marked * negative + unmarked * positive)
     )
     swapped = [(label, verdict) for verdict, label in pairs]
     for measure in (
-        agreement.kappa,
-        agreement.gwet,
-        agreement.matthews,
-        agreement.f1,
-        agreement.accuracy,
+        rater_agreement.kappa,
+        rater_agreement.gwet,
+        rater_agreement.matthews,
+        rater_agreement.f1,
+        rater_agreement.accuracy,
     ):
         assert measure(pairs) == _close_to(measure(swapped))
 
@@ -374,22 +374,22 @@ def test_measures_are_those_of_other_libraries(
     from statsmodels.stats.proportion import proportion_confint
 
     verdicts, labels = [verdict for verdict, _ in pairs], [label for _, label in pairs]
-    assert agreement.accuracy(pairs) == pytest.approx(
+    assert rater_agreement.accuracy(pairs) == pytest.approx(
         sklearn_metrics.accuracy_score(labels, verdicts)
     )
     if len(set(labels)) == 2:
         expected = sklearn_metrics.balanced_accuracy_score(labels, verdicts)
-        assert agreement.balanced_accuracy(pairs) == pytest.approx(expected)
+        assert rater_agreement.balanced_accuracy(pairs) == pytest.approx(expected)
     if any(labels) or any(verdicts):
-        assert agreement.f1(pairs) == pytest.approx(
+        assert rater_agreement.f1(pairs) == pytest.approx(
             sklearn_metrics.f1_score(labels, verdicts)
         )
     if len(set(labels)) == len(set(verdicts)) == 2:
         expected = sklearn_metrics.matthews_corrcoef(labels, verdicts)
-        assert agreement.matthews(pairs) == pytest.approx(expected, abs=1e-12)
+        assert rater_agreement.matthews(pairs) == pytest.approx(expected, abs=1e-12)
     if len({*labels, *verdicts}) == 2:
         expected = sklearn_metrics.cohen_kappa_score(labels, verdicts)
-        assert agreement.kappa(pairs) == pytest.approx(expected, abs=1e-12)
+        assert rater_agreement.kappa(pairs) == pytest.approx(expected, abs=1e-12)
     assert paired.holm(p_values) == pytest.approx(
         multipletests(p_values, method="holm")[1]
     )
@@ -408,7 +408,9 @@ def test_gwets_ac1_is_agreement_beyond_its_own_chance(
     share = sum(map(sum, pairs)) / (2 * len(pairs))
     chance = 2 * share * (1 - share)
     agreeing = sum(one == other for one, other in pairs) / len(pairs)
-    assert agreement.gwet(pairs) == pytest.approx((agreeing - chance) / (1 - chance))
+    assert rater_agreement.gwet(pairs) == pytest.approx(
+        (agreeing - chance) / (1 - chance)
+    )
 
 
 def _alpha_by_coincidences(rows: Sequence[Sequence[bool]]) -> float | None:
@@ -435,7 +437,7 @@ def test_krippendorffs_alpha_is_that_of_the_coincidences(
     rows: list[list[bool]],
 ) -> None:
     expected = _alpha_by_coincidences(rows)
-    found = agreement.krippendorff(rows)
+    found = rater_agreement.krippendorff(rows)
     assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
 
 

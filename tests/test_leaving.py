@@ -100,8 +100,8 @@ BODIES = {
     ),
     "an exception of extract_facts": (
         """
-    from ragmetrics_core.datasets import Maker
-    from ragmetrics_core.datasets.facts import extract_facts
+    from ragmetrics_core.labelling import Maker
+    from ragmetrics_core.labelling.facts import extract_facts
     from ragmetrics_core.data.errors import InputError
     server.reply = lambda body: '{"facts": []}' if "r7" in str(body) else '{"facts": ["f"]}'
     try:
@@ -112,8 +112,8 @@ BODIES = {
     ),
     "Ctrl-C in extract_facts": (
         """
-    from ragmetrics_core.datasets import Maker
-    from ragmetrics_core.datasets.facts import extract_facts
+    from ragmetrics_core.labelling import Maker
+    from ragmetrics_core.labelling.facts import extract_facts
     interrupt()
     try:
         extract_facts(rows, Maker(judge, concurrency=2))

@@ -24,7 +24,7 @@ from test_tree_rules import (
 )
 from test_tree_rules import tree as made
 
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     Answer,
     Captured,
     Document,

@@ -22,17 +22,17 @@ from ragmetrics_core import (
     ScriptedJudge,
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded
-from ragmetrics_core.data.evidence import CallTable
+from ragmetrics_core.data.metric_evidence import CallTable
 from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.data.results import SampleResult, Scored
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
-from ragmetrics_core.judging.forms import described, schema_of
 from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.judging.reply_forms import described, schema_of
 from ragmetrics_core.metrics.average_precision import average_precision
-from ragmetrics_core.metrics.calls import call_table
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.ledger_calls import call_table
 from ragmetrics_core.metrics.polls import Adherent, RestsOn
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.summary import RiskThresholds

@@ -11,8 +11,8 @@ from said import of, shown
 from word_overlap import FACTS, USEFUL, adherent, ask, fact, recall, stated, useful
 
 from ragmetrics_core import ContextAdherence, LexicalJudge, evaluate
+from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.data.errors import QuestionNotSupported
-from ragmetrics_core.data.questions import Instructions, Part, Question
 from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical.numerals import number, numbers, strange

@@ -13,7 +13,7 @@ from lanes import examples
 from said import shown
 from word_overlap import ADHERENT, adherent, ask, fact, recall, stated, useful
 
-from ragmetrics_core.lexical.judge import LexicalJudge
+from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.lexical.text import content, split_sentences
 
 texts = st.text(max_size=120)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ragmetrics_core.lexical import judge
+from ragmetrics_core.lexical import lexical_judge
 
 ROOT = Path(__file__).parents[1]
 TEXTS = (
@@ -81,7 +81,7 @@ def test_the_shipped_weights_are_back_after_a_source_was_left_out(
     from ragmetrics_core.lexical import constants
 
     assert table
-    assert (judge.ADHERENT, judge.USEFUL, judge.FACT) == (
+    assert (lexical_judge.ADHERENT, lexical_judge.USEFUL, lexical_judge.FACT) == (
         constants.ADHERENT,
         constants.USEFUL,
         constants.FACT,

@@ -29,7 +29,7 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -37,8 +37,8 @@ from ragmetrics_core.endpoints.chat import (
     Choice,
     Message,
 )
-from ragmetrics_core.endpoints.limits import Budget, RateLimiter, Slots
-from ragmetrics_core.endpoints.session import Session
+from ragmetrics_core.models.limits import Budget, RateLimiter, Slots
+from ragmetrics_core.models.session import Session
 from ragmetrics_core.reporting.gates import UntilDecided
 
 ROWS = [

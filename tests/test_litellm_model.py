@@ -23,14 +23,14 @@ from said import of, shown
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, RetrievalAccuracy
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.questions import Question
+from ragmetrics_core.data.asking import Question
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered
-from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
-from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
-from ragmetrics_core.endpoints.endpoint_errors import judge_error, seconds
-from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
 from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.models.chat import Capabilities, ChatRequest, Message
+from ragmetrics_core.models.endpoint_errors import Fault as EndpointFault
+from ragmetrics_core.models.endpoint_errors import judge_error, seconds
+from ragmetrics_core.models.litellm_model import LiteLLMModel
 from ragmetrics_core.testing.chat_model_contract import (
     KEY,
     REQUEST,
@@ -555,8 +555,8 @@ socket.getaddrinfo = resolve
 sys.addaudithook(lambda event, args: asked.add(args[1][:2]) if event == "socket.connect" else None)
 
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
-from ragmetrics_core.data.questions import Instructions, Part, Question
+from ragmetrics_core.models.litellm_model import LiteLLMModel
+from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.metrics.context_utilization import Usefulness
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from loopback import Fault, LoopbackServer

@@ -19,6 +19,7 @@ from ragmetrics_core import (
     ContextUtilization,
     RetrievalAccuracy,
 )
+from ragmetrics_core.data.asking import Instructions, Part, Question, Weigh
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ConflictingVerdicts,
@@ -31,9 +32,11 @@ from ragmetrics_core.data.errors import (
     SettingError,
     TooFewPolls,
 )
-from ragmetrics_core.data.questions import Instructions, Part, Question, Weigh
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -41,10 +44,7 @@ from ragmetrics_core.endpoints.chat import (
     Choice,
     TokenAlternatives,
 )
-from ragmetrics_core.endpoints.store import MemoryStore
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.models.reply_store import MemoryStore
 
 Reply = str | Choice | JudgeError
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
-from ragmetrics_core.capturing.forms import stream
-from ragmetrics_core.capturing.locating import locate
-from ragmetrics_core.capturing.places import Located
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.places import Located
 
 PORTO = (
     'Porto lies on the "Douro"; its <b>old</b> bridges\nare of iron & stone.\tA ride'

@@ -16,9 +16,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
-from ragmetrics_core.capturing.forms import stream
-from ragmetrics_core.capturing.locating import locate
-from ragmetrics_core.capturing.places import Located, Place, percentage, union
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.places import Located, Place, percentage, union
 
 VOCABULARY = [
     f"{head}{vowel}{tail}"

@@ -14,7 +14,7 @@ from lanes import examples
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.data.errors import JudgeServerError, LimitReached
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -22,10 +22,10 @@ from ragmetrics_core.endpoints.chat import (
     Choice,
     Message,
 )
-from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
-from ragmetrics_core.endpoints.limits import Budget
-from ragmetrics_core.endpoints.openai_form import priced, reply_of
-from ragmetrics_core.endpoints.session import Session
+from ragmetrics_core.models.endpoint_errors import Fault, judge_error
+from ragmetrics_core.models.limits import Budget
+from ragmetrics_core.models.openai_form import priced, reply_of
+from ragmetrics_core.models.session import Session
 
 ROUNDING = 1e-9
 OPENING = ChatRequest((Message("user", "of an earlier run"),))

@@ -20,7 +20,7 @@ from ragmetrics_core.data import (
     metric_among,
 )
 from ragmetrics_core.data.nearest import plain_name
-from ragmetrics_core.datasets.labels import Label, calibrate
+from ragmetrics_core.labelling.labels import Label, calibrate
 from ragmetrics_core.metrics.registry import (
     METRICS,
     chosen,

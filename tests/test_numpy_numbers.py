@@ -19,18 +19,18 @@ from ragmetrics_core import (
     metric,
 )
 from ragmetrics_core.data.results import Scored
-from ragmetrics_core.datasets.labels import votes_of
+from ragmetrics_core.labelling.labels import votes_of
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.statistics import (
-    agreement,
     calibration,
     certification,
     corrected_means,
     means,
     paired,
-    sequential,
+    rater_agreement,
+    stopping,
 )
 
 NUMBERS = [
@@ -151,7 +151,7 @@ def _ppi(labels: Any, scores: Any) -> Any:
 
 
 def _decided(scores: Any) -> Any:
-    gate = sequential.SequentialGate(0.5)
+    gate = stopping.SequentialGate(0.5)
     return [gate.update(score) for score in scores], gate.e_value, gate.interval
 
 
@@ -167,7 +167,7 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "gate": lambda scores, _: _decided(scores),
     "gate of verdicts": lambda _, labels: _decided(labels),
     "paired verdicts": lambda _, labels: [
-        sequential.difference(one, labels[0]) for one in labels
+        stopping.difference(one, labels[0]) for one in labels
     ],
     "ppi": lambda scores, labels: _ppi(labels, scores),
     "certified": lambda scores, labels: certification.certify(
@@ -176,13 +176,13 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "curve": lambda scores, labels: calibration.curve(
         list(zip(scores, labels, strict=True))
     ),
-    "alpha": lambda _, labels: agreement.krippendorff([labels, labels[::-1]]),
+    "alpha": lambda _, labels: rater_agreement.krippendorff([labels, labels[::-1]]),
     **{
         name: lambda scores, labels, of=of: of(list(zip(scores, labels, strict=True)))
         for name, of in (
-            ("AUROC", agreement.auroc),
-            ("Brier", agreement.brier),
-            ("error", agreement.mean_error),
+            ("AUROC", rater_agreement.auroc),
+            ("Brier", rater_agreement.brier),
+            ("error", rater_agreement.mean_error),
         )
     },
     **{
@@ -191,17 +191,17 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
         )
         for of in (
             *(
-                agreement.accuracy,
-                agreement.balanced_accuracy,
-                agreement.f1,
-                agreement.matthews,
-                agreement.gwet,
+                rater_agreement.accuracy,
+                rater_agreement.balanced_accuracy,
+                rater_agreement.f1,
+                rater_agreement.matthews,
+                rater_agreement.gwet,
             ),
             *(
-                agreement.kappa,
-                agreement.brier,
-                agreement.mean_error,
-                agreement.spearman,
+                rater_agreement.kappa,
+                rater_agreement.brier,
+                rater_agreement.mean_error,
+                rater_agreement.spearman,
             ),
         )
     },

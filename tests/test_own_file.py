@@ -14,8 +14,8 @@ import pytest
 from ragmetrics_core import Limits, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import ForeignFile
-from ragmetrics_core.endpoints.chat import Choice
-from ragmetrics_core.endpoints.store import REPLIES, SqliteStore, resolve_store
+from ragmetrics_core.models.chat import Choice
+from ragmetrics_core.models.reply_store import REPLIES, SqliteStore, resolve_store
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 ROW = b'{"question": "q", "contexts": ["c"], "answer": "c"}\n'

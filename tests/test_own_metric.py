@@ -35,14 +35,14 @@ from ragmetrics_core import (
     metric,
 )
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.errors import JudgeError, SettingError
-from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.questions import Instructions, Part
+from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.replies import Answer, Asked, Usage
 from ragmetrics_core.data.results import Signature
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import metric_named
+from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
 ROWS = [

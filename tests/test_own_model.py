@@ -33,14 +33,14 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.asking import Instructions, Question, Weigh
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.questions import Instructions, Question, Weigh
 from ragmetrics_core.data.replies import Answer, Asked, Usage, Weight
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
-from ragmetrics_core.endpoints.store import SqliteStore
-from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.reply_store import SqliteStore
+from ragmetrics_core.models.threads import in_thread
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_model.md"
 BLOCKS = re.findall(
@@ -281,7 +281,7 @@ def test_what_goes_wrong_before_the_first_call_is_typed_too() -> None:
 
 MODULE = """
 from ragmetrics_core import LLMJudge
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, Choice
+from ragmetrics_core.models.chat import ChatModel, ChatReply, Choice
 
 
 class Gateway(ChatModel):

@@ -23,7 +23,7 @@ from selenium.webdriver.common.keys import Keys
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import InputError, MissingDependency
-from ragmetrics_core.data.evidence import (
+from ragmetrics_core.data.metric_evidence import (
     CallTable,
     CallVerdict,
     Cell,
@@ -49,13 +49,13 @@ from ragmetrics_core.data.sample import (
     Sample,
     Turn,
 )
-from ragmetrics_core.datasets.labels import read_labels
+from ragmetrics_core.labelling.labels import read_labels
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
-from ragmetrics_core.page.rows import (
+from ragmetrics_core.page.sample_rows import (
     LONGEST,
     cut,
     detail_lines,
@@ -1046,7 +1046,7 @@ def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
 def test_a_page_too_large_keeps_the_worst_rows_whole(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ragmetrics_core.page.rows.LARGEST_ROWS", 50_000)
+    monkeypatch.setattr("ragmetrics_core.page.sample_rows.LARGEST_ROWS", 50_000)
     rows = [
         row(
             i, 1 - i / 1000, f"question {i}", " ".join(map(str, range(i, i + 90000, 7)))

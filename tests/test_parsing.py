@@ -17,17 +17,17 @@ from ragmetrics_core import (
     ContextUtilization,
     RetrievalAccuracy,
 )
+from ragmetrics_core.data.asking import Instructions, Question
 from ragmetrics_core.data.errors import (
     ConflictingVerdicts,
     CutOffReply,
     EmptyReply,
     MalformedReply,
 )
-from ragmetrics_core.data.questions import Instructions, Question
-from ragmetrics_core.endpoints.chat import ChatRequest, Choice
-from ragmetrics_core.judging.forms import described, read, schema_of
 from ragmetrics_core.judging.parsing import objects, spans, value_offsets
+from ragmetrics_core.judging.reply_forms import described, read, schema_of
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.models.chat import ChatRequest, Choice
 
 ONE = {"question": "q", "answer": "b", "contexts": ["a"], "reference": "r"}
 TWO = {**ONE, "contexts": ["a", "b"], "facts": ["a", "b"]}

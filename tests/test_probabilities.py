@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import tokens as split
 
-from ragmetrics_core.data.questions import Weigh
-from ragmetrics_core.endpoints.chat import Choice, TokenAlternatives
+from ragmetrics_core.data.asking import Weigh
 from ragmetrics_core.judging.probabilities import label_weights, settle
+from ragmetrics_core.models.chat import Choice, TokenAlternatives
 
 Alternatives = dict[str, float]
 COVERED = Weigh("covered")

@@ -122,7 +122,7 @@ def test_a_gate_of_the_file_is_held_refused_or_named(
 def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own = "from ragmetrics_core.lexical.judge import LexicalJudge\n"
+    own = "from ragmetrics_core.lexical.lexical_judge import LexicalJudge\n"
     own += "class Mine(LexicalJudge):\n    name = 'mine'\njudge = Mine()\n"
     Path("mine_of_the_project.py").write_text(own)
     FILE.write_text('judge = "mine_of_the_project:judge"\n')
@@ -200,7 +200,7 @@ def test_what_is_no_file_is_not_read(capsys: pytest.CaptureFixture[str]) -> None
 PLANTED = """
 from pathlib import Path
 Path("imported").touch()
-from ragmetrics_core.lexical.judge import LexicalJudge
+from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 judge = LexicalJudge()
 """
 NEEDS_TRUST = {

@@ -18,10 +18,10 @@ from pyarrow import parquet
 
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.datasets.facts import read_facts
-from ragmetrics_core.datasets.labels import read_labels
-from ragmetrics_core.datasets.reading import read_samples
-from ragmetrics_core.engine.tables import each_sample
+from ragmetrics_core.engine.sample_sources import each_sample
+from ragmetrics_core.labelling.facts import read_facts
+from ragmetrics_core.labelling.labels import read_labels
+from ragmetrics_core.labelling.row_files import read_samples
 from ragmetrics_core.metrics.registry import metrics_set
 
 

@@ -17,7 +17,7 @@ from loopback import LoopbackServer
 from plausible import plausible_reply
 
 from ragmetrics_core.cli import main as command
-from ragmetrics_core.endpoints import batches
+from ragmetrics_core.scale import batches
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.questions import Instructions, Part, Question
 from ragmetrics_core.data.sample import Turn
-from ragmetrics_core.endpoints.chat import Message
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.context_utilization import Usefulness
+from ragmetrics_core.models.chat import Message
 
 FENCE = re.compile(
     r"(?P<digest>\d{39}) (?P<label>[\w ]+)\n(?P<text>.*?)(?:\n(?=(?P=digest))|\Z)",

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lanes import examples
 
 from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
-from ragmetrics_core.data.evidence import Evidence
+from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import (
     ErrorInfo,

@@ -49,11 +49,11 @@ from ragmetrics_core.data.results import (
     Undefined,
 )
 from ragmetrics_core.data.sample import CaptureNotes
-from ragmetrics_core.distributed import on_ray, on_spark
-from ragmetrics_core.distributed.scorer import Scorer
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.reporting.parquet import columns_of
 from ragmetrics_core.reporting.report import RunFacts
+from ragmetrics_core.scale import on_ray, on_spark
+from ragmetrics_core.scale.parquet_report import columns_of
+from ragmetrics_core.scale.scorer import Scorer
 from ragmetrics_core.statistics import means
 
 ALL = ["utilization", "adherence", "recall", "accuracy"]
@@ -397,7 +397,7 @@ def test_a_task_that_its_engine_ends_gives_no_table_of_rows_that_nobody_judged()
 import os, signal, threading
 import pyarrow
 from ragmetrics_core import LLMJudge, OpenAICompatibleModel
-from ragmetrics_core.distributed import Scorer
+from ragmetrics_core.scale import Scorer
 from loopback import LoopbackServer
 with LoopbackServer(latency=60) as server:
     scorer = Scorer("adherence", LLMJudge(OpenAICompatibleModel(server.base_url, "m")))

@@ -17,7 +17,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.data.evidence import Evidence
+from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful

@@ -19,7 +19,7 @@ from lanes import examples
 
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.reporting.gates import UntilDecided
-from ragmetrics_core.statistics.sequential import (
+from ragmetrics_core.statistics.stopping import (
     Outcome,
     Score,
     SequentialGate,

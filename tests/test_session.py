@@ -16,8 +16,8 @@ import pytest
 from loopback import Fault, LoopbackServer
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints import attempts, compatible_model
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.models import attempts, compatible_model
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -26,10 +26,10 @@ from ragmetrics_core.endpoints.chat import (
     Message,
     Origin,
 )
-from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.endpoints.limits import Budget, Limits
-from ragmetrics_core.endpoints.session import Answers, Session
-from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.models.limits import Budget, Limits
+from ragmetrics_core.models.reply_store import MemoryStore
+from ragmetrics_core.models.session import Answers, Session
 
 GOOD = '{"good": 1}'
 Serve = Callable[..., LoopbackServer]
@@ -739,7 +739,7 @@ def test_after_an_outage_one_call_is_sent_alone(
     session, offset = session_of(server), 0.0
     clock = time.monotonic
     monkeypatch.setattr(
-        "ragmetrics_core.endpoints.attempts.time.monotonic", lambda: clock() + offset
+        "ragmetrics_core.models.attempts.time.monotonic", lambda: clock() + offset
     )
 
     async def round_of(count: int) -> set[Any]:

@@ -16,15 +16,15 @@ from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import ForeignFile, LimitReached, SettingError
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.endpoints.limits import Budget, RateLimiter
-from ragmetrics_core.endpoints.store import SqliteStore
+from ragmetrics_core.models.limits import Budget, RateLimiter
+from ragmetrics_core.models.reply_store import SqliteStore
 
 ROW = {"question": "q", "contexts": ["c"], "answer": "a"}
 
@@ -182,7 +182,7 @@ def test_a_file_that_cannot_be_written_costs_a_warning(
 
 CALLS = """
 import asyncio, os, sys, time
-from ragmetrics_core.endpoints.limits import Budget, Limits, RateLimiter
+from ragmetrics_core.models.limits import Budget, Limits, RateLimiter
 
 counted = []
 

@@ -13,7 +13,7 @@ from loopback import Fault, LoopbackServer
 from ragmetrics_core import ContextUtilization, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import AuthenticationFailed
-from ragmetrics_core.endpoints.store import SqliteStore
+from ragmetrics_core.models.reply_store import SqliteStore
 
 ROWS = [
     {"question": f"q {number}", "contexts": ["a", "b"], "answer": "a"}

@@ -9,7 +9,7 @@ import time
 from said import poll, polls
 
 from ragmetrics_core import Report, Sample, ScriptedJudge
-from ragmetrics_core.capturing import BackgroundEvaluator, JsonlSink, Sink
+from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, Sink
 from ragmetrics_core.metrics.polls import Adherent
 
 YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})

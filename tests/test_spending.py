@@ -28,8 +28,8 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.endpoints.chat import ChatModel
-from ragmetrics_core.endpoints.store import default_path
+from ragmetrics_core.models.chat import ChatModel
+from ragmetrics_core.models.reply_store import default_path
 
 Evaluate = Callable[..., int]
 

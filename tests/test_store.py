@@ -19,8 +19,9 @@ from ragmetrics_core import ContextUtilization, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.replies import Usage
-from ragmetrics_core.endpoints import own_file
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.models import own_file
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -30,15 +31,14 @@ from ragmetrics_core.endpoints.chat import (
     Origin,
     TokenAlternatives,
 )
-from ragmetrics_core.endpoints.session import Session
-from ragmetrics_core.endpoints.store import (
+from ragmetrics_core.models.reply_store import (
     MemoryStore,
     ReplyStore,
     SqliteStore,
     default_path,
     resolve_store,
 )
-from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.models.session import Session
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 FULL = Choice(

@@ -22,7 +22,7 @@ RUN = (
     + """
 import os, resource, sys
 from ragmetrics_core import ContextUtilization, LLMJudge, evaluate
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
+from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.data import Usage
 
 class Long(ChatModel):

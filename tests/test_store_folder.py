@@ -13,14 +13,14 @@ import pytest
 from loopback import LoopbackServer
 
 from ragmetrics_core import LLMJudge, OpenAICompatibleModel, evaluate
-from ragmetrics_core.endpoints.chat import Choice
-from ragmetrics_core.endpoints.store import FolderStore, SqliteStore, resolve_store
+from ragmetrics_core.models.chat import Choice
+from ragmetrics_core.models.reply_store import FolderStore, SqliteStore, resolve_store
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 PUT = """
 import os, sys
-from ragmetrics_core.endpoints.chat import Choice
-from ragmetrics_core.endpoints.store import resolve_store
+from ragmetrics_core.models.chat import Choice
+from ragmetrics_core.models.reply_store import resolve_store
 store = resolve_store(sys.argv[1])
 for number in range(300):
     store.put({f"{number + 300 * int(sys.argv[2]):064x}": Choice(sys.argv[2])})

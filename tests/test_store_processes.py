@@ -13,9 +13,9 @@ import pytest
 BEGIN = """
 import os, sqlite3, sys, threading, time, warnings
 warnings.simplefilter("ignore")  # newer Pythons warn of every fork of a process with threads
-from ragmetrics_core.endpoints import own_file
-from ragmetrics_core.endpoints.chat import Choice
-from ragmetrics_core.endpoints.store import SqliteStore
+from ragmetrics_core.models import own_file
+from ragmetrics_core.models.chat import Choice
+from ragmetrics_core.models.reply_store import SqliteStore
 KEY, OTHER = "ab" * 32, "cd" * 32
 
 def fork(work):

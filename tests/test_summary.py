@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.evidence import JudgedChunk
+from ragmetrics_core.data.metric_evidence import JudgedChunk
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import (
     ErrorInfo,
@@ -25,7 +25,7 @@ from ragmetrics_core.data.results import (
 from ragmetrics_core.data.sample import CaptureNotes, EvidenceCall, Ledger, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.page.diagnosis import diagnose
-from ragmetrics_core.reporting.matching import group_of, numbering
+from ragmetrics_core.reporting.pairing import group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, Summary

@@ -12,10 +12,10 @@ import pytest
 from pyarrow import parquet
 
 from ragmetrics_core import Report, Sample, Scored, evaluate, metric
-from ragmetrics_core.capturing.sinks import JsonlSink
+from ragmetrics_core.capture.sinks import JsonlSink
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Undefined
-from ragmetrics_core.reporting.parquet import columns_of
+from ragmetrics_core.scale.parquet_report import columns_of
 
 LONE, SHOWN = "a\ud800b", "a\N{REPLACEMENT CHARACTER}b"
 ROW: dict[str, Any] = {

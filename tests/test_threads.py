@@ -8,7 +8,7 @@ from contextvars import Context, ContextVar
 
 import pytest
 
-from ragmetrics_core.endpoints.threads import in_thread
+from ragmetrics_core.models.threads import in_thread
 
 PLACE = ContextVar("PLACE", default="nowhere")
 

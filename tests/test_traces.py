@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ragmetrics_core import Report, Sample
-from ragmetrics_core.capturing import InputError, Message
+from ragmetrics_core.capture import InputError, Message
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.traces import samples_from_spans
 from ragmetrics_core.traces.values import opened, plain

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     Answer,
     Document,
     Message,
@@ -28,9 +28,9 @@ from ragmetrics_core.capturing import (
     question,
     samples_of,
 )
-from ragmetrics_core.capturing.arrivals import Arrivals
-from ragmetrics_core.capturing.calls import Calls, end_of
-from ragmetrics_core.capturing.passages import PASSAGE, share_a_passage
+from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.passages import PASSAGE, share_a_passage
 from ragmetrics_core.data import RowError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said

@@ -20,9 +20,9 @@ from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import LiteLLMModel, LLMJudge, OpenAICompatibleModel
 from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, SettingError
-from ragmetrics_core.endpoints.addresses import OPENAI, openai_endpoint, variable_naming
-from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, Message
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.models.addresses import OPENAI, openai_endpoint, variable_naming
+from ragmetrics_core.models.chat import ChatModel, ChatRequest, Message
 
 RUNNER = asyncio.Runner()
 REQUEST = ChatRequest((Message("user", "a text"),))

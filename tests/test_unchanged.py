@@ -28,8 +28,8 @@ from ragmetrics_core import (
     ScriptedJudge,
 )
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.judging.forms import schema_of
 from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.judging.reply_forms import schema_of
 from ragmetrics_core.metrics.context_adherence import Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful

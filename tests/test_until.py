@@ -36,7 +36,7 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.sample import CaptureNotes
-from ragmetrics_core.datasets.labels import Label, calibrate, draw
+from ragmetrics_core.labelling.labels import Label, calibrate, draw
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide
 from ragmetrics_core.testing import UndecidedWarning, assert_score
 

@@ -20,23 +20,23 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     ScriptedJudge,
 )
+from ragmetrics_core.data.asking import halves
 from ragmetrics_core.data.errors import (
     ContentRefused,
     ContextWindowExceeded,
     JudgeTimeout,
 )
-from ragmetrics_core.data.questions import halves
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.judging.windows import joined
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts
+from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.judging.windows import joined
-from ragmetrics_core.metrics.fact_matrix import ExtractFacts
-from ragmetrics_core.metrics.polls import Adherent
 
 NEEDLE = "the lamp was lit by Ada"
 LONG = {

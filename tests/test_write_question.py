@@ -13,11 +13,11 @@ from plausible import plausible_reply
 from ragmetrics_core import LexicalJudge, LLMJudge
 from ragmetrics_core.data.errors import MalformedReply, QuestionNotSupported
 from ragmetrics_core.data.replies import Asked, NotAnswered
-from ragmetrics_core.datasets.making import TaggedSentence, WriteQuestion, Written
-from ragmetrics_core.endpoints.chat import Choice
 from ragmetrics_core.engine.dry_run import counting_judges
-from ragmetrics_core.judging.forms import read
 from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.judging.reply_forms import read
+from ragmetrics_core.labelling.making import TaggedSentence, WriteQuestion, Written
+from ragmetrics_core.models.chat import Choice
 
 
 def question(*chunks: str, language: str | None = None) -> WriteQuestion:

@@ -16,7 +16,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
 )
 from ragmetrics_core.data.replies import Asked, NotAnswered, verdicts_of
-from ragmetrics_core.lexical.judge import LexicalJudge
+from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.metrics.context_recall import Rating
 
 ADHERENT = of(ContextAdherence(), question="q", contexts=["c"], answer="a")

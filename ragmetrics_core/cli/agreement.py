@@ -11,7 +11,7 @@ from typing import Any
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, share, show
 from ragmetrics_core.data import InputError, SettingError, metric_among
-from ragmetrics_core.datasets.labels import (
+from ragmetrics_core.labelling.labels import (
     calibrate,
     certify_precision,
     draw,
@@ -21,15 +21,15 @@ from ragmetrics_core.datasets.labels import (
 )
 from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.statistics.agreement import (
+from ragmetrics_core.statistics.calibration import curve
+from ragmetrics_core.statistics.corrected_means import NotCorrectable
+from ragmetrics_core.statistics.rater_agreement import (
     Labelled,
     Measured,
     measure_all,
     measures,
     rival_measures,
 )
-from ragmetrics_core.statistics.calibration import curve
-from ragmetrics_core.statistics.corrected_means import NotCorrectable
 
 _RESULTS = "results of a run; samples need ids"
 

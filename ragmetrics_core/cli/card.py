@@ -11,7 +11,8 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.agreement import compared
 from ragmetrics_core.cli.options import add, command, positive, show
 from ragmetrics_core.data import EMBEDDED, SettingError, read_text, write_text
-from ragmetrics_core.datasets.judge_cards import (
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.labelling.measured_judges import (
     ASKING,
     Ask,
     Items,
@@ -20,14 +21,13 @@ from ragmetrics_core.datasets.judge_cards import (
     judged,
     measured,
 )
-from ragmetrics_core.datasets.published import inputs_of, read_labelled
-from ragmetrics_core.endpoints.limits import Limits
-from ragmetrics_core.endpoints.urls import public
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.labelling.published import inputs_of, read_labelled
 from ragmetrics_core.metrics.registry import METRICS, full_name
+from ragmetrics_core.models.limits import Limits
+from ragmetrics_core.models.urls import public
 from ragmetrics_core.page.render import check_page, write_html
-from ragmetrics_core.reporting.cards import cell
-from ragmetrics_core.statistics.agreement import Labelled
+from ragmetrics_core.reporting.judge_card import cell
+from ragmetrics_core.statistics.rater_agreement import Labelled
 
 _SHIPPED = Path("shipped")
 _BANDS = (

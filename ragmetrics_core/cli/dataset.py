@@ -12,32 +12,32 @@ from typing import Any
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
 from ragmetrics_core.data import SettingError, Settings
-from ragmetrics_core.datasets import scoring
-from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
-from ragmetrics_core.datasets.discrete import (
+from ragmetrics_core.engine.dry_run import estimate
+from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.labelling import judge_scores
+from ragmetrics_core.labelling.continuous import ContinuousSettings, build_continuous
+from ragmetrics_core.labelling.discrete import (
     DiscreteSettings,
     build_discrete,
     named_retriever,
     write_pairs,
 )
-from ragmetrics_core.datasets.documents import Document, load_documents, load_pairs
-from ragmetrics_core.datasets.facts import extract_facts, read_facts, write_facts
-from ragmetrics_core.datasets.making import Maker
-from ragmetrics_core.datasets.reading import read_objects
-from ragmetrics_core.datasets.reviews import (
+from ragmetrics_core.labelling.documents import Document, load_documents, load_pairs
+from ragmetrics_core.labelling.facts import extract_facts, read_facts, write_facts
+from ragmetrics_core.labelling.making import Maker
+from ragmetrics_core.labelling.reviews import (
     Reviews,
     items_to_review,
     review,
     review_summary,
 )
-from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, read_set, write_set
-from ragmetrics_core.engine.dry_run import estimate
-from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.labelling.row_files import read_objects
+from ragmetrics_core.labelling.sets import AnySet, ContinuousSet, read_set, write_set
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import chosen
-from ragmetrics_core.statistics.agreement import mean_error, spearman
+from ragmetrics_core.statistics.rater_agreement import mean_error, spearman
 
 
 def add_to(commands: Any) -> None:
@@ -110,10 +110,10 @@ def add_to(commands: Any) -> None:
     add(
         parser,
         "--draws",
-        f"resamples of intervals ({scoring.DRAWS})",
+        f"resamples of intervals ({judge_scores.DRAWS})",
         "N",
         positive,
-        scoring.DRAWS,
+        judge_scores.DRAWS,
     )
     shared.add_calls(parser)
     kinds = shared.group(commands, "facts")
@@ -245,8 +245,8 @@ def _model(options: argparse.Namespace) -> LLMJudge:
 def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
     write_set(options.out, made)
     lines = [
-        f"{options.out}: {scoring.heading(made, None)}",
-        scoring.composition(made, None),
+        f"{options.out}: {judge_scores.heading(made, None)}",
+        judge_scores.composition(made, None),
     ]
     if isinstance(made, ContinuousSet):
         pairs = [(point.label, point.by_tags) for point in made.points]
@@ -326,16 +326,16 @@ def _score(options: argparse.Namespace) -> int:
         for name in options.judge or [None]
     ]
     prompts = list(dict.fromkeys(name.strip() for name in options.prompts.split(",")))
-    if set(prompts) - set(scoring.PROMPTS):
+    if set(prompts) - set(judge_scores.PROMPTS):
         raise SettingError(
-            f"--prompts are {', '.join(scoring.PROMPTS)}; got {options.prompts!r}"
+            f"--prompts are {', '.join(judge_scores.PROMPTS)}; got {options.prompts!r}"
         )
     tables = []
     for path, given in [(path, read_set(path)) for path in options.sets]:
         rows = [
             (judge, *it)
             for judge in judges
-            for it in scoring.variants(metrics, judge, prompts)
+            for it in judge_scores.variants(metrics, judge, prompts)
         ]
         tables.append(
             _estimates(path, given, rows)
@@ -354,7 +354,7 @@ def _table(
 ) -> str:
     reviews, kept = Reviews(path, given), shared.store(options)
     scores = [
-        scoring.score_set(
+        judge_scores.score_set(
             *(given, reviews, metric, judge),
             prompt=prompt,
             threshold=options.threshold,
@@ -365,7 +365,7 @@ def _table(
         )
         for judge, metric, prompt in rows
     ]
-    return scoring.score_table(given, reviews, scores, name=str(path))
+    return judge_scores.score_table(given, reviews, scores, name=str(path))
 
 
 def _estimates(
@@ -373,7 +373,7 @@ def _estimates(
 ) -> str:
     return "\n\n".join(
         f"{path}, {judge.name}, {metric.name} {prompt}\n"
-        + estimate(scoring.samples_of(given, metric), [metric], judge).text(
+        + estimate(judge_scores.samples_of(given, metric), [metric], judge).text(
             "points or documents"
         )
         for judge, metric, prompt in rows

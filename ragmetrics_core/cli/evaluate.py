@@ -23,16 +23,16 @@ from ragmetrics_core.data import (
     project_settings,
 )
 from ragmetrics_core.data.trust import printable
-from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.engine.dry_run import estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import full_name, metrics_set
+from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
-from ragmetrics_core.reporting.matching import KeysSought
+from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.report import Folded, JsonlWriter
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import Summary, Tally

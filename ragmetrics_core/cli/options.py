@@ -13,19 +13,19 @@ from typing import Any, TypeVar, get_args
 
 from ragmetrics_core.cli import listed
 from ragmetrics_core.data import SettingError, Settings, Usage, clean, told, write_text
-from ragmetrics_core.datasets.making import Maker
-from ragmetrics_core.endpoints.store import (
+from ragmetrics_core.engine.dry_run import Estimate, counting_judges
+from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.labelling.making import Maker
+from ragmetrics_core.models.reply_store import (
     MemoryStore,
     ReplyStore,
     SqliteStore,
     default_path,
 )
-from ragmetrics_core.engine.dry_run import Estimate, counting_judges
-from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.statistics.sequential import MIN_SCORED
+from ragmetrics_core.statistics.stopping import MIN_SCORED
 
 S = TypeVar("S", bound=Settings)
 

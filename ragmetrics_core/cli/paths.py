@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ragmetrics_core.data import PARTIAL, InputError, check_stays
-from ragmetrics_core.endpoints.store import default_path
+from ragmetrics_core.models.reply_store import default_path
 
 # Every option and argument that names a path, by its place among the parsed options; a
 # test holds it complete.

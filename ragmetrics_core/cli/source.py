@@ -15,8 +15,8 @@ from typing import Self
 # a name of it is loaded at its first use
 from ragmetrics_core import traces as recorded
 from ragmetrics_core.data import AmbiguousColumns, RowError, Sample, own, told
-from ragmetrics_core.datasets.reading import check_readable, read_samples
-from ragmetrics_core.reporting.matching import KeysSought
+from ragmetrics_core.labelling.row_files import check_readable, read_samples
+from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")

@@ -11,12 +11,12 @@ from typing import Any
 
 from ragmetrics_core.cli.options import add, add_endpoint, add_store, command, show
 from ragmetrics_core.data import InputError, SettingError
-from ragmetrics_core.endpoints import own_file
-from ragmetrics_core.endpoints.addresses import named_endpoint
-from ragmetrics_core.endpoints.batches import ParkingStore
-from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.endpoints.store import REPLIES, SqliteStore, default_path
 from ragmetrics_core.engine.loop import run
+from ragmetrics_core.models import own_file
+from ragmetrics_core.models.addresses import named_endpoint
+from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.models.reply_store import REPLIES, SqliteStore, default_path
+from ragmetrics_core.scale.batches import ParkingStore
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _HELD = """SELECT model, count(*), sum(unusable), min(created), max(created) FROM replies

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, model_validator
 
+from ragmetrics_core.data.display import EMBEDDED, element, judge_in_words
 from ragmetrics_core.data.errors import RagMetricsError
-from ragmetrics_core.data.evidence import AnyEvidence
 from ragmetrics_core.data.frozen import Frozen, Share, Text
+from ragmetrics_core.data.metric_evidence import AnyEvidence
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.showing import EMBEDDED, element, judge_in_words
 
 
 class Signature(Frozen):

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from ragmetrics_core.data.display import table
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
-from ragmetrics_core.data.showing import table
 
 
 class Context(Frozen):

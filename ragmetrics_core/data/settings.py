@@ -17,9 +17,9 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
+from ragmetrics_core.data.display import EMBEDDED
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Settings
-from ragmetrics_core.data.showing import EMBEDDED
 from ragmetrics_core.data.trust import (
     TRUST_VARIABLE,
     digest_of,

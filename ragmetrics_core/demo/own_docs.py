@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ragmetrics_core.data import Context, InputError, Sample
 from ragmetrics_core.engine.evaluation import evaluate
-from ragmetrics_core.lexical.judge import LexicalJudge
+from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.lexical.text import content, split_sentences
 from ragmetrics_core.reporting.report import Report
 

@@ -3,4 +3,4 @@
 They are sequence classifiers of Hugging Face, without a key and a network.
 """
 
-from ragmetrics_core.encoders.judge import EncoderJudge as EncoderJudge
+from ragmetrics_core.encoders.encoder_judge import EncoderJudge as EncoderJudge

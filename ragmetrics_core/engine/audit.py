@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ragmetrics_core.data import JudgedChunk, JudgedChunks, SampleResult
-from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.run import JudgeLike, Run, stream
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.reporting.run_facts import Audit
 
 

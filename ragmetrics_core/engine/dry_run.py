@@ -21,9 +21,8 @@ from ragmetrics_core.data import (
     Weight,
     verdicts_of,
 )
+from ragmetrics_core.data.asking import check_template
 from ragmetrics_core.data.errors import QuestionNotSupported, RowError
-from ragmetrics_core.data.questions import check_template
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
@@ -31,8 +30,9 @@ from ragmetrics_core.engine.scoring import prepared, signature_by
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.models.chat import Capabilities, ChatModel
 from ragmetrics_core.reporting.gates import Gate, UntilDecided
-from ragmetrics_core.statistics.sequential import samples_needed
+from ragmetrics_core.statistics.stopping import samples_needed
 
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence, Sized
 from typing import Any, Literal
 
 from ragmetrics_core.data import SampleResult, SettingError, columns_by_field
-from ragmetrics_core.endpoints.limits import Budget, Limits
-from ragmetrics_core.endpoints.store import StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
-from ragmetrics_core.engine.tables import Samples
-from ragmetrics_core.engine.until import Until
-from ragmetrics_core.reporting.gates import Gate
+from ragmetrics_core.engine.sample_sources import Samples
+from ragmetrics_core.models.limits import Budget, Limits
+from ragmetrics_core.models.reply_store import StoreLike
+from ragmetrics_core.reporting.gates import Gate, Until
 from ragmetrics_core.reporting.report import Folded, Report
 from ragmetrics_core.reporting.run_facts import Input
 

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from ragmetrics_core.data import SettingError
-from ragmetrics_core.endpoints.threads import COMPUTING
+from ragmetrics_core.models.threads import COMPUTING
 
 T = TypeVar("T")
 

@@ -10,13 +10,13 @@ import re
 from functools import cache
 
 from ragmetrics_core.data import SettingError, own
-from ragmetrics_core.endpoints.addresses import Endpoint, named_endpoint, refuse_empty
-from ragmetrics_core.endpoints.chat import ChatModel
-from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
-from ragmetrics_core.endpoints.openai_form import listed
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.models.addresses import Endpoint, named_endpoint, refuse_empty
+from ragmetrics_core.models.chat import ChatModel
+from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.models.litellm_model import LiteLLMModel
+from ragmetrics_core.models.openai_form import listed
 
 _logger = logging.getLogger("ragmetrics_core")
 _judges: dict[tuple[object, ...], Judge] = {}
@@ -102,7 +102,7 @@ def _by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
 def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     if name in ("lexical", "lexical+vectors"):
         # the largest part of judging, often unused
-        from ragmetrics_core.lexical.judge import LexicalJudge
+        from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 
         return LexicalJudge(vectors=name != "lexical")
     if not name:

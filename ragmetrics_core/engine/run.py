@@ -24,7 +24,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from itertools import chain, islice
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ragmetrics_core.data import (
     JudgeUnavailable,
@@ -35,22 +35,24 @@ from ragmetrics_core.data import (
     SettingError,
     Usage,
 )
-from ragmetrics_core.endpoints.batches import ParkingStore
-from ragmetrics_core.endpoints.chat import ChatModel, check_prices
-from ragmetrics_core.endpoints.limits import Budget, Limits
-from ragmetrics_core.endpoints.store import StoreLike, resolve_store
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.engine.sample_sources import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.engine.scoring import RunJudge, carry_out, prepared, was_cut_off
-from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
-from ragmetrics_core.engine.until import Decider, Until
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import chosen
-from ragmetrics_core.reporting.gates import Gate
+from ragmetrics_core.models.chat import ChatModel, check_prices
+from ragmetrics_core.models.limits import Budget, Limits
+from ragmetrics_core.models.reply_store import ReplyStore, StoreLike, resolve_store
+from ragmetrics_core.reporting.gates import Gate, Until, UntilDecided
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
+
+if TYPE_CHECKING:
+    from ragmetrics_core.scale.batches import ParkingStore
+    from ragmetrics_core.sequential.until import Decider
 
 Metrics = Iterable[Metric | str] | Metric | str | None
 JudgeLike = Judge | ChatModel | str | None
@@ -141,7 +143,7 @@ class Run:
                 raise SettingError(
                     "batches know neither until= nor limits per minute: leave them out"
                 )
-            self.store = self.parking = ParkingStore(
+            self.store = self.parking = _parking_store(
                 self.store, self._chat_models, self._budget
             )
         asked = {
@@ -166,9 +168,9 @@ class Run:
         addresses = {
             judge.session.name: _addresses(judge.session) for judge in asked.values()
         }
-        self.decider = (
-            None if until is None else Decider(until, gates, self.metrics, addresses)
-        )
+        self.decider: Decider | None = None
+        if until is not None:
+            self.decider = _decider(until, gates, self.metrics, addresses)
 
     def check_prices(self) -> None:
         """Refuse a cap on money where nobody knows what a call costs.
@@ -455,6 +457,27 @@ class Run:
             results=results,
             unfinished=spent if spent != Usage() else None,
         )
+
+
+def _parking_store(
+    store: ReplyStore, models: Sequence[ChatModel], budget: Budget
+) -> "ParkingStore":
+    """Where requests of a run in batches wait: the wing is asked for only then."""
+    from ragmetrics_core.scale.batches import ParkingStore
+
+    return ParkingStore(store, models, budget)
+
+
+def _decider(
+    until: UntilDecided | Literal["decided"],
+    gates: Sequence[Gate | str] | str,
+    metrics: Sequence[Metric],
+    addresses: Mapping[str, tuple[str, ...]],
+) -> "Decider":
+    """What ends a run until decided: the wing is asked for only then."""
+    from ragmetrics_core.sequential.until import Decider
+
+    return Decider(until, gates, metrics, addresses)
 
 
 def stream(

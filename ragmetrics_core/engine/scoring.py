@@ -29,16 +29,16 @@ from ragmetrics_core.data import (
     Usage,
     errors,
 )
-from ragmetrics_core.data.questions import Batch, Question, Replies, batch_of
-from ragmetrics_core.endpoints.fitting import gathered
-from ragmetrics_core.endpoints.limits import Budget
-from ragmetrics_core.endpoints.spending import noted
-from ragmetrics_core.endpoints.store import resolve_store
-from ragmetrics_core.endpoints.threads import computed, in_thread, is_being_cancelled
+from ragmetrics_core.data.asking import Batch, Question, Replies, batch_of
 from ragmetrics_core.engine.loop import submit_apart
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.limits import Budget
+from ragmetrics_core.models.reply_store import resolve_store
+from ragmetrics_core.models.spending import noted
+from ragmetrics_core.models.threads import computed, in_thread, is_being_cancelled
 
 T = TypeVar("T")
 

@@ -22,12 +22,12 @@ from ragmetrics_core.data import (
     SettingError,
     Usage,
 )
-from ragmetrics_core.data.questions import Question, check_template, shares
+from ragmetrics_core.data.asking import Question, check_template, shares
 
 if TYPE_CHECKING:
-    from ragmetrics_core.endpoints.chat import ChatModel
-    from ragmetrics_core.endpoints.limits import Budget
-    from ragmetrics_core.endpoints.store import ReplyStore
+    from ragmetrics_core.models.chat import ChatModel
+    from ragmetrics_core.models.limits import Budget
+    from ragmetrics_core.models.reply_store import ReplyStore
 
 
 class Judge(ABC):
@@ -56,7 +56,7 @@ class Judge(ABC):
         calls to models.
 
         Args:
-            question: Any question of ``ragmetrics_core.data.questions``.
+            question: Any question of ``ragmetrics_core.data.asking``.
 
         Returns:
             The reply, or ``NotAnswered`` with a typed error, and what it cost. Never

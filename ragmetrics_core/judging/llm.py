@@ -28,18 +28,18 @@ from ragmetrics_core.data.errors import (
     TooFewPolls,
 )
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, check_model
-from ragmetrics_core.endpoints.fitting import gathered
-from ragmetrics_core.endpoints.limits import Budget
-from ragmetrics_core.endpoints.session import Session
-from ragmetrics_core.endpoints.store import ReplyStore
-from ragmetrics_core.endpoints.threads import computed
 from ragmetrics_core.judging import windows
-from ragmetrics_core.judging.forms import described, read, schema_of
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.parsing import Found
 from ragmetrics_core.judging.probabilities import mode_of, weights
 from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.judging.reply_forms import described, read, schema_of
+from ragmetrics_core.models.chat import ChatModel, ChatRequest, check_model
+from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.limits import Budget
+from ragmetrics_core.models.reply_store import ReplyStore
+from ragmetrics_core.models.session import Session
+from ragmetrics_core.models.threads import computed
 
 # modules whose replies are read in proportion to their length
 _OURS = "ragmetrics_core."

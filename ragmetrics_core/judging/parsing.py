@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
 from ragmetrics_core.data import CutOffReply, MalformedReply
-from ragmetrics_core.endpoints.chat import Choice
+from ragmetrics_core.models.chat import Choice
 
 T = TypeVar("T")
 

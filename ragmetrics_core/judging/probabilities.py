@@ -24,8 +24,8 @@ from ragmetrics_core.data import (
     list_field,
     verdicts_of,
 )
-from ragmetrics_core.endpoints.chat import Choice, TokenAlternatives
 from ragmetrics_core.judging.parsing import Found, value_offsets
+from ragmetrics_core.models.chat import Choice, TokenAlternatives
 
 MASS_FLOOR = 0.9
 # of labels that are 0 and 1

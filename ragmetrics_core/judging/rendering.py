@@ -26,7 +26,7 @@ from ragmetrics_core.data import (
     check_template,
     safe,
 )
-from ragmetrics_core.endpoints.chat import Message
+from ragmetrics_core.models.chat import Message
 
 _BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.data import extra
-from ragmetrics_core.endpoints.threads import check_wanted
 from ragmetrics_core.lexical.constants import Features
 from ragmetrics_core.lexical.text import Passage, Sentence, beginning, names, negated
+from ragmetrics_core.models.threads import check_wanted
 
 MOST_SENTENCES = 200
 """Sentences of an answer that are aligned.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
-from ragmetrics_core.endpoints.threads import check_wanted
 from ragmetrics_core.lexical.numerals import number, numbers, spelt, unmarked
+from ragmetrics_core.models.threads import check_wanted
 
 _FUNCTION_WORDS = """
     a about above after again all also although am an and any are as at be because been before being below

@@ -22,15 +22,15 @@ from ragmetrics_core.data import (
     stopped_estimate,
     wilson,
 )
+from ragmetrics_core.data.asking import Batch, Instructions, Question, Replies, ask
 from ragmetrics_core.data.errors import (
     LimitReached,
     QuestionNotSupported,
     SettingError,
     TooFewPolls,
 )
-from ragmetrics_core.data.evidence import Grounds, Polled
-from ragmetrics_core.data.questions import Batch, Instructions, Question, Replies, ask
-from ragmetrics_core.metrics.calls import Groups, groups
+from ragmetrics_core.data.metric_evidence import Grounds, Polled
+from ragmetrics_core.metrics.ledger_calls import Groups, groups
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
 from ragmetrics_core.metrics.polls import (
     EXAMPLES,

@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
     Share,
     Silent,
 )
-from ragmetrics_core.data.questions import (
+from ragmetrics_core.data.asking import (
     Instructions,
     Part,
     Question,
@@ -43,7 +43,7 @@ from ragmetrics_core.data.replies import (
     verdicts_of,
 )
 from ragmetrics_core.metrics import average_precision as ap
-from ragmetrics_core.metrics.calls import call_table, originals
+from ragmetrics_core.metrics.ledger_calls import call_table, originals
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
 from ragmetrics_core.metrics.templates import prompt
 

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import Cell, FactMatrix, JudgeError, Share, Silent
-from ragmetrics_core.data.questions import (
+from ragmetrics_core.data.asking import (
     Instructions,
     Part,
     Question,

@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
     Silent,
     TooFewPolls,
 )
-from ragmetrics_core.data.questions import (
+from ragmetrics_core.data.asking import (
     Batch,
     Instructions,
     Part,
@@ -33,8 +33,8 @@ from ragmetrics_core.data.questions import (
     ask,
     divided,
 )
-from ragmetrics_core.metrics.calls import Groups
 from ragmetrics_core.metrics.fact_matrix import distinct, extraction
+from ragmetrics_core.metrics.ledger_calls import Groups
 from ragmetrics_core.metrics.templates import prompt
 
 PollVerdict = Literal["yes", "no", "abstains"]

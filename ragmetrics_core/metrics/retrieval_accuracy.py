@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 
 from ragmetrics_core.data import Asked, Context, Fact, JudgeError, Sample, Undefined
-from ragmetrics_core.data.questions import (
+from ragmetrics_core.data.asking import (
     Batch,
     Instructions,
     Part,
@@ -20,7 +20,7 @@ from ragmetrics_core.data.questions import (
     ask,
 )
 from ragmetrics_core.metrics import fact_matrix as matrix
-from ragmetrics_core.metrics.calls import curve, originals
+from ragmetrics_core.metrics.ledger_calls import curve, originals
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
 from ragmetrics_core.metrics.templates import prompt
 

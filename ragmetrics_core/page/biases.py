@@ -7,7 +7,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from ragmetrics_core.data import JudgedChunks, Sample, SampleResult, wilson
-from ragmetrics_core.statistics.agreement import spearman
+from ragmetrics_core.statistics.rater_agreement import spearman
 
 _FEWEST = 10
 _NOTABLE = 0.3

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ragmetrics_core.data import JudgedChunks, SampleResult, Scored
-from ragmetrics_core.statistics.sequential import ROUNDING
+from ragmetrics_core.statistics.stopping import ROUNDING
 
 _HALF = 0.5
 _MOSTLY = 0.65  # where the rubric of the reference calls a match mostly right

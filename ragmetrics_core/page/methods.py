@@ -7,7 +7,7 @@ import tomllib
 from importlib.resources import files
 
 from ragmetrics_core.data import EMBEDDED
-from ragmetrics_core.reporting.cards import cell, fitting
+from ragmetrics_core.reporting.judge_card import cell, fitting
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 

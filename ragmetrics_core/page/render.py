@@ -26,7 +26,7 @@ from ragmetrics_core.page import biases
 from ragmetrics_core.page.counts import counted_rows
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.methods import paragraphs, quoted
-from ragmetrics_core.page.rows import (
+from ragmetrics_core.page.sample_rows import (
     cut,
     detail_lines,
     entry_of,
@@ -34,11 +34,11 @@ from ragmetrics_core.page.rows import (
     json_text,
     packed,
 )
-from ragmetrics_core.reporting.cards import fitting
 from ragmetrics_core.reporting.comparison import Comparison
+from ragmetrics_core.reporting.judge_card import fitting
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
-from ragmetrics_core.statistics.sequential import ROUNDING
+from ragmetrics_core.statistics.stopping import ROUNDING
 
 _HERE = files("ragmetrics_core.page")
 _LONGEST_DIFF = 4000

@@ -24,10 +24,10 @@ from ragmetrics_core.data import (
     element,
     metric_among,
 )
-from ragmetrics_core.data.showing import judges_in_words
-from ragmetrics_core.data.showing import table as html_rows
+from ragmetrics_core.data.display import judges_in_words
+from ragmetrics_core.data.display import table as html_rows
 from ragmetrics_core.reporting.gates import UntilDecided, three_way
-from ragmetrics_core.reporting.matching import (
+from ragmetrics_core.reporting.pairing import (
     GroupBy,
     KeysSought,
     Matched,
@@ -43,7 +43,7 @@ from ragmetrics_core.reporting.matching import (
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.sequential import (
+from ragmetrics_core.statistics.stopping import (
     MIN_SCORED,
     ROUNDING,
     Outcome,

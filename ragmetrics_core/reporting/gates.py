@@ -6,7 +6,7 @@ Three outcomes, because samples may be too few to say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,10 +18,10 @@ from ragmetrics_core.data import (
     did_you_mean,
     metric_among,
 )
-from ragmetrics_core.reporting.matching import GroupBy
+from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
-from ragmetrics_core.statistics.sequential import (
+from ragmetrics_core.statistics.stopping import (
     MIN_SCORED,
     ROUNDING,
     On,
@@ -123,6 +123,10 @@ class UntilDecided(Settings):
             min_samples=self.min_samples,
             min_scored=self.min_scored,
         )
+
+
+Until = UntilDecided | Literal["decided"] | None
+"""Whether a run stops as soon as its gates are decided, and how; None judges all."""
 
 
 def parse_gate(text: str, names: Sequence[str]) -> Gate:

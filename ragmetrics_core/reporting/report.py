@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
-from ragmetrics_core.reporting.matching import GroupBy
+from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
 from ragmetrics_core.reporting.tables import (
@@ -271,7 +271,7 @@ class Report:
             MissingDependency: If the extra ``parquet`` is not installed.
         """
         # it stands on this module
-        from ragmetrics_core.reporting.parquet import ParquetReport
+        from ragmetrics_core.scale.parquet_report import ParquetReport
 
         return ParquetReport(path, columns_by_field(columns))
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ragmetrics_core.data import Frozen, Sample, Share, Signature, wilson
 from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.sequential import On, Outcome
+from ragmetrics_core.statistics.stopping import On, Outcome
 
 
 class Audit(Frozen):

@@ -21,9 +21,9 @@ from ragmetrics_core.data import (
     metric_among,
 )
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
-from ragmetrics_core.reporting.conversations import Conversations, TurnTally
+from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
 from ragmetrics_core.reporting.families import shared
-from ragmetrics_core.reporting.matching import GroupBy, KeysSought, group_of, numbering
+from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar
 
-from ragmetrics_core.capturing import FrontDoor
+from ragmetrics_core.capture import FrontDoor
 from ragmetrics_core.data import MetricResult, Sample, SettingError
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.testing.golden_turns import (

@@ -12,13 +12,13 @@ from ragmetrics_core.data import (
     Undefined,
 )
 from ragmetrics_core.engine.evaluation import evaluate
-from ragmetrics_core.engine.tables import Samples, each_sample
+from ragmetrics_core.engine.sample_sources import Samples, each_sample
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.statistics.sequential import MIN_SCORED
+from ragmetrics_core.statistics.stopping import MIN_SCORED
 
 
 class UndecidedWarning(UserWarning):

@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import pytest
 
 from ragmetrics_core.data import Asked, Instructions, Part, Question, errors
-from ragmetrics_core.endpoints.attempts import typed
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Message
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.polls import Poll
+from ragmetrics_core.models.attempts import typed
+from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Message
 from ragmetrics_core.testing.loopback import Fault, LoopbackServer
 
 T = TypeVar("T")

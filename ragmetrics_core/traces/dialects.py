@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any, cast
 
-from ragmetrics_core.capturing import Document, Message
-from ragmetrics_core.capturing.tree import Kind
+from ragmetrics_core.capture import Document, Message
+from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.traces.values import made, mapping, messages_in, plain
 
 DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ragmetrics_core.capturing.reading import each, question_in
-from ragmetrics_core.capturing.tree import Answer, Document, Kind, Message
+from ragmetrics_core.capture.plain_values import each, question_in
+from ragmetrics_core.capture.tree import Answer, Document, Kind, Message
 from ragmetrics_core.traces.dialects import Reading
+from ragmetrics_core.traces.span_trees import Call
 from ragmetrics_core.traces.spans import Span
-from ragmetrics_core.traces.trees import Call
 from ragmetrics_core.traces.values import (
     evaluated,
     mapping,

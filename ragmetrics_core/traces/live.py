@@ -3,7 +3,7 @@
 from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     BackgroundEvaluator,
     JudgeLike,
     Metrics,
@@ -11,11 +11,11 @@ from ragmetrics_core.capturing import (
     guarded,
     is_judge_work,
 )
-from ragmetrics_core.capturing.hooks import Lock
+from ragmetrics_core.capture.hooks import Lock
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces.reader import Code, TraceReader
+from ragmetrics_core.traces.span_trees import Resolve
 from ragmetrics_core.traces.spans import spans_in
-from ragmetrics_core.traces.trees import Resolve
 
 _SHUTDOWN_SECONDS = 2.0
 _LET_GO = (

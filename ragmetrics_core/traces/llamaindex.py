@@ -5,12 +5,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from ragmetrics_core.capturing import Document, Message, ToolCall, answer_text, one_line
-from ragmetrics_core.capturing.reading import each, texts_in
-from ragmetrics_core.capturing.tree import Kind
+from ragmetrics_core.capture import Document, Message, ToolCall, answer_text, one_line
+from ragmetrics_core.capture.plain_values import each, texts_in
+from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces.dialects import Reading
-from ragmetrics_core.traces.trees import Call
+from ragmetrics_core.traces.span_trees import Call
 from ragmetrics_core.traces.values import (
     ToolMessage,
     mapping,

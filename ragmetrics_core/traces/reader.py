@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from ragmetrics_core.capturing import InputError, Overrides, RowError, Turns
+from ragmetrics_core.capture import InputError, Overrides, RowError, Turns
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces import haystack, llamaindex
 from ragmetrics_core.traces.dialects import DIALECTS
 from ragmetrics_core.traces.grouping import Lines, Source, traces_of
+from ragmetrics_core.traces.span_trees import Call, Resolve, calls_of, trees_of
 from ragmetrics_core.traces.spans import WRONG, Span
-from ragmetrics_core.traces.trees import Call, Resolve, calls_of, trees_of
 
 Code = Literal[
     "no_retrieval",

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     InputError,
     MetricResult,
     SampleResult,

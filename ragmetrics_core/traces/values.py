@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
-from ragmetrics_core.capturing import SCORE_KEYS, Document, Message, ToolCall
+from ragmetrics_core.capture import SCORE_KEYS, Document, Message, ToolCall
 from ragmetrics_core.data import json_value
 from ragmetrics_core.data.messages import CALL_PARTS, ROLES, text_of, unwrapped
 

@@ -33,13 +33,13 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import Part
+from ragmetrics_core.data.asking import Instructions
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.questions import Instructions
 from ragmetrics_core.data.results import Failed
-from ragmetrics_core.datasets.judge_cards import asking, measured
-from ragmetrics_core.datasets.published import LabelledSample
 from ragmetrics_core.encoders import EncoderJudge
 from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.labelling.measured_judges import asking, measured
+from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.polls import Adherent, Poll
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")

@@ -19,7 +19,7 @@ from loopback import LoopbackServer
 from pyarrow import dataset, parquet
 
 from ragmetrics_core import LLMJudge, OpenAICompatibleModel, Report
-from ragmetrics_core.distributed import Scorer
+from ragmetrics_core.scale import Scorer
 
 _WORDS = (
     "river",

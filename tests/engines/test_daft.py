@@ -25,7 +25,7 @@ from engine_rows import (
 from loopback import LoopbackServer
 from pyarrow import parquet
 
-from ragmetrics_core.distributed import Scorer
+from ragmetrics_core.scale import Scorer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Daft itself
 RECIPE = dict(snippets("daft"))["README.md"]

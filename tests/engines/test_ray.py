@@ -28,7 +28,7 @@ from engine_rows import (
 from loopback import LoopbackServer
 
 from ragmetrics_core import Limits
-from ragmetrics_core.distributed import Scorer, score_dataset
+from ragmetrics_core.scale import Scorer, score_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray itself
 

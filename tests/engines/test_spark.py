@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from ragmetrics_core import Limits
 from ragmetrics_core.data import SettingError
-from ragmetrics_core.distributed import Scorer, score_frame
+from ragmetrics_core.scale import Scorer, score_frame
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of PySpark itself
 

@@ -32,17 +32,17 @@ from ragmetrics_core import (
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.replies import Answer, NotAnswered
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
+from ragmetrics_core.metrics.registry import METRICS, metric_named
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.endpoints.store import MemoryStore
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
-from ragmetrics_core.metrics.registry import METRICS, metric_named
+from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.reporting.gates import UntilDecided
 from ragmetrics_core.testing import assert_score
 

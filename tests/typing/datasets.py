@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ragmetrics_core import ContextAdherence, RetrievalAccuracy
-from ragmetrics_core.datasets import (
+from ragmetrics_core.labelling import (
     ContinuousSettings,
     DiscreteSettings,
     Document,
@@ -26,7 +26,7 @@ from ragmetrics_core.datasets import (
     write_pairs,
     write_set,
 )
-from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.models.reply_store import MemoryStore
 
 
 def retrieve(question: str, count: int) -> Iterable[str]:

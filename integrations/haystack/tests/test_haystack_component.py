@@ -36,6 +36,7 @@ from haystack_integrations.components.evaluators.ragmetrics import (
 from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextAdherence, ScriptedJudge
+from ragmetrics_core.data.asking import Question
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     JudgeError,
@@ -43,8 +44,7 @@ from ragmetrics_core.data.errors import (
     MalformedReply,
     SettingError,
 )
-from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.questions import Question
+from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.replies import Answer, R
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge

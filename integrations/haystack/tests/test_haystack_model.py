@@ -22,7 +22,7 @@ from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, LLMJudge, Sample
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
+from ragmetrics_core.models.chat import Capabilities, ChatRequest, Message
 
 SAMPLE = Sample(
     question="Capital?",
@@ -269,7 +269,7 @@ def test_names() -> None:
 HANGING = """
 import asyncio, threading
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
-from ragmetrics_core.endpoints.chat import ChatRequest, Message
+from ragmetrics_core.models.chat import ChatRequest, Message
 
 class Hanging:
     def run(self, messages):

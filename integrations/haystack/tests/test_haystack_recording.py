@@ -36,7 +36,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from ragmetrics_core.capturing import Captured, JsonlSink
+from ragmetrics_core.capture import Captured, JsonlSink
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 

@@ -2,7 +2,7 @@
 
 from langchain_core.documents import Document
 
-from ragmetrics_core.datasets.discrete import retrieved
+from ragmetrics_core.labelling.discrete import retrieved
 
 
 def test_documents_are_contexts() -> None:

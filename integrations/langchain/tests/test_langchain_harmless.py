@@ -29,7 +29,7 @@ from langchain_ragmetrics import (
 from langchain_ragmetrics.door import RECORDER
 
 from ragmetrics_core import ScriptedJudge
-from ragmetrics_core.data.questions import Question
+from ragmetrics_core.data.asking import Question
 from ragmetrics_core.data.replies import Answer, R
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample

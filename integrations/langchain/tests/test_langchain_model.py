@@ -20,7 +20,7 @@ from pydantic import Field
 
 from ragmetrics_core import ContextAdherence, Sample, evaluate
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Message
+from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest, Message
 
 SCHEMA = {
     "type": "object",

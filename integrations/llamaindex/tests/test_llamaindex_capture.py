@@ -32,12 +32,12 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.types import Thread
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from, watch
-from llama_index.evaluation.ragmetrics.capture import recorder, snapshot
-from llama_index.evaluation.ragmetrics.capture.hooks import Spans
+from llama_index.evaluation.ragmetrics.recording import recorder, snapshot
+from llama_index.evaluation.ragmetrics.recording.hooks import Spans
 from pydantic import BaseModel
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capturing import as_judge_work
+from ragmetrics_core.capture import as_judge_work
 from ragmetrics_core.data.errors import SettingError
 
 RECORDER = recorder.RECORDER

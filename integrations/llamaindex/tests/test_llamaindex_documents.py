@@ -2,7 +2,7 @@
 
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from ragmetrics_core.datasets.discrete import retrieved
+from ragmetrics_core.labelling.discrete import retrieved
 
 
 def test_documents_are_contexts() -> None:

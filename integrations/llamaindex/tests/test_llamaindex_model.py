@@ -27,7 +27,7 @@ from llama_index.evaluation.ragmetrics import (
 from llama_index.evaluation.ragmetrics.model import aligned, capabilities_of
 from pydantic import Field
 
-from ragmetrics_core.capturing import is_judge_work
+from ragmetrics_core.capture import is_judge_work
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ConnectionFailed,
@@ -35,7 +35,7 @@ from ragmetrics_core.data.errors import (
     JudgeTimeout,
     RateLimited,
 )
-from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Message
+from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest, Message
 
 SCHEMA = {
     "type": "object",

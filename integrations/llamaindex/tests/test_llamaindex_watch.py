@@ -19,11 +19,11 @@ from llama_index.evaluation.ragmetrics import (
     load_rag_dataset,
     watch,
 )
-from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
+from llama_index.evaluation.ragmetrics.recording.recorder import RECORDER
 from said import poll, polls
 
 from ragmetrics_core import ContextAdherence, Sample, ScriptedJudge
-from ragmetrics_core.capturing import JsonlSink
+from ragmetrics_core.capture import JsonlSink
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.replies import Answer
 from ragmetrics_core.judging.judge import Judge

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 from langchain_core.tracers.context import register_configure_hook
 
-from langchain_ragmetrics.capturing.recorder import Recorder
-from langchain_ragmetrics.capturing.tree import AnyRun, Finding, trees
 from langchain_ragmetrics.model import LangChainJudge, as_judge
-from ragmetrics_core.capturing import (
+from langchain_ragmetrics.recording.recorder import Recorder
+from langchain_ragmetrics.recording.tree import AnyRun, Finding, trees
+from ragmetrics_core.capture import (
     BackgroundEvaluator,
     FrontDoor,
     Listeners,

@@ -9,12 +9,12 @@ from uuid import UUID
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
 from langsmith.schemas import Example, RunBase
 
-from langchain_ragmetrics.capturing.tree import error_of
 from langchain_ragmetrics.door import samples_from
 from langchain_ragmetrics.model import LangChainJudge, as_judge
+from langchain_ragmetrics.recording.tree import error_of
 from langchain_ragmetrics.values import message_of, plain
-from ragmetrics_core import Sample, capturing
-from ragmetrics_core.capturing import (
+from ragmetrics_core import Sample, capture
+from ragmetrics_core.capture import (
     USUAL_NAMES,
     MetricResult,
     Metrics,
@@ -23,7 +23,7 @@ from ragmetrics_core.capturing import (
     Source,
 )
 
-_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *capturing.ANSWER_KEYS)
+_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *capture.ANSWER_KEYS)
 
 
 class RagMetricsRunEvaluator(RunEvaluator):
@@ -58,7 +58,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
         concurrency: int = 8,
         **places: Any,
     ) -> None:
-        self._run = capturing.Run(metrics, as_judge(judge), concurrency, None)
+        self._run = capture.Run(metrics, as_judge(judge), concurrency, None)
         self._reference_from = reference_from
         self._samples_from: Callable[..., list[Sample]] = partial(
             samples_from, **places
@@ -114,7 +114,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
     def _outcomes(self, sample: Sample, reference: Sequence[str]) -> list[MetricResult]:
         if reference and not sample.reference:
             sample = sample.model_copy(update={"reference": tuple(reference)})
-        with capturing.as_judge_work():
+        with capture.as_judge_work():
             return list(
                 self._run.follow(next(self._counted), sample).result().results.values()
             )
@@ -150,7 +150,7 @@ def native(
 
 def _plain_sample(run: RunBase) -> Sample:
     """A sample of a run without retrieval: what its inputs and outputs say, under the usual names of columns."""
-    answer, _ = capturing.answer_in(plain(run.outputs))
+    answer, _ = capture.answer_in(plain(run.outputs))
     row = {**run.inputs, **(run.outputs or {})}
     try:
         found = Sample.from_row(
@@ -160,7 +160,7 @@ def _plain_sample(run: RunBase) -> Sample:
         found = Sample()
     return found.model_copy(
         update={
-            "question": capturing.question_in(plain(run.inputs)),
+            "question": capture.question_in(plain(run.inputs)),
             "answer": None if run.error else answer,
             "error": error_of(run),
             "metadata": {},
@@ -206,5 +206,5 @@ def _texts(value: object) -> list[str]:
     ):
         return list(value)
     message = message_of(value)
-    text = message.text if message is not None else capturing.answer_text(plain(value))
+    text = message.text if message is not None else capture.answer_text(plain(value))
     return [text] if text else []

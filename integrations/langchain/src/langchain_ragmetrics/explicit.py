@@ -11,9 +11,9 @@ from langchain_core.documents import Document
 from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
-from langchain_ragmetrics.capturing.recorder import Recorder
+from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.values import plain
-from ragmetrics_core import capturing
+from ragmetrics_core import capture
 
 Store = TypeVar("Store", bound=VectorStore)
 
@@ -150,14 +150,14 @@ def _reporting(name: str, query: str) -> Callable[[Any], None]:
     def end(found: Any) -> None:
         for recorder, run in begun:
             recorder.on_retriever_end(
-                [_document(one) for one in capturing.documents_in(plain(found))],
+                [_document(one) for one in capture.documents_in(plain(found))],
                 run_id=run,
             )
 
     return end
 
 
-def _document(one: capturing.Document) -> Document:
+def _document(one: capture.Document) -> Document:
     metadata = (
         {**one.metadata}
         if one.score is None

@@ -13,19 +13,19 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langsmith import tracing_context
 
-from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
+from langchain_ragmetrics.recording.recorder import JUDGE_TAG
 from langchain_ragmetrics.values import compact, message_of
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel
-from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
+from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
 LangChainJudge = Judge | ChatModel | Runnable[Any, Any] | str | None
 

@@ -13,8 +13,8 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from ragmetrics_core import capturing
-from ragmetrics_core.capturing import SCORE_KEYS, Message, ToolCall
+from ragmetrics_core import capture
+from ragmetrics_core.capture import SCORE_KEYS, Message, ToolCall
 
 _DEPTH = 4
 _SHORT = 8  # items; a list of more numbers is a vector
@@ -109,7 +109,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _document(value: object) -> capturing.Document | None:
+def _document(value: object) -> capture.Document | None:
     """A document, a document with its score, or a document as a dict.
 
     None for anything else.
@@ -130,7 +130,7 @@ def _document(value: object) -> capturing.Document | None:
     return None
 
 
-def _made(text: str, name: object, metadata: object) -> capturing.Document:
+def _made(text: str, name: object, metadata: object) -> capture.Document:
     kept = (
         {str(key): entry for key, entry in metadata.items()}
         if isinstance(metadata, Mapping)
@@ -139,9 +139,7 @@ def _made(text: str, name: object, metadata: object) -> capturing.Document:
     score = next(
         (float(kept[key]) for key in SCORE_KEYS if _is_number(kept.get(key))), None
     )
-    return capturing.Document(
-        text, name if isinstance(name, str) else None, score, kept
-    )
+    return capture.Document(text, name if isinstance(name, str) else None, score, kept)
 
 
 def message_of(value: object) -> Message | None:

@@ -8,7 +8,7 @@ from typing import Any
 from haystack_integrations.tracing.ragmetrics.components import Calls, replies
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, Node, Run
 
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     Answer,
     Message,
     documents_in,

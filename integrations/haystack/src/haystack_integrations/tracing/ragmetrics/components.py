@@ -17,7 +17,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     Said,
 )
 
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     Document,
     Message,
     ToolCall,
@@ -26,7 +26,7 @@ from ragmetrics_core.capturing import (
     one_line,
     texts_in,
 )
-from ragmetrics_core.capturing import Node as Call
+from ragmetrics_core.capture import Node as Call
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _EVIDENCE = re.compile(r"document|context|passage|chunk|window|snippet")

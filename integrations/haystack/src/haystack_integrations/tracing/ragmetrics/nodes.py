@@ -21,7 +21,7 @@ from haystack.dataclasses import (
 )
 from pydantic import BaseModel
 
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     Answer,
     Document,
     Listener,

@@ -33,7 +33,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     tick,
 )
 
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     Listener,
     Listeners,
     guarded,

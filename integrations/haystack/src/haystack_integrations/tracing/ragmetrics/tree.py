@@ -19,8 +19,8 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     copied,
 )
 
-from ragmetrics_core import Turn, capturing
-from ragmetrics_core.capturing import (
+from ragmetrics_core import Turn, capture
+from ragmetrics_core.capture import (
     Answer,
     Message,
     Overrides,
@@ -279,7 +279,7 @@ def _texts(run: Run) -> list[_Given]:
             and all(isinstance(item, str) for item in value)
         )
         one_text = (
-            capturing.question_in(value)
+            capture.question_in(value)
             if isinstance(value, (str, Message, tuple))
             else None
         )
@@ -326,7 +326,7 @@ def _templated(run: Run, shown: Sequence[Message]) -> _Given | None:
         place for place, name, value in _inputs(run) if name == "template" and value
     ]
     builders = [node for node in run.components() if f"{node.path}.template" in places]
-    text = capturing.question_in(tuple(shown))
+    text = capture.question_in(tuple(shown))
     fits = bool(builders) and not any(
         any(documents_in(node.input)) for node in builders
     )
@@ -353,7 +353,7 @@ def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
             ]
     for earlier in lists:
         now = [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
-        kept = capturing.history_in([*earlier, *now]) or kept
+        kept = capture.history_in([*earlier, *now]) or kept
     return kept
 
 

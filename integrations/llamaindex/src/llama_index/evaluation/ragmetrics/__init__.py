@@ -6,9 +6,6 @@ Example:
     >>> report = captured.evaluate(["context_adherence"])  # doctest: +SKIP
 """
 
-from llama_index.evaluation.ragmetrics.capture.door import capture as capture
-from llama_index.evaluation.ragmetrics.capture.door import samples_from as samples_from
-from llama_index.evaluation.ragmetrics.capture.door import watch as watch
 from llama_index.evaluation.ragmetrics.datasets import (
     evaluate_query_engine as evaluate_query_engine,
 )
@@ -34,3 +31,8 @@ from llama_index.evaluation.ragmetrics.evaluators import (
     RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator,
 )
 from llama_index.evaluation.ragmetrics.model import LlamaIndexModel as LlamaIndexModel
+from llama_index.evaluation.ragmetrics.recording.door import capture as capture
+from llama_index.evaluation.ragmetrics.recording.door import (
+    samples_from as samples_from,
+)
+from llama_index.evaluation.ragmetrics.recording.door import watch as watch

@@ -13,8 +13,8 @@ from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
-from llama_index.evaluation.ragmetrics.capture.door import samples_from
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge, settings_judge
+from llama_index.evaluation.ragmetrics.recording.door import samples_from
 from pydantic import ValidationError
 
 from ragmetrics_core import (
@@ -25,7 +25,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
 )
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     Given,
     MetricResult,
     RagMetricsError,

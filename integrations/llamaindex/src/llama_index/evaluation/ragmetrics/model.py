@@ -22,17 +22,17 @@ from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core.data import follow
-from ragmetrics_core.endpoints.cache_keys import installed
-from ragmetrics_core.endpoints.chat import (
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.cache_keys import installed
+from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
     TokenAlternatives,
 )
-from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel
-from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
+from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
 T = TypeVar("T")
 _logger = logging.getLogger("llama_index.evaluation.ragmetrics")

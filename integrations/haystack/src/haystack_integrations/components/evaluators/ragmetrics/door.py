@@ -16,7 +16,7 @@ from haystack_integrations.tracing.ragmetrics.tree import as_run, trees
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     CaptureNotes,
     FrontDoor,
     JudgeLike,

@@ -24,10 +24,10 @@ from ragmetrics_core import (
     Metric,
     Sample,
     aevaluate,
-    capturing,
+    capture,
     evaluate,
 )
-from ragmetrics_core.capturing import (
+from ragmetrics_core.capture import (
     ErrorInfo,
     JudgeLike,
     MetricResult,
@@ -100,7 +100,7 @@ class RagMetricsEvaluator:
             raise SettingError("give chat_generator= or judge=, not both")
         given = [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
         self.metrics = tuple(
-            capturing.chosen(None if given is None else map(_made, given))
+            capture.chosen(None if given is None else map(_made, given))
         )
         self.chat_generator = chat_generator
         self.judge = judge
@@ -340,7 +340,7 @@ def _made(one: object) -> Metric | str:
     settings = dict(one.get("settings") or {})
     if "name" in one:
         # a setting may be called name, too
-        return type(capturing.metric_named(str(one["name"])))(**settings)
+        return type(capture.metric_named(str(one["name"])))(**settings)
     found = import_class_by_name(str(one["type"]))
     if not issubclass(found, Metric):
         raise SettingError(f"{one['type']} is no Metric")
@@ -351,7 +351,7 @@ def _stored(metric: Metric) -> str | dict[str, Any]:
     """What YAML holds of a metric."""
     settings = metric.model_dump(mode="json", exclude_defaults=True)
     name = next(
-        (name for name, known in capturing.METRICS.items() if type(metric) is known),
+        (name for name, known in capture.METRICS.items() if type(metric) is known),
         None,
     )
     if name is None:

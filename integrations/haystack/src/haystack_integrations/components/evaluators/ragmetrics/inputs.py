@@ -7,7 +7,7 @@ from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, Generat
 from haystack_integrations.tracing.ragmetrics.nodes import copied
 
 from ragmetrics_core import Context, Sample
-from ragmetrics_core.capturing import Answer, CaptureNotes, SettingError
+from ragmetrics_core.capture import Answer, CaptureNotes, SettingError
 
 _PARTS = ("query", "documents", "replies")
 _LISTS = {

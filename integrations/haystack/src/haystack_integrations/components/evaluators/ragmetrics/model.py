@@ -14,11 +14,11 @@ from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 
-from ragmetrics_core.endpoints.cache_keys import installed
-from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest
-from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel
-from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of
 from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.models.cache_keys import installed
+from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest
+from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
+from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
 _CLOSE_SECONDS = 5.0
 # else the user's

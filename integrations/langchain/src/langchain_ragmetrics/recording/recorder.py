@@ -1,0 +1,297 @@
+"""The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables.config import ensure_config
+
+from langchain_ragmetrics.recording.tree import (
+    CALL,
+    FALLBACKS,
+    FLOW,
+    HANDOFF,
+    OBSERVED,
+    Run,
+)
+from langchain_ragmetrics.values import ROLES, copied, is_command, kind_of, text_of
+from ragmetrics_core.capture import Problems, guarded, is_judge_work, strand, words_of
+
+JUDGE_TAG = "ragmetrics-judge"
+Receiver = Callable[[Run], object]
+_MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
+
+# The retriever that began last in this context: what a store reports while it goes on
+# belongs to it.
+_searching: ContextVar[UUID | None] = ContextVar(
+    "langchain_ragmetrics_searching", default=None
+)
+
+
+class Recorder(BaseCallbackHandler):
+    """Records run trees, in line with the application, and never harms it.
+
+    Args:
+        problems: Where internal errors are counted.
+        receivers: Says who gets a root that starts now.
+
+    Attributes:
+        problems: Internal errors.
+        open: Runs of roots that go on, by id.
+    """
+
+    run_inline = True
+    ignore_retry = True
+    ignore_custom_event = True
+
+    def __init__(
+        self, problems: Problems, receivers: Callable[[], tuple[Receiver, ...]]
+    ) -> None:
+        self.problems, self._receivers = problems, receivers
+        self.open: dict[UUID | None, Run] = {}
+        self._roots: dict[UUID, tuple[Receiver, ...]] = {}
+
+    def __copy__(self, *_: object) -> "Recorder":
+        return self  # a copy of a config shares its handlers
+
+    __deepcopy__ = __copy__
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({len(self._roots)} open runs, {len(self.problems)}"
+            " problems)"
+        )
+
+    @guarded
+    def on_chain_start(
+        self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **told: Any
+    ) -> None:
+        """Copy the inputs of a step."""
+        if run := self._run_began(
+            told.get("run_type") or "chain", serialized, run_id, told
+        ):
+            run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
+
+    @guarded
+    def on_chain_end(
+        self, outputs: Any, *, run_id: UUID, inputs: Any = None, **_: Any
+    ) -> None:
+        """Copy the outputs of a step, and its inputs if they were streamed in."""
+        if run := self._run_going(run_id, inputs):
+            self._run_ended(
+                run, _named("output", copied(outputs, messages=run_id in self._roots))
+            )
+
+    @guarded
+    def on_chain_error(
+        self, error: BaseException, *, run_id: UUID, inputs: Any = None, **_: Any
+    ) -> None:
+        """Note the error of a run."""
+        if run := self._run_going(run_id, inputs):
+            run.error = words_of(error, repr)
+            self._run_ended(run, {})
+
+    on_llm_error = on_tool_error = on_retriever_error = on_chain_error
+
+    @guarded
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        **told: Any,
+    ) -> None:
+        """Keep what the model is shown, as text."""
+        if run := self._run_began("chat_model", serialized, run_id, told):
+            shown = [
+                (ROLES.get(kind_of(one), "other"), text_of(one.content))
+                for batch in messages
+                for one in batch
+            ]
+            run.inputs = {
+                "messages": [{"role": role, "content": text} for role, text in shown]
+            }
+
+    @guarded
+    def on_llm_start(
+        self,
+        serialized: dict[str, Any],
+        prompts: list[str],
+        *,
+        run_id: UUID,
+        **told: Any,
+    ) -> None:
+        """Keep what the model is shown."""
+        if run := self._run_began("llm", serialized, run_id, told):
+            run.inputs = {"prompts": list(prompts)}
+
+    @guarded
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Keep what the model said first: its text, and the tools that it called."""
+        if run := self._run_going(run_id):
+            first = [
+                _said(one) for batch in response.generations[:1] for one in batch[:1]
+            ]
+            self._run_ended(run, {"generations": [first]})
+
+    @guarded
+    def on_tool_start(
+        self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **told: Any
+    ) -> None:
+        """Copy the inputs of a tool."""
+        if run := self._run_began("tool", serialized, run_id, told):
+            inputs = copied(told.get("inputs"))  # older cores tell their text alone
+            run.inputs = inputs if isinstance(inputs, dict) else {"input": input_str}
+            run.extra[CALL] = told.get("tool_call_id")
+
+    @guarded
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """Copy what a tool returned, the documents of its artifact included."""
+        if run := self._run_going(run_id):
+            run.extra[HANDOFF] = is_command(output) and bool(output.goto)
+            self._run_ended(run, {"output": _tool_output(output)})
+
+    @guarded
+    def on_retriever_start(
+        self, serialized: dict[str, Any], query: str, *, run_id: UUID, **told: Any
+    ) -> None:
+        """Keep the query of a retriever."""
+        if run := self._run_began("retriever", serialized, run_id, told):
+            run.inputs = {"query": query}
+            _searching.set(run_id)
+
+    @guarded
+    def on_retriever_end(
+        self, documents: Sequence[Document], *, run_id: UUID, **_: Any
+    ) -> None:
+        """Copy the documents of a retriever."""
+        if run := self._run_going(run_id):
+            self._run_ended(run, {"documents": copied(list(documents))})
+
+    @guarded
+    def search_begins(
+        self, run_id: UUID, query: str, name: str, parent: UUID | None
+    ) -> None:
+        """A search that LangChain does not report.
+
+        Inside a retriever it belongs to that.
+        """
+        host = self.open.get(_searching.get())
+        while host is not None and (
+            host.end_time is not None or host.run_type != "retriever"
+        ):
+            host = self.open.get(host.parent_run_id)
+        within = parent if host is None else host.id
+        self.on_retriever_start(
+            {}, query, run_id=run_id, parent_run_id=within, tags=[OBSERVED], name=name
+        )
+
+    def _run_began(
+        self,
+        kind: str,
+        serialized: dict[str, Any] | None,
+        run_id: UUID,
+        told: dict[str, Any],
+    ) -> Run | None:
+        """A run that begins; None for one that is not to be recorded, or is known: the handler is attached twice."""
+        if run_id in self.open:
+            return None
+        parent = self.open.get(told.get("parent_run_id")) or self._fallbacks()
+        tags = told.get("tags") or []
+        if parent is None:
+            receivers = (
+                () if is_judge_work() or JUDGE_TAG in tags else self._receivers()
+            )
+            if not receivers:
+                return None
+        name = (
+            told.get("name")
+            or (serialized or {}).get("name")
+            or ((serialized or {}).get("id") or ["Unnamed"])[-1]
+        )
+        run = Run(
+            run_id,
+            name,
+            kind,
+            None if parent is None else parent.id,
+            tags,
+            {"metadata": told.get("metadata")},
+        )
+        if parent is not None:
+            parent.child_runs.append(run)
+        else:
+            self._roots[run_id] = receivers
+            run.extra[FLOW] = strand()
+            if len(self._roots) > _MOST_OPEN:
+                self._forget(self.open[next(iter(self._roots))])
+                self.problems.note(
+                    f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
+                )
+        self.open[run_id] = run
+        return run
+
+    def _fallbacks(self) -> Run | None:
+        """The wrapper of fallbacks around an alternative, which it hands its own config: the context alone tells."""
+        run = self.open.get(
+            getattr(ensure_config().get("callbacks"), "parent_run_id", None)
+        )
+        return run if run is not None and run.name == FALLBACKS else None
+
+    def _run_going(self, run_id: UUID, inputs: Any = None) -> Run | None:
+        """The run of this id while it goes on, with inputs that were streamed in."""
+        run = self.open.get(run_id)
+        if run is None or run.end_time is not None:
+            return None
+        if inputs is not None:
+            run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
+        return run
+
+    def _run_ended(self, run: Run, outputs: dict[str, Any]) -> None:
+        """Hand a finished root on, and keep nothing of it."""
+        run.outputs, run.end_time = outputs, datetime.now(UTC)
+        if run.id in self._roots:
+            for receive in self._forget(run):
+                receive(run)
+
+    def _forget(self, root: Run) -> tuple[Receiver, ...]:
+        """Forget a root and all below it; who was to get it."""
+        below = [root]
+        while below:
+            run = below.pop()
+            self.open.pop(run.id, None)
+            below += run.child_runs
+        return self._roots.pop(root.id, ())
+
+
+def _named(name: str, value: Any) -> dict[str, Any]:
+    """Inputs or outputs as LangSmith keeps them: what is no dict has a name."""
+    return value if isinstance(value, dict) else {name: value}
+
+
+def _tool_output(output: Any) -> Any:
+    """A snapshot of what a tool returned: of a command its update, of a message its artifact too."""
+    if is_command(output):
+        output = output.update
+    if isinstance(output, ToolMessage):
+        return output.model_copy(update={"artifact": copied(output.artifact)})
+    if isinstance(output, dict):
+        return {key: _tool_output(item) for key, item in output.items()}
+    if isinstance(output, list):
+        return [_tool_output(item) for item in output]
+    return copied(output)
+
+
+def _said(generation: Any) -> dict[str, Any]:
+    message = generation.message if isinstance(generation, ChatGeneration) else None
+    calls = list(message.tool_calls) if isinstance(message, AIMessage) else []
+    return {
+        "text": generation.text,
+        "message": {"role": "assistant", "content": "", "tool_calls": calls},
+    }

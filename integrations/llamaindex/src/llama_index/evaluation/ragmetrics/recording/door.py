@@ -1,0 +1,28 @@
+"""``capture``, ``watch`` and ``samples_from`` for LlamaIndex."""
+
+from llama_index.evaluation.ragmetrics.model import as_judge
+from llama_index.evaluation.ragmetrics.recording.recorder import RECORDER
+from llama_index.evaluation.ragmetrics.recording.run import Run
+from llama_index.evaluation.ragmetrics.recording.tree import as_run, trees_of
+
+from ragmetrics_core.capture import FrontDoor
+
+_DOOR: FrontDoor[Run] = FrontDoor(
+    RECORDER.listeners,
+    trees_of,
+    as_judge,
+    as_run=as_run,
+    unseen=(
+        "no query engine, chat engine, agent, workflow, retriever, synthesizer or model"
+        " of LlamaIndex ran in it; make the calls inside the block, or make samples of"
+        " responses with samples_from(response)"
+    ),
+    hint=(
+        "LlamaIndex's runs were seen, but none gave a sample; say where things are by"
+        " question_from=, contexts_from= and answer_from=, name tools whose text is a"
+        " context in context_tools=, or use build="
+    ),
+)
+capture = _DOOR.capture
+watch = _DOOR.watch
+samples_from = _DOOR.samples_from

@@ -1,0 +1,180 @@
+"""The handlers that the framework calls, and streamed answers: copied while the application reads, never read for it.
+
+Handlers hand on what they are told; their errors would be swallowed unseen.
+"""
+
+import weakref
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
+from llama_index.core.instrumentation.events.chat_engine import (
+    StreamChatDeltaReceivedEvent,
+)
+from llama_index.core.instrumentation.events.llm import (
+    LLMChatEndEvent,
+    LLMCompletionEndEvent,
+)
+from llama_index.evaluation.ragmetrics.recording.snapshot import Streamed
+from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.base import BaseEvent
+from llama_index_instrumentation.event_handlers import BaseEventHandler
+from llama_index_instrumentation.span.base import BaseSpan
+from llama_index_instrumentation.span_handlers import BaseSpanHandler
+from pydantic import Field, PrivateAttr
+
+# called once with what was read, and what broke it off
+Ended = Callable[[str, BaseException | None], None]
+# around each piece: a model may be called only then
+Within = Callable[[], AbstractContextManager[object]]
+
+
+class Spans(BaseSpanHandler[BaseSpan]):
+    """Hands spans to the recorder; the framework's own bookkeeping is not used."""
+
+    _recorder: Any = PrivateAttr()
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def span_enter(self, *_: Any, **given: Any) -> None:
+        """A span began."""
+        self._recorder.enter(
+            given["id_"],
+            given["bound_args"].arguments,
+            given.get("instance"),
+            given.get("parent_id"),
+        )
+        self._recorder.follow(given["id_"], given["bound_args"])
+
+    def span_exit(self, *_: Any, **given: Any) -> None:
+        """A span ended with a result."""
+        self._recorder.leave(
+            given["id_"], given.get("instance"), given.get("result"), None
+        )
+
+    def span_drop(self, *_: Any, **given: Any) -> None:
+        """A span ended with an exception."""
+        self._recorder.leave(
+            given["id_"],
+            given.get("instance"),
+            None,
+            given.get("err") or GeneratorExit(),
+        )
+
+    def new_span(self, *_: Any, **__: Any) -> None:
+        """Nothing is kept."""
+
+    prepare_to_exit_span = prepare_to_drop_span = new_span  # type: ignore[pydantic-field]  # methods, no fields
+
+
+class Events(BaseEventHandler):
+    """Hands to the recorder what no span shows: pieces of streamed answers, and models' whole replies."""
+
+    recorder: Any = Field(repr=False)
+
+    def handle(self, event: BaseEvent, **_: Any) -> None:
+        """An event."""
+        if isinstance(event, StreamChatDeltaReceivedEvent):
+            self.recorder.hear(event.span_id, event.delta)
+        elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)):
+            self.recorder.said(event.span_id, event.response)
+
+
+def install(spans: Spans, events: Events) -> None:
+    """Put the handlers on the root dispatcher, unless they are there."""
+    root = get_dispatcher()
+    # Handlers compare equal by value, so ours are looked for by identity; others may
+    # have removed them.
+    if not any(one is spans for one in root.span_handlers):
+        root.add_span_handler(spans)
+    if not any(one is events for one in root.event_handlers):
+        root.add_event_handler(events)
+
+
+def observe(response: Streamed, ended: Ended, within: Within) -> None:
+    """Put a generator of the same kind and content around a response's stream, which tells how its reading ended.
+
+    Only generators are wrapped: of an object of another kind the application may use
+    what no wrapper has, so that it stays as it is and is taken for a stream that was
+    never read.
+    """
+    for name in ("response_gen", "chat_stream", "achat_stream"):
+        stream = vars(response).get(name)
+        if isinstance(stream, AsyncGeneratorType):
+            wrapped: Generator[Any, Any, Any] | AsyncGenerator[Any, Any] = _areading(
+                stream, ended, within
+            )
+        elif isinstance(stream, GeneratorType):
+            wrapped = _reading(stream, ended, within)
+        elif stream is not None:
+            ended("", GeneratorExit())
+            continue
+        else:
+            continue
+        # never started, it ends without a word
+        weakref.finalize(wrapped, ended, "", GeneratorExit()).atexit = False
+        setattr(response, name, wrapped)
+
+
+def _told(ended: Ended, read: list[str]) -> ExitStack:
+    """Says how a reading ended when it is left."""
+    left = ExitStack()
+    left.push(lambda _, error, __: ended("".join(read), error))
+    return left
+
+
+def _reading(
+    pieces: Generator[Any, Any, Any], ended: Ended, within: Within
+) -> Generator[Any, Any, Any]:
+    read: list[str] = []
+    with _told(ended, read):
+        advance = partial(next, pieces)
+        while True:
+            try:
+                with within():
+                    piece = advance()
+            except StopIteration as end:
+                return end.value
+            read.append(_text(piece))
+            try:
+                advance = partial(pieces.send, (yield piece))
+            except GeneratorExit:
+                pieces.close()
+                raise
+            except BaseException as error:  # noqa: BLE001  # what the application throws in is its generator's
+                advance = partial(pieces.throw, error)
+
+
+async def _areading(
+    pieces: AsyncGenerator[Any, Any], ended: Ended, within: Within
+) -> AsyncGenerator[Any, Any]:
+    read: list[str] = []
+    with _told(ended, read):
+        advance = partial(anext, pieces)
+        while True:
+            try:
+                with within():
+                    piece = await advance()
+            except StopAsyncIteration:
+                return
+            read.append(_text(piece))
+            try:
+                advance = partial(pieces.asend, (yield piece))
+            except GeneratorExit:
+                await pieces.aclose()
+                raise
+            except BaseException as error:  # noqa: BLE001  # what the application throws in is its generator's
+                advance = partial(pieces.athrow, error)
+
+
+def _text(piece: object) -> str:
+    """The text of a token, or of a chunk of a chat or a completion."""
+    chunk = (
+        piece.delta if isinstance(piece, (ChatResponse, CompletionResponse)) else piece
+    )
+    return chunk if isinstance(chunk, str) else ""

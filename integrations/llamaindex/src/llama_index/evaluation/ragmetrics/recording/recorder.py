@@ -1,0 +1,491 @@
+"""The framework's hooks: what happens is copied, and each finished run is handed to those who listen.
+
+A run begins at the outermost engine (query, chat or workflow); a retriever, reranker,
+synthesizer or model outside of any engine is a run of its own. Nothing is assembled
+here, and runs that belong together are joined by the core.
+"""
+
+import itertools
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from llama_index.core.agent.workflow.workflow_events import AgentOutput
+from llama_index.core.chat_engine.types import (
+    BaseChatEngine,
+    StreamingAgentChatResponse,
+)
+from llama_index.core.evaluation.dataset_generation import DatasetGenerator
+from llama_index.core.schema import BaseNode
+from llama_index.evaluation.ragmetrics.recording import snapshot
+from llama_index.evaluation.ragmetrics.recording.hooks import (
+    Events,
+    Spans,
+    install,
+    observe,
+)
+from llama_index.evaluation.ragmetrics.recording.run import (
+    MEMORY,
+    ROOTS,
+    Kind,
+    Run,
+    called_by,
+    kind_of,
+)
+from llama_index_instrumentation.span import active_span_id
+
+from ragmetrics_core import capture
+from ragmetrics_core.capture import (
+    Listener,
+    Listeners,
+    Message,
+    Node,
+    guarded,
+    strand,
+    words_of,
+)
+
+MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
+# Kinds that are not listed are named alike.
+_NODES: dict[Kind, Any] = {
+    "query": "agent",
+    "chat": "agent",
+    "workflow": "agent",
+    "predict": "agent",
+}
+_NODES |= {
+    "retrieve": "retriever",
+    "post": "reranker",
+    "synth": "step",
+    "respond": "step",
+    "program": "step",
+}
+# characters of "-" and a UUID at the end of a span's id, behind class and method
+_UUID = 37
+_clock = itertools.count()
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _Live:
+    """A run that goes on, who gets it, and which spans and streamed chat answers (by identity) are its own."""
+
+    run: Run
+    listeners: tuple[Listener, ...]
+    data: bool  # inputs and outputs are needed whole
+    spans: list[str] = field(default_factory=list)
+    written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
+    awaits: int | None = None
+    ended: bool = False
+
+
+_Track = tuple[_Live, Node]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """Where an open span stands: in one run, in several if a capture was opened within a run, or in none."""
+
+    tracks: tuple[_Track, ...] = ()  # the runs, with the call in each
+    kind: Kind | None = None  # of a span that is a call of its own
+    within: frozenset[Kind] = frozenset()  # kinds of the calls around it
+    event: object = None  # what the step that it stands in was sent
+    # the innermost call, which stands in all runs but those that are cut
+    node: Node | None = None
+
+
+_OUTSIDE, _IGNORED = _Place(), _Place()
+# The run whose streamed answer is read here: its model may be called only now.
+_reading: ContextVar[_Place | None] = ContextVar("ragmetrics_reading", default=None)
+
+
+@contextmanager
+def _within(live: _Live) -> Iterator[None]:
+    before = _reading.get()
+    _reading.set(_Place(((live, live.run.root),)))
+    try:
+        yield
+    finally:
+        _reading.set(before)  # no token: a generator may go on in another context
+
+
+class Recorder:
+    """Follows the framework's spans; ``problems`` are errors of the hooks, counted for everybody who listens."""
+
+    def __init__(self) -> None:
+        self.listeners = Listeners(self._opened)
+        self.problems = self.listeners.problems
+        self._spans, self._events = Spans(self), Events(recorder=self)
+        capture.renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: what was going on goes on in the parent, and its locks may be held for ever."""
+        self._lock = threading.RLock()
+        self._places: dict[str, _Place] = {}
+        # pieces of a streamed chat answer, by the span that writes it
+        self._writing: dict[str, list[str]] = {}
+        # by open span, what tells that nothing will end it
+        self._ends: dict[str, weakref.finalize[Any, Any]] = {}
+        # nodes that generators of test data made for themselves
+        self._test_data: set[str] = set()
+
+    def _opened(self, listener: Listener) -> None:
+        listener.under = active_span_id.get()
+        install(self._spans, self._events)
+
+    def _wanted(
+        self, parent_id: str | None, around: _Place | None
+    ) -> tuple[Listener, ...]:
+        """For whom a run begins here."""
+        found = self.listeners.here()
+        taken = (
+            [one for live, _ in around.tracks for one in live.listeners]
+            if around is not None
+            else []
+        )
+        # inside of a run for these; another one wants it only if it began to listen in
+        # there
+        if taken:
+            return tuple(
+                one for one in found if one not in taken and not one.everywhere
+            )
+        # If the span around it is unknown, it is a part of something that began before
+        # capturing did.
+        return tuple(
+            one
+            for one in found
+            if parent_id is None or around is not None or parent_id == one.under
+        )
+
+    @guarded
+    def enter(
+        self,
+        id_: str,
+        given: Mapping[str, Any],
+        instance: object,
+        parent_id: str | None,
+    ) -> None:
+        """A span began."""
+        if isinstance(instance, BaseChatEngine) and ".reset-" in id_:
+            snapshot.start_over(instance)
+        if not self.listeners.open and not self._places:
+            return
+        reading = _reading.get()
+        around = _joined(
+            None if parent_id is None else self._places.get(parent_id), reading
+        )
+        owner: type = type(instance)
+        kind = kind_of(owner, id_[:-_UUID].rpartition(".")[2])
+        if kind == "write":
+            self._writing[id_], kind = [], None
+        tracks = () if around is None else around.tracks
+        fresh = () if reading is not None else self._wanted(parent_id, around)
+        caller = called_by() if (tracks or fresh) and kind in ROOTS else None
+        if (
+            around is _IGNORED
+            or (tracks and capture.is_judge_work())
+            or (caller and caller not in MEMORY)
+        ):
+            self._places[id_] = _IGNORED
+        elif tracks or fresh:
+            place = self._placed(kind, given, instance, around or _OUTSIDE, fresh)
+            if caller and place.kind is not None and place.node is not None:
+                place.node.kind = "ignored"
+            for live, _ in place.tracks if place.kind is not None else ():
+                live.spans.append(id_)
+            self._places[id_] = place
+
+    @guarded
+    def follow(self, id_: str, bound_args: object) -> None:
+        """Forget an open span also if the framework never says that it ended.
+
+        It says nothing where telling the application's exception raises in its turn.
+        The framework holds the arguments of a call until it has said so; once they are
+        gone, nothing more will come.
+        """
+        if id_ in self._places or id_ in self._writing:
+            self._ends[id_] = weakref.finalize(bound_args, self._lost, id_)
+            self._ends[id_].atexit = False
+
+    @guarded
+    def _lost(self, id_: str) -> None:
+        if id_ in self._ends:
+            self.leave(id_, None, None, GeneratorExit())
+
+    def _placed(
+        self,
+        kind: Kind | None,
+        given: Mapping[str, Any],
+        instance: object,
+        around: _Place,
+        fresh: tuple[Listener, ...],
+    ) -> _Place:
+        """The place of a span: a call of its own, or one that capturing looks through."""
+        # a tool that is called calls itself
+        again = kind == "tool" and around.kind == "tool"
+        twin = _twin(around, snapshot.prompt_of(given)) if kind == "model" else None
+        inside = (
+            "synth" in around.within
+            if kind == "respond"
+            else kind == "predict" and bool(around.tracks)
+        )
+        if kind is None or again or twin is not None or inside:
+            self._prompted(around, given)
+            return replace(
+                around,
+                kind=None,
+                event=given.get("ev", around.event),
+                node=twin or around.node,
+            )
+        if not around.tracks and kind not in ROOTS:
+            return _Place(kind=kind)
+        node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock))
+        # a structured answer
+        node.kind = (
+            "ignored" if kind == "tool" and "program" in around.within else node.kind
+        )
+        self._copied(snapshot.copy_event, node, around.event)
+        self._copied(snapshot.copy_arguments, kind, node, given, instance)
+        tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
+        if fresh and kind in ROOTS:
+            live = _Live(
+                Run(node, kind=kind, strand=strand()),
+                fresh,
+                any(one.data for one in fresh),
+            )
+            for one in fresh:
+                one.begun = True
+            self._copied(snapshot.copy_start, live.run, given, instance, live.data)
+            tracks += ((live, node),)
+        return _Place(
+            tracks,
+            kind,
+            around.within | {"synth" if kind == "respond" else kind},
+            None,
+            node,
+        )
+
+    @guarded
+    def leave(
+        self, id_: str, instance: object, result: object, error: BaseException | None
+    ) -> None:
+        """A span ended with a result or an exception.
+
+        Of a call it is known until its run ends, for what comes late.
+        """
+        end = self._ends.pop(id_, None)
+        if end is not None:
+            end.detach()
+        place = self._places.get(id_, _OUTSIDE)
+        node = place.node if place.kind is not None else None
+        if node is None or not place.tracks:
+            self._places.pop(id_, None)
+        self._wrote(id_, place, instance, error)
+        if place.kind == "ignored" and called_by() is DatasetGenerator:
+            made_up = result if isinstance(result, list) else ()
+            self._test_data |= {
+                one.node_id for one in made_up if isinstance(one, BaseNode)
+            }
+        if isinstance(result, AgentOutput) and instance is None:
+            self._agent_said(place, result)
+        if node is None or place.kind is None:
+            return
+        if error is None:
+            self._copied(snapshot.copy_result, place.kind, node, result, instance)
+        node.error, node.ended = _told(error) or node.error, next(_clock)
+        # for a person; the step runs again
+        if type(error).__name__ == "WaitingForEvent":
+            node.control, node.error = True, None
+        made = node.kind == "retriever" and {one.id for one in node.documents or ()}
+        for live, _ in place.tracks:
+            if (
+                made
+                and made <= self._test_data
+                and live.run.kind in ("query", "retrieve")
+            ):
+                live.run.root.kind = "ignored"
+            if node is live.run.root and error is None:
+                self._copied(snapshot.copy_outcome, live.run, result, live.data)
+                self._finish(live, result)
+            elif node is live.run.root:
+                live.run.complete = isinstance(error, Exception)
+                self._end(live)
+
+    @guarded
+    def hear(self, id_: str | None, delta: str) -> None:
+        """A piece of a streamed chat answer was written."""
+        if id_ in self._writing:
+            self._writing[id_].append(delta)
+
+    @guarded
+    def said(self, id_: str | None, reply: object) -> None:
+        """A model has said all that it says."""
+        place = self._places.get(id_ or "", _OUTSIDE)
+        if (
+            place.node is None
+            or place.node.kind != "model"
+            or place.node.reply is not None
+        ):
+            return
+        place.node.reply, place.node.ended = snapshot.reply_of(reply), next(_clock)
+        for live, _ in place.tracks:
+            if place.node is live.run.root and live.run.streamed:
+                self._end(live)
+
+    @guarded
+    def _copied(self, copy: Callable[..., object], *given: object) -> None:
+        """Copies are guarded one by one: what cannot be copied is missing, and the run is still recorded."""
+        copy(*given)
+
+    @guarded
+    def _prompted(self, place: _Place, given: Mapping[str, Any]) -> None:
+        """A model is about to be asked by a template: it shows the conversation, where no memory could be read."""
+        for live, _ in place.tracks:
+            if live.run.kind == "chat":
+                live.run.history = live.run.history or snapshot.prompted_turns(given)
+
+    @guarded
+    def _agent_said(self, place: _Place, output: AgentOutput) -> None:
+        """A step of an agent ended: its model's reply, with the tools that it called."""
+        for _, node in place.tracks:
+            model = next(
+                (child for child in reversed(node.children) if child.kind == "model"),
+                None,
+            )
+            if model is not None and (output.tool_calls or model.reply is None):
+                model.reply, model.ended = snapshot.reply_of(output), next(_clock)
+
+    @guarded
+    def _finish(self, live: _Live, result: object) -> None:
+        """The root returned: the run is over, unless its answer is still streaming."""
+        run, response = live.run, snapshot.result_of(result)
+        # a thread may have written all of it by now
+        run.streamed = isinstance(response, snapshot.Streamed)
+        if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
+            run.streamed = True
+            weakref.finalize(result, self._end, live).atexit = False
+        elif not isinstance(response, snapshot.Streamed) or run.root.text is not None:
+            self._end(live)
+        elif (
+            isinstance(response, StreamingAgentChatResponse)
+            and response.is_writing_to_memory
+        ):
+            # What is not written by the time that the response is gone never will be.
+            weakref.finalize(
+                response, self._streamed, live, "", GeneratorExit()
+            ).atexit = False
+            live.awaits = id(response)
+            self._awaited(live)
+        else:
+            observe(response, partial(self._streamed, live), partial(_within, live))
+
+    @guarded
+    def _wrote(
+        self, id_: str, place: _Place, response: object, error: BaseException | None
+    ) -> None:
+        """A streamed chat answer was written.
+
+        Its chat may not have returned yet, or not be a run of its own.
+        """
+        heard = self._writing.pop(id_, None)
+        if heard is None or not isinstance(response, StreamingAgentChatResponse):
+            return
+        # where it ended well the response has it, but in older cores
+        said = "".join(heard)
+        written = (
+            (said, error)
+            if error is not None
+            else (response.response or said.strip(), None)
+        )
+        for live, _ in place.tracks:
+            live.written[id(response)] = written
+            self._awaited(live)
+
+    def _awaited(self, live: _Live) -> None:
+        """The answer that a run awaits may have been written before its chat returned, or after."""
+        if live.awaits in live.written:
+            self._streamed(live, *live.written[live.awaits])
+
+    @guarded
+    def _streamed(self, live: _Live, said: str, error: BaseException | None) -> None:
+        """A streamed answer was read to its end, failed, was broken off, or was forgotten unread."""
+        if live.ended:
+            return
+        if error is None:
+            live.run.root.text = said
+        else:
+            live.run.partial, live.run.complete = said or None, False
+            live.run.root.error = (
+                None if isinstance(error, GeneratorExit) else _told(error)
+            )
+        self._end(live)
+
+    @guarded
+    def _end(self, live: _Live) -> None:
+        """Forget a run's places and hand it over."""
+        with self._lock:
+            if live.ended:
+                return
+            live.ended = True
+            for id_ in live.spans:
+                place = self._places.pop(id_, _OUTSIDE)
+                others = tuple(track for track in place.tracks if track[0] is not live)
+                if others:
+                    self._places[id_] = replace(place, tracks=others)
+        for listener in live.listeners:
+            listener.record(live.run)
+
+
+def _joined(around: _Place | None, reading: _Place | None) -> _Place | None:
+    """The surroundings of a span, and the runs whose streamed answer is read there."""
+    if around is None or reading is None or around is _IGNORED:
+        return around or reading
+    lives = [live for live, _ in around.tracks]
+    return replace(
+        around,
+        tracks=(
+            *around.tracks,
+            *(one for one in reading.tracks if one[0] not in lives),
+        ),
+    )
+
+
+def _added(node: Node, live: _Live, parent: Node) -> _Track:
+    if live.run.calls >= MOST_CALLS:
+        live.run.cut = True
+        return live, parent
+    live.run.calls += 1
+    # a node stands in several runs
+    if not any(child is node for child in parent.children[-1:]):
+        parent.children.append(node)
+    return live, node
+
+
+def _told(error: BaseException | None) -> str | None:
+    return (
+        None
+        if error is None
+        else words_of(error, lambda known: f"{type(known).__name__}: {known}")
+    )
+
+
+def _twin(around: _Place, prompt: tuple[Message, ...]) -> Node | None:
+    """The call of a model that another one belongs to: one inside it, or its second span for one prompt."""
+    if around.node is not None and around.node.kind == "model" and around.node.prompt:
+        return around.node
+    last = [child for _, parent in around.tracks[:1] for child in parent.children[-1:]]
+    return next(
+        (
+            one
+            for one in last
+            if one.kind == "model" and one.reply is None and one.prompt == prompt
+        ),
+        None,
+    )
+
+
+RECORDER = Recorder()

@@ -1,0 +1,508 @@
+"""Copies of what the framework's objects hold at one moment.
+
+They are live, and applications change them.
+"""
+
+import json
+import re
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from llama_index.core.agent.workflow.multi_agent_workflow import handoff
+from llama_index.core.agent.workflow.workflow_events import (
+    AgentOutput,
+    AgentSetup,
+    ToolCallResult,
+)
+from llama_index.core.agent.workflow.workflow_events import ToolCall as AgentToolCall
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    PydanticResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.chat_engine.types import (
+    AgentChatResponse,
+    StreamingAgentChatResponse,
+)
+from llama_index.core.llms import ChatMessage
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.memory import Memory, SimpleComposableMemory
+from llama_index.core.memory.types import BaseChatStoreMemory
+from llama_index.core.prompts import ChatPromptTemplate
+from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.storage.chat_store import SimpleChatStore
+from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
+from llama_index.core.workflow import Context, Event, StopEvent
+from llama_index.evaluation.ragmetrics.recording.run import Kind, Pointer, Run
+from pydantic import BaseModel
+
+from ragmetrics_core import Turn
+from ragmetrics_core.capture import (
+    ANSWER_KEYS,
+    Document,
+    Message,
+    Node,
+    ToolCall,
+    answer_text,
+    history_in,
+    spoken,
+)
+
+Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
+_Response = Response | PydanticResponse | AgentChatResponse | Streamed
+Returned = _Response | AgentOutput  # what engines and agents return
+
+_conversations: dict[tuple[int, str], str] = {}  # names, by what keeps the messages
+_ROLES = {
+    "chatbot": "assistant",
+    "model": "assistant",
+    "function": "tool",
+    "developer": "system",
+}
+
+
+def copy_arguments(
+    kind: Kind, node: Node, arguments: Mapping[str, Any], instance: object
+) -> None:
+    """Copy what a call was given into it."""
+    if kind == "tool" and isinstance(instance, BaseTool):
+        node.name, node.query = instance.metadata.name or "", argument_of(arguments)
+        node.control |= (
+            isinstance(instance, FunctionTool) and instance.real_fn is handoff
+        )
+    elif kind == "model" and isinstance(instance, BaseLLM):
+        node.prompt, name = prompt_of(arguments), instance.metadata.model_name
+        # the framework's word for no name
+        node.model = None if name == "unknown" else name
+    elif kind not in ("workflow", "program"):
+        names = (
+            "message",
+            "user_msg",
+            "query",
+            "query_str",
+            "query_bundle",
+            *arguments,
+        )
+        node.query = question_of(
+            next(
+                (arguments[name] for name in names if arguments.get(name) is not None),
+                None,
+            )
+        )
+        texts = (
+            text for text in arguments.get("text_chunks") or () if isinstance(text, str)
+        )
+        node.taken = documents_of(arguments.get("nodes")) or tuple(map(Document, texts))
+
+
+def copy_event(node: Node, event: object) -> None:
+    """Copy what a step of an agent was sent: the call of a tool that it answers, or whose turn it is."""
+    node.call = event.tool_id if isinstance(event, AgentToolCall) else None
+    node.agent = (
+        event.current_agent_name
+        if isinstance(event, (AgentSetup, AgentOutput))
+        else None
+    )
+
+
+def copy_start(
+    run: Run, arguments: Mapping[str, Any], instance: object, data: bool
+) -> None:
+    """Copy what the outermost call says of the conversation.
+
+    With ``data`` all that it was given.
+    """
+    if data:
+        run.inputs = plain({**arguments, **start_fields(arguments)})
+    if run.kind in ("chat", "workflow"):
+        fields = start_fields(arguments)
+        memory = (
+            fields.get("memory")
+            if run.kind == "workflow"
+            else vars(instance).get("_memory") or instance
+        )
+        told = {**arguments, **fields}.get("chat_history")
+        emptied = (
+            told == []
+            and run.kind == "chat"
+            and not isinstance(instance, CondenseQuestionChatEngine)
+        )
+        if emptied:
+            start_over(instance)
+        run.conversation = None if told or memory is None else _conversation(memory)
+        run.history = () if emptied else spoken(_messages(told or _kept(memory)))
+        run.fields = {
+            name: text for name, value in fields.items() if (text := question_of(value))
+        }
+        run.root.taken = tuple(
+            one for value in fields.values() for one in documents_of(value)
+        )
+
+
+def copy_result(kind: Kind, node: Node, result: object, instance: object) -> None:
+    """Copy what a call returned into it."""
+    if kind in ("retrieve", "post"):
+        node.documents = documents_of(result)
+    elif kind == "tool" and isinstance(result, ToolOutput):
+        output, node.text = result.raw_output, result.content
+        # an empty list may be one of rows or numbers: no search is made of it
+        is_of_nodes = isinstance(output, list) and all(
+            isinstance(item, NodeWithScore) for item in output
+        )
+        if output and is_of_nodes:
+            node.documents = documents_of(output)
+        node.error = "the tool failed" if result.is_error else None
+    elif kind == "model":
+        node.reply = reply_of(result, instance)
+    elif kind == "program":
+        node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
+    else:
+        node.text = answer_of(result)
+
+
+def copy_outcome(run: Run, result: object, data: bool) -> None:
+    """Copy the source nodes of a run's result; with ``data`` all of it."""
+    run.sources = sources_of(result)
+    if data:
+        found = plain(result_of(result))
+        run.outputs = {
+            **plain(fields_of(result)),
+            "result": found,
+            **(found if isinstance(found, dict) else {}),
+        }
+
+
+def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
+    """The messages that a model was given; a prompt without roles is the user's."""
+    loose = [*arguments.get("args", ()), *dict(arguments.get("kwargs", {})).values()]
+    given = arguments.get(
+        "messages", arguments.get("prompt", loose[0] if loose else None)
+    )
+    return (Message("user", given),) if isinstance(given, str) else _messages(given)
+
+
+def _messages(value: object) -> tuple[Message, ...]:
+    listed = value if isinstance(value, (list, tuple)) else ()
+    return tuple(
+        one
+        for item in listed
+        if isinstance(item, ChatMessage)
+        for one in _reasoned(message_of(item))
+    )
+
+
+def _reasoned(one: Message) -> tuple[Message, ...]:
+    """A turn of a ReAct agent, of which memory keeps one text, as what its tools returned and its answer."""
+    seen = re.findall(
+        r"^Observation: (.*?)\nThought: ", one.text, flags=re.MULTILINE | re.DOTALL
+    )
+    left = re.sub(
+        r"^Observation: .*?\n(?=Thought: )",
+        "",
+        one.text,
+        flags=re.MULTILINE | re.DOTALL,
+    )
+    answer = (
+        left.partition("\nAnswer: ")[2]
+        if one.role == "assistant" and left.startswith("Thought: ")
+        else ""
+    )
+    return (
+        (*(Message("tool", text) for text in seen), Message("assistant", answer))
+        if answer
+        else (one,)
+    )
+
+
+def message_of(
+    message: ChatMessage, calls: tuple[ToolCall, ...] | None = None
+) -> Message:
+    """Copy a message; the calls of tools, where the framework names them."""
+    if calls is None:
+        made = [
+            (one.tool_name, one.tool_kwargs, one.tool_call_id)
+            for one in message.blocks
+            if one.block_type == "tool_call"  # 0.14.0 has no class for it
+        ]
+        calls = tuple(
+            ToolCall(name, given if isinstance(given, dict) else {}, id_)
+            for name, given, id_ in made
+        )
+        if message.additional_kwargs.get("tool_calls"):
+            calls = calls or (ToolCall(""),)  # in the form of its provider
+    role = str(message.role.value)
+    return Message(_ROLES.get(role, role), message.content or "", calls)
+
+
+def reply_of(said: object, llm: object = None) -> Message | None:
+    """What a model said; None while it still streams.
+
+    The LLM itself reads calls in the form of its provider.
+    """
+    if isinstance(said, AgentOutput):
+        return message_of(said.response, _calls(said.tool_calls))
+    if not isinstance(said, ChatResponse):
+        return (
+            Message("assistant", said.text)
+            if isinstance(said, CompletionResponse)
+            else None
+        )
+    reply = message_of(said.message)
+    if reply.calls == (ToolCall(""),) and isinstance(llm, FunctionCallingLLM):
+        return replace(
+            reply,
+            calls=_calls(
+                llm.get_tool_calls_from_response(said, error_on_no_tool_call=False)
+            ),
+        )
+    return reply
+
+
+def _calls(made: Iterable[ToolSelection]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(one.tool_name, one.tool_kwargs, one.tool_id) for one in made)
+
+
+def document_of(item: NodeWithScore) -> Document:
+    """Copy a node, with the text that models see, and as another form the text alone.
+
+    Blank if it has no text.
+    """
+    node = item.node
+    alone = node.get_content(metadata_mode=MetadataMode.NONE)
+    seen = node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
+    score = None if item.score is None else float(item.score)
+    made = Pointer if isinstance(node, IndexNode) else Document
+    return made(
+        seen,
+        node.node_id,
+        score,
+        dict(node.metadata),
+        () if alone == seen else (alone,),
+    )
+
+
+def documents_of(value: object) -> tuple[Document, ...]:
+    """Copy all scored nodes of a list; anything else gives none."""
+    listed = value if isinstance(value, (list, tuple)) else ()
+    return tuple(
+        document_of(item) for item in listed if isinstance(item, NodeWithScore)
+    )
+
+
+def argument_of(arguments: Mapping[str, Any]) -> str:
+    """The one text argument of a tool, else all of them as JSON."""
+    given = {
+        **dict(enumerate(arguments.get("args", ()))),
+        **dict(arguments.get("kwargs", {})),
+    }
+    given |= {
+        name: value
+        for name, value in arguments.items()
+        if name not in ("args", "kwargs")
+    }
+    given = {
+        name: value for name, value in given.items() if not isinstance(value, Context)
+    }
+    only, *more = given.values() or (None,)
+    return (
+        only
+        if isinstance(only, str) and not more
+        else json.dumps(plain(given), ensure_ascii=False)
+    )
+
+
+def _kept(memory: object) -> list[ChatMessage] | None:
+    """The messages of a memory that lies in this process.
+
+    Others are read from the prompts.
+    """
+    if isinstance(memory, SimpleComposableMemory):
+        memory = memory.primary_memory
+    if isinstance(memory, BaseChatStoreMemory) and isinstance(
+        memory.chat_store, SimpleChatStore
+    ):
+        return memory.chat_store.get_messages(memory.chat_store_key)
+    return None
+
+
+def _conversation(keeper: object) -> str:
+    """The conversation that a memory or a chat engine keeps.
+
+    Another one where it is started over.
+    """
+    store, key = _store(keeper)
+    if not isinstance(keeper, Memory) and (
+        key not in _conversations or _kept(keeper) == []
+    ):
+        _renamed(store, key)
+    return _conversations.get(key, key[1])
+
+
+def start_over(engine: object) -> None:
+    """A chat engine is reset, or handed an empty history: what its memory keeps from now on is another conversation."""
+    _renamed(*_store(vars(engine).get("_memory") or engine))
+
+
+def _store(keeper: object) -> tuple[object, tuple[int, str]]:
+    """Where the messages lie, and the key of their name."""
+    if isinstance(keeper, Memory):
+        return keeper.sql_store, (id(keeper.sql_store), keeper.session_id)
+    store = vars(keeper).get("chat_store", keeper)
+    return store, (id(store), vars(keeper).get("chat_store_key", ""))
+
+
+def _renamed(store: object, key: tuple[int, str]) -> None:
+    if key not in _conversations:
+        weakref.finalize(store, _conversations.pop, key, None).atexit = False
+    _conversations[key] = uuid4().hex
+
+
+def question_of(value: object) -> str | None:
+    """The text of a question: a text, a query bundle or a chat message."""
+    if isinstance(value, QueryBundle):
+        return value.query_str
+    if isinstance(value, ChatMessage):
+        return value.content
+    return value if isinstance(value, str) else None
+
+
+def prompted_turns(given: Mapping[str, Any]) -> tuple[Turn, ...]:
+    """The turns in a template of messages, or as the framework writes them into one that condenses a question."""
+    prompt, told = given.get("prompt"), given.get("prompt_args")
+    told = told.get("chat_history") if isinstance(told, dict) else None
+    if not isinstance(told, str):
+        shown = (
+            prompt.message_templates if isinstance(prompt, ChatPromptTemplate) else None
+        )
+        return history_in(prompt_of({"messages": shown}))
+    parts = re.split(r"^(user|assistant|system|tool): ", told, flags=re.MULTILINE)[1:]
+    return spoken(
+        Message(role, text.strip())
+        for role, text in zip(parts[::2], parts[1::2], strict=True)
+    )
+
+
+def fields_of(event: object) -> dict[str, Any]:
+    """All fields of a workflow's event, declared or not."""
+    if not isinstance(event, Event):
+        return {}
+    declared = {name: getattr(event, name) for name in type(event).model_fields}
+    return {**dict(event.items()), **declared}
+
+
+def start_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What a workflow was started with: its start event's fields, in older workflows loose keywords."""
+    loose = arguments.get("kwargs")
+    return (loose if isinstance(loose, dict) else {}) | fields_of(
+        arguments.get("start_event")
+    )
+
+
+def result_of(result: object) -> object:
+    """What a workflow's stop event carries, else the result itself."""
+    if not isinstance(result, StopEvent):
+        return result
+    if result.result is not None:
+        return result.result
+    fields = fields_of(result)
+    return next(
+        (fields[name] for name in ANSWER_KEYS if fields.get(name) is not None), None
+    )
+
+
+def answer_of(result: object) -> str | None:
+    """The answer's text in anything that an engine returns.
+
+    None if there is none, or not yet.
+    """
+    found = result_of(result)
+    if isinstance(found, (str, Response, AgentChatResponse)):
+        return answer_text(found if isinstance(found, str) else found.response)
+    if isinstance(found, PydanticResponse):
+        fields = {} if found.response is None else found.response.model_dump()
+        texts = (fields.get(name) for name in ANSWER_KEYS)
+        return next(
+            (text for text in texts if isinstance(text, str) and text.strip()),
+            str(found) if fields else None,
+        )
+    if isinstance(found, (StreamingResponse, AsyncStreamingResponse)):
+        return found.response_txt
+    if isinstance(found, StreamingAgentChatResponse):
+        return (found.response or None) if found.is_done else None
+    if isinstance(found, AgentOutput):
+        return found.response.content
+    if isinstance(found, Mapping):
+        return next(
+            (str(found[name]) for name in ANSWER_KEYS if found.get(name) is not None),
+            None,
+        )
+    if isinstance(found, BaseModel):
+        texts = (vars(found).get(name) for name in ANSWER_KEYS)
+        return next(
+            (text for text in texts if isinstance(text, str) and text.strip()), None
+        )
+    return None
+
+
+def sources_of(result: object) -> tuple[Document, ...]:
+    """The source nodes that a result names.
+
+    Of an agent those that its tools returned.
+    """
+    found = result_of(result)
+    if isinstance(found, _Response):
+        return documents_of(found.source_nodes)
+    # results among the calls
+    calls: Iterable[object] = found.tool_calls if isinstance(found, AgentOutput) else ()
+    outputs = [
+        call.tool_output.raw_output
+        for call in calls
+        if isinstance(call, ToolCallResult)
+    ]
+    return tuple(
+        one for output in outputs for one in documents_of(output) or sources_of(output)
+    )
+
+
+def plain(value: object, depth: int = 6) -> Any:
+    """Plain data of a value, for keys and paths that the user names.
+
+    What is no data becomes None.
+    """
+    if value is None or isinstance(value, (str, int, float, bool, Document)):
+        return value
+    if isinstance(value, (QueryBundle, ChatMessage)):
+        return question_of(value)
+    if isinstance(value, NodeWithScore):
+        found = document_of(value)
+        return {
+            "id": found.id,
+            "text": found.text,
+            "score": found.score,
+            "metadata": found.metadata,
+        }
+    if isinstance(value, Returned):
+        more = {
+            name: getattr(value, name, None) for name in ("source_nodes", "metadata")
+        }
+        return {
+            "response": answer_of(value),
+            **{name: plain(one, depth - 1) for name, one in more.items()},
+        }
+    if isinstance(value, Event):
+        value = fields_of(value)
+    if depth and isinstance(value, Mapping):
+        return {str(key): plain(item, depth - 1) for key, item in value.items()}
+    return (
+        [plain(item, depth - 1) for item in value]
+        if depth and isinstance(value, (list, tuple))
+        else None
+    )

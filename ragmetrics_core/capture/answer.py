@@ -1,0 +1,479 @@
+"""Stage 2: what was answered, and which call of a model answered. Pure.
+
+``ANSWER_RULES`` say what the answer is, ``CALL_RULES`` which call wrote an answer that
+the framework gives. Both are tried in order; the first that finds something decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ragmetrics_core.capture.calls import FREE_TEXT, STRUCTURED, Calls, end_of
+from ragmetrics_core.capture.order import tools_of
+from ragmetrics_core.capture.plain_values import (
+    answer_text,
+    is_message,
+    one_line,
+    parsed,
+    texts_in,
+)
+from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.showings import Showings
+from ragmetrics_core.capture.tree import FLOW, Answer, Node, Tree
+
+_UNLIKE = (
+    "no reply equals the answer; it is taken to rest on the last call that wrote a text"
+)
+_SEVERAL_TEXTS = (
+    "the outputs hold several texts of models; the last that was shown documents, else"
+    " the question, is taken"
+)
+_SEVERAL_CALLS = "several calls may have answered; {} is taken"
+_MAY_BE_A_VERDICT = "the answer may be a verdict"
+_WRITTEN_ON = (
+    "a later call wrote on the answer, and its text is in the outputs too; what the"
+    " framework gives is taken"
+)
+_JUDGED = "the output is a verdict; the text that it judges is taken"
+_NOTHING = "no answer was found in the outputs"
+# a text that a later call made of the answer is at least so long; a title is shorter
+_ALIKE = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """One answer of a turn: what was said, which call wrote it, and what is uncertain about that."""
+
+    answer: Answer
+    call: Node | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str | None:
+        """The answer; None if there is none."""
+        return self.answer.text
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that wrote it."""
+        return self.answer.model or (self.call.model if self.call is not None else None)
+
+
+def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
+    """The answers of a turn, by the first rule that finds any.
+
+    Args:
+        turn: The turn.
+        showings: What its calls were shown: an answer rests on a call that was shown
+            documents.
+    """
+    search = _Search(turn, showings)
+    found = (rule(search) for rule in ANSWER_RULES)
+    return next(answered for answered in found if answered)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What the rules of the answer look at."""
+
+    turn: Turn
+    showings: Showings
+
+    @property
+    def tree(self) -> Tree:
+        return self.turn.tree
+
+    @property
+    def calls(self) -> Calls:
+        return self.turn.calls
+
+    @cached_property
+    def held(self) -> list[Node]:
+        """Calls whose text, or structure, is in the output."""
+        texts = {one_line(text) for text in texts_in(self.tree.output)} - {""}
+        structures = _structures_in(self.tree.output)
+        replies = self.calls.replies
+        candidates = [call for call, weight in self.calls.weights.items() if weight]
+        return [
+            call
+            for call in candidates
+            if replies[call].line in texts
+            or any(value in structures for value in replies[call].values)
+        ]
+
+    @cached_property
+    def asked(self) -> list[Node]:
+        """Calls that look like answering and were shown the question."""
+        return self.calls.asked(self.turn.question, self.calls.likely)
+
+    def last_that_is_read_by(self, reader: Node) -> Node | None:
+        """The last call, in the same tools, whose answer a later one was shown as words of nobody's tool."""
+        paths, replies = self.calls.paths, self.calls.replies
+        tools = tools_of(paths[reader])
+        host = self.calls.host(reader)
+        prompt = "\n".join(
+            one_line(message.text)
+            for message in reader.prompt
+            if message.role != "tool"
+        )
+        for call in reversed(self.calls.models):
+            # both answer from the documents of one step
+            is_beside = host is not None and host in paths[call]
+            if (
+                end_of(call) > reader.began
+                or is_beside
+                or tools_of(paths[call]) != tools
+            ):
+                continue
+            if self.calls.weights[call] >= STRUCTURED and replies[call].line in prompt:
+                return call
+        return None
+
+    def shown_documents(self, calls: Sequence[Node]) -> list[Node]:
+        """Those of some calls that were shown documents."""
+        return [call for call in calls if self.showings.of(call).found]
+
+
+# What the answer is
+
+
+def by_the_users_place(search: _Search) -> tuple[Answered, ...]:
+    """The place that ``answer_from=`` names.
+
+    HaileyTQuach/docchat-docling, agents/workflow.py: the answer is a draft in the
+    state, written by a model that the framework does not see.
+    """
+    if "answer" not in search.turn.named:
+        return ()
+    text = answer_text(search.turn.named["answer"])
+    return (_with_its_call(search, Answer(text, "answer_from")),)
+
+
+def by_documents_alone(search: _Search) -> tuple[Answered, ...]:
+    """None, of a run that gives documents and nothing else.
+
+    deepset-ai/haystack-cookbook,
+    notebooks/improve-retrieval-by-embedding-metadata.ipynb: pipelines that only search.
+    """
+    gives_documents = (
+        search.tree.gives_documents or search.tree.root.kind == "retriever"
+    )
+    return (Answered(Answer(None)),) if gives_documents else ()
+
+
+def by_a_broken_run(search: _Search) -> tuple[Answered, ...]:
+    """None, of a run that failed or was left: what the last call had been shown until then counts.
+
+    deepset-ai/haystack, docs-website/docs/concepts/pipelines/pipeline-breakpoints.mdx:
+    a run that fails leaves a snapshot to go on from.
+    """
+    tree = search.tree
+    is_whole = search.turn.error is None and (tree.complete or bool(tree.answers))
+    return () if is_whole else (Answered(Answer(None), search.calls.last),)
+
+
+def by_the_framework(search: _Search) -> tuple[Answered, ...]:
+    """The answers that the framework gives, each with the call that wrote it.
+
+    deepset-ai/haystack-tutorials, tutorials/35_Evaluating_RAG_Pipelines.ipynb:
+    ``AnswerBuilder`` gives an answer object.
+    """
+    return tuple(_with_its_call(search, answer) for answer in search.tree.answers)
+
+
+def by_the_output(search: _Search) -> tuple[Answered, ...]:
+    """A model's text that stands in the output: of several the last that was shown documents, else the question.
+
+    lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
+    list of generations.
+    """
+    held = search.held
+    if not held:
+        return ()
+    calls = search.calls
+    lines = {calls.replies[call].line for call in held}
+    texts_of_models = sum(
+        one_line(text) in lines for text in texts_in(search.tree.output)
+    )
+    several = len(held) > 1 and texts_of_models > 1
+    based = search.shown_documents(held) if several else []
+    call = sorted(
+        held, key=lambda one: (one in based, one in search.asked, one in calls.likely)
+    )[-1]
+    answer = Answer(
+        calls.replies[call].answer, "a model call whose text occurs in the outputs"
+    )
+    if several and not (
+        based == held[-1:] and calls.asked(search.turn.question, based)
+    ):
+        return (Answered(answer, call, (_SEVERAL_TEXTS,)),)
+    return (_written_by(search, answer, call),)
+
+
+def by_the_last_reply(search: _Search) -> tuple[Answered, ...]:
+    """The last text that a model wrote, of those that were shown the question if there are such.
+
+    chziakas/Icarus, rag_openai.py: what the model wrote is printed, and no framework
+    hands it on.
+    """
+    likely = search.calls.likely
+    if not likely:
+        return ()
+    call = [*likely, *search.asked][-1]
+    answer = Answer(
+        search.calls.replies[call].answer, f"the last text that {call.name} wrote"
+    )
+    return (_written_by(search, answer, call, is_stated=False),)
+
+
+def by_nothing(search: _Search) -> tuple[Answered, ...]:
+    """No answer, and that is said.
+
+    deepset-ai/haystack, docs-website/docs/pipeline-components/agents-1/agent.mdx: an
+    agent that runs out of steps.
+    """
+    del search
+    return (Answered(Answer(None, "nothing in the outputs"), doubts=(_NOTHING,)),)
+
+
+ANSWER_RULES: tuple[Callable[[_Search], tuple[Answered, ...]], ...] = (
+    by_the_users_place,
+    by_documents_alone,
+    by_a_broken_run,
+    by_the_framework,
+    by_the_output,
+    by_the_last_reply,
+    by_nothing,
+)
+
+
+# Which call wrote it
+
+
+@dataclass(frozen=True, eq=False)
+class _Wanted:
+    """An answer of the framework, of which the call is looked for."""
+
+    search: _Search
+    answer: Answer
+
+    @cached_property
+    def lines(self) -> frozenset[str]:
+        """The answer, and the replies that it was built from, as they are compared."""
+        texts = (self.answer.text, *self.answer.replies)
+        return frozenset(map(one_line, texts)) - {""}
+
+    @property
+    def latest(self) -> list[Node]:
+        """Calls of models that replied, the last first."""
+        return self.search.calls.models[::-1]
+
+    def by(self, calls: Sequence[Node]) -> Answered | None:
+        """The answer as written by the first of some calls; None if there is none."""
+        return _written_by(self.search, self.answer, calls[0]) if calls else None
+
+
+def by_nobody(wanted: _Wanted) -> Answered | None:
+    """A text that was cut out of a document, or an empty answer: no model wrote it.
+
+    deepset-ai/haystack-tutorials, tutorials/34_Extractive_QA_Pipeline.ipynb: a reader
+    marks a passage.
+    """
+    answer = wanted.answer
+    return Answered(answer) if answer.extracted or answer.text is None else None
+
+
+def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
+    """The text that is judged, where a verdict on it, or a list of further questions, stands for the answer.
+
+    A run that ends in a verdict on its answer, or in further questions: no public
+    application is known that does.
+    """
+    search = wanted.search
+    replies = search.calls.replies
+    named = wanted.answer.call
+    writers = (
+        [named]
+        if named is not None
+        else [call for call in wanted.latest if replies[call].line in wanted.lines]
+    )
+    if not writers or not (
+        replies[writers[0]].is_verdict or replies[writers[0]].only_asks
+    ):
+        return None
+    judged = search.last_that_is_read_by(writers[0])
+    if judged is None:
+        return None
+    answer = Answer(
+        replies[judged].answer, f"what {judged.name} wrote, behind a verdict on it"
+    )
+    is_sure = judged in search.held or bool(search.shown_documents([judged]))
+    return Answered(answer, judged, () if is_sure else (_JUDGED,))
+
+
+def by_no_query(wanted: _Wanted) -> Answered | None:
+    """None, where the answer's text is a query that was searched for later, and its writer had seen no document.
+
+    A step that returns the query it wrote beside what it found: no public application
+    is known that does.
+    """
+    search = wanted.search
+    replies = search.calls.replies
+    writers = [call for call in wanted.latest if replies[call].line in wanted.lines]
+    is_query = bool(writers) and all(call in search.calls.steering for call in writers)
+    if not is_query or search.shown_documents(writers):
+        return None
+    return next(iter((*by_the_last_reply(search), *by_nothing(search))))
+
+
+def by_identity(wanted: _Wanted) -> Answered | None:
+    """The call that the framework names.
+
+    deepset-ai/haystack-cookbook, notebooks/query_decomposition.ipynb: of several
+    components with replies, the last one.
+    """
+    return wanted.by([wanted.answer.call]) if wanted.answer.call is not None else None
+
+
+def by_an_equal_reply(wanted: _Wanted) -> Answered | None:
+    """The last call whose reply is the answer, but for white space.
+
+    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands the
+    model's text on.
+    """
+    replies = wanted.search.calls.replies
+    return wanted.by(
+        [call for call in wanted.latest if replies[call].line in wanted.lines]
+    )
+
+
+def by_a_structured_reply(wanted: _Wanted) -> Answered | None:
+    """The last call whose structured reply is the answer, or has it as a field.
+
+    langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: the answer stands in
+    the arguments of a call.
+    """
+    replies = wanted.search.calls.replies
+    value = parsed(wanted.answer.text or "")
+
+    def fits(call: Node) -> bool:
+        is_a_value = value is not None and value in replies[call].values
+        return is_a_value or not wanted.lines.isdisjoint(replies[call].fields)
+
+    return wanted.by([call for call in wanted.latest if fits(call)])
+
+
+def by_a_labelled_part(wanted: _Wanted) -> Answered | None:
+    """The last call of whose reply a parser kept what stands between its labels.
+
+    run-llama/llama_index, docs/examples/agent/react_agent_with_query_engine.ipynb:
+    "Thought: … Answer: …".
+    """
+    replies = wanted.search.calls.replies
+    return wanted.by(
+        [call for call in wanted.latest if wanted.lines & replies[call].parts]
+    )
+
+
+def by_a_text_behind_a_status(wanted: _Wanted) -> Answered | None:
+    """Where the last message is a status line that no model wrote: the text of a model beside it in the output.
+
+    sajal2692/llm_tutorials, blog_posts/adaptive_agenic_rag/adaptive_agentic_rag.ipynb:
+    the last message is a status, no answer.
+    """
+    search = wanted.search
+    is_status = is_message(search.tree.output, wanted.answer.text or "")
+    if not is_status or not search.shown_documents(search.held):
+        return None
+    return next(iter(by_the_output(search)))
+
+
+def by_the_last_likely_call(wanted: _Wanted) -> Answered:
+    """The last call that wrote a text, inferred: a step changed what it said.
+
+    samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: what a tool found
+    is answered without a model.
+    """
+    likely = wanted.search.calls.likely
+    if not likely:
+        return Answered(wanted.answer)
+    return Answered(wanted.answer, likely[-1], (_UNLIKE,))
+
+
+CALL_RULES: tuple[Callable[[_Wanted], Answered | None], ...] = (
+    by_nobody,
+    by_the_text_behind_a_verdict,
+    by_no_query,
+    by_identity,
+    by_an_equal_reply,
+    by_a_structured_reply,
+    by_a_labelled_part,
+    by_a_text_behind_a_status,
+    by_the_last_likely_call,
+)
+
+
+def _is_written_on(search: _Search, call: Node) -> bool:
+    """Whether a later call was shown a reply and made another text of it that is in the output: a post of a summary."""
+    replies = search.calls.replies
+    least = _ALIKE * len(replies[call].text)
+    later = [
+        one
+        for one in search.held
+        if one.began >= end_of(call) and len(replies[one].text) >= least
+    ]
+    return any(
+        search.calls.weights[one] == FREE_TEXT
+        and search.last_that_is_read_by(one) is call
+        for one in later
+        if replies[one].line != replies[call].line and not replies[one].only_asks
+    )
+
+
+def _structures_in(value: object) -> list[Mapping[str, Any]]:
+    """Mappings in a value, those inside of others included."""
+    found: list[Mapping[str, Any]] = []
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            found.append(one)
+            waiting += one.values()
+        elif isinstance(one, (list, tuple)):
+            waiting += one
+    return found
+
+
+def _with_its_call(search: _Search, answer: Answer) -> Answered:
+    """An answer with the call that wrote it, by the first rule that finds one."""
+    wanted = _Wanted(search, answer)
+    found = (rule(wanted) for rule in CALL_RULES)
+    return next(answered for answered in found if answered is not None)
+
+
+def _written_by(
+    search: _Search, answer: Answer, call: Node, *, is_stated: bool = True
+) -> Answered:
+    """An answer and its call; where nothing states which call that is, is there another that it does not use?
+
+    One that it uses may be the answer all the same, if that was asked the question and
+    this one was not: a title.
+    """
+    if is_stated and search.tree.root.name != FLOW:
+        return Answered(
+            answer, call, (_WRITTEN_ON,) if _is_written_on(search, call) else ()
+        )
+    replies = search.calls.replies
+    if replies[call].is_verdict:
+        return Answered(answer, call, (_MAY_BE_A_VERDICT,))
+    was_asked = call in search.asked
+    used = search.showings.of(call).calls if was_asked else (call,)
+    lines = {replies[one].line for one in used}
+    others = [one for one in search.calls.likely if replies[one].line not in lines]
+    if not others:
+        return Answered(answer, call)
+    taken = "the last that was shown the question" if was_asked else "the last one"
+    return Answered(answer, call, (_SEVERAL_CALLS.format(taken),))

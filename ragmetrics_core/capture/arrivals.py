@@ -1,0 +1,419 @@
+"""What arrived in one turn: each time that a call brought documents, a text or an error, whatever was shown of it.
+
+A part of the evidence: which documents stand behind a tool's text is located.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from ragmetrics_core.capture.calls import (
+    Calls,
+    Key,
+    Reply,
+    end_of,
+    is_asked_later,
+    text_of,
+)
+from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.order import CallOrder, tools_of
+from ragmetrics_core.capture.origins import derives_from, without_origin
+from ragmetrics_core.capture.plain_values import one_line, parsed, texts_in
+from ragmetrics_core.capture.tree import JOINED, Document, Node, Path
+from ragmetrics_core.data import Context, EvidenceCall
+
+_MARKS = " .!?\"'`)]}>"
+Kind = Literal["retrieval", "tool", "given", "written"]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One time that evidence arrived, whatever the answer was shown of it: documents, a text or an error."""
+
+    kind: Kind
+    node: Node
+    documents: tuple[Document, ...] = ()
+    text: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """All evidence that arrived in one turn, by its calls."""
+
+    calls: Calls
+
+    @cached_property
+    def order(self) -> CallOrder:
+        """The order of the calls."""
+        return CallOrder(self.calls)
+
+    @cached_property
+    def found(self) -> list[Arrival]:
+        """What arrived, in no order yet."""
+        return [
+            one
+            for node, path in self.calls.paths.items()
+            for one in self._of(node, path[:-1])
+        ]
+
+    def told(
+        self,
+        answer: str | None,
+        earlier: Sequence[EvidenceCall],
+        added: Mapping[Node, tuple[Document, ...]],
+    ) -> list[Arrival]:
+        """What of it the ledger tells, in order, with what steps ``added``: no text of a model that is told already."""
+        known = {
+            one_line(item.text)
+            for call in earlier
+            if call.kind == "written"
+            for item in call.items
+        }
+        known.add(one_line(answer))
+        told = [
+            one
+            for one in self.found
+            if self._is_evidence(one) or one_line(one.text) not in known
+        ]
+        told += [
+            Arrival("retrieval", step, documents) for step, documents in added.items()
+        ]
+        return sorted(told, key=lambda one: self.order.of(one.node))
+
+    def retrieved(
+        self,
+        shown: Sequence[Key] = (),
+        added: Mapping[Node, tuple[Document, ...]] | None = None,
+    ) -> tuple[Document, ...] | None:
+        """What retrievers returned and steps ``added``, each document once.
+
+        None if that is unknown.
+
+        Of those that ran beside each other, in any order, comes first what was shown
+        first, else the ledger's first.
+        """
+        found = {**self.calls.retrievals, **(added or {})}
+        if not found:
+            return None
+        once: dict[Key, Document] = {}
+        texts: set[str] = set()
+        for node in self._in_order(found, shown):
+            fresh = [
+                document
+                for document in found[node]
+                if node.kind == "retriever" or document.text not in texts
+            ]
+            for document in fresh:
+                once.setdefault(
+                    ("id", document.id) if document.id is not None else document.key,
+                    document,
+                )
+                texts.add(document.text)
+        return tuple(once.values())
+
+    def _in_order(
+        self, found: Mapping[Node, Sequence[Document]], shown: Sequence[Key]
+    ) -> list[Node]:
+        """Retrievals by their beginning.
+
+        Of those beside each other comes first what was shown first.
+        """
+        began = self.order.began_with_those_beside(found)
+        rank: dict[Key, int] = {}
+        for place, key in enumerate(shown):
+            rank.setdefault(key, place)
+
+        def position(node: Node) -> tuple[object, ...]:
+            first = min(
+                (rank.get(document.key, len(shown)) for document in found[node]),
+                default=len(shown),
+            )
+            return began[node], first, self.order.of(node)
+
+        return sorted(found, key=position)
+
+    def brought_by_steps(
+        self, contexts: Mapping[Key, Context]
+    ) -> dict[Node, tuple[Document, ...]]:
+        """What steps put beside the retrieved, where contexts are among it: searches that no framework reports.
+
+        ``store.similarity_search`` inside a node, or pages of the web made documents by
+        one (LangGraph's CRAG).
+        """
+        arrived = [document for one in self.found for document in one.documents]
+        missing = set(without_origin(arrived, contexts))
+        brought: dict[Node, tuple[Document, ...]] = {}
+        steps = [
+            node for node in self.calls.reworking if node.kind in ("step", "reranker")
+        ]
+        for step in steps if missing else ():
+            if self._is_inside(self.calls.paths[step]):
+                continue
+            documents = self.calls.found_in(
+                _fresh(step.documents, arrived), end_of(step)
+            )
+            if missing.isdisjoint(document.key for document in documents):
+                continue
+            new = [
+                one
+                for one in documents
+                if one.key in missing or not derives_from(one.text, arrived)
+            ]
+            brought[step] = tuple(new)
+            arrived += new
+            missing.difference_update(document.key for document in new)
+        return brought
+
+    def _is_evidence(self, one: Arrival) -> bool:
+        """Whether it is no text of a model's, or one that a tool returned to another call."""
+        if one.kind != "written":
+            return True
+        around = tools_of(self.calls.paths[one.node][:-1])
+        models = self.order.models
+        later = (
+            call
+            for call in models
+            if call.began > one.node.began
+            and tools_of(self.calls.paths[call]) == around
+        )
+        return one.node.kind == "tool" and any(later)
+
+    def _is_inside(self, path: Path) -> bool:
+        """Whether a retrieval, or a tool whose result is made of documents, tells of the calls inside it."""
+        return any(one.kind == "retriever" or one in self._whole for one in path)
+
+    @cached_property
+    def _whole(self) -> frozenset[Node]:
+        """Tools whose result is made of documents."""
+        tools = [node for node in self.calls.nodes if node.kind == "tool"]
+        return frozenset(tool for tool in tools if _is_made_of_documents(tool))
+
+    # What one call brought by itself
+
+    def _of(self, node: Node, above: Path) -> Iterator[Arrival]:
+        if self._is_inside(above):
+            return
+        if node.kind in ("step", "agent"):
+            yield from self._given(node, above)
+        if node.kind == "tool":
+            if not node.control and not self._is_run_again(node):
+                yield from self._of_tool(node)
+        elif node.kind == "retriever":
+            if node.error or node.documents is not None:
+                yield Arrival(
+                    "retrieval", node, _fresh(node.documents), error=node.error
+                )
+        elif node.kind == "agent" and above and node.text:
+            yield from _of_sub_run(node, above)
+        elif node.kind == "model":
+            yield from self._summaries(node)
+        elif node.documents and node in self.calls.retrievals:
+            yield from self._introduced(node)
+
+    def _given(self, node: Node, above: Path) -> Iterator[Arrival]:
+        """Documents that came with the question: those that the outermost call was handed."""
+        is_outermost = not above or (above[0].name in JOINED and len(above) == 1)
+        if is_outermost:
+            retrieved = (
+                document
+                for documents in self.calls.retrievals.values()
+                for document in documents
+            )
+            given = _fresh(node.taken, retrieved)
+            if given:
+                yield Arrival("given", node, given)
+
+    def _summaries(self, model: Node) -> Iterator[Arrival]:
+        """Summaries of earlier messages that no earlier prompt held."""
+        for text in dict.fromkeys(
+            one.text for one in model.prompt if one.role == "summary"
+        ):
+            earlier = [
+                one.prompt for one in self.order.models if one.began < model.began
+            ]
+            if not any(
+                text == message.text for prompt in earlier for message in prompt
+            ):
+                yield Arrival("written", model, text=text)
+
+    def _introduced(self, step: Node) -> Iterator[Arrival]:
+        """Documents of a step that no retrieval before it held."""
+        retrievals = self.calls.retrievals.items()
+        before = (
+            document
+            for one, documents in retrievals
+            if one.began < step.began
+            for document in documents
+        )
+        fresh = _fresh(step.documents, before)
+        if fresh:
+            yield Arrival("retrieval", step, fresh)
+
+    def _of_tool(self, tool: Node) -> Iterator[Arrival]:
+        inner = [*tool.walk()][1:]
+        is_named = tool.name in self.calls.context_tools
+        if tool.error:
+            searched = (
+                is_named
+                or tool.documents is not None
+                or any(one.kind == "retriever" for one in inner)
+            )
+            yield Arrival("retrieval" if searched else "tool", tool, error=tool.error)
+        elif tool in self.calls.tool_texts:
+            yield Arrival("retrieval", tool, (Document(tool.text or ""),))
+        elif tool in self._whole:
+            yield Arrival("retrieval", tool, _fresh(_documents(tool)))
+        elif tool.ended is not None:
+            text = tool.text if (tool.text or "").strip() else None
+            yield Arrival(
+                self._kind_of_text(tool, text), tool, text=_repeats(tool) or text
+            )
+            fresh = _fresh(
+                tool.documents,
+                (document for one in inner for document in one.documents or ()),
+            )
+            if fresh:
+                yield Arrival("retrieval", tool, fresh)
+
+    def _kind_of_text(self, tool: Node, text: str | None) -> Kind:
+        if _is_written(tool, self.calls.nodes):
+            return "written"
+        return (
+            "retrieval"
+            if tool.name in self.calls.context_tools and text is None
+            else "tool"
+        )
+
+    def _is_run_again(self, node: Node) -> bool:
+        """Whether a run that was resumed made the same call of a tool again."""
+        if node.call is None:
+            return False
+        run = self.calls.paths[node][1:2]
+        later = (
+            one
+            for one, path in self.calls.paths.items()
+            if path[0].name in JOINED and path[1:2] != run
+        )
+        same = (one for one in later if one.kind == "tool" and one.call == node.call)
+        return any(one.began > node.began and one.query == node.query for one in same)
+
+
+def _of_sub_run(agent: Node, above: Path) -> Iterator[Arrival]:
+    """What a sub-agent or nested engine answered, unless a call around it says the same."""
+    around = [one.text for one in above]
+    around += [_repeats(one) for one in above if one.kind == "tool"]
+    if one_line(agent.text) not in map(one_line, filter(None, around)):
+        yield Arrival("written", agent, text=agent.text)
+
+
+def _fresh(
+    documents: Sequence[Document] | None, before: Iterable[Document] = ()
+) -> tuple[Document, ...]:
+    """Documents that no call of the run wrote, and that were not there before: the same id, else the same text."""
+    known = {key for one in before for key in (one.id or one.key, one.text)}
+    return tuple(
+        one
+        for one in documents or ()
+        if one.author is None and not {one.id or one.key, one.text} & known
+    )
+
+
+def _documents(tool: Node) -> tuple[Document, ...] | None:
+    """Documents behind a tool's result: its own, else those of retrievers inside it; None if nothing was searched."""
+    if tool.documents is not None:
+        return tool.documents
+    inner = [
+        node.documents
+        for node in tool.walk()
+        if node.kind == "retriever" and node.documents is not None
+    ]
+    return (
+        tuple({one.key: one for some in inner for one in some}.values())
+        if inner
+        else None
+    )
+
+
+def _is_made_of_documents(tool: Node) -> bool:
+    """Whether documents stand behind a tool's result, or behind its failure, so that the two are one call."""
+    documents = _documents(tool)
+    if tool.error:
+        return not any(one.kind == "model" for one in tool.walk())
+    if documents is None or _repeats(tool):
+        return False
+    shown = locate(
+        [text for one in documents for text in (one.text, *one.forms)], tool.text or ""
+    ).order
+    return bool(shown) or not documents or not (tool.text or "").strip()
+
+
+def _said_inside(tool: Node) -> list[str]:
+    """What models inside a tool wrote; no queries that a search inside it was asked: what was found quotes them."""
+    inner = [*tool.walk()][1:]
+    texts = []
+    for node in inner:
+        text = text_of(node) or (node.text or "" if node.kind == "agent" else "")
+        if text.strip() and not is_asked_later(node, inner):
+            texts.append(text)
+    return texts
+
+
+def _repeats(tool: Node) -> str | None:
+    """What a model inside a tool wrote and the tool hands on word for word.
+
+    None if there is nothing such.
+    """
+    text = tool.text or ""
+    own = {one_line(text), *map(one_line, texts_in(parsed(text)))}
+    return next(
+        (reply for reply in reversed(_said_inside(tool)) if one_line(reply) in own),
+        None,
+    )
+
+
+def _is_written(tool: Node, nodes: Iterable[Node]) -> bool:
+    """Whether a tool's text is what a model wrote, in a frame: one inside it, or one that had chosen its arguments."""
+    if _repeats(tool) or _holds_a_reply_in_a_frame(tool):
+        return True
+    return _echoes_an_argument(tool, nodes)
+
+
+def _holds_a_reply_in_a_frame(tool: Node) -> bool:
+    """Whether a reply of a model inside a tool is a line of its text, most of it, or a long passage of it."""
+    text = tool.text or ""
+    whole = one_line(text)
+    lines = {one_line(line) for line in text.splitlines()}
+    replies = _said_inside(tool)
+    for reply in map(one_line, replies):
+        if reply in lines or (reply in whole and 2 * len(reply) > len(whole)):
+            return True
+    longer = [reply for reply in replies if len(reply) >= OWN]
+    if not longer:
+        return False
+    return any(place.extent == "whole" for place in locate(longer, text).places)
+
+
+def _echoes_an_argument(tool: Node, nodes: Iterable[Node]) -> bool:
+    """Whether a tool's text ends with an argument that a model had chosen, in a frame that is shorter than it."""
+    whole = one_line(tool.text)
+    rest = whole.rstrip(_MARKS)
+    arguments = (
+        argument
+        for node in nodes
+        if node.began < tool.began
+        for argument in Reply(node.reply).arguments
+    )
+    for argument in map(one_line, arguments):
+        if len(argument) >= OWN:
+            rest = rest.replace(argument.rstrip(_MARKS), "\0")
+    # an echoed query ends no text, or a number stands beside it
+    frame = rest.replace("\0", "").lstrip("0123456789 ")
+    return (
+        rest.endswith("\0")
+        and 2 * len(frame) <= len(whole)
+        and not any(map(str.isdigit, frame))
+    )

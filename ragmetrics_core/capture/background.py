@@ -1,0 +1,332 @@
+"""Scoring recorded runs in the background, beside an application that never waits for it."""
+
+import atexit
+import random
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Self
+
+from ragmetrics_core.capture.captured import Redact, Redaction
+from ragmetrics_core.capture.hooks import Problems, Run, guarded, renew_after_fork
+from ragmetrics_core.capture.sinks import Outlet
+from ragmetrics_core.data import Sample, SampleResult, SettingError
+from ragmetrics_core.engine.run import JudgeLike, Metrics
+from ragmetrics_core.engine.run import Run as EvaluationRun
+from ragmetrics_core.metrics.registry import chosen
+from ragmetrics_core.models.framework_model import as_judge_work, is_judge_work
+from ragmetrics_core.models.limits import Limits
+from ragmetrics_core.reporting.report import Report, Sink
+
+_EXIT_SECONDS = 2.0
+_FULL = (
+    "the judge is slower than the application: more than {} runs wait; further ones are"
+    " dropped"
+)
+_WAITS_FOR_ITSELF = (
+    "flush(), report(), samples and stop() wait until everything is judged, which"
+    " on_result, redact, a sink, a metric or a judge is itself part of: call them"
+    " elsewhere, and there use the result, aggregates or pending"
+)
+_SINK_SECONDS = 10.0  # for a sink that hangs, where nobody said how long to wait
+
+
+@dataclass
+class Aggregate:
+    """Running figures of one metric, in constant memory: how many samples had which outcome, and the mean score."""
+
+    scored: int = 0
+    undefined: int = 0
+    failed: int = 0
+    mean: float | None = None  # None without scores
+
+    def add(self, status: str, value: float | None) -> None:
+        """Count one result."""
+        self.undefined += status == "undefined"
+        self.failed += status == "failed"
+        if value is not None:
+            before = self.mean or 0.0
+            self.scored += 1
+            self.mean = before + (value - before) / self.scored
+
+
+class BackgroundEvaluator(Generic[Run]):
+    """Assembles samples and scores them in a daemon thread of its own.
+
+    The application never waits.
+
+    ``FrontDoor.watch`` says what the settings mean. In the thread ``build`` makes
+    samples of a recorded run, and at each ``flush`` ``rest`` those that wait for a
+    further run; ``ended`` is called when it stops. A run waits ``linger_s`` seconds
+    before, unless somebody waits for it. What a limit cuts off is counted in
+    ``problems``.
+
+    Raises:
+        SettingError: If a setting is invalid.
+
+    Attributes:
+        problems: Internal errors, those of ``on_result`` included.
+        dropped: Runs not judged because the queue was full.
+        aggregates: Running figures per metric; in a forked process those of that
+            process.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[Run], Iterable[Sample]],
+        metrics: Metrics = None,
+        judge: JudgeLike = None,
+        *,
+        sample_rate: float = 1.0,
+        max_queue: int | None = 1000,
+        keep: bool = False,
+        on_result: Callable[[SampleResult], None] | None = None,
+        sinks: Iterable[Sink] = (),
+        concurrency: int = 8,
+        limits: Limits | None = None,
+        redact: Redact | None = None,
+        rest: Callable[[], Iterable[Sample]] = tuple,
+        ended: Callable[[], None] = lambda: None,
+        problems: Problems | None = None,
+        linger_s: float = 0.0,
+    ) -> None:
+        if not 0 < sample_rate <= 1:
+            raise SettingError(f"sample_rate must lie in (0, 1], got {sample_rate}")
+        self.problems = Problems() if problems is None else problems
+        self._build, self._rest, self._ended, self._redaction = (
+            build,
+            rest,
+            ended,
+            Redaction(redact, self.problems),
+        )
+        self._new_run = partial(
+            EvaluationRun, chosen(metrics), judge, concurrency, None, limits
+        )
+        self._sample_rate, self._max_queue, self._keep, self._on_result = (
+            sample_rate,
+            max_queue,
+            keep,
+            on_result,
+        )
+        self.outlets = [Outlet(sink, self.problems, max_queue) for sink in sinks]
+        self._linger, self._stopped = linger_s, False
+        renew_after_fork(self)
+        atexit.register(_at_exit, weakref.ref(self))
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(self.aggregates)
+        return (
+            f"BackgroundEvaluator({metrics}; {self.dropped} dropped,"
+            f" {len(self.problems)} problems)"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def after_fork(self) -> None:
+        """Nothing is recorded or judged: the thread was the parent's, and what came before is the parent's to judge."""
+        self.dropped, self._run = 0, self._new_run()
+        self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        # when it may start
+        self._queue: deque[tuple[float, Callable[[], Iterable[Sample]]]] = deque()
+        self._done: deque[Future[SampleResult]] = deque()
+        self._flying = self._count = 0
+        self._results: list[SampleResult] = []
+
+    @guarded
+    def record(self, run: Run) -> bool:
+        """Queue a finished run, and say whether it was taken.
+
+        Never blocks, from any thread.
+        """
+        with self._changed:
+            full = self._max_queue is not None and len(self._queue) >= self._max_queue
+            if full and not self._stopped:
+                self._lost(1, _FULL.format(self._max_queue))
+            if full or self._stopped:
+                return False
+            self._take(partial(self._build, run), time.monotonic() + self._linger)
+            return True
+
+    def _lost(self, runs: int, why: str) -> None:
+        with self._changed:
+            self.dropped += runs
+        for _ in range(runs):
+            self.problems.note(why)
+
+    def _take(self, making: Callable[[], Iterable[Sample]], due: float = 0.0) -> None:
+        self._queue.append((due, making))
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._work, name="ragmetrics-background", daemon=True
+            )
+            self._thread.start()
+        self._changed.notify_all()
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until everything recorded so far is judged.
+
+        False at the timeout, in seconds, None for none.
+        """
+        return self._wait(timeout, stop=False)
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Accept no further runs, and wait as ``flush`` does.
+
+        How many are unjudged at the timeout is a problem.
+        """
+        if is_judge_work():
+            raise SettingError(_WAITS_FOR_ITSELF)
+        self._ended()
+        if not (done := self._wait(timeout, stop=True)):
+            self.problems.note(
+                f"{self.pending} runs were not judged when stop() gave up after"
+                f" {timeout:g} seconds"
+            )
+        return done
+
+    def _wait(self, timeout: float | None, *, stop: bool) -> bool:
+        if is_judge_work():
+            raise SettingError(_WAITS_FOR_ITSELF)
+        with self._changed:
+            if not self._stopped:
+                self._queue = deque((0.0, making) for _, making in self._queue)
+                # in the queue, behind all runs that may still go with them
+                self._take(self._rest)
+            self._stopped = self._stopped or stop
+            self._changed.notify_all()
+            done = self._changed.wait_for(
+                lambda: not (self._queue or self._flying), timeout
+            )
+        until = time.monotonic() + (_SINK_SECONDS if timeout is None else timeout)
+        for outlet in self.outlets:
+            outlet.put(None)
+        for outlet in self.outlets:
+            outlet.wait(until)
+        return done
+
+    @property
+    def pending(self) -> int:
+        """Runs that wait, and samples that are being judged."""
+        with self._changed:
+            return self._flying + sum(
+                making is not self._rest for _, making in self._queue
+            )
+
+    def report(self, timeout: float | None = None) -> Report:
+        """Wait for the judge and report on everything judged so far; ``SettingError`` if results are not kept."""
+        if not self._keep:
+            raise SettingError(
+                "results are not kept (keep=False); use aggregates or on_result"
+            )
+        done = self.flush(timeout)
+        with self._changed:
+            results = sorted(self._results, key=lambda result: result.index)
+        facts = self._run.facts
+        if not done:
+            facts = facts.model_copy(
+                update={
+                    "interrupted": True,
+                    "stopped": f"{self.pending} runs not yet judged",
+                }
+            )
+        return Report(results=results, run=facts)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Samples of the kept results."""
+        return tuple(
+            result.sample
+            for result in self.report().results
+            if result.sample is not None
+        )
+
+    def _work(self) -> None:
+        """Body of the background thread: runs are started in order, their results taken as they are done."""
+        with as_judge_work():
+            while True:
+                with self._changed:
+                    while not (self._done or self._idle == 0):
+                        if self._stopped and not (self._queue or self._flying):
+                            self._thread = None
+                            return
+                        self._changed.wait(self._idle)
+                    done, self._done = self._done, deque()
+                    making = self._queue.popleft()[1] if self._idle == 0 else None
+                    self._flying += making is not None
+                for future in done:
+                    self._finish(future)
+                if making is not None:
+                    self._start(making)
+                with self._changed:
+                    self._flying -= len(done) + (making is not None)
+                    self._changed.notify_all()
+
+    @property
+    def _idle(self) -> float | None:
+        """Seconds until a run may start.
+
+        None while there is none, or too many samples are being judged.
+        """
+        free = self._queue and self._flying < self._run.window
+        return max(0.0, self._queue[0][0] - time.monotonic()) if free else None
+
+    @guarded
+    def _start(self, making: Callable[[], Iterable[Sample]]) -> None:
+        for made in making():
+            conversation = made.ledger.conversation if made.ledger is not None else None
+            drawn = random.Random(conversation or made.id).random()  # noqa: S311  # no secret
+            sample = self._redaction.redact(made) if drawn < self._sample_rate else None
+            if sample is None:
+                continue
+            future = self._run.follow(self._count, sample)
+            self._count += 1
+            with self._changed:
+                self._flying += 1
+            future.add_done_callback(self._landed)
+
+    def _landed(self, future: Future[SampleResult]) -> None:
+        """A sample is judged; called on the judges' loop, which must not wait for ``on_result``."""
+        with self._changed:
+            self._done.append(future)
+            self._changed.notify_all()
+
+    @guarded
+    def _finish(self, future: Future[SampleResult]) -> None:
+        result = future.result()
+        if self._run.stopped:
+            self.problems.note(
+                "a limit was reached, so that samples are not judged:"
+                f" {self._run.stopped}"
+            )
+        for name, outcome in result.results.items():
+            self.aggregates[name].add(outcome.status, outcome.value)
+            if outcome.status == "failed":
+                self.problems.note(f"{name} failed: {outcome.error.type}")
+        if self._keep:
+            with self._changed:
+                self._results.append(result)
+        for outlet in self.outlets:
+            outlet.put(result)
+        if self._on_result is not None:
+            self._on_result(result)
+
+
+def _at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
+    """Best effort for two seconds, then ``stop`` says what is missing."""
+    evaluator = reference()
+    if evaluator is not None and (
+        evaluator.pending
+        or any(one.queue.unfinished_tasks for one in evaluator.outlets)
+    ):
+        evaluator.stop(timeout=_EXIT_SECONDS)

@@ -1,0 +1,520 @@
+"""The calls of one run, indexed: which replied and what they said, what was retrieved, which lists were there. Pure.
+
+Nothing is located here and no later stage is asked: all is read off the tree. Each
+value is worked out once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ragmetrics_core.capture.plain_values import (
+    ANSWER_KEYS,
+    answer_text,
+    compact,
+    one_line,
+    parsed,
+    texts_in,
+)
+from ragmetrics_core.capture.tree import Document, Message, Node, Path, Tree
+from ragmetrics_core.capture.written import OwnWords
+
+Key = tuple[str, ...]  # of a document
+
+FREE_TEXT = 3  # how much a reply looks like an answer
+STRUCTURED = 2
+LABEL = 1
+NO_ANSWER = 0
+
+_STEERING = {
+    *(
+        "binary_score",
+        "score",
+        "grade",
+        "verdict",
+        "relevant",
+        "is_relevant",
+        "datasource",
+        "route",
+        "next",
+        "action",
+    ),
+    *(
+        "destination",
+        "decision",
+        "query",
+        "queries",
+        "search_query",
+        "search_queries",
+        "steps",
+        "plan",
+    ),
+}
+_JUDGING = {
+    *(
+        "binary_score",
+        "score",
+        "grade",
+        "verdict",
+        "relevant",
+        "is_relevant",
+        "grounded",
+        "is_grounded",
+        "supported",
+    ),
+    *("useful", "is_useful"),
+}
+_VERDICTS = (
+    "yes",
+    "no",
+    "true",
+    "false",
+    "relevant",
+    "irrelevant",
+    "not relevant",
+    "grounded",
+    "supported",
+    "useful",
+)
+_NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s")
+_LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
+_LONGEST_LABEL = 24
+# what parsers of frameworks split at
+_LABELS = re.compile(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)
+_ALWAYS = float("inf")
+
+
+def end_of(node: Node) -> float:
+    """When a call ended; when it began if it never did."""
+    return node.began if node.ended is None else node.ended
+
+
+def text_of(node: Node) -> str:
+    """What a model said; empty where it said nothing."""
+    return node.reply.text if node.reply is not None else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What one call of a model said, in the forms in which it is compared."""
+
+    message: Message | None
+
+    @cached_property
+    def text(self) -> str:
+        """Its text; empty where the model said nothing."""
+        return "" if self.message is None else self.message.text
+
+    @cached_property
+    def line(self) -> str:
+        """Its text in one line."""
+        return one_line(self.text)
+
+    @cached_property
+    def values(self) -> tuple[Any, ...]:
+        """Its structured values: the text where that is JSON, the arguments of its tool calls, the last first."""
+        value = parsed(self.text)
+        calls = () if self.message is None else self.message.calls
+        arguments = [dict(call.arguments) for call in reversed(calls)]
+        return tuple(arguments if value is None else [value, *arguments])
+
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """Texts inside of these values, each in one line."""
+        texts = [
+            text
+            for value in self.values
+            for text in (*texts_in(value), answer_text(value) or "")
+        ]
+        return frozenset(map(one_line, texts)) - {""}
+
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """What stands between the labels at which parsers of frameworks split: "Final Answer:", "SOURCES:"."""
+        return frozenset(map(one_line, _LABELS.split(self.text)))
+
+    @cached_property
+    def answer(self) -> str:
+        """What of it would be an answer: the answer field of a structure, else its text."""
+        return next(
+            (answer_text(value) or compact(value) for value in self.values), self.text
+        )
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """Texts among the arguments that it calls tools with."""
+        calls = () if self.message is None else self.message.calls
+        return tuple(texts_in([call.arguments for call in calls]))
+
+    @cached_property
+    def is_verdict(self) -> bool:
+        """Whether it is a judgement: in a word or two, or a structure with a field for one and none for an answer."""
+        if self.text.strip(" .!\n").lower() in _VERDICTS:
+            return True
+        structures = [value for value in self.values if isinstance(value, Mapping)]
+        return any(
+            _JUDGING & set(value) and not set(ANSWER_KEYS) & set(value)
+            for value in structures
+        )
+
+    @property
+    def only_asks(self) -> bool:
+        """Whether it is a list of further questions."""
+        lines = [line.rstrip() for line in self.text.splitlines() if line.strip()]
+        return bool(lines) and all(line.endswith("?") for line in lines)
+
+    @cached_property
+    def queries(self) -> frozenset[str]:
+        """What may be a query in it: each line, numbered and quoted or not, the whole, and arguments of tools."""
+        return frozenset(
+            map(_bare, (*self.text.splitlines(), self.text, *self.arguments))
+        )
+
+    def wrote(self, query: str | None) -> bool:
+        """Whether a query was written here."""
+        return bool(query) and _bare(query or "") in self.queries
+
+
+def _bare(line: str) -> str:
+    return one_line(_NUMBER.sub("", line)).strip("\"'`* ")
+
+
+def is_asked_later(call: Node, nodes: Iterable[Node]) -> bool:
+    """Whether one of some calls was asked what a model wrote before: a query that it rewrote, a tool's argument."""
+    reply = Reply(call.reply)
+    return any(
+        reply.wrote(node.query)
+        for node in nodes
+        if node.query and node.began >= call.began
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """The calls of one run.
+
+    Args:
+        tree: The run.
+        context_tools: Names of the tools whose text is a context, where they return no
+            documents.
+    """
+
+    tree: Tree
+    context_tools: Collection[str] = ()
+
+    @cached_property
+    def paths(self) -> Mapping[Node, Path]:
+        """Each call that counts, behind the calls around it, in the order in which they began."""
+        return {path[-1]: path for path in self.tree.root.paths()}
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The calls that count."""
+        return tuple(self.paths)
+
+    # Calls of models
+
+    @cached_property
+    def models(self) -> list[Node]:
+        """Calls of models that replied, in the order in which they began.
+
+        Of nested ones the innermost.
+        """
+        models = (node for node in self.nodes if node.kind == "model")
+        replied = {
+            node for node in models if node.reply is not None and node.error is None
+        }
+        return [
+            node
+            for node in self.prompted
+            if node in replied and replied.isdisjoint([*node.walk()][1:])
+        ]
+
+    @cached_property
+    def prompted(self) -> list[Node]:
+        """Calls of models, without those that only make documents or queries for a retriever or reranker."""
+        models = (node for node in self.nodes if node.kind == "model")
+        return [
+            node
+            for node in models
+            if not any(
+                one.kind in ("retriever", "reranker") for one in self.paths[node]
+            )
+        ]
+
+    @cached_property
+    def last(self) -> Node | None:
+        """The last call of a model, whether it replied or not: what a broken run had shown until then."""
+        return next((node for node in reversed(self.prompted) if node.prompt), None)
+
+    @cached_property
+    def replies(self) -> Mapping[Node, Reply]:
+        """What each call of a model said."""
+        return {node: Reply(node.reply) for node in self.nodes if node.kind == "model"}
+
+    @cached_property
+    def weights(self) -> Mapping[Node, int]:
+        """How much each reply looks like an answer."""
+        return {call: self._weight(call) for call in self.models}
+
+    @cached_property
+    def likely(self) -> list[Node]:
+        """Calls that look most like answering, in their order."""
+        best = max(self.weights.values(), default=NO_ANSWER)
+        return (
+            [call for call, weight in self.weights.items() if weight == best]
+            if best
+            else []
+        )
+
+    @cached_property
+    def steering(self) -> frozenset[Node]:
+        """Calls of models that wrote what a later call was asked."""
+        last_asked: dict[str, float] = {}
+        for node in self.nodes:
+            if node.query:
+                query = _bare(node.query)
+                last_asked[query] = max(node.began, last_asked.get(query, node.began))
+        return frozenset(
+            call
+            for call, reply in self.replies.items()
+            if any(
+                last_asked.get(query, -_ALWAYS) >= call.began for query in reply.queries
+            )
+        )
+
+    @cached_property
+    def step_calls(self) -> frozenset[Node]:
+        """Calls of models that steer the run: they wrote a query, a verdict, a route or a tool's arguments."""
+        return frozenset(
+            call
+            for call in self.models
+            if call in self.steering or self.weights[call] < STRUCTURED
+        )
+
+    def host(self, call: Node) -> Node | None:
+        """The step that was handed documents to answer from, around a call: refine, trees, one call per document."""
+        return next(
+            (
+                one
+                for one in reversed(self.paths[call])
+                if one.kind == "step" and one.taken
+            ),
+            None,
+        )
+
+    def asked(self, question: str | None, among: Sequence[Node]) -> list[Node]:
+        """Those of some calls that were shown the question."""
+        return [
+            one
+            for one in among
+            if question and any(question in message.text for message in one.prompt)
+        ]
+
+    def is_written(self, text: str) -> bool:
+        """Whether a model wrote a query."""
+        return any(self.replies[call].wrote(text) for call in self.models)
+
+    def _weight(self, call: Node) -> int:
+        reply = call.reply
+        if reply is None or any(
+            one.name in self._tools_that_ran for one in reply.calls
+        ):
+            return NO_ANSWER
+        steers = call in self.steering
+        if reply.calls and steers:
+            return NO_ANSWER
+        has_text = bool(reply.text.strip())
+        value = (
+            parsed(reply.text)
+            if has_text
+            else next((one.arguments for one in reply.calls[::-1]), None)
+        )
+        if isinstance(value, Mapping):
+            return _weight_of_fields(value)
+        if value is not None:
+            return LABEL
+        if not has_text or steers:
+            return NO_ANSWER
+        is_label = len(reply.text) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(
+            reply.text
+        )
+        return LABEL if is_label else FREE_TEXT
+
+    @cached_property
+    def _tools_that_ran(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if node.kind == "tool")
+
+    # What was found
+
+    @cached_property
+    def retrievals(self) -> Mapping[Node, tuple[Document, ...]]:
+        """What outermost retrievals brought and tools returned beside them, else what steps introduced."""
+        reported: dict[Node, tuple[Document, ...]] = {}
+        for node, path in self.paths.items():
+            is_inner = any(one.kind == "retriever" for one in path[:-1])
+            if (
+                node.kind not in ("retriever", "tool")
+                or node.error is not None
+                or is_inner
+            ):
+                continue
+            if node.documents is None:
+                continue
+            documents = (
+                _not_found_inside(node) if node.kind == "tool" else node.documents
+            )
+            if documents or node.kind == "retriever" or self._is_an_empty_search(node):
+                reported[node] = documents
+        if reported:
+            return reported
+        steps = {
+            node: self.found_in(node.documents or (), end_of(node))
+            for node in self.reworking
+        }
+        return {node: documents for node, documents in steps.items() if documents}
+
+    def _is_an_empty_search(self, tool: Node) -> bool:
+        """Whether a tool gave an empty list of documents: it searched and found nothing.
+
+        A search inside it tells of itself, and the text of a tool that is named in
+        ``context_tools`` is what it found.
+        """
+        if tool.documents != () or tool in self.tool_texts:
+            return False
+        return not any(
+            inner.documents is not None for inner in tool.walk() if inner is not tool
+        )
+
+    @cached_property
+    def reworking(self) -> list[Node]:
+        """Steps that gave documents, in the order in which they ended.
+
+        The root only where it is the one call.
+        """
+        steps = [
+            node
+            for node in self.nodes
+            if node.kind in ("step", "agent", "reranker") and node.documents
+        ]
+        return sorted(
+            (node for node in steps if node is not self.tree.root or not node.children),
+            key=end_of,
+        )
+
+    @cached_property
+    def rerankers(self) -> list[str]:
+        """What put documents in order: the models that rerankers asked, and rerankers that asked none by their name."""
+        names: list[str] = []
+        for node in self.nodes:
+            if node.kind == "reranker":
+                names += [
+                    one.model or one.name for one in node.walk() if one.kind == "model"
+                ] or [node.name]
+        return list(dict.fromkeys(names))
+
+    @cached_property
+    def texts_of_tools(self) -> list[Node]:
+        """Tools that returned text behind which no documents stand."""
+        tools = [
+            one
+            for one in self.nodes
+            if one.kind == "tool" and not one.error and (one.text or "").strip()
+        ]
+        return [node for node in tools if not any(one.documents for one in node.walk())]
+
+    @cached_property
+    def tool_texts(self) -> list[Node]:
+        """Those of them that are named as tools whose text is a context."""
+        return [node for node in self.texts_of_tools if node.name in self.context_tools]
+
+    @cached_property
+    def tried(self) -> bool:
+        """Whether anything was retrieved, or something was searched and found nothing."""
+        return bool(self.retrievals or self.tool_texts) or any(
+            node.kind == "retriever" for node in self.nodes
+        )
+
+    def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
+        """Lists of documents that were there before a moment, the latest first, of one moment in the calls' order."""
+        return [documents for moment, documents in self._lists if moment <= before]
+
+    @cached_property
+    def _lists(self) -> list[tuple[float, tuple[Document, ...]]]:
+        held: list[tuple[float, tuple[Document, ...]]] = []
+        for node in self.nodes:
+            if node.taken:
+                held.append((node.began, self.found_in(node.taken, node.began)))
+            if node.documents and node.ended is not None:
+                held.append((node.ended, self.found_in(node.documents, node.ended)))
+            if node in self.tool_texts:
+                held.append((end_of(node), (Document(node.text or ""),)))
+        held.sort(key=lambda one: one[0], reverse=True)
+        return [(moment, documents) for moment, documents in held if documents]
+
+    def found_in(
+        self, documents: Sequence[Document], before: float
+    ) -> tuple[Document, ...]:
+        """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
+        return tuple(
+            one
+            for one in documents
+            if one.author is None and not self._own_words.hold(one.text, before)
+        )
+
+    @cached_property
+    def _own_words(self) -> OwnWords:
+        answers = [
+            (end_of(call), text_of(call))
+            for call in self.models
+            if call not in self.step_calls
+        ]
+        nested = [
+            (end_of(node), node.text or "")
+            for node in self.nodes[1:]
+            if node.kind == "agent"
+        ]
+        queries = [node.query for node in self.nodes if node.query]
+        steering = [text_of(call) for call in self.models if call in self.step_calls]
+        question = [self.tree.question] if self.tree.question else []
+        return OwnWords(
+            [*answers, *nested],
+            [*queries, *steering, *question],
+            frozenset(self._originals()),
+        )
+
+    def _originals(self) -> Iterable[str]:
+        """Texts that were found: of documents that retrievers and tools gave, of tools inside which no model wrote."""
+        for node in self.nodes:
+            if node.kind in ("retriever", "tool"):
+                for document in node.documents or ():
+                    yield from (document.text, *document.forms)
+            if (
+                node.kind == "tool"
+                and node.text
+                and not any(one.kind in ("model", "agent") for one in node.walk())
+            ):
+                yield node.text
+                yield from texts_in(parsed(node.text))
+
+
+def _weight_of_fields(value: Mapping[str, Any]) -> int:
+    """How much a structure looks like an answer."""
+    if any(key in value for key in ANSWER_KEYS):
+        return STRUCTURED
+    return NO_ANSWER if _STEERING & set(value) else LABEL
+
+
+def _not_found_inside(tool: Node) -> tuple[Document, ...]:
+    """Documents of a tool that no call inside it gave."""
+    below = {
+        one.text
+        for inner in tool.walk()
+        if inner is not tool
+        for one in inner.documents or ()
+    }
+    return tuple(one for one in tool.documents or () if one.text not in below)

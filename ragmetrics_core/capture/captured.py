@@ -1,0 +1,209 @@
+"""What a capture saw: runs as they were recorded, samples as they are asked for."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from ragmetrics_core.capture.hooks import Lock, Problems, Run, guarded
+from ragmetrics_core.data import Ledger, Sample
+from ragmetrics_core.engine.evaluation import aevaluate, evaluate
+from ragmetrics_core.engine.run import JudgeLike, Metrics
+from ragmetrics_core.models.framework_model import as_judge_work
+from ragmetrics_core.reporting.report import Report
+
+Redact = Callable[[Sample], Sample]
+_TEXTS = (
+    "question",
+    "contexts",
+    "answer",
+    "retrieved",
+    "standalone_question",
+    "history",
+    "reference",
+)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Values that the user gives for what is captured; see ``FrontDoor.capture``."""
+
+    question: str | None = None
+    reference: str | tuple[str, ...] | list[str] | None = None
+    id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    conversation: str | None = None
+
+    def applied(self, sample: Sample, number: int) -> Sample:
+        """A captured sample with these values in it; ``number`` is how many the same capture gave before."""
+        stated = {"question": self.question, "reference": self.reference}
+        update: dict[str, Any] = {
+            name: value for name, value in stated.items() if value is not None
+        }
+        if self.id is not None:
+            update["id"] = self.id if number == 0 else f"{self.id}#{number}"
+        if self.metadata:
+            update["metadata"] = {**sample.metadata, **self.metadata}
+        if self.conversation is not None:
+            ledger = sample.ledger or Ledger()
+            update["ledger"] = ledger.model_copy(
+                update={"conversation": ledger.conversation or self.conversation}
+            )
+        return changed(sample, update)
+
+
+def changed(sample: Sample, update: Mapping[str, Any]) -> Sample:
+    """A validated sample with other values in some fields.
+
+    Contexts are shared, not copied.
+    """
+    if not update:
+        return sample
+    return Sample(
+        **{**{name: getattr(sample, name) for name in Sample.model_fields}, **update}
+    )
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """Applies the user's function to each sample as it is made.
+
+    Where the function changes texts and leaves the ledger, which repeats them, as it
+    was, the ledger loses its calls.
+    """
+
+    function: Redact | None
+    problems: Problems
+
+    @guarded
+    def redact(self, sample: Sample) -> Sample | None:
+        """The sample to keep; None, counted, where the function raises or gives no sample."""
+        if self.function is None:
+            return sample
+        found: object = self.function(sample)
+        if isinstance(found, Sample):
+            changes = any(
+                getattr(found, name) != getattr(sample, name) for name in _TEXTS
+            )
+            if found.ledger is None or found.ledger != sample.ledger or not changes:
+                return found
+            return changed(
+                found, {"ledger": found.ledger.model_copy(update={"calls": ()})}
+            )
+        self.problems.note(
+            f"redact= must return a Sample and returned {type(found).__name__}: the"
+            " sample is dropped"
+        )
+        return None
+
+
+class Captured(Generic[Run]):
+    """Samples of the runs that a capture saw.
+
+    Recording a run only keeps it; samples are assembled when they are first asked for,
+    in the thread that asks.
+
+    ``FrontDoor.capture`` makes it: ``build`` makes samples of a recorded run, ``rest``
+    those that still wait for a further one and forgets none, ``as_judge`` a judge of a
+    framework's own model object.
+
+    Attributes:
+        problems: Internal errors, and why there is no sample; an application's own
+            error is ``Sample.error``.
+        recorded: Runs kept so far.
+        dropped: Runs not kept because of ``max_samples``.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[Run], Iterable[Sample]],
+        *,
+        given: Given | None = None,
+        max_samples: int | None = None,
+        redact: Redact | None = None,
+        rest: Callable[[], Iterable[Sample]] = tuple,
+        # resolve_judge says what it cannot take
+        as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
+        problems: Problems | None = None,
+    ) -> None:
+        self.problems = Problems() if problems is None else problems
+        self.recorded = self.dropped = self._made = 0
+        self._build, self._rest, self._as_judge = build, rest, as_judge
+        self._given = given or Given()
+        self._redaction = Redaction(redact, self.problems)
+        self._max_samples = max_samples
+        self._pending: list[Run] = []
+        self._samples: list[Sample] = []
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return (
+            f"Captured({self.recorded} runs, {len(self.problems)} problems,"
+            f" {self.dropped} dropped)"
+        )
+
+    def record(self, run: Run) -> None:
+        """Keep a finished run; cheap, from any thread."""
+        with self._lock:
+            if self._max_samples is not None and self.recorded >= self._max_samples:
+                self.dropped += 1
+                self.problems.note(
+                    f"more than max_samples={self._max_samples} runs ended; later ones"
+                    " are dropped"
+                )
+                return
+            self.recorded += 1
+            self._pending.append(run)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Samples of all runs so far, in the order in which they ended.
+
+        Those that wait for a further run last.
+        """
+        with self._lock:
+            pending, self._pending = self._pending, []
+            for run in pending:
+                self._assemble(run)
+            waiting = [
+                self._finished(sample, self._made + place)
+                for place, sample in enumerate(self._rest())
+            ]
+            return (
+                *self._samples,
+                *(sample for sample in waiting if sample is not None),
+            )
+
+    @guarded
+    def _assemble(self, run: Run) -> None:
+        for sample in self._build(run):
+            finished = self._finished(sample, self._made)
+            self._made += 1
+            if finished is not None:
+                self._samples.append(finished)
+
+    def _finished(self, sample: Sample, number: int) -> Sample | None:
+        return self._redaction.redact(self._given.applied(sample, number))
+
+    def evaluate(
+        self, metrics: Metrics = None, *, judge: object = None, **settings: Any
+    ) -> Report:
+        """Score what was captured, as ``ragmetrics_core.evaluate`` does.
+
+        The judge may be the framework's own model.
+        """
+        samples = self.samples
+        with as_judge_work():
+            return evaluate(samples, metrics, judge=self._as_judge(judge), **settings)
+
+    async def aevaluate(
+        self, metrics: Metrics = None, *, judge: object = None, **settings: Any
+    ) -> Report:
+        """Score what was captured, without blocking the event loop.
+
+        See ``evaluate``.
+        """
+        samples = self.samples
+        with as_judge_work():
+            return await aevaluate(
+                samples, metrics, judge=self._as_judge(judge), **settings
+            )

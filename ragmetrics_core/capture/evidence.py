@@ -1,0 +1,394 @@
+"""Stage 3: what an answer could rest on: contexts, what was retrieved, what each call brought. Pure.
+
+The rules stand in ``CONTEXT_RULES`` and are tried in order; the first that finds
+something decides. This stage and its parts (``showings``, ``arrivals``, ``origins``,
+``brought``) are the only ones that locate texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ragmetrics_core.capture.answer import Answered
+from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.brought import Brought, Seen
+from ragmetrics_core.capture.calls import Calls, Key
+from ragmetrics_core.capture.order import CallOrder
+from ragmetrics_core.capture.origins import shown_as, without_origin
+from ragmetrics_core.capture.plain_values import contexts_in, one_line
+from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.showings import Showings, Shown
+from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node, Tree
+from ragmetrics_core.data import Context, EvidenceCall, EvidenceFrom, Grade
+
+_UNTOLD = (
+    "the answering prompt does not tell which retrieved texts it shows; all stand"
+    " for it"
+)
+_UNSEEN = (
+    "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
+)
+_NONE_NAMED = (
+    "contexts_from= led to a place without any text; if something was retrieved, name"
+    " the place that holds it"
+)
+_FOREIGN = (
+    "{} of {} contexts are not among the retrieved documents: they came with the"
+    " question, or as a tool's text"
+)
+_HIDDEN = "{} of {} retrieved documents were not shown to the model"
+_UNKNOWN = "context {}: the prompt does not tell whether it was shown"
+_CUT = "context {} was cut to {}"
+_TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
+_DISTANCE = (
+    "documents carry a distance (lower is better); it is not taken as their score"
+)
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """What reached the generator, as one rule tells it."""
+
+    items: tuple[Context, ...] = ()
+    # of the documents behind them; by number where the user named them
+    keys: tuple[Key, ...] = ()
+    place: str = ""  # where they were found, in words
+    evidence_from: EvidenceFrom | None = None
+    grades: frozenset[Grade] = frozenset()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def by_key(self) -> dict[Key, Context]:
+        """The contexts by the documents behind them."""
+        return dict(zip(self.keys, self.items, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidenced:
+    """What one answer could rest on."""
+
+    contexts: Contexts
+    retrieved: tuple[Document, ...] | None  # None if that is unknown
+    sources: tuple[str, ...]  # names of the calls that retrieved
+    feeding: tuple[Node, ...]  # calls of models whose replies the answering call read
+    brought: tuple[Brought, ...]  # in the order of the ledger
+    # of earlier turns, with what of them is still shown
+    earlier: tuple[EvidenceCall, ...]
+    order: CallOrder
+    warnings: tuple[str, ...]
+
+
+def evidence(
+    turn: Turn, answered: Answered, showings: Showings, arrivals: Arrivals
+) -> Evidenced:
+    """What one answer of a turn could rest on.
+
+    Args:
+        turn: The turn.
+        answered: The answer, and the call that wrote it.
+        showings: What the turn's calls were shown.
+        arrivals: What arrived in the turn.
+    """
+    contexts = _contexts(_Search(turn, answered, showings, arrivals))
+    by_key = contexts.by_key
+    feeding = (
+        _feeding(answered.call, showings) if contexts.evidence_from != "named" else ()
+    )
+    added = arrivals.brought_by_steps(by_key)
+    retrieved = arrivals.retrieved(
+        contexts.keys if contexts.evidence_from != "named" else (), added
+    )
+    told = arrivals.told(answered.text, turn.tree.earlier, added)
+    seen = Seen(by_key, _prompts(answered.call, feeding), turn.known)
+    brought, earlier = seen.of(told, turn.tree.earlier)
+    return Evidenced(
+        contexts=contexts,
+        retrieved=retrieved,
+        sources=tuple(
+            dict.fromkeys(node.name for node in (*turn.calls.retrievals, *added))
+        ),
+        feeding=feeding,
+        brought=brought,
+        earlier=earlier,
+        order=arrivals.order,
+        warnings=(*contexts.warnings, *_differences(contexts, retrieved)),
+    )
+
+
+# The contexts
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What the rules of the contexts look at."""
+
+    turn: Turn
+    answered: Answered
+    showings: Showings
+    arrivals: Arrivals
+
+    @property
+    def tree(self) -> Tree:
+        return self.turn.tree
+
+    @property
+    def calls(self) -> Calls:
+        return self.turn.calls
+
+    @cached_property
+    def shown(self) -> Shown | None:
+        """What the answering call was shown; None if no call is known."""
+        return (
+            None if self.answered.call is None else self.showings.of(self.answered.call)
+        )
+
+
+def by_the_users_place(search: _Search) -> Contexts | None:
+    """The place that ``contexts_from=`` names.
+
+    langchain-ai/open_deep_research, src/open_deep_research/state.py: what was found is
+    kept as texts, under ``raw_notes``.
+    """
+    if "contexts" not in search.turn.named:
+        return None
+    items = tuple(contexts_in(search.turn.named["contexts"]))
+    keys = tuple(("named", str(place)) for place in range(len(items)))
+    if not items:
+        return Contexts(
+            (), (), "contexts_from", "named", frozenset({"inferred"}), (_NONE_NAMED,)
+        )
+    return Contexts(items, keys, "contexts_from", "named")
+
+
+def by_the_prompt(search: _Search) -> Contexts | None:
+    """What occurs in the prompts of the answering call and of those that feed it, in their order.
+
+    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
+    put into the prompt.
+    """
+    call, shown = search.answered.call, search.shown
+    if call is None or shown is None or not shown.found:
+        return None
+    tool_texts = {node.text for node in search.calls.tool_texts}
+    is_undivided = {document.text for document, _ in shown.found.values()} <= tool_texts
+    items = tuple(_shown_as_context(key, shown) for key in shown.order)
+    doubts = [
+        _doubt_of(rank, key, shown) for rank, key in enumerate(shown.order, start=1)
+    ]
+    said = [doubt for doubt in doubts if doubt is not None]
+    grades = frozenset(grade for grade, _ in said)
+    warnings = tuple(warning for _, warning in said)
+    evidence_from: EvidenceFrom = "undivided" if is_undivided else "prompt"
+    return Contexts(
+        items,
+        shown.order,
+        _place_of_prompts(call, shown.showing),
+        evidence_from,
+        grades,
+        warnings,
+    )
+
+
+def by_a_cleared_prompt(search: _Search) -> Contexts | None:
+    """None, where all results of tools were taken out of the prompt before the answer.
+
+    langchain-ai/langchain,
+    libs/langchain_v1/langchain/agents/middleware/context_editing.py:
+    ``ContextEditingMiddleware`` clears earlier results of tools.
+    """
+    call = search.answered.call
+    if call is None or not _is_cleared(search.calls, call):
+        return None
+    return Contexts(
+        (), (), f"the prompt of {call.name}", "prompt", frozenset(), (_TAKEN_OUT,)
+    )
+
+
+def by_the_answers_documents(search: _Search) -> Contexts | None:
+    """The documents that the answer carries.
+
+    run-llama/llama_index,
+    llama-index-core/llama_index/core/response_synthesizers/type.py: the mode
+    ``generation`` shows the model nothing of what was found.
+    """
+    answer = search.answered.answer
+    if answer.documents is None:
+        return None
+    return _listed(search, answer.documents, f"documents of {answer.place}")
+
+
+def by_the_frameworks_flow(search: _Search) -> Contexts | None:
+    """The documents that reached the generator by the framework's own word.
+
+    deepset-ai/haystack-cookbook,
+    notebooks/improve-retrieval-by-embedding-metadata.ipynb: documents at the end of a
+    pipeline.
+    """
+    tree = search.tree
+    return None if tree.flow is None else _listed(search, tree.flow, tree.flow_at)
+
+
+def by_the_last_step(search: _Search) -> Contexts | None:
+    """What the last step behind the retrieval returned: a reranker, a filter, a compressor.
+
+    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a chain that only
+    searches ends in a function that fuses ranks.
+    """
+    calls = search.calls
+    last = max((node.ended or 0 for node in calls.retrievals), default=0.0)
+    later = [node for node in calls.reworking if (node.ended or 0) > last]
+    if not later:
+        return None
+    return _listed(
+        search, tuple(later[-1].documents or ()), f"what {later[-1].name} returned"
+    )
+
+
+def by_everything_retrieved(search: _Search) -> Contexts | None:
+    """Everything retrieved, else what was handed in; none where a search found none.
+
+    samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is called.
+    """
+    calls, tree = search.calls, search.tree
+    found = search.arrivals.retrieved() or ()
+    texts = [Document(node.text or "") for node in calls.tool_texts]
+    handed_in = () if found else tree.root.taken
+    return _listed(search, (*found, *texts, *handed_in), "everything retrieved")
+
+
+CONTEXT_RULES: tuple[Callable[[_Search], Contexts | None], ...] = (
+    by_the_users_place,
+    by_the_prompt,
+    by_a_cleared_prompt,
+    by_the_answers_documents,
+    by_the_frameworks_flow,
+    by_the_last_step,
+    by_everything_retrieved,
+)
+
+
+def _contexts(search: _Search) -> Contexts:
+    """The contexts by the first rule that finds them."""
+    found = (rule(search) for rule in CONTEXT_RULES)
+    return next(contexts for contexts in found if contexts is not None)
+
+
+def _listed(search: _Search, documents: Sequence[Document], place: str) -> Contexts:
+    """Documents of a list of which no prompt tells that they were shown.
+
+    Without any, whether a search found none.
+    """
+    tree, call = search.tree, search.answered.call
+    if not documents:
+        nothing: EvidenceFrom | None = "none_found" if search.calls.tried else None
+        return Contexts(
+            evidence_from="ids_only" if nothing and tree.unread else nothing
+        )
+    evidence_from: EvidenceFrom = (
+        "retrieved_only" if call is None and tree.gives_documents else "listed"
+    )
+    warnings: tuple[str, ...] = ()
+    if search.shown is not None and search.answered.text is not None:
+        is_traced = any(document.key in search.shown.traces for document in documents)
+        warnings = (_UNTOLD if is_traced else _UNSEEN,)
+    items = tuple(document.context() for document in documents)
+    keys = tuple(document.key for document in documents)
+    return Contexts(
+        items, keys, place, evidence_from, frozenset({"inferred"}), warnings
+    )
+
+
+def _shown_as_context(key: Key, shown: Shown) -> Context:
+    """A document in the words that were shown of it.
+
+    Whole where the prompts do not tell.
+    """
+    if key not in shown.found:
+        return shown.unknown[key].context()
+    document, showing = shown.found[key]
+    return document.context(showing.text)
+
+
+def _doubt_of(rank: int, key: Key, shown: Shown) -> tuple[Grade, str] | None:
+    """What weakens a context, and in words: the prompts do not tell of it, or it was cut."""
+    if key not in shown.found:
+        return "inferred", _UNKNOWN.format(rank)
+    _, showing = shown.found[key]
+    if showing.extent != "whole":
+        return "located", _CUT.format(rank, showing.percentage)
+    return None
+
+
+def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
+    """Which prompts show the contexts, in words.
+
+    The answering call may have read only what others made of them.
+    """
+    if not showing or call in showing:
+        return f"what occurs in the prompt of {call.name}"
+    names = ", ".join(dict.fromkeys(one.name for one in showing))
+    if names == call.name:
+        return (
+            f"what occurs in earlier prompts of {names}; the last one holds what was"
+            " written there"
+        )
+    return (
+        f"what occurs in the prompt of {names}; that of {call.name} holds what was"
+        " written there"
+    )
+
+
+def _is_cleared(calls: Calls, call: Node) -> bool:
+    """Whether all results that earlier calls of a tool loop were shown are gone from this one's prompt."""
+    outer = [
+        node
+        for node, path in calls.paths.items()
+        if not any(one.kind == "tool" for one in path[:-1])
+    ]
+    if call not in outer:
+        return False
+    results = {one_line(node.text) for node in outer if node.kind == "tool"}
+    loop = [one for one in calls.models if one in outer and one.began < call.began]
+    before = {line for one in loop for line in _results_in(one)} & results
+    now = _results_in(call)
+    return bool(now and before) and before.isdisjoint(now)
+
+
+def _results_in(call: Node) -> set[str]:
+    """The results of tools in a prompt."""
+    return {one_line(message.text) for message in call.prompt if message.role == "tool"}
+
+
+def _differences(
+    contexts: Contexts, retrieved: Sequence[Document] | None
+) -> Iterator[str]:
+    """How many of the retrieved were not shown, how many contexts were not retrieved, and what has distances."""
+    if retrieved is not None:
+        hidden = shown_as(retrieved, contexts.by_key).count(None)
+        if contexts.evidence_from == "prompt" and 0 < hidden < len(retrieved):
+            yield _HIDDEN.format(hidden, len(retrieved))
+        foreign = without_origin(retrieved, contexts.by_key)
+        if foreign:
+            yield _FOREIGN.format(len(foreign), len(contexts.by_key))
+    carriers: Sequence[Document | Context] = retrieved or contexts.items
+    if any(key in one.metadata for one in carriers for key in DISTANCE_KEYS):
+        yield _DISTANCE
+
+
+def _feeding(call: Node | None, showings: Showings) -> tuple[Node, ...]:
+    """The calls that feed an answering call."""
+    if call is None:
+        return ()
+    return tuple(one for one in showings.of(call).calls if one is not call)
+
+
+def _prompts(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
+    """The messages that an answering call, and those that feed it, were shown.
+
+    None if no call is known.
+    """
+    if call is None:
+        return None
+    return [message.text for one in (*feeding, call) for message in one.prompt]

@@ -1,0 +1,239 @@
+"""The front door of every adapter: ``capture``, ``watch``, ``samples_from``; the same names, defaults and words."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Generic
+
+from ragmetrics_core.capture.background import BackgroundEvaluator
+from ragmetrics_core.capture.captured import Captured, Given, Redact
+from ragmetrics_core.capture.hooks import Listener, Listeners, Problems, Run
+from ragmetrics_core.capture.plain_values import Overrides, Source
+from ragmetrics_core.capture.tree import Tree
+from ragmetrics_core.capture.turns import Turns
+from ragmetrics_core.data import Sample, SampleResult
+from ragmetrics_core.engine.run import JudgeLike, Metrics
+from ragmetrics_core.models.limits import Limits
+from ragmetrics_core.reporting.report import Sink
+
+_MISSED = (
+    "runs began in threads or tasks that do not carry this block's context, and were"
+    " left out: start them with a copy of it (asyncio.to_thread,"
+    " contextvars.copy_context().run), or say capture(all_threads=True)"
+)
+
+
+@dataclass(frozen=True)
+class FrontDoor(Generic[Run]):
+    """``capture`` and ``watch`` over an adapter's hooks, and ``samples_from`` without them.
+
+    ``trees`` makes the trees of a recorded run, ``as_judge`` a judge of the framework's
+    own model object, ``as_run`` a run of what an application returned; ``places`` takes
+    an adapter's own arguments, too; ``unseen`` says what to do where a block saw no
+    run, ``hint`` where it saw some and none gave a sample.
+    """
+
+    listeners: Listeners
+    trees: Callable[[Run, Overrides], Iterable[Tree]]
+    as_judge: Callable[[Any], JudgeLike]
+    _: KW_ONLY
+    as_run: Callable[[Any], Run] | None = None
+    places: Callable[..., Overrides] = Overrides
+    unseen: str
+    hint: str
+
+    def turns(self, where: Overrides, problems: Problems) -> Turns[Run]:
+        """What makes the samples of one listener."""
+        return Turns(lambda run: self.trees(run, where), where, problems, self.hint)
+
+    @contextmanager
+    def capture(
+        self,
+        *,
+        question: str | None = None,
+        reference: str | tuple[str, ...] | list[str] | None = None,
+        id: str | None = None,  # noqa: A002  # the name of the sample's field
+        metadata: Mapping[str, Any] | None = None,
+        conversation: str | None = None,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        redact: Redact | None = None,
+        max_samples: int | None = None,
+        all_threads: bool = False,
+        **own: Any,
+    ) -> Iterator[Captured[Run]]:
+        """Capture what the application does inside the block; nothing of it is changed.
+
+        Args:
+            question: The question, instead of the one found.
+            reference: The expected answer, one or several.
+            id: Id of the sample; further samples of the block get ``id#1``, ``id#2``,
+                ….
+            metadata: Data of your own.
+            conversation: Name of the conversation that the runs are turns of, where the
+                framework keeps no id of its own but that of a memory; what earlier
+                blocks of the same name (or of the framework's id) and the same
+                ``redact`` found comes with the ledger of this one.
+            question_from: Where the question is: a key or dotted path, as the adapter's
+                documentation says, or a callable that gets the run.
+            contexts_from: The same for the contexts.
+            answer_from: The same for the answer.
+            context_tools: Names of the tools whose text is a context, where they return
+                no documents.
+            build: A callable from the run to its samples, instead of all rules.
+            redact: A function through which each sample goes as it is made, before a
+                judge, store, file or you get it. Where it raises, the sample is
+                dropped, and ``problems`` counts it. ``Sample.ledger`` repeats the
+                texts: a function that changes texts and not the ledger gets a ledger
+                without calls.
+            max_samples: Most runs kept; later ones are counted and a warning says so.
+                None keeps all.
+            all_threads: Runs belong to the block if they begin in its context: in its
+                thread or task, in tasks started from it and in ``asyncio.to_thread``,
+                so that concurrent requests never mix. True adds those that carry the
+                context of no capture at all, such as those in threads that the
+                application starts bare.
+            **own: Of LangChain alone: ``every_turn=True`` makes a run that called a
+                model a sample even where nothing was retrieved.
+
+        Returns:
+            A context manager that gives the ``Captured``. Its samples can be read at
+            any time; runs that still go on when the block ends are added as they end.
+            ``problems`` says why there is no sample.
+
+        Raises:
+            SettingError: If a place is neither a text nor callable.
+        """
+        where = self.places(
+            question_from, contexts_from, answer_from, context_tools, build, **own
+        )
+        where = replace(where, question=question)
+        turns = self.turns(where, Problems())
+        turns.share(conversation, redact)
+        captured: Captured[Run] = Captured(
+            turns.add,
+            given=Given(question, reference, id, dict(metadata or {}), conversation),
+            max_samples=max_samples,
+            redact=redact,
+            rest=turns.rest,
+            as_judge=self.as_judge,
+            problems=turns.problems,
+        )
+        listener = Listener(
+            turns.problems,
+            captured.record,
+            all_threads=all_threads,
+            data=where.needs_data,
+        )
+        self.listeners.add(listener)
+        try:
+            yield captured
+        finally:
+            self.listeners.remove(listener)
+            if listener.missed:
+                listener.problems.note(_MISSED)
+            elif not (captured.recorded or listener.problems or listener.begun):
+                listener.problems.note(
+                    f"the block ended without a sample: {self.unseen}"
+                )
+
+    def watch(
+        self,
+        metrics: Metrics = None,
+        judge: object = None,
+        *,
+        sample_rate: float = 1.0,
+        max_queue: int | None = 1000,
+        keep: bool = False,
+        on_result: Callable[[SampleResult], None] | None = None,
+        sinks: Iterable[Sink] = (),
+        concurrency: int = 8,
+        limits: Limits | None = None,
+        redact: Redact | None = None,
+        **places: Any,
+    ) -> BackgroundEvaluator[Run]:
+        """Judge what the whole process does from now on, in the background.
+
+        The application never waits.
+
+        Args:
+            metrics: Metrics or their names; None for all, ``[]`` to count only.
+            judge: The name of a model, a judge, a chat model, or the framework's own
+                model object.
+            sample_rate: Share of the samples that are judged, in (0, 1]; whole
+                conversations, where they have an id.
+            max_queue: Most runs waiting; later ones are dropped and counted. None never
+                drops.
+            keep: Keep every result for ``report()``; otherwise only running
+                ``aggregates``, in constant memory.
+            on_result: Called in the background thread with each result, in the order in
+                which they are done.
+            sinks: Where results go, each in a thread of its own: ``JsonlSink``, or
+                yours with ``write`` and ``flush``.
+            concurrency: Most model calls in flight.
+            limits: What judging may spend; see ``ragmetrics_core.evaluate``.
+            redact: As for ``capture``.
+            **places: ``question_from``, ``contexts_from``, ``answer_from``,
+                ``context_tools`` and ``build``, as for ``capture``.
+
+        Returns:
+            Who watches: ``aggregates``, ``problems``, ``dropped``, ``flush(timeout)``,
+            ``report()``, ``stop()``.
+
+        Raises:
+            SettingError: If a setting is invalid.
+        """
+        where = self.places(**places)
+        turns = self.turns(where, Problems())
+        watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
+            turns.add,
+            metrics,
+            self.as_judge(judge),
+            sample_rate=sample_rate,
+            max_queue=max_queue,
+            keep=keep,
+            on_result=on_result,
+            sinks=sinks,
+            concurrency=concurrency,
+            limits=limits,
+            redact=redact,
+            rest=turns.finish,
+            problems=turns.problems,
+            ended=lambda: self.listeners.remove(listener),
+        )
+        listener = Listener(
+            turns.problems, watcher.record, everywhere=True, data=where.needs_data
+        )
+        self.listeners.add(listener)
+        return watcher
+
+    def samples_from(self, run: Any, **places: Any) -> list[Sample]:
+        """Make the samples of one run; pure.
+
+        Args:
+            run: A run as the framework records it: in LangChain a root with its child
+                runs, of a tracer, of ``client.evaluate``, or read back from LangSmith
+                with ``load_child_runs=True``. Or what an engine, pipeline or agent
+                returned, which holds less: not what was retrieved before reranking, in
+                LlamaIndex not the question. A stream is not read: without its text the
+                sample has no answer.
+            **places: ``question_from``, ``contexts_from``, ``answer_from``,
+                ``context_tools`` and ``build``, as for ``capture``; of what was
+                returned a callable gets that.
+
+        Returns:
+            The samples that ``capture`` gives of that run.
+
+        Raises:
+            SettingError: If it is nothing of which the adapter makes samples, or a
+                setting is invalid.
+        """
+        where = self.places(**places)
+        turns = self.turns(where, Problems(logged=False))
+        return [
+            *turns.add(run if self.as_run is None else self.as_run(run)),
+            *turns.finish(),
+        ]

@@ -1,0 +1,280 @@
+"""Hooks that never harm the application: who gets a run, errors counted and logged once, locks that outlive a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from weakref import WeakSet
+
+from ragmetrics_core.data import RowError, SettingError
+from ragmetrics_core.models.framework_model import is_judge_work
+
+logger = logging.getLogger("ragmetrics_core")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Run = TypeVar("Run")  # what an adapter keeps of one run of the application
+
+# What a fork leaves behind: locks that no thread of the child will ever release. Their
+# owners renew them.
+
+
+class Renewed(Protocol):
+    """An object with locks or threads."""
+
+    def after_fork(self) -> None:
+        """Called when the object is made, and in a forked child, before any other code of it runs."""
+
+
+_living: WeakSet[Renewed] = WeakSet()
+
+
+def renew_after_fork(owner: Renewed) -> None:
+    """Have an object make its locks and threads, now and when it wakes up in a forked child; it is not kept alive."""
+    owner.after_fork()
+    _living.add(owner)
+
+
+def _in_child() -> None:
+    for owner in list(_living):
+        owner.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+class Lock:
+    """A lock for several entries of one thread, which a forked child has anew: threads of the parent may hold it."""
+
+    def __init__(self) -> None:
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Nobody holds it."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class Problems:
+    """Internal errors of a recorder: counted by place, each place logged once.
+
+    Truthy if there were any.
+
+    Where ``others`` gives some, they count in its stead; ``logged=False`` only counts.
+    """
+
+    def __init__(
+        self, *, logged: bool = True, others: Callable[[], Collection[Problems]] = tuple
+    ) -> None:
+        self._logged, self._others, self._counts = logged, others, Counter[str]()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    def __repr__(self) -> str:
+        return f"Problems({dict(self._counts)})"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each problem occurred, by ``hook: error``."""
+        with self._lock:
+            return dict(self._counts)
+
+    def record(self, hook: str, error: BaseException) -> None:
+        """Count an error of a hook; the first of its kind is logged, without any text of the application.
+
+        A setting or a row that we refuse is told in our own words: they hold no text of
+        a sample, and say what is needed.
+        """
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        advice = f" ({error})" if isinstance(error, (SettingError, RowError)) else ""
+        key = f"{hook}: {type(error).__name__}{advice}"
+        self.note(
+            key,
+            f"ragmetrics could not record a run ({key}{place}); the application is not"
+            " affected",
+        )
+
+    def note(self, message: str, sentence: str = "") -> None:
+        """Count something that the user should know.
+
+        The first of its kind is logged, by a sentence if one is given.
+        """
+        others = self._others()
+        for one in others:
+            one.note(message, sentence)
+        if others:
+            return
+        with self._lock:
+            self._counts[message] += 1
+            first = self._counts[message] == 1
+        if first and self._logged:
+            logger.warning("%s", sentence or message)
+
+
+def guarded(hook: Callable[P, T]) -> Callable[P, T]:
+    """Make a hook of a recorder harmless: its errors are counted in ``self.problems`` and None is returned.
+
+    The hook is a method. An interrupt of the application passes; in our own threads
+    nothing does, or they would end.
+    """
+
+    @functools.wraps(hook)
+    def guarding(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return hook(self, *args, **kwargs)
+        except BaseException as error:  # the application must not notice
+            if not isinstance(
+                error, Exception
+            ) and not threading.current_thread().name.startswith("ragmetrics-"):
+                raise
+            self.problems.record(hook.__qualname__, error)
+
+    return cast("Callable[P, T]", guarding)
+
+
+def words_of(error: BaseException, write: Callable[[BaseException], str] = str) -> str:
+    """An error of the application in words.
+
+    Its class alone where these cannot be had, as its own code makes them.
+    """
+    try:
+        return write(error)
+    except Exception:  # noqa: BLE001  # whatever an application's class raises, the run has to end
+        return type(error).__name__
+
+
+# Who gets the runs that begin here: captures by context, watches by process; work of
+# judges reaches nobody.
+
+
+@dataclass(eq=False)
+class Listener:
+    """Somebody who gets finished runs.
+
+    Attributes:
+        record: Called with each finished run, in the application's thread.
+        everywhere: It gets those of the whole process, else those of its context.
+        all_threads: It also gets those that carry the context of no capture at all.
+        data: It needs inputs and outputs whole, because the user names keys or paths.
+        under: What the framework was doing when listening began, where an adapter needs
+            to know.
+        begun: True once a run began for it; adapters say so.
+        missed: True once something began that carries no capture's context and was left
+            out for that.
+    """
+
+    problems: Problems
+    record: Callable[[Any], object]
+    _: KW_ONLY
+    everywhere: bool = False
+    all_threads: bool = False
+    data: bool = False
+    under: object = None
+    begun: bool = False
+    missed: bool = False
+
+
+_entered: ContextVar[tuple[Listener, ...]] = ContextVar(
+    "ragmetrics_listeners", default=()
+)
+
+
+class Listeners:
+    """The open listeners of one framework.
+
+    ``opened`` is called with each listener before runs reach it, and puts the adapter's
+    hooks in place; ``closed`` when it has gone.
+
+    Attributes:
+        open: The listeners; an immutable tuple that is replaced at each change, so that
+            reading it needs no lock.
+        problems: Errors of the hooks, counted for everybody who listens.
+    """
+
+    def __init__(
+        self,
+        opened: Callable[[Listener], None] = lambda _: None,
+        closed: Callable[[Listener], None] = lambda _: None,
+    ) -> None:
+        self.open: tuple[Listener, ...] = ()
+        self.problems = Problems(others=lambda: [one.problems for one in self.open])
+        self._opened, self._closed = opened, closed
+        self._lock = Lock()
+
+    def add(self, listener: Listener) -> None:
+        """Begin to hand runs to a listener."""
+        with self._lock:
+            self.open = (*self.open, listener)
+            self._opened(listener)
+        if not listener.everywhere:
+            _entered.set((*_entered.get(), listener))
+
+    def remove(self, listener: Listener) -> None:
+        """Begin no further runs for a listener; those that go on still reach it."""
+        if not listener.everywhere:
+            # No token: a block may be left in another context than it was entered in.
+            _entered.set(
+                tuple(other for other in _entered.get() if other is not listener)
+            )
+        with self._lock:
+            if listener not in self.open:
+                return
+            self.open = tuple(other for other in self.open if other is not listener)
+            self._closed(listener)
+
+    def here(self) -> tuple[Listener, ...]:
+        """Who gets a run that begins here and now; nobody gets the work of a judge."""
+        if not self.open or is_judge_work():
+            return ()
+        entered = _entered.get()
+        found = tuple(one for one in self.open if one.everywhere or one in entered)
+        strangers = [one for one in self.open if not one.everywhere]
+        if not strangers or any(not one.everywhere for one in found):
+            return found
+        for one in strangers:
+            one.missed = one.missed or not one.all_threads
+        return (*found, *(one for one in strangers if one.all_threads))
+
+    def begin(self) -> tuple[Listener, ...]:
+        """The same, and they know that a run began."""
+        found = self.here()
+        for one in found:
+            one.begun = True
+        return found
+
+
+def in_a_capture() -> bool:
+    """Whether code here carries the context of any capture.
+
+    A thread that was started bare does not.
+    """
+    return bool(_entered.get())
+
+
+def strand() -> str:
+    """The thread and task that run here: runs of one may belong to one question."""
+    task = None
+    with suppress(RuntimeError):  # no event loop runs here
+        task = asyncio.current_task()
+    return f"{threading.get_ident()}/" + (
+        "" if task is None else f"{id(task)}/{task.get_name()}"
+    )

@@ -1,0 +1,43 @@
+"""Stage 4: the ledger of one answer: each call that brought something, in the order of the model's own calls. Pure."""
+
+from ragmetrics_core.capture.brought import Brought
+from ragmetrics_core.capture.evidence import Evidenced
+from ragmetrics_core.capture.order import CallOrder, tools_of
+from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.data import EvidenceCall, Ledger
+
+
+def ledger(turn: Turn, evidenced: Evidenced) -> Ledger:
+    """The calls of earlier turns and of this one, with what of each this answer was shown.
+
+    Args:
+        turn: The turn.
+        evidenced: What the answer could rest on.
+    """
+    tree = turn.tree
+    number = tree.turn or 1 + sum(said.role == "user" for said in tree.history)
+    own = (
+        _call(turn, brought, evidenced.order, number) for brought in evidenced.brought
+    )
+    return Ledger(
+        conversation=tree.conversation, turn=number, calls=(*evidenced.earlier, *own)
+    )
+
+
+def _call(turn: Turn, brought: Brought, order: CallOrder, number: int) -> EvidenceCall:
+    """One time that evidence arrived in this turn."""
+    arrival = brought.arrival
+    node = arrival.node
+    tools = tools_of(turn.calls.paths[node])
+    asks_nothing = arrival.kind == "given" or node.kind == "model"
+    return EvidenceCall(
+        kind=arrival.kind,
+        turn=number,
+        step=order.step_of(node),
+        name=tools[-1].name if tools else None,
+        query=None if asks_nothing else node.query,
+        items=brought.items,
+        shown=brought.shown,
+        agent=order.agent_of(node),
+        error=arrival.error,
+    )

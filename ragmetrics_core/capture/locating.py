@@ -1,0 +1,381 @@
+"""Which of some texts stand in what a model was shown, where, in which order, and how much of each.
+
+Letters and digits are compared, in whatever form the prompt holds them, and all places
+where candidates and prompt run along are found in one pass (``matching.py``). Here the
+showings compete for the ground they stand on, the longest first, because a text inside
+a shown text is explained by that text; what is left counts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Literal
+
+from ragmetrics_core.capture.anchors import EDGE, RESUMED, Group, Search, Showing
+from ragmetrics_core.capture.byte_spans import STEP, runs_of, size_of, without_overlap
+from ragmetrics_core.capture.changed import ChangedTexts
+from ragmetrics_core.capture.letters import Prompt, Text
+from ragmetrics_core.capture.places import Located, Place, shown_at
+
+# bytes that a showing needs on ground that no better one has taken; a shorter text
+# needs all of its ground
+OWN = 32
+ALONE = 16  # a text of fewer bytes must stand apart, since its words may be anybody's
+
+_EXPLAINED: tuple[Literal["not shown"], str] = (
+    "not shown",
+    "another text explains the trace of it",
+)
+
+
+def locate(
+    candidates: Sequence[str], shown: str | Sequence[str], *, known: Sequence[str] = ()
+) -> Located:
+    """Find which texts a model was shown.
+
+    Args:
+        candidates: Texts that may stand there, equal ones included.
+        shown: A prompt, or the texts of its messages, results of tools included. No
+            showing crosses messages.
+        known: Texts that stand there for another reason (question, history,
+            instructions): each explains one occurrence; a candidate of the same words
+            needs another.
+
+    Returns:
+        A place for each candidate, and the order of those shown.
+
+    Examples:
+        >>> porto, faro = "Porto lies on the Douro, in the north.", "Faro is the southernmost city of the country."
+        >>> found = locate([porto, faro], f"Use only this: {[porto]!r}. Where is Porto?", known=["Where is Porto?"])
+        >>> [(place.outcome, place.extent) for place in found.places], found.order
+        ([('shown', 'whole'), ('not shown', None)], (0,))
+    """
+    return _Settling(
+        candidates, Prompt([shown] if isinstance(shown, str) else shown), known
+    ).located()
+
+
+class _Settling:
+    """Showings compete for ground.
+
+    Each goes to a candidate, to a known text, or to several that it fits alike.
+    """
+
+    def __init__(
+        self, candidates: Sequence[str], prompt: Prompt, known: Sequence[str]
+    ) -> None:
+        self.prompt = prompt
+        self.ground = bytearray(len(prompt.stream))  # 1 where a showing has taken it
+        self.candidates = range(len(candidates))
+        self.texts = [Text(raw) for raw in (*candidates, *known)]
+        # texts without letters are told apart by their characters
+        groups: dict[bytes | str, Group] = {}
+        self.group_of = [
+            groups.setdefault(text.stream or text.raw.strip(), Group(text))
+            for text in self.texts
+        ]
+        self.groups = list(groups.values())
+        for index, group in enumerate(self.group_of):
+            group.tries += 2
+            if index in self.candidates:
+                group.members.append(index)
+            else:
+                group.known += 1
+        self.search = Search(prompt, self.groups)
+        self.shared: dict[frozenset[Group], list[list[Showing]]] = defaultdict(list)
+        """Parts that fit several groups alike: of these groups, what fits at each place."""
+
+    def located(self) -> Located:
+        """Settle everything."""
+        found = list(self.search.showings())
+        standing = _short_that_stand(found, self.search)
+        self._compete(
+            [
+                showing
+                for showing in found
+                if showing.group.size >= EDGE or showing in standing
+            ]
+        )
+        touching: dict[Group, list[Showing]] = defaultdict(list)
+        for showing in found:
+            if showing.group.size < EDGE and showing not in standing:
+                touching[showing.group].append(showing)
+        for group in sorted(self.groups, key=lambda group: -group.size):
+            if group.size < EDGE and group.text.raw.strip():
+                self._settle_short(group, touching[group])
+        shown = self._shown_of_candidates()
+        self._share_parts(shown)
+        changed = ChangedTexts(self.prompt, self.ground)
+        places = [
+            (
+                shown_at(index, self.texts[index], self.prompt, shown[index])
+                if index in shown
+                else self._missing(index, bool(shown), changed)
+            )
+            for index in self.candidates
+        ]
+        return Located(
+            tuple(places), tuple(sorted(shown, key=lambda index: shown[index].place))
+        )
+
+    def _compete(self, showings: Sequence[Showing]) -> None:
+        """Give each showing its ground and its text, the best first."""
+        filled = _filled(showings, len(self.ground))
+        rivals: dict[tuple[tuple[int, int], int], list[Showing]] = defaultdict(list)
+        for showing in showings:
+            rivals[showing.place, showing.size].append(showing)
+        repeated: list[Showing] = []
+        for showing in sorted(
+            showings, key=lambda showing: (showing in filled, *_rank(showing))
+        ):
+            alike = rivals[showing.place, showing.size]
+            if self._free_bytes(showing) < min(OWN, showing.group.size):
+                showing.group.why = showing.group.why or _EXPLAINED
+            elif len(alike) > 1 and not any(
+                rival.size == rival.group.size or rival.group.explains
+                for rival in alike
+            ):
+                _mark(self.ground, showing)
+                self.shared[frozenset(rival.group for rival in alike)].append(alike)
+            elif _is_repetition(showing):
+                # the end of one chunk is the beginning of the next, which may need it
+                repeated.append(showing)
+            elif showing.group.members or showing.group.explains:
+                _mark(self.ground, showing)
+                self._give(showing)
+        for showing in repeated:
+            if self._free_bytes(showing) >= OWN:
+                _mark(self.ground, showing)
+                self._give(showing)
+
+    def _free_bytes(self, showing: Showing) -> int:
+        return sum(self.ground.count(0, span.at, span.end) for span in showing.spans)
+
+    def _give(self, showing: Showing) -> None:
+        """A whole showing is one more; a part joins parts that it does not repeat; beside a whole one it is a title.
+
+        In another message it also joins parts that it overlaps: a long text is cut into
+        pieces that overlap.
+        """
+        others = showing.group.shown
+        if showing.whole:
+            others.append(showing)
+            return
+        if any(other.whole for other in others):
+            return
+        message = self.prompt.message(showing.spans[0].at)
+        for other in others:
+            new = without_overlap(showing.spans, other.spans)
+            elsewhere = all(
+                self.prompt.message(span.at) != message for span in other.spans
+            )
+            if elsewhere or size_of(new) == showing.size:
+                other.spans = sorted([*other.spans, *new])
+                return
+        others.append(showing)
+
+    def _settle_short(self, group: Group, touching: Iterable[Showing]) -> None:
+        """Settle a short text where it touches no other letter and, if it is very short, stands apart."""
+        size = group.size
+        covered = False
+        among: list[Showing] = []
+        occurrences = ((showing, 0, 0) for showing in touching)
+        for showing, left, right in (
+            occurrences
+            if size >= self.search.shortest
+            else self.search.occurrences(group)
+        ):
+            if self._is_covered(showing):
+                covered = True
+            elif min(left, right) >= (2 if size < ALONE else 1):
+                group.shown.append(showing)
+                _mark(self.ground, showing)
+            elif size >= ALONE or left + right >= 2:
+                among.append(showing)
+        for showing in among:
+            if group.explains:
+                group.shown.append(showing)
+                _mark(self.ground, showing)
+            else:
+                group.why = "unknown", "short, and its words stand among others"
+        if group.tries <= 0:
+            group.why = "unknown", "its few letters stand in too many places"
+        elif covered and group.why is None:
+            group.why = "not shown", "its words stand inside another text"
+
+    def _is_covered(self, showing: Showing) -> bool:
+        """Whether another text stands on the ground of a short one, or just before a place without letters."""
+        span = showing.spans[0]
+        start, end = (
+            (span.at, span.end) if span.size else (max(span.at - 1, 0), span.at + 1)
+        )
+        return 1 in self.ground[start:end]
+
+    def _shown_of_candidates(self) -> dict[int, Showing]:
+        """The first showings of a group explain its known texts, the next ones are its candidates'.
+
+        Where there are more than these, whole ones count, then the longest.
+        """
+        shown: dict[int, Showing] = {}
+        for group in self.groups:
+            best = sorted(group.shown, key=_worth)[: group.known + len(group.members)]
+            best.sort(key=lambda showing: showing.place)
+            shown.update(zip(group.members, best[group.known :], strict=False))
+        return shown
+
+    def _share_parts(self, shown: dict[int, Showing]) -> None:
+        """Parts that fit several: as many showings as candidates, then in their order; else nobody knows whose."""
+        for groups, places in self.shared.items():
+            members = sorted(
+                (member, group) for group in groups for member in group.members
+            )
+            places.sort(key=lambda fitting: min(showing.place for showing in fitting))
+            whole = any(showing.whole for fitting in places for showing in fitting)
+            title = not whole and any(
+                member in shown and shown[member].whole for member, _ in members
+            )
+            for index, (member, group) in enumerate(members):
+                if member not in shown and len(places) >= len(members):
+                    shown[member] = next(
+                        showing for showing in places[index] if showing.group is group
+                    )
+                elif title:
+                    group.why = (
+                        "not shown",
+                        "what fits it fits another candidate, which is shown whole",
+                    )
+                else:
+                    group.why = "unknown", "what fits it fits other candidates as well"
+
+    def _missing(self, index: int, located: bool, changed: ChangedTexts) -> Place:
+        """The place of a candidate that is not shown, as far as one can tell."""
+        group = self.group_of[index]
+        if not group.text.raw.strip():
+            return Place(index, "not shown", reason="blank")
+        if not any(message.raw.strip() for message in self.prompt.messages):
+            return Place(index, "unknown", reason="no prompt")
+        if group.tries <= 0 and group.why is None and not group.shown:
+            return Place(
+                index,
+                "unknown",
+                reason="its phrases stand in too many places",
+                traced=True,
+            )
+        outcome, reason = group.why or ("not shown", "no trace of it by itself")
+        if group.shown:
+            outcome, reason = (
+                "not shown",
+                "a text of the same words explains what stands there",
+            )
+        elif group.why in (None, _EXPLAINED) and changed.may_hold(group.text.raw):
+            return Place(
+                index,
+                "unknown",
+                reason="most of its words stand there, but changed",
+                traced=True,
+            )
+        is_short_and_told = group.size < EDGE and group.why is not None
+        if outcome == "not shown" and not located and not is_short_and_told:
+            outcome, reason = "unknown", f"{reason}, and no other candidate is located"
+        return Place(
+            index,
+            outcome,
+            reason=reason,
+            traced=group.why is not None or bool(group.shown),
+        )
+
+
+def _mark(ground: bytearray, showing: Showing) -> None:
+    for run in runs_of(showing.spans):
+        ground[run[0].at : run[-1].end] = b"\1" * (run[-1].end - run[0].at)
+
+
+def _worth(showing: Showing) -> tuple[object, ...]:
+    return (
+        (False, 0, showing.place)
+        if showing.whole
+        else (True, -showing.size, showing.place)
+    )
+
+
+def _is_repetition(showing: Showing) -> bool:
+    """Whether a part shows nothing but what a longer part of the same text shows."""
+    if showing.whole or any(other.whole for other in showing.group.shown):
+        return False
+    return any(
+        not without_overlap(showing.spans, other.spans) for other in showing.group.shown
+    )
+
+
+def _rank(showing: Showing) -> tuple[object, ...]:
+    """The longest first, less for parts, since neighbours fit by chance.
+
+    Then the fullest, known texts, the first.
+    """
+    group, size = showing.group, showing.size
+    length = size if showing.whole else max(map(size_of, runs_of(showing.spans))) - STEP
+    return (
+        -length,
+        -size,
+        -size / group.size,
+        not group.known,
+        group.members[:1],
+        showing.place,
+    )
+
+
+def _filled(showings: Sequence[Showing], ground: int) -> set[Showing]:
+    """Showings of which whole ones of fuller texts leave hardly anything: a parent's part is then its children.
+
+    They come last, else a text that fits two neighbours, or an old version of them,
+    would hide both.
+    """
+    filled: set[Showing] = set()
+    if all(showing.unbroken for showing in showings):
+        return filled
+    fuller = bytearray(ground)
+    fullest_first = sorted(showings, key=_fullness, reverse=True)
+    for _, group in groupby(fullest_first, key=_fullness):
+        equal = list(group)
+        for showing in equal:
+            if showing.unbroken:
+                continue
+            left = sum(fuller.count(0, span.at, span.end) for span in showing.spans)
+            if left < RESUMED:
+                filled.add(showing)
+        for showing in equal:
+            if showing.whole:
+                _mark(fuller, showing)
+    return filled
+
+
+def _fullness(showing: Showing) -> tuple[float, bool]:
+    return showing.share, showing.unbroken
+
+
+def _short_that_stand(found: Sequence[Showing], search: Search) -> set[Showing]:
+    """Short texts that touch no letter, or none but those of a text that stands before or behind them."""
+    in_order = sorted(found, key=lambda showing: showing.place)
+    whole = [showing for showing in in_order if showing.whole]
+    sides = {
+        showing: search.touching(showing.spans[0])
+        for showing in whole
+        if showing.group.size < EDGE
+    }
+    ends = {showing.spans[-1].end for showing in whole if showing not in sides}
+    free_on_the_left = set()
+    for showing in sides:
+        if sides[showing][0] or showing.spans[0].at in ends:
+            free_on_the_left.add(showing)
+            ends.add(showing.spans[0].end)
+    starts = {showing.spans[0].at for showing in whole if showing not in sides}
+    standing = set()
+    for showing in reversed(sides):
+        if showing in free_on_the_left and (
+            sides[showing][1] or showing.spans[0].end in starts
+        ):
+            standing.add(showing)
+            starts.add(showing.spans[0].at)
+    return standing

@@ -1,0 +1,148 @@
+"""In which order calls of a run stand: by step, the model's own order of its tool calls, and their beginning. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import pairwise
+from math import inf
+
+from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.tree import Node, Path
+
+_LAST = 1 << 30  # the rank of a call that no model made
+# step, rank among the model's calls, branch, beginning
+Place = tuple[int, int, str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class CallOrder:
+    """The order of the calls of one run."""
+
+    calls: Calls
+
+    def of(self, call: Node) -> list[Place]:
+        """The places of the tools around a call, and its own."""
+        path = self.calls.paths[call]
+        places = []
+        for depth, node in enumerate(path):
+            if node.kind == "tool" or node is call:
+                around = tools_of(path[:depth])
+                step = bisect_left(self._beginnings.get(around, ()), node.began)
+                branch = next(
+                    (one.branch for one in reversed(path[: depth + 1]) if one.branch),
+                    "",
+                )
+                places.append(
+                    (step, self._ranks.get(node.call, _LAST), branch, node.began)
+                )
+        return places
+
+    def step_of(self, call: Node) -> int:
+        """How many calls of models of the turn began before a call, or before the outermost tool around it."""
+        return self.of(call)[0][0]
+
+    def agent_of(self, call: Node) -> str | None:
+        """The agent that made a call; None where there are not several."""
+        return _agent(self.calls.paths[call]) if len(self._agents) > 1 else None
+
+    @cached_property
+    def models(self) -> list[Node]:
+        """The application's own calls of models: no part of another, of a retriever, of a reranker."""
+        inner = {node for model in self.calls.prompted for node in [*model.walk()][1:]}
+        return [
+            node for node in self.calls.prompted if not node.error and node not in inner
+        ]
+
+    @cached_property
+    def _agents(self) -> set[str | None]:
+        return {_agent(self.calls.paths[node]) for node in self.models}
+
+    @cached_property
+    def _ranks(self) -> Mapping[str | None, int]:
+        """The place of each tool call among those that models made, by its id."""
+        replies = [node.reply for node in self.calls.nodes if node.reply is not None]
+        ranks: dict[str | None, int] = {}
+        for rank, call in enumerate(call for reply in replies for call in reply.calls):
+            ranks.setdefault(call.id, rank)
+        return ranks
+
+    @cached_property
+    def _beginnings(self) -> Mapping[Path, list[float]]:
+        """When the models began, in order, by the tools around them."""
+        beginnings: dict[Path, list[float]] = defaultdict(list)
+        for model in self.models:
+            beginnings[tools_of(self.calls.paths[model])].append(model.began)
+        return {around: sorted(moments) for around, moments in beginnings.items()}
+
+    def began_with_those_beside(self, chosen: Iterable[Node]) -> dict[Node, float]:
+        """For each of some calls when the first began of those that ran beside it, in branches that did."""
+        calls = list(chosen)
+        paths = self.calls.paths
+        # of each call that holds some of them
+        branches: dict[Node, set[Node]] = defaultdict(set)
+        first_inside: dict[Node, float] = {}
+        for call in calls:
+            for node in paths[call]:
+                first_inside[node] = min(first_inside.get(node, call.began), call.began)
+            for parent, branch in pairwise(paths[call]):
+                branches[parent].add(branch)
+        first_beside: dict[Node, float] = {}
+        for siblings in branches.values():
+            first_beside |= _first_beside(
+                sorted(siblings, key=lambda node: node.began), first_inside
+            )
+        ran = set(calls)
+        began = {}
+        for call in calls:
+            # the call, and those that it stands in
+            around = [node.began for node in paths[call] if node in ran]
+            beside = [first_beside.get(node, call.began) for node in paths[call]]
+            began[call] = min([*around, *beside])
+        return began
+
+
+def tools_of(path: Path) -> Path:
+    """The tools in a path."""
+    return tuple(node for node in path if node.kind == "tool")
+
+
+def _agent(path: Path) -> str | None:
+    return next((node.agent for node in reversed(path) if node.agent), None)
+
+
+def _first_beside(
+    siblings: Sequence[Node], first_inside: Mapping[Node, float]
+) -> dict[Node, float]:
+    """For each of some calls, sorted by their beginning, the first moment inside the others that ran at the same time.
+
+    Infinite for a call that ran alone: what is inside it began when it did, and not all
+    at once. Those that had begun before lie in a heap until they have ended. Of those
+    that begin while it runs, only the smallest so far of each stretch are held, so that
+    the smallest up to its end is found by bisection.
+    """
+    first: dict[Node, float] = {}
+    running: list[tuple[float, int]] = []
+    for number, node in enumerate(siblings):
+        while running and end_of(siblings[running[0][1]]) <= node.began:
+            heappop(running)
+        first[node] = running[0][0] if running else inf
+        heappush(running, (first_inside[node], number))
+    # from the latest to the earliest, of those whose first moment is smaller than all
+    # between
+    begins: list[float] = []
+    moments: list[float] = []
+    for node in reversed(siblings):
+        later = bisect_right(begins, -end_of(node))  # these begin when it has ended
+        if later < len(moments):
+            first[node] = min(first[node], moments[later])
+        while moments and moments[-1] >= first_inside[node]:
+            begins.pop()
+            moments.pop()
+        begins.append(-node.began)
+        moments.append(first_inside[node])
+    return first

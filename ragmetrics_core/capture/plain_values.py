@@ -1,0 +1,349 @@
+"""Question, history and answer in plain values (texts, messages, documents, mappings, sequences)."""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, takewhile
+from typing import Any
+
+from ragmetrics_core.capture.tree import Document, Message
+from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow
+
+Source = str | Callable[[Any], Any]
+QUESTION_KEYS = (
+    "question",
+    "query",
+    "input",
+    "user_input",
+    "user_question",
+    "prompt",
+    "messages",
+)
+ANSWER_KEYS = (
+    "answer",
+    "result",
+    "output_text",
+    "output",
+    "response",
+    "generation",
+    "text",
+    "content",
+)
+HISTORY_KEYS = ("chat_history", "history")
+_STATED = ("question", "query", "user_input", "user_question")
+_WRITTEN = ("generation", "answer", "response", "output_text", "result")
+_SIDES = ("user", "assistant")
+_DEPTH = 4
+# what str() makes of an object
+_STREAM = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Where to find a field, instead of the adapter's rules; see ``FrontDoor.capture``.
+
+    Raises:
+        SettingError: If a source is neither a text nor callable, or names are given as
+            one text.
+    """
+
+    question_from: Source | None = None
+    contexts_from: Source | None = None
+    answer_from: Source | None = None
+    context_tools: Collection[str] | None = None
+    build: Callable[[Any], Iterable[Sample]] | None = None
+    # in the caller's own words; no place needs to be looked at
+    question: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("question_from", "contexts_from", "answer_from"):
+            source = getattr(self, name)
+            if (
+                source is not None
+                and not isinstance(source, str)
+                and not callable(source)
+            ):
+                raise SettingError(
+                    f"{name} must be a key, a path or a callable, got"
+                    f" {type(source).__name__}"
+                )
+        if isinstance(self.context_tools, str):
+            raise SettingError(
+                "context_tools must be a set of names, got one text; write"
+                f" {{{self.context_tools!r}}}"
+            )
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether a run's inputs and outputs are needed whole, for keys, paths and callables of the user."""
+        return any(
+            one is not None
+            for one in (
+                self.question_from,
+                self.contexts_from,
+                self.answer_from,
+                self.build,
+            )
+        )
+
+    def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:
+        """Look a field up as the user said: a callable gets the run, keys lead into the first place that fits.
+
+        Returns:
+            Whether the user said where the field is and something is there, and what.
+        """
+        source = getattr(self, f"{field}_from")
+        if source is None:
+            return False, None
+        if callable(source):
+            return True, source(run)
+        found = (
+            follow(place, path)
+            for place in places
+            for path in ([source], source.split("."))
+        )
+        return next((one for one in found if one[0]), (False, None))
+
+
+def one_line(text: str | None) -> str:
+    """A text with every run of white space as one space: texts are compared so."""
+    return " ".join((text or "").split())
+
+
+def each(value: object, *kinds: type, depth: int = 8) -> Iterator[Any]:
+    """Values of some kinds in a value and its mappings and sequences."""
+    if isinstance(value, kinds):
+        yield value
+    elif depth and isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from each(item, *kinds, depth=depth - 1)
+
+
+def documents_in(value: object) -> Iterator[Document]:
+    """Documents in a value and its mappings and sequences."""
+    return each(value, Document, depth=_DEPTH)
+
+
+def contexts_in(value: object) -> list[Context]:
+    """Contexts that the user points at: documents, objects with a text, else all texts.
+
+    Raises:
+        RowError: If an object has no text under a usual name: its other fields, such as
+            its source, are no contexts.
+    """
+    documents = [document.context() for document in documents_in(value)]
+    if documents:
+        return documents
+    objects = value if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(item, Mapping) for item in objects):
+        return list(Sample.from_row({"contexts": list(objects)}).contexts)
+    return [Context(text=text) for text in texts_in(value)]
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Texts in a value, those of messages included, of documents not."""
+    return (
+        one.text if isinstance(one, Message) else one
+        for one in each(value, str, Message, depth=_DEPTH)
+    )
+
+
+def is_message(value: object, text: str) -> bool:
+    """True if a text stands in a value as a message."""
+    return any(one.text == text for one in each(value, Message, depth=_DEPTH))
+
+
+def conversation(value: object) -> tuple[Message, ...] | None:
+    """Messages of a sequence, a bare text being the user's.
+
+    None if it holds anything else.
+    """
+    if not isinstance(value, (list, tuple)) or not value:
+        return None
+    found = [Message("user", item) if isinstance(item, str) else item for item in value]
+    kept = tuple(one for one in found if isinstance(one, Message))
+    return kept if len(kept) == len(found) else None
+
+
+def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
+    """The question in what a run was given: a text, the last message of the user, or a field of a usual name."""
+    messages = conversation([value] if isinstance(value, (str, Message)) else value)
+    if messages is not None:
+        return next(
+            (
+                one.text
+                for one in reversed(messages)
+                if one.role == "user" and one.text.strip()
+            ),
+            None,
+        )
+    if not depth or not isinstance(value, Mapping):
+        return None
+    if named := next(
+        filter(
+            None,
+            (question_in(value.get(key), depth=depth - 1) for key in QUESTION_KEYS),
+        ),
+        None,
+    ):
+        return named
+    texts = {
+        key: item
+        for key, item in value.items()
+        if isinstance(item, str) and item.strip()
+    }
+    if len(texts) == 1:
+        return next((text for key, text in texts.items() if key not in _WRITTEN), None)
+    return (
+        question_in(next(iter(value.values())), depth=depth - 1)
+        if len(value) == 1 and not texts
+        else None
+    )
+
+
+def question_in_state(output: object) -> str | None:
+    """The question that a resumed graph keeps in its state.
+
+    Never its messages, which steps rewrite.
+    """
+    state = output if isinstance(output, Mapping) else {}
+    return next(
+        (
+            text
+            for key in _STATED
+            if isinstance(text := state.get(key), str) and text.strip()
+        ),
+        None,
+    )
+
+
+def has_written(value: object) -> bool:
+    """True for inputs that hold an answer already: they are given to a grader."""
+    return isinstance(value, Mapping) and any(
+        isinstance(value.get(key), (str, Message)) for key in _WRITTEN
+    )
+
+
+def history_in(
+    value: object, question: str | None = None, *, depth: int = 3
+) -> tuple[Turn, ...]:
+    """Earlier turns of a conversation: what stands before the question, else before the user's last message."""
+    messages = conversation(value)
+    if messages is not None:
+        asked = [place for place, one in enumerate(messages) if one.role == "user"]
+        same = [
+            place
+            for place in asked
+            if one_line(messages[place].text) == one_line(question)
+        ]
+        return spoken(messages[: max(same or asked, default=0)])
+    if not depth or not isinstance(value, Mapping):
+        return ()
+    named = (
+        spoken(conversation(earlier) or ()) or _pairs(earlier)
+        for earlier in map(value.get, HISTORY_KEYS)
+    )
+    places = map(value.get, ("input", "messages", *(value if len(value) == 1 else ())))
+    inside = (history_in(place, question, depth=depth - 1) for place in places)
+    return next(filter(None, chain(named, inside)), ())
+
+
+def _pairs(value: object) -> tuple[Turn, ...]:
+    """Turns of pairs of texts: what the user said, and what the assistant said."""
+    pairs = value if isinstance(value, (list, tuple)) else ()
+    if not all(
+        isinstance(pair, (list, tuple)) and list(map(type, pair)) == [str, str]
+        for pair in pairs
+    ):
+        return ()
+    return tuple(
+        Turn(role=role, content=text)
+        for pair in pairs
+        for role, text in zip(_SIDES, pair, strict=True)
+    )
+
+
+def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
+    """What user and assistant said; no tool calls and no instructions."""
+    said = (one for one in messages if one.role in _SIDES and one.text.strip())
+    return tuple(Turn(role=one.role, content=one.text) for one in said)
+
+
+def answer_in(output: object) -> tuple[str | None, str]:
+    """The answer in what a run returned, and the key it was found at.
+
+    None and an empty text if there is none.
+    """
+    if not isinstance(output, Mapping):
+        return answer_text(output), ""
+    found = (
+        (answer_text(output.get(key)), key)
+        for key in ("structured_response", *ANSWER_KEYS, "messages")
+    )
+    return next((one for one in found if one[0] is not None), (None, ""))
+
+
+def answer_text(value: object) -> str | None:
+    """The answer in one value: a text, a message, the last of several, a field of a structure, else its JSON."""
+    if isinstance(value, str):
+        return value if value.strip() and not _STREAM.fullmatch(value.strip()) else None
+    if isinstance(value, Message):
+        if value.role not in ("assistant", "other", "tool"):
+            return None
+        return (
+            value.text
+            if value.text.strip()
+            else answer_text(value.calls[-1].arguments)
+            if value.calls
+            else None
+        )
+    if isinstance(value, (list, tuple)):
+        return last_answer(
+            ()
+            if any(isinstance(item, str) for item in value)
+            else conversation(value) or ()
+        )
+    if not isinstance(value, Mapping):
+        return None
+    found = answer_in(value)[0]
+    return (
+        compact(value)
+        if found is None and value and not any(documents_in(value))
+        else found
+    )
+
+
+def last_answer(messages: tuple[Message, ...]) -> str | None:
+    """The last message of the assistant after the user's last that calls no tool.
+
+    Else a direct result of a tool.
+    """
+    # the latest first
+    after = list(takewhile(lambda one: one.role != "user", reversed(messages)))
+    spoken = (one for one in after if one.role == "assistant" and not one.calls)
+    direct = (one for one in after[:1] if one.role == "tool")
+    return next((one.text for one in chain(spoken, direct) if one.text.strip()), None)
+
+
+def compact(value: object) -> str:
+    """A structured value as JSON."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Message):
+        return value.text
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def parsed(text: str) -> object:
+    """What a text that is JSON, perhaps fenced, stands for; None for any other text."""
+    stripped = text.strip()
+    if stripped.startswith("```"):
+        stripped = stripped.strip("`").partition("\n")[2]
+    if stripped[:1] in ("{", "["):
+        with suppress(ValueError):
+            return json.loads(stripped)
+    return None

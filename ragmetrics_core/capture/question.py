@@ -1,0 +1,321 @@
+"""Stage 1: which runs are a turn, and what was asked in it. Pure.
+
+The rules stand in ``QUESTION_RULES`` and are tried in order; the first that finds
+something decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ragmetrics_core.capture.calls import Calls
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.passages import share_a_passage, stands_in
+from ragmetrics_core.capture.plain_values import (
+    Overrides,
+    one_line,
+    parsed,
+    question_in,
+)
+from ragmetrics_core.capture.tree import FLOW, Node, Tree
+
+# a longer text is a passage that may stand in an answer, no question
+_LONGEST_QUERY = 200
+
+_NOT_FOUND = "no question was found"
+_ONLY_A_QUERY = (
+    "the question was not found in the inputs; the retriever's query stands for it"
+)
+_REWRITTEN = (
+    "a model wrote every query, and the user's own words were not found; the first"
+    " query stands for them"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, where it was found, and what is uncertain about it."""
+
+    question: str | None
+    place: str = ""
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A run that is a turn of an application: its calls, its question, and what the user named."""
+
+    tree: Tree
+    calls: Calls
+    asked: Asked
+    # the one text that retrievers were asked instead of the question
+    standalone: str | None
+    # by "contexts" and "answer": what the user's places led to, as plain values
+    named: Mapping[str, Any]
+
+    @property
+    def question(self) -> str | None:
+        """What the user asked; None if that was not found."""
+        return self.asked.question
+
+    @property
+    def error(self) -> str | None:
+        """What the run ended with."""
+        return self.tree.error or self.tree.root.error
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Texts that stand in prompts for another reason than being found."""
+        asked = [text for text in (self.question, self.standalone) if text]
+        return (
+            *asked,
+            *(said.content for said in self.tree.history),
+            *self.tree.instructions,
+        )
+
+
+def turn_of(tree: Tree, where: Overrides) -> Turn | None:
+    """What was asked in a run.
+
+    Args:
+        tree: One run, or several that ``joined`` made one.
+        where: What the user says of it.
+
+    Returns:
+        The turn; None for a run that neither retrieved nor is a query.
+    """
+    calls = Calls(tree, where.context_tools or ())
+    if not _is_a_turn(calls, where):
+        return None
+    asked = _asked(calls, where)
+    named = {}
+    for field in ("answer", "contexts"):
+        is_there, value = _named(field, tree, where)
+        if is_there:
+            named[field] = value
+    return Turn(tree, calls, asked, _standalone(calls, asked.question), named)
+
+
+def _is_a_turn(calls: Calls, where: Overrides) -> bool:
+    """Whether a run gives a sample at all."""
+    tree = calls.tree
+    if tree.root.kind == "ignored":
+        return False
+    if tree.is_query or calls.tried or where.contexts_from is not None:
+        return True
+    if not tree.root.taken or tree.question is None:
+        return False
+    return bool(tree.error or tree.root.error) or _answers_from_what_was_handed_in(
+        calls
+    )
+
+
+def _answers_from_what_was_handed_in(calls: Calls) -> bool:
+    """Whether a model wrote more than a verdict on documents that came with the question."""
+    return any(
+        weight and not calls.replies[call].is_verdict
+        for call, weight in calls.weights.items()
+    )
+
+
+def _named(field: str, tree: Tree, where: Overrides) -> tuple[bool, Any]:
+    """What the user said of a field, as plain values.
+
+    A state's ``chunks: []`` among the inputs is where the run fills in what it found:
+    outputs come first, but for the question.
+    """
+    places = (
+        (*tree.places, *tree.results)
+        if field == "question"
+        else (*tree.results, *tree.places)
+    )
+    is_there, value = where.find(field, tree.run, *places)
+    return is_there, tree.plain(value) if is_there else None
+
+
+# The rules
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What the rules of the question look at."""
+
+    calls: Calls
+    where: Overrides
+
+    @property
+    def tree(self) -> Tree:
+        return self.calls.tree
+
+    @cached_property
+    def queries(self) -> list[str]:
+        """What retrievers and calls around them were asked, the retrievers first.
+
+        No arguments of tools.
+        """
+        calls, tree = self.calls, self.calls.tree
+        paths = [calls.paths[node] for node in calls.retrievals]
+        nodes = [path[-1] for path in paths]
+        nodes += [node for path in paths for node in path]
+        nodes += [
+            node
+            for node in calls.nodes
+            if node.kind == "retriever" and (tree.unread or node.error)
+        ]
+        return [
+            node.query for node in nodes if node.query and parsed(node.query) is None
+        ]
+
+    @cached_property
+    def is_rewritten(self) -> bool:
+        """Whether a model wrote every query."""
+        return bool(self.queries) and all(
+            self.calls.is_written(query) for query in self.queries
+        )
+
+
+def by_the_users_words(search: _Search) -> Asked | None:
+    """What the caller says: ``capture(question="…")``.
+
+    deepset-ai/haystack-cookbook, notebooks/hackernews-custom-component-rag.ipynb: posts
+    are summed up unasked.
+    """
+    question = search.where.question
+    return None if question is None else Asked(question, "capture(question=)")
+
+
+def by_the_users_place(search: _Search) -> Asked | None:
+    """The place that ``question_from=`` names.
+
+    lancedb/vectordb-recipes,
+    examples/customer_support_agent_langgraph/LangGraph_LanceDB.ipynb: the question is a
+    mail that the run fetches into its state.
+    """
+    is_there, value = _named("question", search.tree, search.where)
+    return Asked(question_in(value), "question_from") if is_there else None
+
+
+def by_the_framework(search: _Search) -> Asked | None:
+    """What the framework was given as the question: an input of a usual name, an argument, the user's last message.
+
+    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: the chain is invoked
+    with the question.
+    """
+    tree = search.tree
+    return Asked(tree.question, tree.asked_at) if tree.question is not None else None
+
+
+def by_the_words_to_the_model(search: _Search) -> Asked | None:
+    """Where a model wrote every query: what the user said last to the call that chose it, else to the answering call.
+
+    langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb: the tool
+    that a model chose, here one that searches, is called by hand.
+    """
+    if not search.is_rewritten:
+        return None
+    calls = search.calls
+    query = one_line(search.queries[0])
+    choosing = [
+        call
+        for call in calls.models
+        if query in map(one_line, calls.replies[call].arguments)
+    ]
+    call = next(iter([*choosing, *reversed(calls.likely)]), None)
+    if call is None:
+        return None
+    messages = [
+        one.text for one in call.prompt if one.role == "user" and one.text.strip()
+    ]
+    if not messages or not (choosing or _is_plain(messages[-1], calls)):
+        return None
+    return Asked(messages[-1], f"last message of the user to {call.name}")
+
+
+def by_a_models_query(search: _Search) -> Asked | None:
+    """Where a model wrote every query and the user's own words are nowhere: the first query, inferred.
+
+    run-llama/llama_index, docs/examples/low_level/fusion_retriever.ipynb: several
+    queries of a model are searched for by hand.
+    """
+    if not search.is_rewritten:
+        return None
+    return Asked(search.queries[0], "query of the first retriever", (_REWRITTEN,))
+
+
+def by_the_first_query(search: _Search) -> Asked | None:
+    """What the first retriever was asked, inferred where a chain around it was given something else.
+
+    chziakas/Icarus, rag_openai.py: a retriever and a model are called without a chain.
+    """
+    if not search.queries:
+        return None
+    tree = search.tree
+    has_no_inputs = (
+        tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
+    )
+    return Asked(
+        search.queries[0],
+        "query of the first retriever",
+        () if has_no_inputs else (_ONLY_A_QUERY,),
+    )
+
+
+def by_nothing(search: _Search) -> Asked:
+    """No question, and nothing is exact.
+
+    deepset-ai/haystack-cookbook, notebooks/information_extraction_raven.ipynb: data are
+    extracted from a page unasked.
+    """
+    del search
+    return Asked(None, "", (_NOT_FOUND,))
+
+
+QUESTION_RULES: tuple[Callable[[_Search], Asked | None], ...] = (
+    by_the_users_words,
+    by_the_users_place,
+    by_the_framework,
+    by_the_words_to_the_model,
+    by_a_models_query,
+    by_the_first_query,
+    by_nothing,
+)
+
+
+def _asked(calls: Calls, where: Overrides) -> Asked:
+    """The question by the first rule that finds one."""
+    search = _Search(calls, where)
+    found = (rule(search) for rule in QUESTION_RULES)
+    return next(asked for asked in found if asked is not None)
+
+
+def _is_plain(message: str, calls: Calls) -> bool:
+    """Whether a message holds no documents or queries, and no model wrote it."""
+    if calls.is_written(message):
+        return False
+    host = stream(message)
+    queries = [stream(node.query) for node in calls.nodes if node.query]
+    if any(stands_in(query, host) for query in queries):
+        return False
+    documents = [
+        stream(document.text) for documents in calls.lists() for document in documents
+    ]
+    return not any(share_a_passage(document, host) for document in documents)
+
+
+def _standalone(calls: Calls, question: str | None) -> str | None:
+    """The one text that retrievers were asked instead of the question.
+
+    None if there is none, or there are several.
+    """
+    failed = [node for node in calls.nodes if node.kind == "retriever" and node.error]
+    searched: list[Node] = [*calls.retrievals, *calls.tool_texts, *failed]
+    queries = {
+        node.query for node in searched if node.query and parsed(node.query) is None
+    }
+    standalone = calls.tree.standalone or (queries.pop() if len(queries) == 1 else None)
+    if standalone is None or len(standalone) > _LONGEST_QUERY:
+        return None
+    return None if one_line(standalone) == one_line(question) else standalone

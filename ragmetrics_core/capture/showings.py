@@ -1,0 +1,390 @@
+"""What each call of a model was shown of the documents that were there: a table that is located once per call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ragmetrics_core.capture.calls import Calls, Key, end_of, text_of
+from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.places import Located, Place, union
+from ragmetrics_core.capture.plain_values import one_line, parsed, texts_in
+from ragmetrics_core.capture.tree import Document, Message, Node
+
+_MOST_OCCURRENCES = 50  # of a known text so many are told to locating
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a call was shown, with the calls that feed it."""
+
+    found: Mapping[Key, tuple[Document, Place]]  # in the order of first showing
+    unknown: Mapping[Key, Document]  # the prompts do not tell of these
+    traces: frozenset[Key]  # of these unknown ones some words stand there
+    # of those found, and between their neighbours of one list those that are unknown
+    order: tuple[Key, ...]
+    # the call and those that feed it, in the order in which they began
+    calls: tuple[Node, ...]
+    showing: tuple[Node, ...]  # those of them whose own prompts show documents
+
+
+@dataclass(frozen=True)
+class _ShownAlone:
+    """What one call was shown, and which earlier calls feed it."""
+
+    found: Mapping[Key, tuple[Document, Place]]
+    unknown: Mapping[Key, Document]
+    traces: frozenset[Key]
+    feeding: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Showings:
+    """What the calls of models in a run were shown.
+
+    Args:
+        calls: The calls of the run.
+        known: Texts that stand in prompts for another reason: question, history,
+            instructions.
+        question: What the user asked in this turn.
+    """
+
+    calls: Calls
+    known: Sequence[str] = ()
+    question: str | None = None
+    _with_feeding: dict[Node, Shown] = field(default_factory=dict)
+    _alone: dict[Node, _ShownAlone] = field(default_factory=dict)
+
+    def of(self, call: Node) -> Shown:
+        """What a call, and those that feed it, were shown."""
+        if call not in self._with_feeding:
+            self._with_feeding[call] = self._united(call)
+        return self._with_feeding[call]
+
+    def _united(self, call: Node) -> Shown:
+        reached = [call]
+        for one in reached:  # grows
+            reached += [
+                feeding
+                for feeding in self._of_one(one).feeding
+                if feeding not in reached
+            ]
+        reached.sort(key=lambda node: node.began)
+        parts = [self._of_one(one) for one in reached]
+        found: dict[Key, tuple[Document, Place]] = {}
+        for part in parts:
+            for key, showing in part.found.items():
+                found[key] = (
+                    _united_showing(found[key], showing) if key in found else showing
+                )
+        unknown = {
+            key: document for part in parts for key, document in part.unknown.items()
+        }
+        traces = frozenset(key for part in parts for key in part.traces)
+        settled = _best_versions(found)
+        named = {
+            document.id for document, _ in found.values() if document.id is not None
+        }
+        left = {
+            key: one
+            for key, one in unknown.items()
+            if key not in settled and one.id not in named
+        }
+        order = _with_unknown_between(settled, left, self.calls.lists(call.began))
+        show_some = tuple(
+            one for one, part in zip(reached, parts, strict=True) if part.found
+        )
+        return Shown(settled, left, traces, tuple(order), tuple(reached), show_some)
+
+    def _of_one(self, call: Node) -> _ShownAlone:
+        if call not in self._alone:
+            self._alone[call] = self._located(call)
+        return self._alone[call]
+
+    def _located(self, call: Node) -> _ShownAlone:
+        """What one call was shown: documents of the latest lists, and earlier replies."""
+        lists = self.calls.lists(call.began) or self.calls.lists()
+        readable = self._readable(call)
+        prompt = self._this_turn_first(call.prompt)
+        candidates = _candidates(_latest(lists), prompt)
+        texts = [*(one.text for one in candidates), *map(text_of, readable)]
+        located = locate(texts, prompt, known=_by_occurrences(self.known, prompt))
+        arrived = list({one.key: None for some in reversed(lists) for one in some})
+        found = _documents_shown(candidates, located, arrived)
+        untold = _untold(candidates, located, found)
+        unknown = {one.document.key: one.document for one, _ in untold}
+        traces = frozenset(one.document.key for one, place in untold if place.traced)
+        replies = zip(readable, located.places[len(candidates) :], strict=True)
+        read = [one for one, place in replies if place.extent == "whole"]
+        feeding = dict.fromkeys([*read, *self._authors(call), *self._beside(call)])
+        return _ShownAlone(found, unknown, traces, tuple(feeding))
+
+    def _this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
+        """The messages of a prompt, those of earlier turns behind those of this one.
+
+        What this turn's search found keeps its order where the conversation showed a
+        text of it before. This turn begins with the last message of the user that holds
+        the question.
+        """
+        asking = [
+            place
+            for place, one in enumerate(prompt)
+            if one.role == "user" and self._holds_question(one)
+        ]
+        start = asking[-1] if asking else 0
+        opening = next(
+            (place for place, one in enumerate(prompt) if one.role != "system"), 0
+        )
+        ordered = (
+            [*prompt[:opening], *prompt[start:], *prompt[opening:start]]
+            if opening < start
+            else prompt
+        )
+        return [message.text for message in ordered]
+
+    def _holds_question(self, message: Message) -> bool:
+        return bool(self.question) and one_line(self.question) in one_line(message.text)
+
+    # Which calls feed one
+
+    def _readable(self, call: Node) -> list[Node]:
+        """Earlier calls whose reply may be part of a prompt: a free text, or what a tool or agent gave back."""
+        results = _results_shown(call)
+        earlier = [
+            one
+            for one in self._free_replies
+            if one is not call and end_of(one) <= call.began
+        ]
+        return [
+            one
+            for one in earlier
+            if len(text_of(one)) >= OWN or self.calls.replies[one].line in results
+        ]
+
+    @cached_property
+    def _free_replies(self) -> list[Node]:
+        """Calls that said something, chose no tool and wrote no query."""
+        texts = [
+            one
+            for one in self.calls.models
+            if text_of(one) and one not in self.calls.steering
+        ]
+        return [one for one in texts if one.reply is not None and not one.reply.calls]
+
+    def _beside(self, call: Node) -> list[Node]:
+        """Earlier calls of the step that was handed documents to answer from."""
+        host = self.calls.host(call)
+        if host is None:
+            return []
+        return [
+            one
+            for one in self.calls.models
+            if host in self.calls.paths[one] and end_of(one) <= call.began
+        ]
+
+    def _authors(self, call: Node) -> list[Node]:
+        """Calls that wrote documents which the framework handed to the engine of a call."""
+        engine = self._engine(call)
+        steps = (
+            node
+            for node in self._handed_documents_of_authors
+            if self._engine(node) is engine
+        )
+        handed = (
+            one.author
+            for node in steps
+            if node.began < call.began
+            for one in node.taken
+        )
+        authors = dict.fromkeys(author for author in handed if author is not None)
+        inside = [
+            [one for one in author.walk() if one in self._models] for author in authors
+        ]
+        return [calls[-1] for calls in inside if calls]
+
+    @cached_property
+    def _handed_documents_of_authors(self) -> list[Node]:
+        return [
+            node
+            for node in self.calls.nodes
+            if any(one.author is not None for one in node.taken)
+        ]
+
+    @cached_property
+    def _models(self) -> frozenset[Node]:
+        return frozenset(self.calls.models)
+
+    def _engine(self, node: Node) -> Node | None:
+        """The innermost sub-run around a call."""
+        return next(
+            (one for one in reversed(self.calls.paths[node]) if one.kind == "agent"),
+            None,
+        )
+
+
+def _results_shown(call: Node) -> set[str]:
+    """Texts of tools' results in a prompt, and texts inside of those that are structured."""
+    results = [message.text for message in call.prompt if message.role == "tool"]
+    return {
+        one_line(text)
+        for result in results
+        for text in (result, *texts_in(parsed(result)))
+    }
+
+
+def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
+    """Each document once: as the latest list holds it, with the score of the last step that scored it."""
+    latest: dict[Key, Document] = {}
+    for document in (one for some in lists for one in some):
+        known = latest.setdefault(document.key, document)
+        if known.score is None and document.score is not None:
+            latest[document.key] = replace(known, score=document.score)
+    named = {
+        text
+        for one in latest.values()
+        if one.id is not None
+        for text in (one.text, *one.forms)
+    }
+    # handed on as bare texts
+    return [
+        one for one in latest.values() if one.id is not None or one.text not in named
+    ]
+
+
+def _by_occurrences(known: Iterable[str], prompt: Sequence[str]) -> list[str]:
+    """Known texts as often as each stands in a prompt: each explains one occurrence."""
+    repeated = []
+    for text in dict.fromkeys(known):
+        if text.strip():
+            count = sum(message.count(text) for message in prompt)
+            repeated += [text] * min(_MOST_OCCURRENCES, max(1, count))
+    return repeated
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A text that a document may be shown as."""
+
+    document: Document
+    text: str
+    # of a text that stands several times in one message, which time this is, from 0
+    repetition: int = 0
+
+    @property
+    def key(self) -> Key:
+        """The document's key; of a repetition one of its own."""
+        return (
+            (*self.document.key, f"again {self.repetition}")
+            if self.repetition
+            else self.document.key
+        )
+
+
+def _candidates(
+    documents: Sequence[Document], prompt: Sequence[str]
+) -> list[_Candidate]:
+    """The texts that documents may be shown as, each as often as it stands in one message."""
+    candidates = [
+        _Candidate(document, text)
+        for document in documents
+        for text in dict.fromkeys((document.text, *document.forms))
+    ]
+    holders: dict[str, list[_Candidate]] = {}
+    for candidate in candidates:
+        holders.setdefault(candidate.text, []).append(candidate)
+    for text, same in holders.items():
+        times = (
+            max((message.count(text) for message in prompt), default=0)
+            if len(text) >= OWN
+            else 0
+        )
+        more = range(1, min(times, _MOST_OCCURRENCES) - len(same) + 1)
+        candidates += [
+            _Candidate(same[-1].document, text, repetition) for repetition in more
+        ]
+    return candidates
+
+
+def _documents_shown(
+    candidates: Sequence[_Candidate], located: Located, arrived: Sequence[Key]
+) -> dict[Key, tuple[Document, Place]]:
+    """The documents that a prompt shows, in its order, each by its longest showing.
+
+    Of several documents of one text the first to come is the first one shown.
+
+    Args:
+        candidates: Texts that documents may be shown as.
+        located: The places of these texts, and perhaps of others behind them.
+        arrived: The keys of the documents in the order in which they came.
+    """
+    rank = {key: number for number, key in enumerate(arrived)}
+    shown = [index for index in located.order if index < len(candidates)]
+    waiting: dict[str, list[_Candidate]] = {}
+    for index in sorted(shown, key=lambda index: rank[candidates[index].document.key]):
+        waiting.setdefault(candidates[index].text, []).append(candidates[index])
+    found: dict[Key, tuple[Document, Place]] = {}
+    for index in shown:
+        candidate = waiting[candidates[index].text].pop(0)
+        place = located.places[index]
+        if candidate.key not in found or len(found[candidate.key][1].text) < len(
+            place.text
+        ):
+            found[candidate.key] = candidate.document, place
+    return found
+
+
+def _untold(
+    candidates: Sequence[_Candidate], located: Located, found: Mapping[Key, object]
+) -> list[tuple[_Candidate, Place]]:
+    """The candidates of which a prompt does not tell, and of whose document no other text is shown."""
+    pairs = zip(candidates, located.places, strict=False)
+    return [
+        (one, place)
+        for one, place in pairs
+        if place.outcome == "unknown" and one.document.key not in found
+    ]
+
+
+def _united_showing(
+    first: tuple[Document, Place], second: tuple[Document, Place]
+) -> tuple[Document, Place]:
+    """One document in the prompts of two calls: what both show of one text together, else the fuller showing."""
+    document, place = first
+    if second[1].is_of_the_text_of(place):
+        return document, union([place, second[1]])
+    return second if second[1].coverage > place.coverage else first
+
+
+def _with_unknown_between(
+    found: Mapping[Key, object],
+    unknown: Mapping[Key, object],
+    lists: Sequence[Sequence[Document]],
+) -> list[Key]:
+    """The documents shown, and between their neighbours of the same list those of which the prompts do not tell."""
+    order = list(found)
+    listed = ([document.key for document in documents] for documents in lists)
+    keys: list[Key] = next(
+        (some for some in listed if not found.keys().isdisjoint(some)), []
+    )
+    for place, key in enumerate(keys):
+        if key in unknown and key not in order:
+            before = next((one for one in reversed(keys[:place]) if one in order), None)
+            order.insert(0 if before is None else order.index(before) + 1, key)
+    return order
+
+
+def _best_versions(
+    found: Mapping[Key, tuple[Document, Place]],
+) -> dict[Key, tuple[Document, Place]]:
+    """Of several versions of one document those that are whole, else the one of which most is shown."""
+    by_id: dict[str, list[Key]] = {}
+    for key, (document, _) in found.items():
+        if document.id is not None:
+            by_id.setdefault(document.id, []).append(key)
+    hidden: set[Key] = set()
+    for keys in by_id.values():
+        whole = [key for key in keys if found[key][1].extent == "whole"]
+        best = whole or [max(keys, key=lambda key: len(found[key][1].text))]
+        hidden.update(set(keys).difference(best))
+    return {key: showing for key, showing in found.items() if key not in hidden}

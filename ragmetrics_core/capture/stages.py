@@ -1,0 +1,140 @@
+"""From a run to its samples: the four stages in their order. Pure.
+
+    Tree ─▶ Turn ─▶ Answered ─▶ Evidenced ─▶ Ledger and Sample
+
+Each stage is one function that makes a frozen value of those before it; none calls
+back.
+"""
+
+from ragmetrics_core.capture.answer import Answered, answers
+from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.conversations import BY_WORDS
+from ragmetrics_core.capture.evidence import Evidenced, evidence
+from ragmetrics_core.capture.ledger import ledger
+from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.question import Turn, turn_of
+from ragmetrics_core.capture.showings import Showings
+from ragmetrics_core.capture.tree import Tree
+from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
+
+_GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
+_BY_HAND = Overrides()
+
+_UNREAD = "the text of {} retrieved documents was not recorded"
+_UNNAMED_TOOL = (
+    "tool {} returned text without documents; if that is evidence, name it in"
+    " context_tools"
+)
+
+
+def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
+    """Make the samples of one run, or of several that ``joined`` made one, with what the user says of it.
+
+    Returns:
+        A sample for each answer; one without an answer for a run that broke or only
+        retrieved; none for a run that neither retrieved nor is a query.
+    """
+    if where.build is not None:
+        return list(where.build(tree.run))
+    turn = turn_of(tree, where)
+    if turn is None:
+        return []
+    showings = Showings(turn.calls, turn.known, turn.question)
+    arrivals = Arrivals(turn.calls)
+    samples = []
+    for answered in answers(turn, showings):
+        evidenced = evidence(turn, answered, showings, arrivals)
+        samples.append(_sample(turn, answered, evidenced, ledger(turn, evidenced)))
+    return samples
+
+
+def _sample(
+    turn: Turn, answered: Answered, evidenced: Evidenced, calls: Ledger
+) -> Sample:
+    """The sample of one answer."""
+    tree, contexts, retrieved = turn.tree, evidenced.contexts, evidenced.retrieved
+    return Sample(
+        question=turn.question or answered.answer.question,
+        contexts=contexts.items,
+        retrieved=(
+            None
+            if retrieved is None
+            else tuple(document.context() for document in retrieved)
+        ),
+        answer=answered.text,
+        standalone_question=turn.standalone,
+        history=tree.history,
+        generator=answered.model,
+        error=turn.error,
+        **tree.given,
+        capture=_notes(turn, answered, evidenced),
+        ledger=calls,
+    )
+
+
+def _notes(turn: Turn, answered: Answered, evidenced: Evidenced) -> CaptureNotes:
+    """How the sample came about, and how sure it is."""
+    tree, contexts = turn.tree, evidenced.contexts
+    places = {
+        "question": turn.asked.place,
+        "retrieved": ", ".join(evidenced.sources),
+        "answer": answered.answer.place,
+        "contexts": contexts.place,
+        "conversation": tree.conversation_at,
+        "reranker": ", ".join(turn.calls.rerankers),
+    }
+    written = [turn.calls.replies[call].text for call in evidenced.feeding]
+    written.append(tree.partial or "")  # of an answer that broke off
+    return CaptureNotes(
+        grade=_grade(turn, answered, evidenced),
+        evidence_from=contexts.evidence_from,
+        provenance={name: place for name, place in places.items() if place},
+        warnings=tuple(dict.fromkeys(_warnings(turn, answered, evidenced))),
+        intermediate=tuple(
+            Context(text=text) for text in dict.fromkeys(written) if text.strip()
+        ),
+        other=tuple(document.context() for document in tree.other),
+        complete=tree.complete and not turn.error,
+    )
+
+
+def _warnings(turn: Turn, answered: Answered, evidenced: Evidenced) -> list[str]:
+    """What the user should know, in the order of the stages."""
+    tree, contexts = turn.tree, evidenced.contexts
+    warnings = [
+        *tree.warnings,
+        *turn.asked.doubts,
+        *evidenced.warnings,
+        *_doubts(answered, evidenced),
+    ]
+    if tree.unread:
+        warnings.append(_UNREAD.format(tree.unread))
+    if contexts.evidence_from is None:
+        warnings += [
+            _UNNAMED_TOOL.format(node.name) for node in turn.calls.texts_of_tools
+        ]
+    return warnings
+
+
+def _doubts(answered: Answered, evidenced: Evidenced) -> tuple[str, ...]:
+    """What is uncertain about the call that answered.
+
+    It does not matter where the user named the contexts.
+    """
+    return () if evidenced.contexts.evidence_from == "named" else answered.doubts
+
+
+def _grade(turn: Turn, answered: Answered, evidenced: Evidenced) -> Grade:
+    """The weakest grade of all fields."""
+    tree, contexts = turn.tree, evidenced.contexts
+    grades: set[Grade] = {"exact", *contexts.grades}
+    if (
+        turn.asked.doubts
+        or _doubts(answered, evidenced)
+        or tree.conversation_at == BY_WORDS
+    ):
+        grades.add("inferred")
+    is_whole = tree.complete and not turn.error and not tree.unread
+    if answered.text is None or contexts.evidence_from is None or not is_whole:
+        grades.add("incomplete")
+    return max(grades, key=_GRADES.index)

@@ -1,0 +1,556 @@
+"""Runs that belong to one question: a retrieval and what answers from it, a run that waits and the one that resumes."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic
+
+from ragmetrics_core.capture.calls import FREE_TEXT, Calls, Reply, end_of, text_of
+from ragmetrics_core.capture.conversations import Conversations, of_blocks
+from ragmetrics_core.capture.hooks import Lock, Problems, Run
+from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.plain_values import Overrides, one_line
+from ragmetrics_core.capture.stages import samples_of
+from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree
+from ragmetrics_core.data import Sample
+
+_MOST_WAITING = 1000
+_MOST_NEAR = 32
+_MOST_LOOSE = 8
+_SECONDS = 60.0
+_TALK = (
+    "an earlier question and its answer stand in the prompt, but no history was found"
+)
+
+
+def joined(trees: Sequence[Tree], name: str) -> Tree:
+    """Several runs of one turn as one: the first question that no model wrote, the last answer."""
+    if len(trees) == 1:
+        return trees[0]
+    root = Node(
+        "step",
+        name,
+        trees[0].root.began,
+        trees[-1].root.ended,
+        [tree.root for tree in trees],
+    )
+    calls = Calls(Tree(root))
+    asking = _asking(trees, calls)
+    question = (
+        asking.question
+        if asking is not None
+        else next((node.query for node in calls.nodes if node.query), None)
+    )
+    last = _answering(trees, calls, question) if name == FLOW else trees[-1]
+    given = {
+        name: value for tree in reversed(trees) for name, value in tree.given.items()
+    }
+    return replace(
+        last,
+        root=root,
+        question=question if asking is not None else None,
+        asked_at="" if asking is None else asking.asked_at,
+        history=last.history if asking is None else asking.history or last.history,
+        error=last.error or last.root.error,
+        gives_documents=all(tree.gives_documents for tree in trees),
+        given=given,
+        unread=sum(tree.unread for tree in trees),
+        other=tuple(one for tree in trees for one in tree.other),
+        places=tuple(place for tree in reversed(trees) for place in tree.places),
+        results=tuple(result for tree in reversed(trees) for result in tree.results),
+    )
+
+
+def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
+    """The first run whose question is the user's: no model wrote it, and it is not what was found before."""
+    written = {
+        one_line(text)
+        for call in calls.models
+        for text in (text_of(call), *calls.replies[call].arguments)
+    }
+    found = {
+        one_line(document.text) for documents in calls.lists() for document in documents
+    }
+    for tree in trees:
+        if tree.question is None or tree.root.kind == "retriever":
+            continue
+        if one_line(tree.question) not in written | found and not _is_made_of_documents(
+            tree.question, found
+        ):
+            return tree
+    return None
+
+
+def _answering(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tree:
+    """The run with the last call that looks like answering, of those that were shown the question if there are such."""
+    likely = [*calls.likely, *calls.asked(question, calls.likely)]
+    if not likely:
+        return trees[-1]
+    return next((tree for tree in trees if likely[-1] in tree.root.walk()), trees[-1])
+
+
+def _is_made_of_documents(question: str | None, texts: Iterable[str]) -> bool:
+    """Whether what a chain was given is what was found before: a script that summarises its hits."""
+    return any(len(text) >= OWN and text in one_line(question) for text in texts)
+
+
+@dataclass
+class _Group:
+    """Runs without a root that belong to one question, and when the last of them came."""
+
+    trees: list[Tree]
+    since: float = field(default_factory=time.monotonic)
+    answered_at: float | None = None  # when the last run that answered it ended
+
+    @property
+    def began(self) -> float:
+        """When its first run began."""
+        return min(tree.root.began for tree in self.trees)
+
+    def add(self, tree: Tree, *, answers: bool) -> None:
+        self.trees.append(tree)
+        self.since = time.monotonic()
+        if answers:
+            self.answered_at = end_of(tree.root)
+
+
+@dataclass(frozen=True)
+class _Showing:
+    """What prompts show of a group."""
+
+    group: _Group
+    is_asked: bool  # its question stands there
+    texts: frozenset[str]  # those of its documents and answers that stand there
+    shows_its_answer: bool
+
+    def is_over_for(self, later: "_Showing") -> bool:
+        """Whether the group has answered, and another question that prompts show began after that.
+
+        Prompts of the other one repeat what was said, or a document that was found
+        again. Where both were asked the same, a prompt that shows the answer goes on
+        with it: a draft is revised.
+        """
+        answered_at = self.group.answered_at
+        if answered_at is None or later.group.began < answered_at:
+            return False
+        is_same_question = not _queries(self.group).isdisjoint(_queries(later.group))
+        return not (is_same_question and self.shows_its_answer)
+
+
+class Turns(Generic[Run]):
+    """Makes samples of runs as they end, and joins those that belong to one question or conversation.
+
+    ``trees`` makes the trees of a recorded run; ``hint`` says what to do where runs
+    were seen and none gave a sample.
+    """
+
+    def __init__(
+        self,
+        trees: Callable[[Run], Iterable[Tree]],
+        where: Overrides,
+        problems: Problems | None = None,
+        hint: str = "",
+    ) -> None:
+        self._trees, self._where, self._hint = trees, where, hint
+        self.problems = Problems() if problems is None else problems
+        # by thread: it waits for a person, or gave no answer
+        self._held: OrderedDict[str, list[Tree]] = OrderedDict()
+        self._groups: list[_Group] = []
+        self._loose: OrderedDict[str, list[Tree]] = OrderedDict()
+        self._seen = self._made = 0
+        self._without = 0  # runs that asked something, called tools and gave no sample
+        self.conversations = Conversations()
+        self._lock = Lock()
+
+    def share(self, named: str | None = None, redact: object = None) -> None:
+        """Go on with what other blocks of the same conversation found."""
+        shared = of_blocks(named, redact if isinstance(redact, Hashable) else object())
+        self.conversations = Conversations(before=shared) if named is None else shared
+
+    def add(self, run: Run) -> list[Sample]:
+        """Samples that are complete with this run.
+
+        What must wait for another run is kept.
+        """
+        with self._lock:
+            self._seen += 1
+            found = [sample for tree in self._trees(run) for sample in self._of(tree)]
+            self._made += len(found)
+            return found
+
+    def rest(self, *, over: bool = False) -> list[Sample]:
+        """Samples that wait for a further run.
+
+        Nothing is forgotten, and what the user should know is said.
+        """
+        with self._lock:
+            held = [(group.trees, FLOW) for group in self._groups]
+            held += [
+                (trees, THREAD) for trees in self._held.values() if not trees[-1].paused
+            ]
+            found = [
+                sample
+                for trees, name in held
+                for sample in self._made_of(trees, name, over=over)
+            ]
+            if any(trees[-1].paused for trees in self._held.values()):
+                self.problems.note(
+                    "a graph waits for a person; its question is evaluated when it is"
+                    " resumed"
+                )
+            if self._hint:
+                self._note_those_without_a_sample(made=bool(self._made or found))
+            return found
+
+    def _note_those_without_a_sample(self, *, made: bool) -> None:
+        """Say what to do, once for each question.
+
+        Where nothing was made at all, once for all other runs.
+        """
+        for _ in range(self._without):
+            self.problems.note(self._hint)
+        self._without = 0
+        if self._seen and not made and not self.problems:
+            self.problems.note(self._hint)
+
+    def part(self) -> list[Sample]:
+        """Samples of groups, which no later run joins: what comes belongs to another trace."""
+        with self._lock:
+            found = [
+                sample
+                for group in self._groups
+                for sample in self._made_of(group.trees)
+            ]
+            self._groups.clear()
+            self._loose.clear()
+            self._made += len(found)
+            return found
+
+    def finish(self) -> list[Sample]:
+        """The same, and forget them."""
+        with self._lock:
+            found = self.part() + self.rest(over=True)
+            self._held = OrderedDict(
+                (key, trees) for key, trees in self._held.items() if trees[-1].paused
+            )
+            self._made += len(found)
+            return found
+
+    def _of(self, tree: Tree) -> list[Sample]:
+        if self._where.build is not None:
+            return samples_of(tree, self._where)
+        thread, earlier, found = tree.thread, list[Tree](), list[Sample]()
+        if thread is not None:
+            before = self._held.pop(thread, [])
+            if tree.continues:
+                earlier = before
+            elif before and not before[-1].paused:  # nobody went on with it
+                found = self._made_of(before, THREAD)
+            if tree.paused:
+                return found + self._hold(thread, [*earlier, tree])
+        return found + self._answered([*earlier, tree])
+
+    def _answered(self, parts: list[Tree]) -> list[Sample]:
+        """A run that may answer by itself.
+
+        Without a retrieval of its own it may go on with another.
+        """
+        tree = parts[-1]
+        writers = self._writers(tree) if len(parts) == 1 else []
+        whole = joined([*writers, *parts], FLOW if writers else THREAD)
+        calls = Calls(whole, self._where.context_tools or ())
+        is_alone = len(parts) == 1 and not (tree.error or tree.root.error)
+        if is_alone and (tree.gives_documents or tree.root.kind == "retriever"):
+            return self._retrieved(tree)
+        if (
+            is_alone
+            and calls.models
+            and not calls.tried
+            and self._goes_on_elsewhere(tree, calls)
+        ):
+            return self._settled()
+        whole = self._warned_of_a_talk(
+            self.conversations.placed(whole), calls, tree.question
+        )
+        found = samples_of(whole, self._where)
+        if tree.thread is not None and any(sample.answer is None for sample in found):
+            return self._hold(tree.thread, parts)
+        self.conversations.add(whole, found)
+        return found
+
+    def _goes_on_elsewhere(self, tree: Tree, calls: Calls) -> bool:
+        """Whether a run without a retrieval answers from what another one found, or is no sample by itself."""
+        if self._joins(tree, calls):
+            return True
+        if self._counts(tree):
+            return False
+        if tree.conversation is not None:  # what it found may be spoken of later
+            self._made_of([replace(tree, is_query=True)])
+        return True
+
+    def _warned_of_a_talk(self, tree: Tree, calls: Calls, question: str | None) -> Tree:
+        """A run, with a warning where its prompts hold an earlier turn and no history was found."""
+        prompts = (
+            "\n".join(message.text for message in call.prompt) for call in calls.models
+        )
+        if tree.history or not any(
+            self.conversations.stand_in(prompt, question) for prompt in prompts
+        ):
+            return tree
+        return replace(tree, warnings=(*tree.warnings, _TALK))
+
+    def _writers(self, tree: Tree) -> list[Tree]:
+        """Earlier calls of models that chose what a run is asked, to be used once: what the user asked stands there."""
+        loose, asked = self._loose.get(tree.strand, []), one_line(tree.question)
+        found = [
+            it
+            for it in loose
+            if asked
+            and any(
+                asked in map(one_line, Reply(by.reply).arguments)
+                for by in it.root.walk()
+            )
+        ]
+        for one in found:
+            if (
+                sum(
+                    len(node.reply.calls)
+                    for node in one.root.walk()
+                    if node.reply is not None
+                )
+                < 2
+            ):
+                loose.remove(one)
+        return found
+
+    def _counts(self, tree: Tree) -> bool:
+        """Whether a run is a sample by itself.
+
+        If not, a later retrieval may use what it wrote.
+        """
+        if tree.is_query or tree.root.taken or self._where.contexts_from is not None:
+            return True
+        self._without += tree.question is not None and any(
+            node.kind == "tool" for node in tree.root.walk()
+        )
+        loose = self._loose.setdefault(tree.strand, [])
+        loose.append(tree)
+        del loose[:-_MOST_LOOSE]
+        if len(self._loose) > _MOST_WAITING:
+            self._loose.popitem(last=False)
+        return False
+
+    # Runs without a root
+
+    def _retrieved(self, tree: Tree) -> list[Sample]:
+        """A retrieval that stands alone begins a group, or goes on with one whose question was rewritten for it."""
+        query = one_line(
+            next((node.query for node in tree.root.walk() if node.query), None)
+        )
+        found = self._settled(tree.strand, query)
+        wrote = [one for one in self._loose.get(tree.strand, ()) if _wrote(one, query)]
+        same, others = self._near(tree.strand)
+        group = next(
+            (
+                one
+                for one in (*same, *others)
+                if any(_wrote(part, query) for part in one.trees)
+            ),
+            None,
+        )
+        group = group or (same[0] if same and wrote else None)
+        group = group or next(
+            (one for one in (*same, *others) if _gave(one, tree)), None
+        )
+        if group is None:
+            self._groups.append(group := _Group([*wrote]))
+        elif wrote:
+            group.trees += [one for one in wrote if one not in group.trees]
+        group.add(tree, answers=False)
+        if len(self._groups) > _MOST_WAITING:
+            found += self._made_of(self._groups.pop(0).trees)
+        return found
+
+    def _joins(self, tree: Tree, calls: Calls) -> bool:
+        """Add a run to the groups whose documents it shows to a model.
+
+        Several groups become one.
+        """
+        messages = [message for call in calls.models for message in call.prompt]
+        earlier = {
+            one_line(message.text)
+            for message in messages
+            if message.role == "assistant"
+        }
+        prompts = [message.text for message in messages]
+        same, others = (
+            [one for one in some if not _answers(one) & earlier]
+            for some in self._near(tree.strand)
+        )
+        found = _shown(same, others, prompts)
+        if not found:
+            return False
+        first, *rest = found
+        for group in rest:
+            first.trees += group.trees
+            self._groups.remove(group)
+        first.trees.sort(key=lambda part: part.root.began)
+        first.add(
+            tree, answers=any(calls.weights[call] == FREE_TEXT for call in calls.models)
+        )
+        return True
+
+    def _near(self, strand: str) -> tuple[list[_Group], list[_Group]]:
+        """Groups of a strand, and the latest of others; the latest first."""
+        latest = self._groups[::-1]
+        same = [
+            group
+            for group in latest
+            if any(part.strand == strand for part in group.trees)
+        ]
+        return same, [group for group in latest[:_MOST_NEAR] if group not in same]
+
+    def _settled(self, strand: str | None = None, query: str = "") -> list[Sample]:
+        """Groups that are over: nothing joined them for long, or another question begins in their strand."""
+        now, over = time.monotonic(), []
+        for group in self._groups:
+            moved_on = (
+                group.answered_at is not None
+                and strand is not None
+                and group.trees[-1].strand == strand
+            )
+            if now - group.since > _SECONDS or (
+                moved_on and not any(_wrote(part, query) for part in group.trees)
+            ):
+                over.append(group)
+        self._groups = [group for group in self._groups if group not in over]
+        return [sample for one in over for sample in self._made_of(one.trees)]
+
+    def _made_of(
+        self, trees: Sequence[Tree], name: str = FLOW, *, over: bool = True
+    ) -> list[Sample]:
+        """Samples of runs that belong together; ``over``: no further run will, so that they are a turn."""
+        whole = self.conversations.placed(joined(trees, name))
+        found = samples_of(whole, self._where)
+        if over:
+            self.conversations.add(whole, found)
+        return found
+
+    def _hold(self, thread: str, trees: list[Tree]) -> list[Sample]:
+        """Hold runs in bounded memory; what had to go for them gives its samples."""
+        self._held[thread] = trees
+        return (
+            self._made_of(self._held.popitem(last=False)[1], THREAD)
+            if len(self._held) > _MOST_WAITING
+            else []
+        )
+
+
+def _chose(tree: Tree, query: str) -> bool:
+    """Whether a model of a run called a tool with a query."""
+    return any(
+        query in map(one_line, Reply(node.reply).arguments) for node in tree.root.walk()
+    )
+
+
+def _wrote(tree: Tree, query: str) -> bool:
+    """Whether a model of a run wrote a query."""
+    return any(
+        Reply(node.reply).wrote(query)
+        for node in tree.root.walk()
+        if node.kind == "model"
+    )
+
+
+def _gave(group: _Group, tree: Tree) -> bool:
+    """Whether a group holds documents that a run was handed: a reranker called by hand."""
+    held = {
+        one.id or one.text
+        for part in group.trees
+        for node in part.root.walk()
+        for one in node.documents or ()
+    }
+    return any((one.id or one.text) in held for one in tree.root.taken)
+
+
+def _shown(
+    same: Sequence[_Group], others: Sequence[_Group], prompts: Sequence[str]
+) -> list[_Group]:
+    """The groups that prompts show: those whose question stands there first, then the latest; each adds a text.
+
+    Args:
+        same: The groups of the strand in which the prompts were sent. Others count
+            where all of these are over, and then only those whose question stands
+            there.
+        others: The groups of other strands.
+        prompts: The prompts of one run.
+    """
+    showings = _showings(same, prompts)
+    if all(showing.group.answered_at is not None for showing in showings):
+        beside = _showings(others, prompts)
+        if showings:
+            beside = [
+                other
+                for other in beside
+                if other.is_asked and all(one.is_over_for(other) for one in showings)
+            ]
+        showings += beside
+    current = [
+        one for one in showings if not any(one.is_over_for(other) for other in showings)
+    ]
+    current.sort(
+        key=lambda showing: (showing.is_asked, showing.group.since), reverse=True
+    )
+    groups: list[_Group] = []
+    texts: set[str] = set()
+    for showing in current:
+        if not showing.texts or showing.texts - texts:
+            groups.append(showing.group)
+            texts |= showing.texts
+    return groups
+
+
+def _showings(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Showing]:
+    """What prompts show of each of some groups, without those of which they show nothing.
+
+    Of a group that found documents one of them stands there, or what was answered from
+    them; of another its question.
+    """
+    showings = []
+    for group in groups:
+        is_asked = any(
+            query in prompt for query in _queries(group) for prompt in prompts
+        )
+        documents = [
+            document
+            for part in group.trees
+            for some in Calls(part, ()).lists()
+            for document in some
+        ]
+        held = [
+            text for document in documents for text in (document.text, *document.forms)
+        ]
+        answers = {text for text in _answers(group) if held and len(text) >= OWN}
+        held += answers
+        texts = frozenset(held[index] for index in locate(held, prompts).order)
+        if texts or (is_asked and not held):
+            showings.append(
+                _Showing(group, is_asked, texts, not answers.isdisjoint(texts))
+            )
+    return showings
+
+
+def _answers(group: _Group) -> set[str]:
+    """What models wrote in a group.
+
+    Where it stands as the assistant's word, the conversation has moved on.
+    """
+    calls = [call for part in group.trees for call in Calls(part, ()).likely]
+    return {one_line(text_of(call)) for call in calls} - {""}
+
+
+def _queries(group: _Group) -> set[str]:
+    return {
+        node.query for part in group.trees for node in part.root.walk() if node.query
+    }

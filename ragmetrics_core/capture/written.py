@@ -1,0 +1,144 @@
+"""What models of a run wrote, as against what was found and only quotes it. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.tree import Document, Node
+
+LEAST = 32  # letters of a reply that another text repeats by no chance
+_MOST_OF_IT = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class OwnWords:
+    """The words of a run's own models, and what was found beside them.
+
+    Args:
+        replies: What models and nested engines answered, and when; no queries, verdicts
+            or routes: these steer the run.
+        asked: Questions, queries and other texts that steer: a frame around a reply may
+            repeat them.
+        originals: Texts of documents that retrievers and tools returned, and of tools'
+            results that no model wrote.
+    """
+
+    replies: Sequence[tuple[float, str]]
+    asked: Sequence[str]
+    originals: Collection[str]
+    _known: dict[tuple[str, int], bool] = field(default_factory=dict)
+
+    def hold(self, text: str, before: float) -> bool:
+        """Whether a document's text is a model's reply in a frame: "Sub question: …  Response: …".
+
+        A text that was found, or cut from what was found, is no model's, whatever it
+        quotes. Neither is a page of which a model's sentence is only a small part: a
+        web page that repeats the rewritten question (LangGraph's CRAG).
+
+        Args:
+            text: The text of a document.
+            before: When it was there; later replies do not count.
+        """
+        until = sum(ended <= before for ended, _ in self._replies)
+        if not until:
+            return False
+        if (text, until) not in self._known:
+            self._known[text, until] = self._is_framed_reply(text, until)
+        return self._known[text, until]
+
+    def _is_framed_reply(self, text: str, until: int) -> bool:
+        if text in self.originals:
+            return False
+        host = stream(text)
+        replies = [reply for _, reply in self._replies[:until] if reply in host]
+        if not replies:
+            return False
+        asked = [query for query in self._asked if query in host]
+        if _covered(host, [*replies, *asked]) < _MOST_OF_IT * len(host):
+            return False
+        return not any(share_a_passage(host, original) for original in self._originals)
+
+    @cached_property
+    def _replies(self) -> list[tuple[float, bytes]]:
+        """The replies that are long enough, as streams, the earliest first."""
+        long_ones = [
+            (ended, stream(reply))
+            for ended, reply in self.replies
+            if len(reply) >= LEAST
+        ]
+        return sorted((ended, reply) for ended, reply in long_ones if reply)
+
+    @cached_property
+    def _asked(self) -> list[bytes]:
+        return [words for words in map(stream, _long_enough(self.asked)) if words]
+
+    @cached_property
+    def _originals(self) -> list[bytes]:
+        return [words for words in map(stream, self.originals) if words]
+
+
+def _long_enough(texts: Iterable[str]) -> Iterator[str]:
+    return (text for text in dict.fromkeys(texts) if len(text) >= LEAST)
+
+
+def _covered(host: bytes, parts: Iterable[bytes]) -> int:
+    """How many bytes of a text some parts of it cover together."""
+    covered = bytearray(len(host))
+    for part in parts:
+        start = host.find(part)
+        covered[start : start + len(part)] = b"\1" * len(part)
+    return sum(covered)
+
+
+def name_authors(root: Node) -> None:
+    """Name the author of nodes that hold an answer of the run and that no retriever ever held.
+
+    LlamaIndex's engines for sub-questions and several steps hand on answers as nodes,
+    with ids of their own.
+    """
+    nodes = list(root.walk())
+    found = [
+        one
+        for node in nodes
+        if node.kind in ("retriever", "reranker")
+        for one in node.documents or ()
+    ]
+    known_ids = {one.id for one in found}
+    texts = {one.text for one in found}
+    spoken = (
+        (node, (node.text or "").strip())
+        for node in nodes[1:]
+        if node.kind in ("agent", "step")
+    )
+    answers = {node: text for node, text in spoken if text}
+    for node in nodes if answers else ():
+        if node.kind == "tool" and node.text:
+            node.taken = _handed_on(node, answers)
+            continue
+        before = [
+            (text, by) for by, text in answers.items() if (by.ended or 0) < node.began
+        ]
+        node.taken = tuple(
+            (
+                one
+                if one.id in known_ids or any(text in one.text for text in texts)
+                else replace(
+                    one,
+                    author=next((by for text, by in before if text in one.text), None),
+                )
+            )
+            for one in node.taken
+        )
+
+
+def _handed_on(tool: Node, answers: dict[Node, str]) -> tuple[Document, ...]:
+    """What a tool hands on of the answers of engines inside it, perhaps among other words."""
+    text = tool.text or ""
+    lines = (text.strip(), *text.splitlines())
+    return tuple(
+        Document(text, author=inner)
+        for inner in tool.walk()
+        if answers.get(inner) in lines
+    )

@@ -1,3 +1,0 @@
-from ragmetrics_core.distributed.on_ray import score_dataset as score_dataset
-from ragmetrics_core.distributed.on_spark import score_frame as score_frame
-from ragmetrics_core.distributed.scorer import Scorer as Scorer

@@ -1,0 +1,288 @@
+"""Documents and question–answer pairs: read from files, and cut into chunks at borders of paragraphs or sentences.
+
+Files are text, Markdown, JSONL, JSON in two usual shapes, and folders of these.
+Everything else is read with the loaders of a framework and given as ``Document`` and
+``Pair``.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from ragmetrics_core.data import (
+    Context,
+    Frozen,
+    InputError,
+    Sample,
+    SettingError,
+    Text,
+    read_text,
+    told,
+)
+from ragmetrics_core.data.cells import context, contexts
+from ragmetrics_core.labelling.row_files import read_objects
+
+CHUNK_SIZE = 2000
+_GAP = re.compile(r"\s")
+
+# From the best border to the worst; each match ends where the next chunk may begin.
+_BORDERS = (
+    re.compile(r"\n[ \t]*\n\s*"),
+    re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]"),
+    re.compile(r"\s+"),
+)
+
+
+class Document(Frozen):
+    """A text to make chunks of."""
+
+    id: str = Field(description="Its name, unique among the documents.")
+    text: Text = Field(repr=False, description="The text.")
+
+
+def chunked(
+    document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0
+) -> tuple[Context, ...]:
+    """Cut a document into chunks.
+
+    Args:
+        document: The document.
+        size: Most characters of a chunk.
+        overlap: Characters at the end of a chunk that the next one repeats, at most;
+            whole words only.
+
+    Returns:
+        Chunks in order with ids ``document#number``, none of them blank, without white
+        space at their ends. Without overlap only white space is lost between them.
+
+    Raises:
+        SettingError: If the size is not positive, or the overlap is not below half of
+            it.
+
+    Examples:
+        >>> [chunk.text for chunk in chunked(Document(id="d", text="One two. Three four. Five."), size=15)]
+        ['One two.', 'Three four.', 'Five.']
+    """
+    if size < 1 or not 0 <= overlap <= (size - 1) // 2:
+        raise SettingError(
+            "a chunk has at least 1 character and overlaps by less than half; got"
+            f" {size} and {overlap}"
+        )
+    text, texts, start = document.text, list[str](), 0
+    while start < len(text):
+        end = _end(text, start, size)
+        texts.append(text[start:end].strip())
+        # The next chunk begins after the first white space of the overlap.
+        gap = (
+            _GAP.search(text, max(end - overlap - 1, start + 1), end - 1)
+            if end < len(text)
+            else None
+        )
+        start = gap.end() if gap else end
+    named = enumerate(filter(None, texts))
+    return tuple(
+        Context(id=f"{document.id}#{number}", text=text) for number, text in named
+    )
+
+
+def _end(text: str, start: int, size: int) -> int:
+    """Where a chunk ends: at the last border in the second half of what fits."""
+    if len(text) - start <= size:
+        return len(text)
+    # white space at the end of a chunk does not count
+    fits = size + text[start + size].isspace()
+    for border in _BORDERS:
+        ends = [
+            found.end()
+            for found in border.finditer(text[start : start + fits])
+            if found.end() > size // 2
+        ]
+        if ends:
+            return start + ends[-1]
+    return start + size
+
+
+_TEXTS = (".txt", ".text", ".md", ".markdown")
+_ROWS = (".jsonl", ".ndjson", ".json")
+
+
+class Pair(Frozen):
+    """A question with its golden answer."""
+
+    question: Text = Field(repr=False, description="the question")
+    answer: Text = Field(repr=False, description="the golden answer")
+    document: str = Field(
+        "", description='the document that it is about; "" if unknown'
+    )
+
+
+def load_documents(
+    paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None
+) -> tuple[Document, ...]:
+    """Read documents with text, each text once; ``InputError`` if a file cannot be read, or there is none at all.
+
+    Args:
+        paths: Text and Markdown files (one document each), JSONL and JSON (one per row:
+            its text, or its contexts joined; SQuAD: one per paragraph), and folders of
+            these.
+        where: Fields that a row must have, with their values; other rows are left out.
+    """
+    found, names = dict[str, Document](), Counter[str]()
+    for name, text in (
+        document for path in _files(paths) for document in _texts(path, where or {})
+    ):
+        if text.strip() and text not in found:
+            names[name] += 1
+            found[text] = Document(
+                id=name if names[name] == 1 else f"{name}~{names[name]}", text=text
+            )
+    if not found:
+        raise InputError(
+            "there is no document with a text; give files of text, Markdown, JSONL or"
+            " JSON"
+        )
+    return tuple(found.values())
+
+
+def load_pairs(
+    paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None
+) -> tuple[Pair, ...]:
+    """Read question–answer pairs: JSONL or JSON rows in the usual column names, ``LabelledRagDataset``, or SQuAD.
+
+    ``where`` is as for ``load_documents``. ``InputError`` if a file cannot be read, a
+    golden answer is empty, or a question stands there twice.
+    """
+    rows = [
+        row for path in _files(paths) for row in _rows(path, where or {}, asked=True)
+    ]
+    if not rows:
+        raise InputError(
+            "there is no question with a golden answer; give JSONL or JSON rows with"
+            " both"
+        )
+    pairs = [_pair(place, row) for place, row in rows]
+    check_pairs(pairs, [place for place, _ in rows])
+    return tuple(pairs)
+
+
+def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> None:
+    """Raise ``InputError`` for an empty golden answer, or a question that stands there twice."""
+    seen: dict[str, str] = {}
+    for number, pair in enumerate(pairs):
+        place = places[number] if places else f"pair {number + 1}"
+        for what, text in (("question", pair.question), ("golden answer", pair.answer)):
+            if not text.strip():
+                raise InputError(
+                    f"{place}: the {what} is empty; fill it in, or leave the row out"
+                )
+        if (first := seen.setdefault(plain(pair.question), place)) != place:
+            raise InputError(f"{place}: the same question as {first}; keep one of them")
+
+
+def plain(question: str) -> str:
+    """A question without case and spacing, to find duplicates."""
+    return " ".join(question.casefold().split())
+
+
+def _pair(place: str, row: Mapping[str, Any]) -> Pair:
+    with told(place):
+        # the documents are the corpus, whatever columns hold
+        sample = Sample.from_row(row, contexts=lambda _: None)
+    answer = sample.reference[0] if sample.reference else sample.answer or ""
+    document = row.get("document") or row.get("title")
+    return Pair(
+        question=sample.question or "",
+        answer=answer,
+        document=document if isinstance(document, str) else "",
+    )
+
+
+def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = sorted(
+                p
+                for p in path.rglob("*")
+                if p.suffix.casefold() in (*_TEXTS, *_ROWS) and p.is_file()
+            )
+            if not inside:
+                raise InputError(
+                    f"{path}: the folder holds no file of text, Markdown, JSONL or JSON"
+                )
+            yield from inside
+        elif not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        elif path.suffix.casefold() not in (*_TEXTS, *_ROWS):
+            raise InputError(
+                f"{path}: unknown kind of file; use {', '.join((*_TEXTS, *_ROWS))}"
+            )
+        else:
+            yield path
+
+
+def _texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Name and text of each document of a file: of a row its contexts joined, or its own text."""
+    if path.suffix.casefold() in _TEXTS:
+        yield path.name, read_text(path)
+        return
+    for place, row in _rows(path, where):
+        name = (
+            row.get("id")
+            or row.get("title")
+            or f"{path.name}:{place.rpartition(' ')[2]}"
+        )
+        lists = [
+            row[key]
+            for key in ("contexts", "reference_contexts")
+            if isinstance(row.get(key), list)
+        ]
+        with told(place):
+            found = (
+                contexts(lists[0], "contexts")
+                if lists
+                else [context(row, "document", 1)]
+            )
+        yield str(name), "\n".join(str(one["text"]) for one in found)
+
+
+def _rows(
+    path: Path, where: Mapping[str, str], *, asked: bool = False
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Rows of a file with their places.
+
+    Of SQuAD one per question that is asked, or else one per paragraph.
+    """
+    if path.suffix.casefold() in _TEXTS:
+        raise InputError(
+            f"{path}: rows come from JSONL or JSON, not from {path.suffix}"
+        )
+    for place, whole in read_objects(path):
+        for number, row in enumerate(_parts(whole, asked), start=1):
+            if all(str(row.get(name)) == value for name, value in where.items()):
+                yield place if row is whole else f"{place}, part {number}", row
+
+
+def _parts(row: Mapping[str, Any], asked: bool) -> Iterator[Mapping[str, Any]]:
+    """A row itself, the rows that it frames, or those of SQuAD."""
+    if not isinstance(row.get("paragraphs"), list):
+        framed = isinstance(row.get("documents"), list) and all(
+            isinstance(it, Mapping) for it in row["documents"]
+        )
+        yield from row["documents"] if framed else [row]
+        return
+    for paragraph in row["paragraphs"]:
+        about = {"title": row.get("title"), "context": paragraph.get("context")}
+        if not asked:
+            yield about
+        for one in paragraph.get("qas", ()) if asked else ():
+            if not one.get("is_impossible"):
+                texts = [answer.get("text") for answer in one.get("answers", ())]
+                yield {
+                    **about,
+                    "question": one.get("question"),
+                    "answers": {"text": texts},
+                }

@@ -1,0 +1,176 @@
+"""Facts of references in a file: extracted once, edited by a person, frozen with a digest.
+
+The file is JSON with one fact on a line, to be edited as it is: how the facts were
+made, then the rows as they were, each with its ``facts``. ``ragmetrics evaluate`` reads
+it like any other file, and refuses it if the facts were changed after they had been
+frozen.
+"""
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field
+
+from ragmetrics_core.data import (
+    Failed,
+    Frozen,
+    InputError,
+    RowError,
+    Sample,
+    Undefined,
+    json_value,
+    read_text,
+    told,
+    write_text,
+)
+from ragmetrics_core.data.asking import Instructions, about
+from ragmetrics_core.labelling.making import Maker, answered
+from ragmetrics_core.labelling.sets import digest_of
+from ragmetrics_core.metrics.fact_matrix import extraction as facts_of
+from ragmetrics_core.metrics.templates import digest, shipped
+from ragmetrics_core.reporting.jsonl import validated
+
+MAGIC = "ragmetrics_facts"
+FORMAT = 2
+Row = Mapping[str, Any]
+
+
+class FactsFile(Frozen):
+    """References with their facts."""
+
+    model: str = Field(description="who extracted the facts")
+    extraction: str = Field(description="with which prompt")
+    prompts: str = Field(description="digest of the prompt")
+    frozen: str = Field(
+        "", description='digest of the facts; "" as long as they may be edited'
+    )
+    rows: tuple[Row, ...] = Field(repr=False, description="the rows with their facts")
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The rows as samples; ``InputError`` if one is none, or has no fact."""
+        samples = _samples(self.rows)
+        if without := next(
+            (
+                number
+                for number, sample in enumerate(samples, start=1)
+                if not sample.facts
+            ),
+            0,
+        ):
+            raise InputError(
+                f"row {without}: no fact is left; leave at least one, or leave the"
+                " row out"
+            )
+        return samples
+
+    @property
+    def digest(self) -> str:
+        """Digest of references and facts, in order."""
+        told = [
+            [sample.reference[:1], [it.model_dump() for it in sample.facts or ()]]
+            for sample in self.samples
+        ]
+        return digest_of(json.dumps(one, sort_keys=True) for one in told)
+
+    @property
+    def count(self) -> int:
+        """How many facts there are."""
+        return sum(len(sample.facts or ()) for sample in self.samples)
+
+    def freeze(self) -> Self:
+        """The file with the digest of its facts."""
+        return self.model_copy(update={"frozen": self.digest})
+
+
+def _samples(rows: Sequence[Row]) -> list[Sample]:
+    """The samples of rows without what no fact is made of, so that it does not matter which columns hold it."""
+    found = []
+    for number, row in enumerate(rows, start=1):
+        with told(f"row {number}"):
+            found.append(Sample.from_row(row, contexts=_nothing, answer=_nothing))
+    return found
+
+
+def _nothing(row: Row) -> None:
+    """What a field holds that is not read."""
+
+
+def extract_facts(
+    rows: Sequence[Row], maker: Maker, *, extraction: Literal["io", "cot"] = "io"
+) -> FactsFile:
+    """Extract the facts of references, directly or with a chain of thought.
+
+    Rows that bring facts keep them.
+
+    Rows have the usual column names; of several references of a row the first counts.
+
+    Raises:
+        InputError: If a row has no reference, or no facts could be extracted from one.
+        JudgeUnavailable: If the judge will answer nothing.
+    """
+    instructions = Instructions(shipped(f"facts_{extraction}"))
+    asked = {
+        number: sample
+        for number, sample in enumerate(_samples(rows))
+        if not sample.facts
+    }
+    if without := next(
+        (number + 1 for number, sample in asked.items() if not sample.reference), 0
+    ):
+        raise InputError(
+            f"row {without}: no reference, so there is nothing to extract facts from"
+        )
+
+    def extracted(sample: Sample) -> Generator[Any, Any, list[str] | Undefined]:
+        question = facts_of(
+            sample.reference[0],
+            instructions,
+            about(sample),
+            reasoning=extraction == "cot",
+        )
+        found = list((yield from answered(question)).facts)
+        return found or Undefined(
+            metric="facts", reason="the reference states no fact; leave the row out"
+        )
+
+    made = [dict(row) for row in rows]
+    for number, facts in zip(
+        asked, list(maker.make(extracted, list(asked.values()))), strict=True
+    ):
+        if isinstance(facts, (Failed, Undefined)):
+            raise InputError(f"row {number + 1}: no facts: {facts.reason}")
+        made[number]["facts"] = facts
+    prompts = digest(instructions.template)
+    return FactsFile(
+        model=maker.name, extraction=extraction, prompts=prompts, rows=tuple(made)
+    )
+
+
+def write_facts(path: str | Path, file: FactsFile) -> None:
+    """Write facts as JSON; ``InputError`` if the file cannot be written."""
+    text = json.dumps(
+        {MAGIC: FORMAT, **file.model_dump()}, ensure_ascii=False, indent=1
+    )
+    write_text(path, f"{text}\n", "the file of facts")
+
+
+def read_facts(path: str | Path) -> FactsFile:
+    """Read facts; ``InputError`` if the file cannot be read, is none of facts, or frozen facts were changed."""
+    try:
+        data = json_value(read_text(Path(path)))
+    except RowError as error:
+        raise InputError(f"{path}: {error}") from None
+    if not isinstance(data, dict) or data.pop(MAGIC, None) != FORMAT:
+        raise InputError(
+            f"{path} is no file of facts; make one with: ragmetrics facts extract"
+        )
+    file = validated(FactsFile, data, str(path))
+    if file.frozen and file.frozen != file.digest:
+        raise InputError(
+            f"{path}: the facts were changed after they had been frozen; restore or"
+            " extract them anew"
+        )
+    return file

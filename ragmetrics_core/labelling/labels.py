@@ -1,0 +1,504 @@
+"""Labels of people for the samples of a run: drawn, read, matched with its scores, and what follows from them."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ragmetrics_core.data import (
+    Sample,
+    follow,
+    json_lines,
+    metric_among,
+    number_as_text,
+    open_text,
+)
+from ragmetrics_core.data.cells import plain_data
+from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.data.frozen import clean
+from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, numbering
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.statistics.certification import Certified, certify
+from ragmetrics_core.statistics.corrected_means import (
+    CorrectedMean,
+    Scores,
+    ppi,
+    rogan_gladen,
+)
+from ragmetrics_core.statistics.rater_agreement import Labelled
+
+_NAMED = 5
+# what a person is shown who labels
+_SHOWN = ("question", "answer", "contexts", "reference")
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What people said of one sample.
+
+    Args:
+        id: The sample's id.
+        votes: One vote per annotator; a graded label from 0.5 on is a yes. Empty if it
+            was drawn and not labelled.
+        source: Where the sample comes from.
+        probability: Probability with which it was drawn; None if no draw recorded one.
+        metric: The metric that it was drawn for; None if that was not recorded.
+        shown: What the person was shown, by field of the sample, as far as it was
+            recorded.
+    """
+
+    id: str
+    votes: tuple[bool, ...]
+    source: str = "all"
+    probability: float | None = None
+    metric: str | None = None
+    shown: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+def read_labels(path: Path, *, column: str = "label") -> list[Label]:
+    """Read labels, one JSON object per line: ``{"id": "s1", "label": 1, "source": "faq"}``; ``source`` is optional.
+
+    ``column`` is the name or dotted path of the label: 0/1, true/false, a number from 0
+    to 1, or a list of these, one per annotator. ``InputError`` if the file cannot be
+    read or has no label; ``RowError`` names a broken line.
+    """
+    with open_text(path) as file:
+        found = [_label(row, place, column) for place, row in json_lines(path, file)]
+    if not found:
+        raise InputError(f"{path} has no labels")
+    return found
+
+
+def _label(row: Any, place: str, column: str) -> Label:
+    name = number_as_text(row.get("id")) if isinstance(row, Mapping) else None
+    if not isinstance(name, str) or name in ("nan", "inf", "-inf"):
+        what = (
+            row
+            if isinstance(row, RowError)
+            else 'needs an object with "id", a text or a number, and the label'
+        )
+        raise RowError(f"{place}: {what}")
+    value, chance = follow(row, column.split("."))[1], row.get("probability")
+    if chance is not None and (
+        isinstance(chance, bool)
+        or not isinstance(chance, (int, float))
+        or not 0 < chance <= 1
+    ):
+        raise RowError(
+            f"{place}: 'probability' must be a number above 0 up to 1, or left out if"
+            " no draw recorded one"
+        )
+    votes = (
+        ()
+        if value is None and chance is not None
+        else votes_of(value, f"{place}: {column!r}")
+    )
+    metric = row.get("metric")
+    return Label(
+        id=name,
+        votes=votes,
+        source=str(row.get("source") or "all"),
+        probability=chance,
+        metric=metric if isinstance(metric, str) else None,
+        shown={name: row[name] for name in _SHOWN if name in row},
+    )
+
+
+def votes_of(value: Any, name: str) -> tuple[bool, ...]:
+    """A vote, or a list with one per annotator; a number from 0.5 on is a yes.
+
+    ``RowError`` names what is none.
+    """
+    value = plain_data(value)
+    votes = (
+        [plain_data(vote) for vote in value]
+        if isinstance(value, (list, tuple))
+        else [value]
+    )
+    if not votes or not all(
+        isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes
+    ):
+        raise RowError(
+            f"{name} must be a number from 0 to 1, true or false, or a list of these"
+        )
+    return tuple(float(vote) >= 0.5 for vote in votes)
+
+
+def matched(
+    report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None
+) -> list[Labelled]:
+    """Scores with their labels, matched by id; samples without a score are left out.
+
+    ``InputError`` if nothing matches, an id stands for several samples or labels, or
+    labels were given for another metric or for other texts than those of their samples,
+    as are those of a rival's.
+    """
+    own, others = _scored(report, metric), _scored(rival, metric) if rival else {}
+    _refuse_labels_of_others(report, metric, labels)
+    _refuse_other_texts(own, others)
+    found = [
+        Labelled(
+            own[name][1],
+            label.votes,
+            label.source,
+            others[name][1] if rival else None,
+            name,
+        )
+        for name, label in _voted(labels).items()
+        if name in own and (rival is None or name in others)
+    ]
+    if not found:
+        raise InputError(
+            f"no scored sample of {metric} has a label; labels and samples are matched"
+            f" by id, and there are labels for: {_some([label.id for label in labels])}"
+        )
+    return found
+
+
+def _refuse_labels_of_others(
+    report: Report, metric: str, labels: Sequence[Label]
+) -> None:
+    """Raise ``InputError`` for labels that, by their own record, speak of another metric, or of other texts."""
+    recorded = {label.metric for label in labels if label.metric is not None}
+    others = sorted(
+        name for name in recorded if not _names_metric(name, metric, report)
+    )
+    if others:
+        raise InputError(
+            f"these labels were given for {', '.join(others)}, not for {metric}; draw"
+            f" labels for {metric}, or, if they answer its question too, take"
+            ' "metric" out of their lines'
+        )
+    samples = {
+        row.sample.id: row.sample for row in report.results if row.sample is not None
+    }
+    wrong = [
+        label.id
+        for label in labels
+        if label.id in samples and _shows_other_texts(label, samples[label.id])
+    ]
+    if wrong:
+        raise InputError(
+            f"{len(wrong)} of {len(labels)} labels were given for another question,"
+            " answer, contexts or reference than the sample of their id has now:"
+            f" {_some(wrong)}; label the samples of this run"
+        )
+
+
+def _names_metric(name: str, metric: str, report: Report) -> bool:
+    """Whether a name, also a short one, is that of the metric."""
+    try:
+        return (
+            metric_among(name, [metric, *report.metrics], place="in this run") == metric
+        )
+    except SettingError:
+        return False
+
+
+def _shows_other_texts(label: Label, sample: Sample) -> bool:
+    """Whether a label recorded other texts than the sample has.
+
+    What was not recorded in our own form says nothing.
+    """
+    now = _texts_shown(sample)
+    return any(
+        _is_as_drawn(text) and _plain(text) != _plain(now[name])
+        for name, text in label.shown.items()
+    )
+
+
+def _texts_shown(sample: Sample) -> dict[str, Any]:
+    return {
+        "question": sample.question,
+        "answer": sample.answer,
+        "contexts": [context.text for context in sample.contexts],
+        "reference": list(sample.reference),
+    }
+
+
+def _is_as_drawn(value: Any) -> bool:
+    is_list_of_texts = isinstance(value, list) and all(
+        isinstance(text, str) for text in value
+    )
+    return value is None or isinstance(value, str) or is_list_of_texts
+
+
+def _plain(value: Any) -> list[str]:
+    """A text, or several, without what an editor may change.
+
+    Nothing and empty texts are one.
+    """
+    texts = [value] if value is None or isinstance(value, str) else value
+    return [" ".join(str(clean(text)).split()) for text in texts if text]
+
+
+def _refuse_other_texts(
+    own: Mapping[str, tuple[Sample, float]], rivals: Mapping[str, tuple[Sample, float]]
+) -> None:
+    """Raise ``InputError`` if two judges' runs hold other samples under one id."""
+    wrong = [
+        name
+        for name in own
+        if name in rivals and _texts_differ(own[name][0], rivals[name][0])
+    ]
+    if wrong:
+        raise InputError(
+            "the other run has another question, answer, contexts or reference for"
+            f" {len(wrong)} samples of one id: {_some(wrong)}; two judges are compared"
+            " on the same samples"
+        )
+
+
+def _texts_differ(first: Sample, second: Sample) -> bool:
+    shown = _texts_shown(second)
+    return any(
+        _plain(text) != _plain(shown[name])
+        for name, text in _texts_shown(first).items()
+    )
+
+
+def left_over(report: Report, metric: str, labels: Sequence[Label]) -> list[str]:
+    """Which labels enter no number, in words: their id is that of no sample, or the sample has no score."""
+    samples, scored = (
+        {row.sample.id for row in report.results if row.sample},
+        _scored(report, metric),
+    )
+    strangers = [label.id for label in labels if label.id not in samples]
+    silent = [
+        label.id
+        for label in labels
+        if label.votes and label.id in samples and label.id not in scored
+    ]
+    found = (
+        ("labels that match no sample", strangers),
+        ("labelled samples without a score", silent),
+    )
+    return [
+        f"{words} ({len(names)}): {_some(names)}" for words, names in found if names
+    ]
+
+
+def _voted(labels: Sequence[Label]) -> dict[str, Label]:
+    """The labels that hold votes, by id."""
+    if twice := _repeated([label.id for label in labels]):
+        what = "one line per sample is needed, with a list for several votes"
+        raise InputError(f"{what}; labelled more than once: {twice}")
+    return {label.id: label for label in labels if label.votes}
+
+
+def _scored(report: Report, metric: str) -> dict[str, tuple[Sample, float]]:
+    """The scored samples of a run with their scores, by id."""
+    scores = zip(
+        (row.sample for row in report.results), report.scores(metric), strict=True
+    )
+    found = [
+        (sample, score)
+        for sample, score in scores
+        if sample is not None and score is not None
+    ]
+    wanted = "every sample needs an id of its own to be labelled"
+    if nameless := sum(sample.id is None for sample, _ in found):
+        raise InputError(f"{wanted}; {nameless} have none")
+    if twice := _repeated(
+        [
+            row.sample.id
+            for row in report.results
+            if row.sample and row.sample.id is not None
+        ]
+    ):
+        raise InputError(f"{wanted}; more than one has: {twice}")
+    return {str(sample.id): (sample, score) for sample, score in found}
+
+
+def _repeated(names: Sequence[str]) -> str:
+    return _some([name for name, count in Counter(names).items() if count > 1])
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def draw(
+    report: Report, metric: str, count: int, *, seed: int, by_score: bool = False
+) -> list[dict[str, Any]]:
+    """Draw scored samples for people to label, at random, each with the same known probability.
+
+    Args:
+        report: A run; its samples need ids of their own.
+        metric: Name of the metric whose mean is to be calibrated.
+        count: How many to draw.
+        seed: Of the draw.
+        by_score: Draw evenly over the range of scores: systematically from the samples
+            in order of their score, ties in random order. Every sample keeps the same
+            probability.
+
+    Returns:
+        One row per drawn sample, in random order: id, empty ``label``, probability and
+        seed, and what a person needs to judge it; no score, which would sway the
+        person.
+
+    Raises:
+        InputError: If a scored sample has no id, or several samples share one.
+        SettingError: If fewer samples are scored than are to be drawn, or none is to be
+            drawn.
+    """
+    if report.decisions:
+        raise InputError(
+            "a run until decided cannot be labelled for calibration: judge all of its"
+            " rows"
+        )
+    order = list(_scored(report, metric).values())
+    if not 1 <= count <= len(order):
+        raise SettingError(
+            f"{len(order)} samples are scored, so 1 to {len(order)} can be drawn; asked"
+            f" for {count}"
+        )
+    chance, known = (
+        random.Random(seed),  # noqa: S311
+        {"probability": count / len(order), "seed": seed},
+    )
+    chance.shuffle(order)
+    if by_score:
+        order.sort(key=lambda pair: pair[1])  # stable: ties stay in random order
+        step, start = len(order) / count, chance.random()
+        order = [order[int((start + place) * step)] for place in range(count)]
+        chance.shuffle(order)
+    return [
+        {
+            "id": sample.id,
+            "label": None,
+            **known,
+            **_texts_shown(sample),
+            "metric": metric,
+        }
+        for sample, _ in order[:count]
+    ]
+
+
+def calibrate(
+    report: Report,
+    metric: str,
+    labels: Sequence[Label],
+    *,
+    cluster: GroupBy = "auto",
+    assume_random: bool = False,
+    method: Literal["ppi", "rogan-gladen"] = "ppi",
+    threshold: float = 0.5,
+) -> CorrectedMean:
+    """The mean label over all scored samples of a run, from labels that were drawn at random.
+
+    Args:
+        report: The run.
+        metric: Name of the metric.
+        labels: Labels, as ``draw`` drew them and people filled them in.
+        cluster: Which samples belong together.
+        assume_random: Take labels that no draw recorded, or that were filled in partly,
+            for a random sample.
+        method: ``"ppi"``: by the scores themselves (PPI++); ``"rogan-gladen"``: by
+            verdicts from a threshold on.
+        threshold: For Rogan–Gladen: scores from it on are a yes; fixed on other data.
+
+    Raises:
+        InputError: If the labels are no random sample by their own record, or none
+            belongs to a scored sample; a ``NotCorrectable`` if Rogan–Gladen is
+            undefined.
+    """
+    if report.decisions:
+        raise InputError(
+            "a run until decided cannot be calibrated: it stopped for what it saw;"
+            " judge all of its rows"
+        )
+    known, number_of = _drawn(report, metric, labels, assume_random), numbering(cluster)
+    scored = _scored(report, metric).items()
+    keys = KeysSought(cluster=cluster)
+    for _, (sample, _) in scored:
+        keys.look(sample)
+    keys.check()
+    rows = [
+        (known.get(name), score, number_of(sample)) for name, (sample, score) in scored
+    ]
+    truth, labelled = (
+        [yes for yes, _, _ in rows if yes is not None],
+        [row for row in rows if row[0] is not None],
+    )
+    own, others = (
+        Scores([score for _, score, _ in side], [number for _, _, number in side])
+        for side in (labelled, [row for row in rows if row[0] is None])
+    )
+    if method == "rogan-gladen":
+        return rogan_gladen(truth, own, others, threshold=threshold)
+    return ppi(truth, own, others)
+
+
+def certify_precision(
+    report: Report,
+    metric: str,
+    labels: Sequence[Label],
+    target: float,
+    *,
+    assume_random: bool = False,
+) -> Certified:
+    """Certify a threshold of a run's scores for a precision.
+
+    Arguments and errors are those of ``calibrate``.
+    """
+    known, scored = (
+        _drawn(report, metric, labels, assume_random),
+        _scored(report, metric),
+    )
+    labelled = [
+        (score, known[name]) for name, (_, score) in scored.items() if name in known
+    ]
+    return certify(labelled, [score for _, score in scored.values()], target)
+
+
+def _drawn(
+    report: Report, metric: str, labels: Sequence[Label], assume_random: bool
+) -> dict[str, bool]:
+    """The majority's votes by id.
+
+    Refused unless the labels are, by their own record, all that one draw drew.
+    """
+    _refuse_labels_of_others(report, metric, labels)
+    voted = _voted(labels)
+    if not assume_random:
+        _refuse_other_than_a_draw(
+            labels, empty=len(labels) - len(voted), scored=len(_scored(report, metric))
+        )
+    return {name: Labelled(0.0, label.votes).yes for name, label in voted.items()}
+
+
+def _refuse_other_than_a_draw(
+    labels: Sequence[Label], *, empty: int, scored: int
+) -> None:
+    """Raise ``InputError`` unless labels are, by their own record, all that one draw drew from all scored samples.
+
+    Fewer samples may be scored now than when the labels were drawn: those that are left
+    are still a random sample.
+    """
+    if empty:
+        raise InputError(
+            f"{empty} of {len(labels)} drawn samples have no label, and those may be"
+            " the hard ones"
+        )
+    chances = {label.probability for label in labels}
+    chance = next(iter(chances), None)
+    if len(chances) != 1 or chance is None:
+        raise InputError(
+            "a calibrated mean needs labels drawn at random: draw them with `ragmetrics"
+            " label draw`, or say that they are a random sample (assume_random=True,"
+            " --assume-random)"
+        )
+    expected = chance * scored
+    if len(labels) < expected - 0.5:
+        raise InputError(
+            f"{len(labels)} labels with a probability of {chance:g} are no draw from"
+            f" the {scored} scored samples, of which it takes {expected:.0f}: labels"
+            " are missing, or were drawn from another run; draw them from this run, or"
+            " say that they are a random sample of it (assume_random=True,"
+            " --assume-random)"
+        )

@@ -1,0 +1,274 @@
+"""The one protocol behind the LLM judge.
+
+A chat request goes in, and choices and usage come out.
+"""
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from ragmetrics_core.data import JudgeError, SettingError, Usage
+
+if TYPE_CHECKING:
+    _stated = property
+else:
+    # which an object may set, where its class does not
+    from functools import cached_property as _stated
+
+Finish = Literal["stop", "length", "refused", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message; its content never appears in the repr."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request to a chat model: what is sent, and nothing else.
+
+    Args:
+        messages: In order.
+        schema: JSON schema of the reply; None where the prompt alone describes its
+            form.
+        schema_in_object: Send the schema in the older form, beside ``"type":
+            "json_object"``.
+        n: Number of independent replies.
+        temperature: None leaves it to the endpoint.
+        top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
+        max_tokens: Limit of the reply's length, in tokens.
+        newer_limit: Send the limit under its newer name, ``max_completion_tokens``.
+    """
+
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Any] | None = field(default=None, repr=False)
+    schema_in_object: bool = False
+    n: int = 1
+    temperature: float | None = 0.0
+    top_logprobs: int = 0
+    max_tokens: int | None = None
+    newer_limit: bool = False
+
+    def own_schema(self) -> dict[str, Any]:
+        """Return a copy of the schema, for clients that may change it in place.
+
+        Thousands of requests share the original.
+        """
+        return copy.deepcopy(dict(self.schema or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAlternatives:
+    """A token of a reply, with its natural log-probability.
+
+    The alternatives are those listed at its place, usually the token itself among them.
+    """
+
+    token: str = field(repr=False)
+    logprob: float
+    alternatives: tuple[tuple[str, float], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The call that gave a reply.
+
+    ``model`` is the model as the endpoint named it. ``together`` is the number of
+    replies that the call gave.
+
+    ``unusable`` is True if two runs could not use what they got, of which this reply is
+    the last; see ``ReplyStore``.
+    """
+
+    model: str = ""
+    together: int = 1
+    unusable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One reply.
+
+    Args:
+        text: Its text, without separate reasoning.
+        finish: ``stop``, ``length`` (cut off), ``refused``, or ``other``.
+        tokens: Log-probabilities, where asked for and given.
+        origin: The call that gave it; filled in by the session.
+    """
+
+    text: str = field(repr=False)
+    finish: Finish = "stop"
+    tokens: tuple[TokenAlternatives, ...] = field(default=(), repr=False)
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a chat model returned: a choice per reply asked for, and what it cost.
+
+    ``failures`` is the session's, one per missing reply, so that what did succeed is
+    kept; models raise instead.
+    """
+
+    choices: tuple[Choice, ...]
+    usage: Usage = field(default_factory=Usage)
+    failures: tuple[JudgeError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do.
+
+    True, False, or None: unknown, to be tried once and remembered.
+
+    Args:
+        n: Several replies in one request.
+        logprobs: Log-probabilities of tokens and their alternatives.
+        json_schema: Replies bound to a JSON schema.
+        temperature: A sampling temperature; False for reasoning models.
+        reasoning: Hidden reasoning that counts against the limit of the reply's length.
+    """
+
+    n: bool | None = None
+    logprobs: bool | None = None
+    json_schema: bool | None = None
+    temperature: bool | None = None
+    reasoning: bool | None = None
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """A chat model, as the LLM judge asks it.
+
+    It may be LiteLLM in the core, a framework's model object in an adapter, or one of
+    your own.
+
+    Implementations inherit from it, for its defaults; ``name`` and ``complete`` have
+    none.
+    """
+
+    @_stated
+    def name(self) -> str:
+        """Name of the model, for results."""
+
+    @_stated
+    def cache_key(self) -> str | None:
+        """What beside the name changes replies, for the key of stored ones.
+
+        It is the address and settings, and never a secret.
+
+        None if that is not told: replies are then kept for the process only.
+        """
+        return None
+
+    @property
+    def address(self) -> str:
+        """Host and path that requests go to, for results, without user, query or key; "" if that is not known."""
+        return ""
+
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as known without a call.
+
+        By default each feature is tried once.
+        """
+        return Capabilities()
+
+    async def prepare(self) -> None:
+        """Load what ``capabilities`` and the first call need, e.g. a slow import.
+
+        The loading does not block the loop.
+        """
+        return
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop.
+
+        It is for models that own some.
+        """
+        return
+
+    def prices(self) -> tuple[float, float] | None:
+        """US dollars per prompt token and per reply token; (0, 0) if free, None if unknown. Known after ``prepare``."""
+        return None
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request.
+
+        Returns:
+            The reply; an endpoint that ignores ``n`` returns fewer choices, one that
+            ignores log-probabilities returns none.
+
+        Raises:
+            JudgeError: Mapped from whatever the endpoint or client raised. Any other
+                exception is mapped by what it says of the endpoint: an HTTP status, a
+                timeout, a lost connection.
+        """
+
+
+def check_prices(model: str, prices: object) -> None:
+    """Refuse prices that are neither None nor two numbers of at least 0.
+
+    The error is a ``SettingError``.
+    """
+    if prices is None:
+        return
+    if (
+        isinstance(prices, (tuple, list))
+        and len(prices) == 2
+        and all(map(_is_price, prices))
+    ):
+        return
+    shown = (
+        "; ".join(map(repr, prices))
+        if isinstance(prices, (tuple, list))
+        else type(prices).__name__
+    )
+    raise SettingError(
+        f"the prices of {model} must be two numbers of at least 0, US dollars per"
+        " prompt token and per reply token, or None where they are not known; got"
+        f" {shown}"
+    )
+
+
+def _is_price(price: object) -> bool:
+    return (
+        isinstance(price, (int, float))
+        and not isinstance(price, bool)
+        and 0 <= price < math.inf
+    )
+
+
+def check_model(model: object) -> None:
+    """Refuse what is no chat model, or one of the user's own that is not complete.
+
+    The error is a ``SettingError``.
+    """
+    if not isinstance(model, ChatModel) or isinstance(model, type):
+        lack = (
+            "is a class: give one of its objects"
+            if isinstance(model, type)
+            else "must inherit from ChatModel"
+        )
+    elif not isinstance(model.name, str) or not model.name.strip():
+        lack = "has no name, which results show"
+    elif type(model).complete is ChatModel.complete:
+        lack = "has no method complete"
+    elif not iscoroutinefunction(model.complete):
+        lack = (
+            "has a complete that is no 'async def': await what blocks as"
+            " models.threads.in_thread"
+        )
+    else:
+        return
+    kind = model if isinstance(model, type) else type(model)
+    raise SettingError(
+        f"{kind.__name__} {lack}; a chat model inherits from"
+        " ragmetrics_core.models.chat.ChatModel and has a name and 'async def"
+        " complete(self, request)'"
+    )

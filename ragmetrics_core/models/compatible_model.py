@@ -1,0 +1,369 @@
+"""A chat model behind any endpoint that speaks OpenAI's protocol.
+
+It is built on aiohttp and takes a twentieth of the CPU of LiteLLM.
+"""
+
+import asyncio
+import atexit
+import importlib
+import json
+import os
+import sys
+from base64 import b64encode
+from collections.abc import Mapping
+from concurrent.futures import wait
+from functools import partial
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Self
+from urllib.request import getproxies, proxy_bypass
+
+from ragmetrics_core.data import errors
+from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.models.addresses import NAME_A_KEY, OPENAI, openai_endpoint
+from ragmetrics_core.models.cache_keys import endpoint_key
+from ragmetrics_core.models.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    check_prices,
+)
+from ragmetrics_core.models.endpoint_errors import (
+    MOST_BYTES,
+    Fault,
+    judge_error,
+    moved,
+    seconds,
+    status_of_body,
+    too_large,
+)
+from ragmetrics_core.models.openai_form import chat_reply, listed, request_body
+from ragmetrics_core.models.threads import computed
+from ragmetrics_core.models.urls import endpoint_address
+
+if TYPE_CHECKING:
+    import aiohttp
+
+# aiohttp's exceptions and ours, most specific first: the first class that fits decides.
+EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
+    ("ConnectionTimeoutError", errors.Unreachable),
+    ("ClientConnectorError", errors.Unreachable),
+    ("ServerTimeoutError", errors.JudgeTimeout),
+    ("InvalidURL", errors.ModelNotFound),
+    ("ClientResponseError", errors.JudgeServerError),
+    ("ClientError", errors.ConnectionFailed),
+)
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_IDLE_SECONDS = 15.0
+CONNECTING_SECONDS = 10.0
+_OF_FILES = 600.0, 2**30  # seconds and bytes
+
+
+_CHAT = "chat/completions"
+
+
+class OpenAICompatibleModel(ChatModel):
+    """A model behind an endpoint that speaks OpenAI's chat protocol.
+
+    Examples are vLLM, SGLang, llama.cpp, Ollama, TGI and OpenAI.
+
+    Args:
+        base_url: Address of the endpoint, up to and with ``/v1``. It may hold a user
+            and password, which are sent where there is no key, and a query; neither is
+            ever shown.
+        model: Its name there.
+        api_key: The key.
+        api_key_env: The environment variable that holds the key, where ``api_key`` is
+            None. No other one is read.
+        timeout: Seconds for one call.
+        capabilities: What the endpoint can do; by default each feature is tried once.
+        prices: US dollars per prompt token and per reply token; None if unknown.
+        extra: Further fields of the request's body, e.g. ``{"seed": 1}``.
+        name: Name in results; by default ``openai-compatible/`` and the model's.
+        batch_share: What a batch costs there, as a share of the prices.
+
+    Examples:
+        >>> OpenAICompatibleModel("http://127.0.0.1:8000/v1", "llama3.1", api_key="secret")
+        OpenAICompatibleModel('http://127.0.0.1:8000/v1', 'llama3.1')
+    """
+
+    name = ""
+    cache_key: str | None = ""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
+        timeout: float = 60.0,
+        capabilities: Capabilities | None = None,
+        prices: tuple[float, float] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        batch_share: float = 1.0,
+    ) -> None:
+        check_number(
+            "OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True
+        )
+        address = endpoint_address(base_url)
+        self.base_url = address.shown.rstrip("/")
+        self.model, self.name = model, name or f"openai-compatible/{model}"
+        self._extra = dict(extra or {})
+        self.cache_key = endpoint_key(self.base_url, address.query, model, self._extra)
+        self._user, self._query = address.user, address.query
+        # Looked up once, where aiohttp would for each call.
+        self._proxy = (
+            None if proxy_bypass(address.host) else getproxies().get(address.scheme)
+        )
+        self._api_key, self.api_key_env = api_key, api_key_env
+        self._timeout, self.batch_share = timeout, batch_share
+        check_prices(name or model, prices)
+        self._capabilities, self._prices = capabilities or Capabilities(), prices
+        self.batch_prices = prices and (
+            prices[0] * batch_share,
+            prices[1] * batch_share,
+        )
+
+    @property
+    def address(self) -> str:
+        """Where requests go, without user, query or key."""
+        return self.base_url
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
+
+    @classmethod
+    def openai(
+        cls,
+        name: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
+    ) -> Self:
+        """One of OpenAI's own models, with what is known of it.
+
+        Args:
+            name: Its name, with or without ``openai/``.
+            api_base: Another address; None takes ``OPENAI_BASE_URL``, else OpenAI's
+                own.
+            api_key: The key.
+            api_key_env: The variable that holds it. With neither, OpenAI's own address
+                gets ``OPENAI_API_KEY``, that of ``OPENAI_BASE_URL`` gets
+                ``RAGMETRICS_API_KEY``, and ``api_base`` gets none.
+
+        Raises:
+            SettingError: If a key is given here, and the address comes from
+                ``OPENAI_BASE_URL``.
+        """
+        model = name.removeprefix("openai/")
+        known = listed(model)
+        endpoint = openai_endpoint(
+            api_base, key_named=api_key is not None or api_key_env is not None
+        )
+        address = endpoint.address or OPENAI
+        return cls(
+            address,
+            model,
+            api_key=api_key,
+            api_key_env=api_key_env or endpoint.key_variable,
+            capabilities=known.capabilities if known and address == OPENAI else None,
+            prices=known.prices if known else None,
+            name=name,
+            batch_share=0.5 if known else 1.0,
+        )
+
+    def capabilities(self) -> Capabilities:
+        """What was stated; the rest is tried."""
+        return self._capabilities
+
+    def prices(self) -> tuple[float, float] | None:
+        """US dollars per prompt token and per reply token, as stated."""
+        return self._prices
+
+    async def prepare(self) -> None:
+        """Import aiohttp in a thread; it takes a moment."""
+        if "aiohttp" not in sys.modules:
+            await asyncio.to_thread(importlib.import_module, "aiohttp")
+
+    def reply(self, body: Any, prices: tuple[float, float] | None) -> ChatReply:
+        """Narrow a reply's body, as parsed from JSON, to what is read.
+
+        Raises ``JudgeServerError`` if it is no reply.
+        """
+        return chat_reply(self.name, body, prices, key=self._key())
+
+    def body(self, request: ChatRequest) -> dict[str, Any]:
+        """The body of a request, as it is sent."""
+        return {"model": self.model, **request_body(request), **self._extra}
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request.
+
+        Raises ``JudgeError`` as the reply's status and code say, or as listed in
+        ``EXCEPTIONS``.
+        """
+        length = sum(len(message.content) for message in request.messages)
+        body = await computed(
+            lambda: json.dumps(self.body(request)).encode(), size=length
+        )
+        return self.reply(await self.call("POST", _CHAT, body), self._prices)
+
+    async def call(self, method: str, path: str, data: Any = None) -> Any:
+        """Call the endpoint at a path below ``base_url``.
+
+        Errors are those of ``complete``.
+
+        ``data`` is JSON as bytes, or the lines of a file. Returns the JSON that was
+        sent, of ``…/content`` the bytes.
+        """
+        url = f"{self.base_url}/{path}{self._query and ('&' if '?' in path else '?')}{self._query}"
+        bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
+        status, headers, content = await self._sent(method, url, data, *bounds)
+        if status in _REDIRECTS and "Location" in headers:
+            raise moved(self.name, url, headers["Location"], self._key())
+        if status >= 300:
+            wait = seconds(headers.get("Retry-After"))
+            raise self._error(
+                errors.JudgeServerError,
+                Fault.from_reply(status, content.decode(errors="replace"), wait),
+            )
+        try:
+            if path.endswith("/content"):
+                return content
+            body = await computed(partial(json.loads, content), size=len(content))
+        except (ValueError, RecursionError):
+            raise errors.JudgeServerError(
+                f"{self.name} sent a body that is no JSON; check the endpoint"
+            ) from None
+        meant = status_of_body(body) if path == _CHAT else None
+        if meant is not None:
+            wait = seconds(headers.get("Retry-After"))
+            fault = Fault.from_reply(meant, content.decode(errors="replace"), wait)
+            raise self._error(errors.JudgeServerError, fault)
+        return body
+
+    async def _sent(
+        self, method: str, url: str, data: Any, longest: float, most: int
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and content of the reply."""
+        import aiohttp  # not every run needs it
+
+        headers = self._headers()
+        limit = aiohttp.ClientTimeout(
+            longest, CONNECTING_SECONDS, sock_read=2 * self._timeout
+        )
+        headers |= (
+            {"Content-Type": "application/json"} if isinstance(data, bytes) else {}
+        )
+        if isinstance(data, list):
+            lines, data = data, aiohttp.FormData({"purpose": "batch"})
+            data.add_field("file", BytesIO(b"".join(lines)), filename="requests.jsonl")
+        settings: Any = {
+            "proxy": self._proxy,
+            "allow_redirects": False,
+            "timeout": limit,
+        }
+        try:
+            async with _session().request(
+                method, url, data=data, headers=headers, **settings
+            ) as got:
+                parts, size = [], 0
+                async for part in got.content.iter_any():
+                    parts.append(part)
+                    size += len(part)
+                    if size > most:
+                        got.close()
+                        raise too_large(self.name, most)
+                return got.status, got.headers, b"".join(parts)
+        except (aiohttp.ClientError, OSError) as raised:
+            kinds = (
+                ours
+                for name, ours in EXCEPTIONS
+                if isinstance(raised, getattr(aiohttp, name))
+            )
+            # its message may hold an address with a key
+            fault = Fault(symbols=(type(raised).__name__,))
+            error = self._error(next(kinds, errors.ConnectionFailed), fault)
+            if type(raised) is TimeoutError:
+                error = errors.JudgeTimeout(
+                    f"{self.name} sent no reply within {longest:g} s"
+                )
+        # outside of any handler: what a client raised may hold keys and texts
+        raise error
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; the next call opens new ones."""
+        session = _sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+
+    def _key(self) -> str:
+        """The key that was given, else what the variable that was named holds now; "" for none."""
+        if self._api_key is not None:
+            return self._api_key.strip()
+        return os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
+
+    def _headers(self) -> dict[str, str]:
+        key = self._key()
+        if not (key.isascii() and key.isprintable()):
+            raise errors.AuthenticationFailed(
+                f"the key for {self.name} holds a character that no key has, e.g. a"
+                " line break: copy it again"
+            )
+        if key:
+            return {"Authorization": f"Bearer {key}"}
+        if self._user:
+            return {"Authorization": f"Basic {b64encode(self._user.encode()).decode()}"}
+        return {}
+
+    def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
+        advice = ""
+        if not self._key():
+            advice = (
+                f"set {self.api_key_env} or pass api_key="
+                if self.api_key_env
+                else NAME_A_KEY
+            )
+        return judge_error(kind, fault, self.name, self.base_url, advice)
+
+
+_sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
+
+
+def _session() -> "aiohttp.ClientSession":
+    """The connections of the running loop, which are kept open between calls.
+
+    Slots limit how many there are.
+    """
+    import aiohttp
+
+    loop = asyncio.get_running_loop()
+    session = _sessions.get(loop)
+    if session is None or session.closed:
+        for other in [other for other in _sessions if other.is_closed()]:
+            del _sessions[other]
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300
+        )
+        session = _sessions[loop] = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+        )
+    return session
+
+
+@atexit.register
+def _close() -> None:
+    """Let connections end quietly before the process does."""
+    running = [
+        (loop, session) for loop, session in _sessions.items() if loop.is_running()
+    ]
+    wait(
+        [
+            asyncio.run_coroutine_threadsafe(session.close(), loop)
+            for loop, session in running
+        ],
+        timeout=1.0,
+    )

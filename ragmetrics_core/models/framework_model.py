@@ -1,0 +1,161 @@
+"""A model object of a framework as the model behind a judge.
+
+The module says how it is called, and what its replies are kept under.
+
+That is the object in the framework's own serialised form. No code is read. Where the
+form leaves out a part, or the code is somebody's own, there is no key: replies are then
+kept for the process only, and whoever wants more gives ``cache_key=``.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import Context, ContextVar
+from typing import Any
+
+from ragmetrics_core.models.attempts import typed
+from ragmetrics_core.models.cache_keys import key_of
+from ragmetrics_core.models.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+)
+from ragmetrics_core.models.threads import in_thread
+
+Exchange = tuple[
+    Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], ChatReply]
+]
+_active: ContextVar[bool] = ContextVar("ragmetrics_judge_work", default=False)
+
+
+@contextmanager
+def as_judge_work() -> Iterator[None]:
+    """Mark everything started inside as work of judges.
+
+    Tasks and copied contexts inherit the mark.
+    """
+    token = _active.set(True)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def judge_context() -> Context:
+    """Return an empty context that is marked as a judge's.
+
+    It is for calls of a judge's model. No tracer of the application is set in it.
+    """
+    context = Context()
+    context.run(_active.set, True)
+    return context
+
+
+def is_judge_work() -> bool:
+    """True inside the work of a judge: a recorder looks away."""
+    return _active.get()
+
+
+class FrameworkModel(ChatModel):
+    """A framework's own model object.
+
+    It is called through its sync API in a daemon thread of its own, in a context where
+    neither the framework's tracing nor our capture sees it. A thread that hangs delays
+    nothing.
+
+    Args:
+        held: The object.
+        name: Name in results.
+        capabilities: What it can do, as far as known.
+        judge_async: Await its async API on the judges' event loop instead.
+        cache_key: What beside the name changes its replies; by default its own
+            serialised form, without secrets.
+    """
+
+    name = ""
+
+    def __init__(
+        self,
+        held: object,
+        name: str,
+        capabilities: Capabilities,
+        judge_async: bool,
+        cache_key: str | None,
+    ) -> None:
+        self._held, self.name, self._capabilities = held, name, capabilities
+        self._async, self._cache_key = judge_async, cache_key
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @property
+    def cache_key(self) -> str | None:
+        """As given, else a digest of the object's own serialised form.
+
+        None if it has no complete one.
+        """
+        return (
+            self._cache_key
+            if self._cache_key is not None
+            else key_of(self._held, self._form)
+        )
+
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as known without a call."""
+        return self._capabilities
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request.
+
+        Raises ``JudgeError`` by what the object's exception says of the endpoint, else
+        by its class.
+        """
+        return await typed(self.name, self._answered, request)
+
+    async def _answered(self, request: ChatRequest) -> ChatReply:
+        call, acall, read = self._exchange(request)
+
+        def called() -> ChatReply:
+            with self._quiet():
+                return read(call())
+
+        async def awaited() -> ChatReply:
+            with self._quiet():
+                return read(await acall())
+
+        task: asyncio.Future[ChatReply]
+        if self._async:
+            task = asyncio.get_running_loop().create_task(
+                awaited(), context=judge_context()
+            )
+        else:
+            task = asyncio.wrap_future(
+                in_thread(called, context=judge_context(), name="ragmetrics-model")
+            )
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+        return task.result()
+
+    def _quiet(self) -> AbstractContextManager[object]:
+        """Return a context to hold around a call.
+
+        It does whatever else the framework needs to be told so that its tracing looks
+        away.
+        """
+        return nullcontext()
+
+    @abstractmethod
+    def _exchange(self, request: ChatRequest) -> Exchange:
+        """Return a request that is made ready on the loop.
+
+        It has the call for a thread, the call for the loop, and how their result is
+        read.
+        """
+
+    @abstractmethod
+    def _form(self) -> object:
+        """What the framework writes of the object to a file: data of JSON."""

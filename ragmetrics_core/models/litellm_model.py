@@ -1,0 +1,555 @@
+"""The chat model of the core: LiteLLM, which reaches every provider.
+
+The only file that knows it.
+
+``import litellm`` takes seconds and would fetch a price list, so it happens at the
+first call, in a thread, with the list that comes with the package. Its retries and its
+console output are off. It would load a ``.env`` file that stands above its own folder,
+so it is told not to. It makes an httpx client of its own for each provider, all of
+which follow redirects, and takes keys from the environment whatever the address is;
+during our calls none does either.
+"""
+
+import asyncio
+import functools
+import importlib.util
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ragmetrics_core.data import errors
+from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.models.addresses import (
+    ADDRESS_VARIABLE,
+    KEY_VARIABLE,
+    NAME_A_KEY,
+    headers_that_tell_who,
+    same_host,
+    variable_naming,
+)
+from ragmetrics_core.models.cache_keys import (
+    endpoint_key,
+    provider_addresses,
+    public_form,
+)
+from ragmetrics_core.models.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    check_prices,
+)
+from ragmetrics_core.models.endpoint_errors import (
+    MOST_BYTES,
+    Fault,
+    judge_error,
+    moved,
+    too_large,
+)
+from ragmetrics_core.models.openai_form import (
+    choice_of,
+    listed,
+    priced,
+    reply_of,
+    request_body,
+)
+from ragmetrics_core.models.urls import endpoint_address, public
+
+# What LiteLLM's exceptions stand for where neither status nor text says it; of a class
+# that is not listed, its base.
+EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
+    "ContextWindowExceededError": errors.ContextWindowExceeded,
+    "UnsupportedParamsError": errors.UnsupportedParameter,
+    "BudgetExceededError": errors.QuotaExhausted,
+    "JSONSchemaValidationError": errors.MalformedReply,
+    **dict.fromkeys(
+        (
+            *(
+                "EndpointNotSupportedByModelError",
+                "LiteLLMUnknownProvider",
+                "ModelNotMappedError",
+            ),
+            "UnsupportedEndpointError",
+        ),
+        errors.ModelNotFound,
+    ),
+    **dict.fromkeys(
+        (
+            *(
+                "BlockedPiiEntityError",
+                "ContentPolicyViolationError",
+                "GuardrailRaisedException",
+            ),
+            *(
+                "ModifyResponseException",
+                "RejectedRequestError",
+                "SensitiveDataRouteException",
+            ),
+        ),
+        errors.ContentRefused,
+    ),
+}
+_MESSAGE = ("content", "refusal", "provider_specific_fields")  # of a reply
+_CANNOT_SAY = frozenset(
+    {
+        "azure",
+        "hosted_vllm",
+        "litellm_proxy",
+        "lm_studio",
+        "ollama",
+        "ollama_chat",
+        "vllm",
+    }
+)
+_NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
+
+
+@dataclass
+class _Call:
+    """Our call that is going on."""
+
+    model: str
+    key: str  # the one that was named
+    elsewhere: str  # the address that was named, too; "" for the provider's own
+    headers: frozenset[str]  # values of headers that the caller gave
+    # why its reply was not followed or not read
+    refused: list[errors.JudgeError] = field(default_factory=list)
+    address: str = ""  # what was asked
+
+
+_call: ContextVar[_Call | None] = ContextVar("ragmetrics_litellm_call", default=None)
+
+
+@functools.cache
+def _litellm() -> Any:
+    """Import LiteLLM and return it.
+
+    It gets the price list of the package, and no console output.
+    """
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    mode = os.environ.get("LITELLM_MODE")
+    # a .env file of the folder must not name addresses
+    os.environ["LITELLM_MODE"] = "PRODUCTION"
+    try:
+        import litellm as module  # takes seconds
+    finally:
+        if mode is None:
+            del os.environ["LITELLM_MODE"]
+        else:
+            os.environ["LITELLM_MODE"] = mode
+
+    litellm: Any = module
+    litellm.suppress_debug_info = True
+    _guard_clients()
+    if "LITELLM_LOG" not in os.environ:
+        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            logger = logging.getLogger(name)
+            if logger.level == logging.NOTSET:
+                logger.setLevel(logging.CRITICAL)
+    return litellm
+
+
+class LiteLLMModel(ChatModel):
+    """A model that LiteLLM reaches.
+
+    Examples are OpenAI, Anthropic, Mistral, Ollama and vLLM. There are a hundred
+    others.
+
+    Args:
+        model: LiteLLM's name of it, provider first, e.g. ``"openai/gpt-4o-mini"`` or
+            ``"ollama/llama3.1"``.
+        api_base: Address of an endpoint of your own; None for the provider's.
+        api_key: The key.
+        api_key_env: The environment variable that holds it. With neither, the
+            provider's own address gets the key in the provider's usual variable, and
+            ``api_base`` gets none.
+        timeout: Seconds for one call.
+        capabilities: What the endpoint can do, if you know better than LiteLLM's
+            tables.
+        prices: US dollars per prompt token and per reply token, if you know better.
+        extra: Further arguments of ``litellm.acompletion``, e.g. ``{"seed": 1}``.
+
+    Examples:
+        >>> LiteLLMModel("ollama/llama3.1", api_base="http://127.0.0.1:11434", api_key="secret")
+        LiteLLMModel('ollama/llama3.1', api_base='http://127.0.0.1:11434')
+    """
+
+    name = ""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
+        timeout: float = 60.0,
+        capabilities: Capabilities | None = None,
+        prices: tuple[float, float] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_number(
+            "LiteLLMModel(timeout=)", timeout, least=0, whole=False, above=True
+        )
+        if importlib.util.find_spec("litellm") is None:
+            raise errors.MissingDependency(
+                f"{model} is reached through LiteLLM: pip install"
+                " 'ragmetrics-core[litellm]'; without it there are OpenAI's own models"
+                " and openai-compatible/MODEL with api_base="
+            )
+        if "://" in model:
+            raise errors.SettingError(
+                "a model's name holds no address; name the address with api_base="
+            )
+        # a client of its own, which we cannot keep from keys and redirects
+        if model.startswith("aiohttp_openai/"):
+            raise errors.SettingError(
+                f"{model}: name it openai/{model.partition('/')[2]}"
+            )
+        self.model = self.name = model
+        self.api_base, self._api_key, self._timeout = api_base, api_key, timeout
+        self.api_key_env = api_key_env
+        self._base = None if api_base is None else endpoint_address(api_base)
+        self._asked = self._base.shown if self._base else ""
+        known = listed(model.removeprefix("openai/"))
+        check_prices(model, prices)
+        self._prices = prices or (None if known is None else known.prices)
+        self._extra = dict(extra or {})
+        self._provider = model.partition("/")[0]
+        self._capabilities = capabilities
+        self._theirs: tuple[type[Exception], ...] = ()  # known once LiteLLM is imported
+
+    def __repr__(self) -> str:
+        base = f", api_base={self._base.shown!r}" if self._base else ""
+        return f"LiteLLMModel({self.model!r}{base})"
+
+    @property
+    def cache_key(self) -> str | None:
+        """Address, model and extra arguments.
+
+        Without an address, those of the provider that the environment holds.
+        """
+        settings = public_form(self._extra)
+        if not isinstance(settings, Mapping):
+            return None
+        if self._base is not None:
+            return endpoint_key(
+                self._base.shown, self._base.query, self.model, settings
+            )
+        addresses = public_form(provider_addresses([self._provider]))
+        return endpoint_key(
+            "", "", self.model, {"": addresses, **settings} if addresses else settings
+        )
+
+    @property
+    def address(self) -> str:
+        """Where requests go, without user, query or key.
+
+        The provider's own is known after the first call.
+        """
+        return self._asked
+
+    def _key(self) -> str:
+        """The key that was given, else what the variable that was named holds now; "" for none."""
+        if self._api_key is not None:
+            return self._api_key.strip()
+        return os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
+
+    def capabilities(self) -> Capabilities:
+        """What was stated, else what LiteLLM's tables say.
+
+        Unknown before ``prepare``.
+        """
+        return self._capabilities or Capabilities()
+
+    async def prepare(self) -> None:
+        """Import LiteLLM in a thread, and look the model up in its tables."""
+        if not self._theirs:
+            litellm = await asyncio.to_thread(_litellm)
+            self._provider = (
+                _provider(litellm, self.model, self.api_base) or self._provider
+            )
+            if self._capabilities is None:
+                self._capabilities = _table_capabilities(
+                    litellm, self.model, self.api_base
+                )
+            kinds = [
+                kind
+                for kind in vars(litellm.exceptions).values()
+                if isinstance(kind, type)
+            ]
+            own = (kind for kind in kinds if kind.__module__ == "litellm.exceptions")
+            self._theirs = tuple(kind for kind in own if issubclass(kind, Exception))
+
+    def prices(self) -> tuple[float, float] | None:
+        """US dollars per prompt token and per reply token; None if unknown.
+
+        They are as stated, else from our file or LiteLLM's table.
+        """
+        if self._prices is not None:
+            return self._prices
+        if not self._theirs or self.api_base is not None:
+            return None
+        table = _litellm().model_cost
+        entry = table.get(self.model) or table.get(self.model.partition("/")[2])
+        sent, received = (
+            (entry or {}).get(f"{side}_cost_per_token") for side in ("input", "output")
+        )
+        return (
+            (float(sent), float(received))
+            if sent is not None and received is not None
+            else None
+        )
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request; ``JudgeError`` as listed in ``EXCEPTIONS``."""
+        await self.prepare()
+        call = self._new_call()
+        refused = call.refused
+        token = _call.set(call)
+        try:
+            async with asyncio.timeout(self._timeout):
+                response = await _litellm().acompletion(**self._arguments(request))
+        except TimeoutError:
+            refused.append(
+                errors.JudgeTimeout(
+                    f"{self.model} sent no reply within {self._timeout:g} s"
+                )
+            )
+        except self._theirs as error:
+            refused.append(self._translated(error))
+        else:
+            return self._reply(response)
+        finally:
+            _call.reset(token)
+            self._asked = self._asked or call.address
+        # outside of any handler: what LiteLLM raises holds echoed keys and texts
+        raise refused[0]
+
+    def _new_call(self) -> _Call:
+        headers = [self._extra.get(name) for name in ("extra_headers", "headers")]
+        values = [
+            value
+            for some in headers
+            if isinstance(some, Mapping)
+            for value in some.values()
+        ]
+        return _Call(
+            self.model, self._key(), self.api_base or "", frozenset(map(str, values))
+        )
+
+    def _reply(self, response: Any) -> ChatReply:
+        """Narrow LiteLLM's response to what we read of it."""
+        usage, choices = (
+            dict(getattr(response, "usage", None) or ()),
+            map(_choice, response.choices or ()),
+        )
+        reply = reply_of(
+            self.model, choices, usage=usage, models=[response.model], key=self._key()
+        )
+        cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
+        if self._prices is None and isinstance(cost, (int, float)):
+            return replace(reply, usage=replace(reply.usage, cost=float(cost)))
+        return priced(reply, self._prices)
+
+    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
+        key = self._key() or (_NO_KEY if self.api_base is not None else None)
+        own = {"api_base": self.api_base, "api_key": key}
+        return {
+            "model": self.model,
+            **request_body(request),
+            "timeout": self._timeout,
+            "num_retries": 0,
+            "max_retries": 0,
+            **{name: value for name, value in own.items() if value is not None},
+            **self._extra,
+        }
+
+    def _translated(self, error: Exception) -> errors.JudgeError:
+        bases = (EXCEPTIONS.get(base.__name__) for base in type(error).__mro__)
+        kind, fault = (
+            next(filter(None, bases), errors.JudgeServerError),
+            Fault.of(error),
+        )
+        return judge_error(kind, fault, self.model, self.api_base, self._advice(fault))
+
+    def _advice(self, fault: Fault) -> str:
+        """What to do about a key that is missing; "" if there was one, or nothing was said of keys."""
+        about_key = fault.about_key or fault.status in (401, 403)
+        if self._key() or not about_key:
+            return ""
+        if self.api_key_env:
+            return f"set {self.api_key_env} or pass api_key="
+        if self.api_base is not None:
+            return NAME_A_KEY
+        variables = ", ".join(
+            _litellm().validate_environment(self.model).get("missing_keys", ())
+        )
+        return f"set {variables} or pass api_key=" if variables else ""
+
+
+def _guard_clients() -> None:
+    """Have every httpx client follow no redirect, during our calls alone.
+
+    Asynchronous clients also read no endless reply.
+    """
+    import httpx  # comes with LiteLLM
+
+    class Bounded(httpx.AsyncByteStream):
+        """A stream that ends with an error where it is too long."""
+
+        def __init__(
+            self, stream: Any, name: str, refused: list[errors.JudgeError]
+        ) -> None:
+            self._stream, self._name, self._refused = stream, name, refused
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for part in self._stream:
+                size += len(part)
+                if size > MOST_BYTES:
+                    await self.aclose()
+                    self._refused.append(too_large(self._name))
+                    raise self._refused[0]
+                yield part
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    send = httpx.AsyncClient.send
+    send_and_wait = httpx.Client.send
+
+    @functools.wraps(send)
+    async def guarded(
+        client: httpx.AsyncClient, request: httpx.Request, **options: Any
+    ) -> httpx.Response:
+        call = _call.get()
+        if call is None:
+            return await send(client, request, **options)
+        _guard_key(call, request)
+        response = await send(
+            client, request, **{**options, "stream": True, "follow_redirects": False}
+        )
+        if response.has_redirect_location:
+            call.refused.append(
+                moved(
+                    call.model, str(request.url), response.headers["Location"], call.key
+                )
+            )
+        response.stream = Bounded(response.stream, call.model, call.refused)
+        if not options.get("stream"):
+            await response.aread()
+        return response
+
+    @functools.wraps(send_and_wait)
+    def guarded_and_waited(
+        client: httpx.Client, request: httpx.Request, **options: Any
+    ) -> httpx.Response:
+        call = _call.get()
+        if call is None:
+            return send_and_wait(client, request, **options)
+        _guard_key(call, request)
+        response = send_and_wait(
+            client, request, **{**options, "follow_redirects": False}
+        )
+        if response.has_redirect_location:
+            call.refused.append(
+                moved(
+                    call.model, str(request.url), response.headers["Location"], call.key
+                )
+            )
+        return response
+
+    setattr(httpx.AsyncClient, "send", guarded)  # noqa: B010 - no assignment: it is of another type by its name alone
+    setattr(httpx.Client, "send", guarded_and_waited)  # noqa: B010
+
+
+def _guard_key(call: _Call, request: Any) -> None:
+    """Send no usual key to an address that is not the provider's own.
+
+    The address is noted.
+
+    Raises:
+        AuthenticationFailed: If the environment names the address for LiteLLM, and a
+            key would go there.
+    """
+    call.address = public(str(request.url)).removesuffix("/chat/completions")
+    url = str(request.url)
+    # some providers take no address
+    is_there = not call.elsewhere or same_host(url, call.elsewhere)
+    key = call.key if is_there else ""
+    credentials = headers_that_tell_who(
+        request.headers, call.headers if is_there else (), key
+    )
+    if call.elsewhere:
+        for name in credentials:
+            del request.headers[name]
+        return
+    variable = (
+        variable_naming(url, os.environ.items()) if credentials and not call.key else ""
+    )
+    if variable:
+        refusal = errors.AuthenticationFailed(
+            f"{variable} names an address that is not the provider's own,"
+            f" {call.address}, and {call.model} would send its usual key there: name"
+            f" address and key with {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or"
+            " --api-base and --api-key-env"
+        )
+        call.refused.append(refusal)
+        raise refusal
+
+
+def _provider(litellm: Any, model: str, api_base: str | None) -> str | None:
+    """The provider of a model as LiteLLM calls it; None if it knows none."""
+    try:
+        return str(litellm.get_llm_provider(model, api_base=api_base)[1])
+    except litellm.exceptions.BadRequestError:
+        return None
+
+
+def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:
+    """What LiteLLM's tables say about a model.
+
+    Unknown for endpoints of one's own and models not listed.
+    """
+    try:
+        bare, provider, _, _ = litellm.get_llm_provider(model, api_base=api_base)
+    except litellm.exceptions.BadRequestError:
+        return Capabilities()
+    known = not {model, bare, f"{provider}/{bare}"}.isdisjoint(litellm.model_cost)
+    if api_base is not None or provider in _CANNOT_SAY or not known:
+        return Capabilities()
+    parameters = (
+        litellm.get_supported_openai_params(model=bare, custom_llm_provider=provider)
+        or ()
+    )
+    reasoning = bool(
+        litellm.supports_reasoning(model=bare, custom_llm_provider=provider)
+    )
+    return Capabilities(
+        n="n" in parameters,
+        logprobs="top_logprobs" in parameters,
+        json_schema=bool(
+            litellm.supports_response_schema(model=bare, custom_llm_provider=provider)
+        ),
+        temperature="temperature" in parameters
+        and not (reasoning and provider == "openai"),
+        reasoning=reasoning,
+    )
+
+
+def _choice(choice: Any) -> Choice:
+    """A choice, as far as it is read.
+
+    Dumping all of it would cost a tenth of the call.
+    """
+    content, refusal, own = (getattr(choice.message, name, None) for name in _MESSAGE)
+    logprobs = getattr(choice, "logprobs", None)
+    refusal = refusal or (own or {}).get("refusal")
+    return choice_of(
+        content, choice.finish_reason, refusal, logprobs and logprobs.model_dump()
+    )

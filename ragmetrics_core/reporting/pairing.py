@@ -1,0 +1,597 @@
+"""Which samples of a run, and of two runs, belong together.
+
+The module also tells which of two runs are the same, and whether both were measured
+alike.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from ragmetrics_core.data import (
+    Context,
+    Failed,
+    Frozen,
+    InputError,
+    MetricResult,
+    Sample,
+    SampleResult,
+    SettingError,
+    Undefined,
+    did_you_mean,
+    follow,
+    plain_name,
+)
+from ragmetrics_core.data.cells import number_as_text, present
+from ragmetrics_core.data.metric_evidence import FactMatrix, JudgedChunks
+from ragmetrics_core.reporting.run_facts import texts_of
+
+GroupBy = str | Callable[[Sample], object] | None
+"""What tells which samples belong together.
+
+It is a name or dotted path of the sample or its metadata, a callable that gets the
+sample, ``"auto"``, or None for samples that are independent.
+"""
+
+_CONVERSATIONS = (
+    "conversation_id",
+    "conversation",
+    "session_id",
+    "thread_id",
+    "chat_id",
+)
+_LEDGER = "ledger.conversation"
+# a name that the caller gave comes first
+_CAPTURED = (*_CONVERSATIONS, _LEDGER, "document_id", "source_document")
+_USUAL_KEYS = {plain_name(name): name for name in _CAPTURED}
+
+Pair = tuple[SampleResult, SampleResult]
+
+_TEXTS = frozenset(  # fields of a sample that hold texts
+    (
+        "question",
+        "standalone_question",
+        "answer",
+        "contexts",
+        "reference",
+        "retrieved",
+        "facts",
+        "history",
+        "error",
+    )
+)
+# of metadata, kept and listed while a key is looked for
+_MOST_NAMES, _SHOWN_NAMES = 1000, 20
+_NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early stop"}
+
+
+def group_of(sample: Sample | None, by: GroupBy) -> str | None:
+    """The key that a sample is grouped by, as a text.
+
+    None for a sample without one, which then stands alone.
+
+    Two samples are in one group exactly if their texts are equal. A number and the text
+    that writes it are one key, as tables hold the one or the other; 1 and True are two.
+    What is missing or shows nothing is no key.
+
+    Args:
+        sample: The sample; None for a row that is none.
+        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a
+            callable, ``"auto"`` for the conversation that the metadata or else the
+            ledger name, else the source document of the metadata, or None.
+
+    Raises:
+        SettingError: If ``by`` is empty, or a callable gives an object that has no text
+            of its own.
+    """
+    if by is None or sample is None:
+        return None
+    conversation = sample.ledger.conversation if sample.ledger else None
+    if callable(by):
+        return _key(by(sample))
+    if by == "auto":
+        return _automatic_group(sample.metadata, conversation)
+    if not by:
+        raise SettingError(
+            'cluster= takes a name, a path, a callable, "auto" or None; got ""'
+        )
+    found = follow(sample.metadata, by.removeprefix("metadata.").split("."))[1]
+    found = conversation if found is None and by == "conversation" else found
+    return _key(
+        getattr(sample, by) if found is None and by in Sample.model_fields else found
+    )
+
+
+def _automatic_group(
+    metadata: Mapping[str, object], conversation: str | None
+) -> str | None:
+    """The first usual name that has a key, and the key.
+
+    Names are compared as those of columns are.
+    """
+    keys = {_LEDGER: _key(conversation)}
+    for name, value in metadata.items():
+        usual = _USUAL_KEYS.get(plain_name(name), _LEDGER)
+        if keys.get(usual) is None and usual != _LEDGER:
+            keys[usual] = _key(value)
+    return next(
+        (f"{name}={keys[name]}" for name in _CAPTURED if keys.get(name) is not None),
+        None,
+    )
+
+
+def _key(value: object) -> str | None:
+    """Return the text of a key.
+
+    Neither hashes nor ``==`` tell keys apart: -1 and -2 share a hash in CPython, and
+    True == 1.
+    """
+    if not present(value):
+        return None
+    value = number_as_text(value)
+    return value if isinstance(value, str) else _written(value)
+
+
+def _written(value: object) -> str:
+    """Return a value as a text that only equal values have.
+
+    The order of what has no order does not matter.
+    """
+    value = number_as_text(value) if isinstance(value, (int, float)) else value
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, Mapping):
+        return (
+            "{"
+            + ", ".join(
+                sorted(
+                    f"{_quoted(name)}: {_quoted(own)}" for name, own in value.items()
+                )
+            )
+            + "}"
+        )
+    if isinstance(value, (set, frozenset)):
+        return "{" + ", ".join(sorted(map(_quoted, value))) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_quoted, value)) + "]"
+    if (
+        type(value).__str__ is object.__str__
+        and type(value).__repr__ is object.__repr__
+    ):
+        kind = type(value).__name__
+        raise SettingError(
+            f"cluster= and slices= take keys that can be written; got a {kind}: give"
+            " its name or number"
+        )
+    return str(value)
+
+
+def _quoted(value: object) -> str:
+    return (
+        json.dumps(value, ensure_ascii=False)
+        if isinstance(value, str)
+        else _written(value)
+    )
+
+
+class KeysSought:
+    """Whether any sample has the keys by which slices or clusters are asked for.
+
+    So a slip in a key is not passed over.
+
+    Args:
+        slices: Keys of the metadata that make slices.
+        cluster: What makes clusters; only a name or path is looked for.
+
+    Raises:
+        SettingError: If slices are asked for by texts of samples.
+    """
+
+    def __init__(self, slices: Iterable[str] = (), cluster: GroupBy = None) -> None:
+        self._unseen = dict.fromkeys(slices, "slices")
+        for key in self._unseen:
+            if key in _TEXTS:
+                raise SettingError(
+                    f"slices by {key!r} would have texts of samples for names, which"
+                    " summaries of a run must not hold; slices are made by a key of"
+                    " the metadata, or a callable"
+                )
+        if isinstance(cluster, str) and cluster not in ("", "auto"):
+            self._unseen.setdefault(cluster, "clusters")
+        # what samples have instead, as long as something is looked for
+        self._names: dict[str, None] = {}
+        self._looked = False
+
+    def look(self, sample: Sample) -> None:
+        """Look for the keys in one more sample."""
+        self._looked = True
+        if not self._unseen:
+            return
+        for key in [key for key in self._unseen if group_of(sample, key) is not None]:
+            del self._unseen[key]
+        if len(self._names) < _MOST_NAMES:
+            self._names.update(dict.fromkeys(_names_of(sample.metadata)))
+
+    def check(self) -> None:
+        """Raise ``SettingError`` if there were samples and none has one of the keys."""
+        if not self._looked:
+            return
+        for key, what in self._unseen.items():
+            near = did_you_mean(key.removeprefix("metadata."), self._names)
+            listed = ", ".join(islice(self._names, _SHOWN_NAMES)) or "nothing"
+            raise SettingError(
+                f"no sample has {key!r}, so it makes no {what}{near}; the metadata"
+                f" holds: {listed}"
+            )
+
+
+def _names_of(metadata: Mapping[str, object]) -> Iterator[str]:
+    """The names in metadata, those of an object inside with their path."""
+    for name, value in metadata.items():
+        yield name
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in value)
+
+
+def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
+    """A function that numbers the groups of samples in order of appearance; −1 for a sample that stands alone."""
+    known: dict[bytes, int] = {}  # by digest: there may be millions, with long keys
+
+    def number_of(sample: Sample | None) -> int:
+        key = group_of(sample, by)
+        if key is None:
+            return -1
+        digest = blake2b(key.encode(errors="surrogatepass"), digest_size=16).digest()
+        return known.setdefault(digest, len(known))
+
+    return number_of
+
+
+def group_pairs(
+    pairs: Iterable[tuple[Sample | None, Sample | None]], by: GroupBy
+) -> list[str | None]:
+    """The name of each pair's group, which is one of its keys.
+
+    None for a pair that stands alone.
+
+    Pairs hang together if their samples do in either run: what two runs know of
+    conversations need not be the same, and one may name them anew. A pair that the
+    first run gives no key is grouped by that of the second.
+    """
+    groups = _JoinedKeys()
+    keys_of_pairs: list[_RunKey | None] = []
+    for first, second in pairs:
+        first_key, second_key = group_of(first, by), group_of(second, by)
+        main_key = first_key if first_key is not None else second_key
+        keys_of_pairs.append(None if main_key is None else ("first", main_key))
+        if main_key is not None and second_key is not None:
+            groups.join(("first", main_key), ("second", second_key))
+    names: dict[_RunKey, str] = {}  # of whole groups, whatever the order of the pairs
+    for key in keys_of_pairs:
+        if key is not None:
+            group = groups.representative(key)
+            names[group] = min(names.get(group, key[1]), key[1])
+    return [
+        None if key is None else names[groups.representative(key)]
+        for key in keys_of_pairs
+    ]
+
+
+_RunKey = tuple[Literal["first", "second"], str]
+"""A key, and the run whose samples have it: two runs may use one key for two things."""
+
+
+class _JoinedKeys:
+    """Sets of keys that are joined (union-find).
+
+    A key that was never joined is a set of its own.
+    """
+
+    def __init__(self) -> None:
+        self._parent: dict[_RunKey, _RunKey] = {}
+
+    def representative(self, key: _RunKey) -> _RunKey:
+        """The same key for all keys of one set."""
+        path = []
+        while (parent := self._parent.get(key, key)) != key:
+            path.append(key)
+            key = parent
+        for passed in path:
+            self._parent[passed] = key
+        return key
+
+    def join(self, left: _RunKey, right: _RunKey) -> None:
+        """Make one set of the sets of two keys."""
+        self._parent[self.representative(left)] = self.representative(right)
+
+
+class Matched(Frozen):
+    """The rows of two runs side by side."""
+
+    by: Literal["id", "question"] = Field(
+        description="what the samples were matched by"
+    )
+    pairs: tuple[Pair, ...] = Field(repr=False, description="rows of the same sample")
+    first_only: tuple[SampleResult, ...] = Field(
+        repr=False, description="those without a partner in the second run"
+    )
+    second_only: tuple[SampleResult, ...] = Field(
+        repr=False, description="those without a partner in the first run"
+    )
+
+    def __str__(self) -> str:
+        alone = (
+            f"{len(self.first_only)} only in the first, {len(self.second_only)} only in"
+            " the second"
+        )
+        return (
+            f"{len(self.pairs)} samples matched by {self.by}; {alone}. Differences:"
+            " second − first."
+        )
+
+    def parts(self, by: GroupBy) -> Iterator[tuple[str | None, Sequence[Pair], int]]:
+        """All pairs, then those of each slice by its value as text.
+
+        And how many rows of either run belong to them.
+
+        A pair belongs to the slice that the first run names, else to that of the
+        second. Samples without the key are a slice of their own, as in a summary. A
+        slice whose rows all lack a partner has no pairs.
+        """
+        alone = [*self.first_only, *self.second_only]
+        yield None, self.pairs, len(self.pairs) + len(alone)
+        if by is None:
+            return
+        nameless = f"without {by if isinstance(by, str) else 'a key'}"
+        alone_in = Counter(
+            group_of(row.sample, by) or nameless
+            for row in alone
+            if row.sample is not None
+        )
+        pairs_of: dict[str, list[Pair]] = {name: [] for name in alone_in}
+        for pair in self.pairs:
+            first_key, second_key = _keys_of(pair, by)
+            pairs_of.setdefault(first_key or second_key or nameless, []).append(pair)
+        for name in sorted(pairs_of):
+            yield name, pairs_of[name], len(pairs_of[name]) + alone_in[name]
+
+
+def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
+    first, second = pair
+    return group_of(first.sample, by), group_of(second.sample, by)
+
+
+def sliced_otherwise(pairs: Iterable[Pair], by: GroupBy) -> int:
+    """Count the pairs that the two runs put in different slices."""
+    keys = (_keys_of(pair, by) for pair in pairs)
+    return sum(
+        None not in (first, second) and first != second for first, second in keys
+    )
+
+
+def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:
+    """Match the samples of two runs.
+
+    They are matched by id where every sample has its own, else by question in order of
+    occurrence.
+
+    ``InputError`` if nothing matches.
+    """
+    # what is read anew each time would not know its own rows again
+    first, second = tuple(first), tuple(second)
+    ids = [[row.sample.id for row in side if row.sample] for side in (first, second)]
+    own = all(None not in side and len(set(side)) == len(side) for side in ids)
+    by: Literal["id", "question"] = "id" if own else "question"
+    one, other = _keyed(first, by), _keyed(second, by)
+    pairs = tuple((row, other[key]) for key, row in one.items() if key in other)
+    if not pairs:
+        raise InputError(
+            f"the two runs have no sample in common (matched by {by}); compare runs"
+            " over the same samples"
+        )
+    used = {id(row) for pair in pairs for row in pair}
+    alone = [
+        tuple(row for row in rows if id(row) not in used) for rows in (first, second)
+    ]
+    return Matched(by=by, pairs=pairs, first_only=alone[0], second_only=alone[1])
+
+
+def asked_otherwise(pairs: Iterable[Pair]) -> int:
+    """Count the pairs of one id that hold another question or another reference.
+
+    A text counts only where both runs hold one at all.
+
+    Line numbers make equal ids of any two data sets; such pairs are no samples measured
+    twice.
+    """
+    return sum(_is_another(first.sample, second.sample) for first, second in pairs)
+
+
+def _is_another(first: Sample | None, second: Sample | None) -> bool:
+    if first is None or second is None:
+        return False
+    other_question = (
+        bool(first.question and second.question) and first.question != second.question
+    )
+    other_reference = (
+        bool(first.reference and second.reference)
+        and first.reference != second.reference
+    )
+    return other_question or other_reference
+
+
+def are_identical(
+    first: Iterable[SampleResult],
+    second: Iterable[SampleResult],
+    metrics: Sequence[str],
+) -> bool:
+    """Tell whether two runs hold the same rows with the same known outcomes.
+
+    Rows are compared by content, in any order. Outcomes are those of the metrics.
+
+    Outcomes are scores, and being undefined for the same reason. What failed, was not
+    judged or is a bad row is not known, so that a run with such a row is identical to
+    none.
+    """
+    counts = [
+        Counter(_content_and_outcomes(row, metrics) for row in rows)
+        for rows in (first, second)
+    ]
+    return bool(counts[0]) and None not in counts[0] and counts[0] == counts[1]
+
+
+def _content_and_outcomes(
+    row: SampleResult, metrics: Sequence[str]
+) -> tuple[object, ...] | None:
+    """Everything of a row that metrics read, and what they made of it.
+
+    None where an outcome is not known.
+    """
+    outcomes: list[object] = []
+    for metric in metrics:
+        result = row.results.get(metric)
+        if result is None or isinstance(result, Failed):
+            return None
+        outcomes.append(result.code if isinstance(result, Undefined) else result.value)
+    if row.sample is None or row.problem:
+        return None
+    return (_content(row.sample), *outcomes)
+
+
+def _content(sample: Sample) -> tuple[object, ...]:
+    """The texts of a sample that metrics read.
+
+    Ids, scores of retrievers and metadata are none of them.
+    """
+    calls = sample.ledger.calls if sample.ledger is not None else ()
+    return (
+        sample.question,
+        sample.standalone_question,
+        tuple((turn.role, turn.content) for turn in sample.history),
+        _texts_of(sample.contexts),
+        None if sample.retrieved is None else _texts_of(sample.retrieved),
+        sample.answer,
+        sample.reference,
+        tuple((fact.text, fact.weight, fact.vital) for fact in sample.facts or ()),
+        tuple(
+            (call.kind, call.turn, call.name, call.shown, _texts_of(call.items))
+            for call in calls
+        ),
+        sample.error,
+    )
+
+
+def _texts_of(contexts: Iterable[Context]) -> tuple[str, ...]:
+    return tuple(context.text for context in contexts)
+
+
+def _keyed(
+    rows: Sequence[SampleResult], by: Literal["id", "question"]
+) -> dict[tuple[str, int], SampleResult]:
+    """The rows by id or question, of rows without a question by all their texts.
+
+    And how often that was seen before.
+    """
+    found: dict[tuple[str, int], SampleResult] = {}
+    seen: Counter[str] = Counter()
+    for row in rows:
+        if row.sample is None:
+            continue
+        if text := getattr(row.sample, by) or texts_of(row.sample):
+            found[text, seen[text]] = row
+            seen[text] += 1
+    return found
+
+
+def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
+    """In what the two runs differ for one metric, one phrase each.
+
+    Empty if their numbers may be compared.
+    """
+    one, other = (
+        _settings([r for pair in pairs if (r := pair[side].results.get(metric))])
+        for side in (0, 1)
+    )
+    found = [
+        f"{metric}: {_NAMES.get(key, key)} {_words(one.get(key))} against"
+        f" {_words(other.get(key))}"
+        for key in dict.fromkeys([*one, *other])
+        # A side without any such thing, e.g. without a single call, contradicts
+        # nothing.
+        if one.get(key) != other.get(key)
+        and (key != "model" or (key in one and key in other))
+    ]
+    both = [
+        [
+            row.results[metric].evidence if metric in row.results else None
+            for row in pair
+        ]
+        for pair in pairs
+    ]
+    facts = [
+        [
+            [fact.text for fact in own.facts]
+            for own in pair
+            if isinstance(own, FactMatrix)
+        ]
+        for pair in both
+    ]
+    if differing := sum(len(own) == 2 and own[0] != own[1] for own in facts):
+        found.append(
+            f"{metric}: other facts in {differing} of {len(pairs)} samples; give the"
+            " samples their facts"
+        )
+    return tuple(found)
+
+
+def judges_elsewhere(
+    first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """Return the judges of one name that two runs asked at different addresses.
+
+    With each comes what to say of it.
+
+    Behind one name another address may serve another model. An address that is not
+    known contradicts nothing.
+
+    Args:
+        first: By judge, the addresses that the first run asked.
+        second: Those of the second run.
+    """
+    found = {}
+    for name, addresses in first.items():
+        others = second.get(name, ())
+        if addresses and others and set(addresses) != set(others):
+            found[name] = (
+                f"judge {name} at {', '.join(addresses)} against {', '.join(others)}"
+            )
+    return found
+
+
+def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
+    """Every setting that must be the same, with the values that occur."""
+    found: dict[str, set[str]] = {}
+    for signature in {result.signature for result in results}:
+        for name, value in signature.parts():
+            found.setdefault(name, set()).add(value)
+    if models := {model for result in results for model in result.usage.models}:
+        found["model"] = models
+    modes: Counter[str] = Counter()
+    for evidence in (result.evidence for result in results):
+        if isinstance(evidence, FactMatrix):
+            modes.update(cell.mode for row in evidence.cells for cell in row)
+        elif isinstance(evidence, JudgedChunks):
+            modes.update(chunk.mode for chunk in evidence.chunks)
+    if modes:
+        # falling back in some cells only is no other mode
+        found["score mode"] = {modes.most_common(1)[0][0]}
+    return found
+
+
+def _words(values: set[str] | None) -> str:
+    return " and ".join(sorted(values or ())) or "not set"

@@ -1,0 +1,68 @@
+"""Spark: a frame is scored partition by partition, in the executors; the driver sees no sample."""
+
+from collections.abc import Iterator
+from copy import copy
+from typing import Any
+
+from ragmetrics_core.data import SettingError, extra
+from ragmetrics_core.models.limits import Limits
+from ragmetrics_core.scale.scorer import Scorer
+
+
+def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) -> Any:
+    """Score a Spark frame.
+
+    Args:
+        frame: The frame, one sample in each row.
+        scorer: What to do with it. Every try of a partition may spend its share of the
+            limits: a job spends no more than they say if no partition is tried again,
+            and less if some need less than their share.
+        partitions: Parts to divide the frame into; needed with limits. As many as cores
+            use the limits per minute best.
+
+    Returns:
+        The frame with the columns of ``Scorer.__call__``, not yet computed.
+
+    Raises:
+        SettingError: If limits come without ``partitions``, or a column of the frame
+            has the name of an added one.
+        MissingDependency: If the extra ``spark`` is not installed.
+    """
+    types = extra("pyspark.sql.types", "spark", "scoring a Spark frame")
+    arrow = extra("pyspark.sql.pandas.types", "spark", "scoring a Spark frame")
+    if scorer.limits is not None:
+        if partitions is None:
+            raise SettingError(
+                "limits are divided among the partitions: say how many, with"
+                " partitions="
+            )
+        limits, scorer = share_of(scorer.limits, partitions), copy(scorer)
+        scorer.limits = limits
+    added = arrow.from_arrow_schema(scorer.added(frame.columns))
+
+    def scored(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield from scorer(batch).to_batches()
+
+    parts = frame if partitions is None else frame.repartition(partitions)
+    return parts.mapInArrow(
+        scored, types.StructType([*frame.schema.fields, *added.fields])
+    )
+
+
+def share_of(limits: Limits, parts: int) -> Limits:
+    """What one of so many parts may spend."""
+    if limits.max_calls is not None and limits.max_calls < parts:
+        raise SettingError(
+            f"max_calls={limits.max_calls} leaves no call for some of {parts}"
+            " partitions: take fewer"
+        )
+    shared = ("max_cost", "requests_per_minute", "tokens_per_minute")
+    shares = {
+        name: own / parts
+        for name in shared
+        if (own := getattr(limits, name)) is not None
+    }
+    return limits.model_copy(
+        update={**shares, "max_calls": limits.max_calls and limits.max_calls // parts}
+    )

@@ -1,0 +1,520 @@
+"""Results as columns of a table.
+
+Jobs on many machines write the columns. A report reads them a batch at a time.
+
+Beside the columns of the input stand the structs ``sample`` and one per metric, the
+same whatever the rows hold. Of evidence those fields are columns that reports
+understand; ``rest`` holds the others as JSON.
+"""
+
+import json
+import random
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+from ragmetrics_core.data import (
+    FactMatrix,
+    InputError,
+    JudgedChunks,
+    Polled,
+    RowError,
+    Usage,
+    answer_holds_contexts,
+    answered_without_context,
+    extra,
+    plain_name,
+)
+from ragmetrics_core.data.arrow import rows_of
+from ragmetrics_core.data.display import EMBEDDED
+from ragmetrics_core.data.results import (
+    ErrorInfo,
+    MetricResult,
+    SampleResult,
+    Signature,
+)
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.reporting.families import shared
+from ragmetrics_core.reporting.jsonl import plain, validated
+from ragmetrics_core.reporting.pairing import GroupBy, group_of
+from ragmetrics_core.reporting.report import Report, lowest
+from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.summary import (
+    MetricTally,
+    RiskThresholds,
+    Summary,
+    Tally,
+)
+
+_SHAPES = (JudgedChunks, Polled, FactMatrix)
+_SHOWN = 1000  # rows on a page
+# more of it ahead would be in memory at the same time
+_LITTLE = {"batch_readahead": 4, "fragment_readahead": 1}
+_ABOUT: dict[str, Any] = {
+    "problem": str,
+    "group": str,
+    "without_context": bool,
+    "error": bool,
+    "grade": str,
+}
+# what a summary needs of a row beside its metrics
+_ABOUT |= {"unfinished": Usage, "related": tuple[str, ...]}
+_LATER = {"holding_contexts": bool}  # came later, so that earlier files lack it
+_ABOUT |= _LATER
+_COUNTED: dict[str, tuple[str, ...]] = {
+    it: (it,) for it in ("status", "value", "reason", "code", "usage", "judge")
+}
+# what a summary counts of each metric
+_COUNTED |= {"type": ("error", "type"), "useful": ("evidence", "useful")}
+_NOT_OURS = ("kind", "ledger")  # of evidence; a ledger is another thing in each shape
+
+
+def columns_of(
+    results: Sequence[SampleResult], metrics: Sequence[str]
+) -> dict[str, Any]:
+    """Return the columns that are added to those of the input.
+
+    They are Arrow arrays by name, with one entry per result.
+    """
+    pa = extra("pyarrow", "parquet", "a table of results")
+    added = {"sample": pa.array([_about(row) for row in results], _arrow(_ABOUT))}
+    return added | {
+        name: pa.array([_cell(row.results.get(name)) for row in results], result_type())
+        for name in metrics
+    }
+
+
+@cache
+def result_type() -> Any:
+    """The Arrow type of one metric's result."""
+    evidence = {
+        name: own.annotation
+        for shape in _SHAPES
+        for name, own in _fields(shape).items()
+    }
+    return _arrow(
+        {"status": str, "value": float, "reason": str, "code": str, "error": ErrorInfo}
+        | {
+            "evidence": {"kind": str, **evidence, "rest": str},
+            "judge": str,
+            "signature": str,
+            "usage": Usage,
+        }
+    )
+
+
+def _arrow(kind: Any) -> Any:
+    """The Arrow type of a field's annotation."""
+    pa = extra("pyarrow", "parquet", "a table of results")
+    origin, inner = (
+        get_origin(kind),
+        [one for one in get_args(kind) if one is not NoneType],
+    )
+    if origin in (Annotated, Union, UnionType):
+        return _arrow(inner[0])
+    if origin is tuple:
+        return pa.list_(_arrow(inner[0]))
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        kind = {name: field.annotation for name, field in kind.model_fields.items()}
+    elif kind is Usage:
+        kind = get_type_hints(Usage)
+    if isinstance(kind, dict):
+        return pa.struct([(name, _arrow(own)) for name, own in kind.items()])
+    return {float: pa.float64(), int: pa.int64(), bool: pa.bool_()}.get(
+        kind, pa.string()
+    )
+
+
+def _fields(shape: type[BaseModel]) -> dict[str, Any]:
+    return {
+        name: field
+        for name, field in shape.model_fields.items()
+        if name not in _NOT_OURS
+    }
+
+
+def _about(row: SampleResult) -> dict[str, Any]:
+    """Return what a summary needs of a sample, so that it need not read its texts.
+
+    ``"auto"`` clusters by ``group``.
+    """
+    about = {
+        "problem": row.problem or None,
+        "unfinished": plain(row.unfinished),
+        "related": tuple(shared(row)),
+    }
+    if (sample := row.sample) is not None:
+        about["without_context"] = answered_without_context(sample)
+        about["holding_contexts"] = answer_holds_contexts(sample)
+        about["error"] = sample.error is not None
+        about["grade"] = sample.capture and sample.capture.grade
+        about["group"] = group_of(sample, "auto")
+    return {name: plain(value) for name, value in about.items()}
+
+
+def _cell(result: MetricResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    cell: Any = plain(result.model_copy(update={"signature": str(result.signature)}))
+    if result.evidence is not None:
+        rest = cell["evidence"]
+        named = [
+            name
+            for shape in _SHAPES
+            if isinstance(result.evidence, shape)
+            for name in _fields(shape)
+        ]
+        own = {name: rest.pop(name) for name in ("kind", *named)}
+        if isinstance(result.evidence, JudgedChunks):
+            own["useful"] = result.evidence.useful_known
+        cell["evidence"] = {**own, "rest": json.dumps(rest)}
+    return dict(cell)
+
+
+def _result(
+    metric: str, cell: Mapping[str, Any], sample: Sample | None
+) -> dict[str, Any]:
+    known = {name: value for name, value in cell.items() if value is not None}
+    if "evidence" in known:
+        given = {
+            name: value
+            for name, value in known["evidence"].items()
+            if value is not None
+        }
+        if "asked" in given:
+            # None after one poll; by both it is known what was polled
+            given.setdefault("repeatability")
+        known["evidence"] = given | json.loads(given.pop("rest"))
+    return {"metric": metric, "sample_id": sample and sample.id, **known}
+
+
+class ParquetRows(Sequence[SampleResult]):
+    """The rows of a Parquet file or folder that a ``Scorer`` made.
+
+    Each row is read when it is asked for.
+
+    Arguments and errors are those of ``Report.from_parquet``.
+    """
+
+    def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
+        dataset, told = (
+            extra("pyarrow.dataset", "parquet", "a report from Parquet"),
+            {own.name for own in result_type()},
+        )
+        self._path, self._columns, self._field = path, columns, dataset.field
+        try:
+            found = dataset.dataset(path, format="parquet")
+            files = {part.path: part.physical_schema for part in found.get_fragments()}
+            whole = extra("pyarrow", "parquet", "").unify_schemas(
+                files.values(), promote_options="permissive"
+            )
+            structs = [
+                own.name
+                for own in whole
+                if {it.name for it in getattr(own.type, "fields", ())} >= told
+            ]
+            if other := next(
+                (name for name, own in files.items() if not {*structs} & {*own.names}),
+                None,
+            ):
+                raise ValueError(f"{other} holds no results")
+            self._data, self.metrics = found.replace_schema(whole), tuple(structs)
+            if "sample" not in whole.names:
+                raise ValueError("it has no column named sample")
+            noted = {own.name for own in whole.field("sample").type}
+            self._told = {
+                name: self._field("sample", name)
+                for name in _ABOUT
+                if name in noted or name not in _LATER
+            }
+            for name in structs:
+                self._told |= {
+                    f"{name}/{own}": self._field(name, *place)
+                    for own, place in _COUNTED.items()
+                }
+            self._count: int = self._data.scanner(columns=self._told).count_rows()
+        # which names the file, or the column of unlike types
+        except (OSError, ValueError, TypeError) as error:
+            why = f"{type(error).__name__}, {str(error)[:200]}"
+            raise InputError(
+                f"{path} is not what a Scorer wrote, or cannot be read as Parquet:"
+                f" {why}. Report.to_parquet writes a table of scores, which is no"
+                " report: keep reports by to_jsonl and read them by Report.from_jsonl"
+            ) from error
+        self._inputs = [
+            name for name in whole.names if name not in (*self.metrics, "sample")
+        ]
+        self.ledgers = any(
+            plain_name(name) == "ledger" for name in (*self._inputs, *columns)
+        )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: Any) -> Any:
+        places = range(self._count)[place]
+        return self.at([places])[0] if isinstance(places, int) else self.at(places)
+
+    def __iter__(self) -> Iterator[SampleResult]:
+        rows = (
+            row
+            for batch in self._data.to_batches(batch_size=1000, **_LITTLE)
+            for row in rows_of(batch, maps="lossy")
+        )
+        return (self._row(index, row) for index, row in enumerate(rows))
+
+    def at(self, places: Sequence[int]) -> list[SampleResult]:
+        """The rows at these places; it reads on until it has them all."""
+        rows = rows_of(
+            self._data.take(list(places), batch_size=1000, **_LITTLE), maps="lossy"
+        )
+        return [self._row(index, row) for index, row in zip(places, rows, strict=True)]
+
+    def values(self, metric: str, *field: str) -> Iterator[Any]:
+        """One field of a metric's results, e.g. ``value``, in the order of the rows.
+
+        Nothing else is read.
+        """
+        return (
+            value
+            for column in self.columns(metric, *field)
+            for value in column.to_pylist()
+        )
+
+    def columns(self, metric: str, *field: str) -> Iterator[Any]:
+        """One field of a metric's results as Arrow arrays, in the order of the rows."""
+        wanted = {"own": self._field(metric, *field)}
+        return (
+            batch["own"]
+            for batch in self._data.to_batches(
+                columns=wanted, batch_size=100_000, **_LITTLE
+            )
+        )
+
+    def add_to(self, tally: Tally, *, clustered: bool) -> None:
+        """Count every row of samples without ledgers, column by column.
+
+        That is fifty times as fast as row by row.
+        """
+        from pyarrow import array, compute  # there, since it reads the rows
+
+        for batch in self._data.to_batches(
+            columns=self._told, batch_size=50_000, **_LITTLE
+        ):
+            good = compute.equal(compute.fill_null(batch["problem"], ""), "")
+            groups = compute.if_else(good, batch["group"], None).to_pylist()
+            keys = array(
+                [
+                    -1 if name is None or not clustered else hash(name) & sys.maxsize
+                    for name in groups
+                ]
+            )
+            judged, tally.usage = False, tally.usage + _spent(batch["unfinished"])
+            for name, own in tally.metrics.items():
+                cells = {field: batch[f"{name}/{field}"] for field in _COUNTED}
+                judged = compute.or_(judged, compute.is_valid(cells["status"]))
+                tally.usage += _spent(cells["usage"])
+                _count(own, cells, compute.if_else(good, cells["status"], "bad"), keys)
+            tally.rows.update(rows=batch.num_rows, bad_rows=good.false_count)
+            told = {
+                "not_judged": compute.invert(judged),
+                "judged": judged,
+                "application_errors": batch["error"],
+            }
+            told |= {
+                name: batch[name]
+                for name in ("without_context", *_LATER)
+                if name in self._told
+            }
+            for name, holds in told.items():
+                tally.rows[name] += compute.and_(good, holds).true_count
+            tally.grades.update(_values(batch["grade"].filter(good)))
+            tally.related.update(_values(batch["related"].flatten()))
+
+    def _row(self, index: int, row: dict[str, Any] | RowError) -> SampleResult:
+        if isinstance(row, RowError):
+            return SampleResult(index=index, sample=None, problem=str(row))
+        try:
+            inputs = {name: row[name] for name in self._inputs}
+            about = row["sample"]
+            sample = (
+                None if about["problem"] else Sample.from_row(inputs, **self._columns)
+            )
+        except RowError as error:
+            raise InputError(
+                f"{self._path}, row {index}: {error}; give the columns that the Scorer"
+                " was given"
+            ) from error
+        results = {
+            name: _result(name, row[name], sample)
+            for name in self.metrics
+            if row[name] is not None
+        }
+        given = {
+            "index": index,
+            "sample": sample,
+            "results": results,
+            "unfinished": about["unfinished"],
+        }
+        return validated(
+            SampleResult,
+            {**given, "problem": about["problem"] or ""},
+            f"{self._path}, row {index}",
+        )
+
+
+def _spent(usages: Any) -> Usage:
+    """What a column of usages sums up to; an unknown cost stays unknown."""
+    pc = extra("pyarrow.compute", "parquet", "a report from Parquet")
+    told: dict[str, Any] = {}
+    for field, column in zip(usages.type, usages.drop_null().flatten(), strict=True):
+        if field.name in ("fallbacks", "models"):
+            told[field.name] = tuple(sorted(column.flatten().unique().to_pylist()))
+        else:
+            told[field.name] = pc.sum(column, skip_nulls=False, min_count=0).as_py()
+    return Usage(**told)
+
+
+def _count(own: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any) -> None:
+    """Count one metric's results of a batch, as ``MetricTally.add`` does one by one.
+
+    The status of each row is given.
+    """
+    from pyarrow import array, compute
+
+    scored, failed, undefined = (
+        compute.equal(status, it).fill_null(False)
+        for it in ("scored", "failed", "undefined")
+    )
+    useful = cells["useful"].filter(scored)
+    own.values.extend(cells["value"].filter(scored).to_pylist())
+    own.useful.extend(compute.greater(useful, 0).fill_null(False).to_pylist())
+    own.told += len(useful) - useful.null_count
+    unsure = compute.and_(
+        scored, compute.starts_with(cells["reason"], pattern="uncertain: ")
+    )
+    own.uncertain += compute.and_(
+        unsure, compute.is_in(cells["judge"], array(EMBEDDED))
+    ).true_count
+    own.keys.extend(keys.filter(scored).to_pylist())
+    own.unknown.extend(
+        keys.filter(compute.invert(compute.or_(scored, undefined))).to_pylist()
+    )
+    own.undefined.update(_values(cells["code"].filter(undefined)))
+    own.failed.update(_values(cells["type"].filter(failed)))
+    own.failure = own.failure or next(
+        iter(cells["reason"].filter(failed).to_pylist()), ""
+    )
+    own.why = own.why or next(iter(cells["reason"].filter(undefined).to_pylist()), "")
+    own.not_judged += status.null_count
+
+
+def _values(column: Any) -> dict[Any, int]:
+    """How often each value of a column occurs."""
+    return {
+        pair["values"]: pair["counts"]
+        for pair in column.drop_null().value_counts().to_pylist()
+    }
+
+
+class ParquetReport(Report):
+    """A report over the rows of a Parquet file or folder.
+
+    The rows are read when they are needed, a batch at a time.
+
+    Arguments and errors are those of ``Report.from_parquet``. A summary keeps 17 bytes
+    per score.
+    """
+
+    results: ParquetRows
+
+    def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
+        self.results = rows = ParquetRows(path, columns)
+        signatures = {
+            name: sorted(
+                {
+                    own
+                    for part in rows.columns(name, "signature")
+                    for own in _values(part)
+                }
+            )
+            for name in rows.metrics
+        }
+        several = [
+            f"{name}: rows of {len(own)} signatures"
+            for name, own in signatures.items()
+            if len(own) > 1
+        ]
+        metrics = {
+            name: Signature.model_validate(own[0] if own else name)
+            for name, own in signatures.items()
+        }
+        judges = tuple(sorted({one.judge for one in metrics.values()} - {""}))
+        # as in the facts of every run
+        unjudged = {name: own.by("", {}) for name, own in metrics.items()}
+        details = {one.judge: one.details for one in metrics.values()}
+        self.run = RunFacts(
+            metrics=unjudged, judges=judges, details=details, notes=tuple(several)
+        )
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return self.results.metrics
+
+    def summary(
+        self,
+        thresholds: RiskThresholds | None = None,
+        *,
+        cluster: GroupBy = "auto",
+        bootstrap: bool = False,
+        slices: Iterable[str] = (),
+    ) -> Summary:
+        """The run in numbers, as of every report.
+
+        By another ``cluster`` or by ``slices`` it reads all of each row.
+        """
+        if self.results.ledgers or slices or cluster not in ("auto", None):
+            return super().summary(
+                thresholds, cluster=cluster, bootstrap=bootstrap, slices=slices
+            )
+        tally = Tally(self.metrics, cluster=cluster)
+        self.results.add_to(tally, clustered=cluster == "auto")
+        return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
+
+    def scores(self, metric: str) -> list[float | None]:
+        """Scores of one metric, aligned with ``results``."""
+        return list(self.results.values(self._named(metric), "value"))
+
+    def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
+        """The rows with the lowest scores of a metric, the lowest first."""
+        return self.results.at(
+            lowest(self.results.values(self._named(metric), "value"), count)
+        )
+
+    def shown(self) -> Report:
+        """Return a report of a thousand rows at most, drawn at random.
+
+        If rows are left out, a note says that figures and diagnoses are of those shown.
+        """
+        count = len(self.results)
+        drawn = sorted(random.Random(0).sample(range(count), min(count, _SHOWN)))  # noqa: S311  # no secret
+        note = (
+            f"The page shows {len(drawn):,} of {count:,} rows, drawn at random; figures"
+            " and diagnoses are of these."
+        )
+        notes = (*self.run.notes, note) if len(drawn) < count else self.run.notes
+        return Report(
+            self.results.at(drawn), self.run.model_copy(update={"notes": notes})
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Report({len(self.results):,} rows of a Parquet file or folder:"
+            f" {', '.join(self.metrics)})"
+        )

@@ -1,0 +1,165 @@
+"""Scoring a table: one pure function from rows to rows, for the engines that carry it to many machines."""
+
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import Any
+
+from ragmetrics_core.data import (
+    AmbiguousColumns,
+    RowError,
+    Sample,
+    SampleResult,
+    SettingError,
+    columns_by_field,
+    extra,
+)
+from ragmetrics_core.data.arrow import rows_of
+from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, stream
+from ragmetrics_core.metrics.registry import chosen
+from ragmetrics_core.models.limits import Budget, Limits
+from ragmetrics_core.models.reply_store import StoreLike
+from ragmetrics_core.scale.parquet_report import columns_of
+
+_SAMPLE_COLUMN = "sample"  # as ``columns_of`` names it
+# a run takes one table after the other, whichever thread of an engine brings it
+_TURN = Lock()
+
+
+class Scorer:
+    """Scores the rows of Arrow tables.
+
+    It pickles, and opens nothing before its first table.
+
+    Args:
+        metrics: Metrics or their names; None for the four of ragmetrics.
+        judge: A judge, a chat model or a model's name, as in ``evaluate``; it must
+            pickle.
+        store: Where replies are kept, as in ``evaluate``; ``"folder/"`` for several
+            processes.
+        limits: What each process may spend, or what the binding of an engine makes of
+            it for the whole job.
+        concurrency: Most model calls of one process in flight.
+        **columns: Where a field of the sample is, as in ``evaluate``.
+
+    Raises:
+        SettingError: If a setting is invalid, a metric is named ``sample`` as the
+            column of samples is, or a metric takes something from other samples: which
+            those are would depend on how an engine divides the rows.
+
+    Examples:
+        >>> import pyarrow
+        >>> table = pyarrow.table({"question": ["Capital?"], "contexts": [["Paris."]], "answer": ["Paris"]})
+        >>> Scorer("utilization")(table)["context_utilization"][0]["value"].as_py()
+        1.0
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics = None,
+        judge: JudgeLike = None,
+        *,
+        store: StoreLike = None,
+        limits: Limits | None = None,
+        concurrency: int = 32,
+        **columns: Any,
+    ) -> None:
+        self.metrics, self.limits = tuple(chosen(metrics)), limits
+        self.budget: Callable[[], Budget] | None = None
+        if any(metric.name == _SAMPLE_COLUMN for metric in self.metrics):
+            raise SettingError(
+                f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the"
+                " samples in the scored table; give it another name="
+            )
+        if taking := [metric.name for metric in self.metrics if metric.needs_others]:
+            raise SettingError(
+                f"{', '.join(taking)} as set here takes contexts of other rows, which"
+                " depend on how they are divided: give control_contexts="
+            )
+        self._columns = columns_by_field(columns)
+        self._settings = (self.metrics, judge, concurrency, store)
+        self._run: Run | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_run": None}
+
+    def added(self, names: Iterable[str]) -> Any:
+        """The Arrow schema of the columns that are added to a table with columns of these names.
+
+        Raises:
+            SettingError: If a column of the table has the name of one that is added, or
+                of another one.
+        """
+        pa = extra("pyarrow", "parquet", "scoring a table")
+        columns, names = (
+            columns_of((), [metric.name for metric in self.metrics]),
+            list(names),
+        )
+        if doubled := sorted(
+            {name for name in names if name in columns or names.count(name) > 1}
+        ):
+            raise SettingError(
+                f"the table has columns {', '.join(doubled)} twice, or scoring adds"
+                " them: rename them"
+            )
+        return pa.schema([(name, column.type) for name, column in columns.items()])
+
+    def __call__(self, table: Any) -> Any:
+        """Score every row.
+
+        Args:
+            table: An Arrow table or record batch with one sample in each row, in
+                columns of any usual names.
+
+        Returns:
+            An Arrow table: the columns of ``table``, then the struct ``sample``
+            (``problem``: why a row is no sample; ``unfinished``: what was paid for
+            metrics that a limit cut off) and a struct per metric, null where it was not
+            judged. The types are the same for all rows. A row that cannot be judged is
+            a row that says so.
+
+        Raises:
+            JudgeUnavailable: If the judge's first call shows that it will answer
+                nothing, e.g. for a wrong key.
+        """
+        fields = [*table.schema, *self.added(table.schema.names)]
+        rows = [self._sample(row) for row in rows_of(table)]
+        with _TURN:
+            if self._run is None:
+                self._run = Run(
+                    *self._settings,
+                    self.limits if self.budget is None else self.budget(),
+                )
+            results = list(stream(self._run, rows, progress=False, columns={}))
+            if self._run.interrupted:  # an engine ends a task so
+                raise KeyboardInterrupt
+        # behind a limit that ended the run
+        for index, row in enumerate(rows[len(results) :], len(results)):
+            bad = isinstance(row, RowError)
+            results.append(
+                SampleResult(
+                    index=index,
+                    sample=None if bad else row,
+                    problem=str(row) if bad else "",
+                )
+            )
+        added = columns_of(results, [metric.name for metric in self.metrics])
+        pa = extra("pyarrow", "parquet", "scoring a table")
+        return pa.Table.from_arrays(
+            [*table.columns, *added.values()], schema=pa.schema(fields)
+        )
+
+    def _sample(self, row: Any) -> Sample | RowError:
+        try:
+            return (
+                row
+                if isinstance(row, RowError)
+                else Sample.from_row(row, **self._columns)
+            )
+        except (
+            AmbiguousColumns
+            # which row comes first depends on how an engine divides them: none ends a
+            # job
+        ) as error:
+            return RowError(str(error))
+        except RowError as error:
+            return error
