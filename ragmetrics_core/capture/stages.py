@@ -103,6 +103,7 @@ def _warnings(turn: Turn, answered: Answered, evidenced: Evidenced) -> list[str]
     tree, contexts = turn.tree, evidenced.contexts
     warnings = [
         *tree.warnings,
+        *tree.doubts,
         *turn.asked.doubts,
         *evidenced.warnings,
         *_doubts(answered, evidenced),
@@ -129,7 +130,8 @@ def _grade(turn: Turn, answered: Answered, evidenced: Evidenced) -> Grade:
     tree, contexts = turn.tree, evidenced.contexts
     grades: set[Grade] = {"exact", *contexts.grades}
     if (
-        turn.asked.doubts
+        tree.doubts
+        or turn.asked.doubts
         or _doubts(answered, evidenced)
         or tree.conversation_at == BY_WORDS
     ):

@@ -203,6 +203,8 @@ class Tree:
     # how many of the retrieved documents have a text that was not recorded
     unread: int = 0
     warnings: tuple[str, ...] = ()  # what the adapter has to say
+    # what is uncertain about which runs are this turn: nothing is exact then
+    doubts: tuple[str, ...] = ()
     run: Any = None  # the framework's own, for callables of the user
     # mappings that the user's keys and paths lead into, the first hit wins
     places: tuple[Any, ...] = ()

@@ -8,10 +8,16 @@ from typing import Generic
 
 from ragmetrics_core.capture.calls import FREE_TEXT, Calls, Reply, end_of, text_of
 from ragmetrics_core.capture.conversations import Conversations, of_blocks
+from ragmetrics_core.capture.forms import Text
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.plain_values import Overrides, one_line
 from ragmetrics_core.capture.stages import samples_of
+from ragmetrics_core.capture.transcripts import (
+    QUOTATIONS,
+    Quotation,
+    quotation,
+)
 from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree
 from ragmetrics_core.data import Sample
 
@@ -21,6 +27,10 @@ _MOST_LOOSE = 8
 _SECONDS = 60.0
 _TALK = (
     "an earlier question and its answer stand in the prompt, but no history was found"
+)
+_MAY_GO_ON = (
+    "a later call was shown the answer and nothing that was found: it may be a turn of"
+    " its own, or work on the answer"
 )
 
 
@@ -56,6 +66,7 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         gives_documents=all(tree.gives_documents for tree in trees),
         given=given,
         unread=sum(tree.unread for tree in trees),
+        doubts=tuple(dict.fromkeys(doubt for tree in trees for doubt in tree.doubts)),
         other=tuple(one for tree in trees for one in tree.other),
         places=tuple(place for tree in reversed(trees) for place in tree.places),
         results=tuple(result for tree in reversed(trees) for result in tree.results),
@@ -114,6 +125,12 @@ class _Group:
         if answers:
             self.answered_at = end_of(tree.root)
 
+    def doubt(self, words: str) -> None:
+        """Say what is uncertain about the runs that belong to it."""
+        last = self.trees[-1]
+        doubts = tuple(dict.fromkeys((*last.doubts, words)))
+        self.trees[-1] = replace(last, doubts=doubts)
+
 
 @dataclass(frozen=True)
 class _Showing:
@@ -122,7 +139,7 @@ class _Showing:
     group: _Group
     is_asked: bool  # its question stands there
     texts: frozenset[str]  # those of its documents and answers that stand there
-    shows_its_answer: bool
+    answers: frozenset[str]  # those of them that are answers
 
     def is_over_for(self, later: "_Showing") -> bool:
         """Whether the group has answered, and another question that prompts show began after that.
@@ -135,7 +152,12 @@ class _Showing:
         if answered_at is None or later.group.began < answered_at:
             return False
         is_same_question = not _queries(self.group).isdisjoint(_queries(later.group))
-        return not (is_same_question and self.shows_its_answer)
+        return not (is_same_question and self.answers)
+
+    @property
+    def shows_what_was_found(self) -> bool:
+        """Whether a document stands there."""
+        return bool(self.texts - self.answers)
 
 
 class Turns(Generic[Run]):
@@ -378,19 +400,36 @@ class Turns(Generic[Run]):
         Several groups become one.
         """
         messages = [message for call in calls.models for message in call.prompt]
-        earlier = {
+        prompts = [message.text for message in messages]
+        said = {
             one_line(message.text)
             for message in messages
             if message.role == "assistant"
         }
-        prompts = [message.text for message in messages]
-        same, others = (
-            [one for one in some if not _answers(one) & earlier]
-            for some in self._near(tree.strand)
+        same, others = self._near(tree.strand)
+        quotations = _quotations([*same, *others], prompts)
+        over = [
+            group
+            for group in (*same, *others)
+            if quotations[id(group)] in ("said", "perhaps said")
+            or not _answers(group).isdisjoint(said)
+        ]
+        for group in over:
+            if quotations[id(group)] == "perhaps said":
+                group.doubt(_MAY_GO_ON)
+        showings = _shown(
+            [group for group in same if group not in over],
+            [group for group in others if group not in over],
+            prompts,
         )
-        found = _shown(same, others, prompts)
-        if not found:
+        if not showings:
             return False
+        found = [showing.group for showing in showings]
+        is_in_doubt = any(
+            quotations[id(showing.group)] == "beside its question"
+            and not showing.shows_what_was_found
+            for showing in showings
+        )
         first, *rest = found
         for group in rest:
             first.trees += group.trees
@@ -399,6 +438,8 @@ class Turns(Generic[Run]):
         first.add(
             tree, answers=any(calls.weights[call] == FREE_TEXT for call in calls.models)
         )
+        if is_in_doubt:
+            first.doubt(_MAY_GO_ON)
         return True
 
     def _near(self, strand: str) -> tuple[list[_Group], list[_Group]]:
@@ -476,8 +517,8 @@ def _gave(group: _Group, tree: Tree) -> bool:
 
 def _shown(
     same: Sequence[_Group], others: Sequence[_Group], prompts: Sequence[str]
-) -> list[_Group]:
-    """The groups that prompts show: those whose question stands there first, then the latest; each adds a text.
+) -> list[_Showing]:
+    """What prompts show of the groups that belong to them: those whose question stands there first, then the latest; each adds a text.
 
     Args:
         same: The groups of the strand in which the prompts were sent. Others count
@@ -502,13 +543,26 @@ def _shown(
     current.sort(
         key=lambda showing: (showing.is_asked, showing.group.since), reverse=True
     )
-    groups: list[_Group] = []
+    chosen: list[_Showing] = []
     texts: set[str] = set()
     for showing in current:
         if not showing.texts or showing.texts - texts:
-            groups.append(showing.group)
+            chosen.append(showing)
             texts |= showing.texts
-    return groups
+    return chosen
+
+
+def _quotations(
+    groups: Iterable[_Group], prompts: Sequence[str]
+) -> dict[int, Quotation]:
+    """How prompts quote the last answer of each of some groups, by the identity of the group."""
+    hosts = [Text(prompt) for prompt in prompts]
+    ways: dict[int, Quotation] = {}
+    for group in groups:
+        answer, questions = _last_answer(group), _questions(group)
+        quoted = [quotation(answer, questions, host) for host in hosts]
+        ways[id(group)] = min(quoted, key=QUOTATIONS.index, default="elsewhere")
+    return ways
 
 
 def _showings(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Showing]:
@@ -535,9 +589,7 @@ def _showings(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Showing
         held += answers
         texts = frozenset(held[index] for index in locate(held, prompts).order)
         if texts or (is_asked and not held):
-            showings.append(
-                _Showing(group, is_asked, texts, not answers.isdisjoint(texts))
-            )
+            showings.append(_Showing(group, is_asked, texts, texts & answers))
     return showings
 
 
@@ -548,6 +600,18 @@ def _answers(group: _Group) -> set[str]:
     """
     calls = [call for part in group.trees for call in Calls(part, ()).likely]
     return {one_line(text_of(call)) for call in calls} - {""}
+
+
+def _last_answer(group: _Group) -> str:
+    """What a model wrote last in a group; empty if none did."""
+    calls = [call for part in group.trees for call in Calls(part, ()).likely]
+    return text_of(max(calls, key=end_of)) if calls else ""
+
+
+def _questions(group: _Group) -> set[str]:
+    """What was asked in a group, of retrievers and of its runs."""
+    asked = {tree.question for tree in group.trees if tree.question}
+    return asked | _queries(group)
 
 
 def _queries(group: _Group) -> set[str]:

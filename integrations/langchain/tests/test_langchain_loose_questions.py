@@ -73,6 +73,69 @@ def test_a_question_that_shows_the_earlier_one_as_text_is_a_question_of_its_own(
     ]
 
 
+TALKS = {
+    "user and assistant": f"User: {FIRST}\nAssistant: {IN_1874}\nUser: {SECOND}",
+    "human and AI": f"Human: {FIRST}\nAI: {IN_1874}\n\nHuman: {SECOND}\nAI:",
+    "letters": f"Q: {FIRST}\nA: {IN_1874}\nQ: {SECOND}\nA:",
+    "headings": f"### User\n{FIRST}\n\n### Assistant\n{IN_1874}\n\n### User\n{SECOND}",
+    "bold": f"**User:** {FIRST}\n**Bot:** {IN_1874}\n\nNow answer: {SECOND}",
+    "messages": (
+        f"[HumanMessage(content='{FIRST}'), AIMessage(content='{IN_1874}')]\n"
+        f"Question: {SECOND}"
+    ),
+    "pairs": f"[('human', '{FIRST}'), ('ai', '{IN_1874}')]\n{SECOND}",
+    "dictionaries": (
+        f"[{{'role': 'user', 'content': '{FIRST}'}},"
+        f" {{'role': 'assistant', 'content': '{IN_1874}'}}]\n{SECOND}"
+    ),
+    "JSON": (
+        f'[{{"role": "user", "content": "{FIRST}"}},'
+        f' {{"role": "assistant", "content": "{IN_1874}"}}]\n{SECOND}'
+    ),
+    "names of another language": (
+        f"Frage: {FIRST}\nAntwort: {IN_1874}\nFrage: {SECOND}\nAntwort:"
+    ),
+    "ChatML": (
+        f"<|im_start|>user\n{FIRST}<|im_end|>\n<|im_start|>assistant\n"
+        f"{IN_1874}<|im_end|>\n<|im_start|>user\n{SECOND}<|im_end|>"
+    ),
+}
+
+
+@pytest.mark.parametrize("found", [[document(BRIDGE, "b")], []])
+@pytest.mark.parametrize("talk", TALKS)
+def test_a_turn_of_a_talk_in_text_that_searches_nothing_is_no_answer_to_the_turn_before(
+    talk: str, found: list[Document]
+) -> None:
+    with capture() as captured:
+        asyncio.run(ask(FIRST, IN_1874, found, limited=False))
+        Speaker(lines=HOURLY).invoke(f"Be polite.\n\n{TALKS[talk]}")
+    (sample,) = captured.samples
+    assert triples([sample]) == [(FIRST, [one.page_content for one in found], IN_1874)]
+    assert sample.capture is not None
+    assert sample.capture.grade == ("inferred" if talk == "bold" else "exact")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        f"Question: {FIRST}\nDraft: {IN_1874}\nMake it shorter.",
+        f"{FIRST}\n{IN_1874}\n{SECOND}",
+        f"They asked {FIRST!r}, we said {IN_1874!r}. {SECOND}",
+    ],
+)
+def test_whether_an_answer_is_revised_or_the_talk_goes_on_is_in_doubt_where_no_name_says_it(
+    prompt: str,
+) -> None:
+    with capture() as captured:
+        asyncio.run(ask(FIRST, IN_1874, [document(BRIDGE, "b")], limited=False))
+        Speaker(lines=HOURLY).invoke(prompt)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert any("turn of its own" in words for words in sample.capture.warnings)
+
+
 @pytest.mark.parametrize("other", [FIRST, SECOND])
 def test_a_draft_that_is_revised_belongs_to_the_question_that_it_answers(
     other: str,

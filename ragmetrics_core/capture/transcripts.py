@@ -1,0 +1,118 @@
+"""A talk that stands in a prompt as text: whether an answer is an earlier turn of it, or is worked on. Pure.
+
+Applications that write their history into a template show an earlier answer in the same
+place in which others show a draft. What tells them apart is who is named before it, and
+who is named behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Literal, get_args
+
+from ragmetrics_core.capture.forms import Text, stream
+
+# - said: it is an earlier turn; it is the assistant's word, and somebody speaks after it
+# - perhaps said: it is the assistant's word, and nobody is named behind it
+# - beside its question: it stands right behind its question, and nobody is named
+# - elsewhere: it does not stand there, or only among other words
+Quotation = Literal["said", "perhaps said", "beside its question", "elsewhere"]
+QUOTATIONS: tuple[Quotation, ...] = get_args(Quotation)  # the surest first
+
+_ASSISTANTS = frozenset("a agent ai aimessage assistant bot chatbot gpt model".split())
+_USERS = frozenset(
+    "customer human humanmessage input q query question user you".split()
+)
+# the name of who speaks, right before a text: "User: ", "AIMessage(content='"
+_NAME = re.compile(
+    r"([^\W\d_]+)(\W{1,12}(?:(?:content|end_header_id)\W{1,8})?)\Z", re.DOTALL
+)
+# of a name in a list of messages or a model's template, not at the head of a line
+_OF_A_MESSAGE = re.compile(r"content|[(,|>]")
+# a name at the head of a line or of a message, and what ends it
+_SPEAKER = re.compile(
+    r"(?:^|[>|#*\[('\"{])[^\S\n]*([^\W\d_]+)(?:[^\w\s]|[^\S\n]*\n)", re.MULTILINE
+)
+_LONGEST_NAME = 80
+_MOST_PLACES = 20
+_MOST_LETTERS_BETWEEN = 24
+
+
+def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
+    """Say how a message of a prompt quotes an earlier answer.
+
+    Args:
+        answer: The answer.
+        questions: What was asked, in the words that are known of it.
+        host: The message.
+
+    Returns:
+        The surest of all places at which the answer stands.
+
+    Examples:
+        >>> talk = "User: When did it open?\\nAssistant: In 1874.\\nUser: And the ferry?"
+        >>> quotation("In 1874.", ["When did it open?"], Text(talk))
+        'said'
+        >>> draft = "Question: When did it open?\\nDraft: In 1874.\\nMake it longer."
+        >>> quotation("In 1874.", ["When did it open?"], Text(draft))
+        'beside its question'
+    """
+    ends = [end for question in questions for _, end in _places(question, host)]
+    names = {
+        name
+        for question in questions
+        for start, _ in _places(question, host)
+        if (name := _name_before(host.raw, start)[0])
+    }
+    quoted = [
+        _way(host.raw, start, end, names, ends) for start, end in _places(answer, host)
+    ]
+    return min(quoted, key=QUOTATIONS.index, default="elsewhere")
+
+
+def _way(
+    text: str, start: int, end: int, askers: Collection[str], asked: Collection[int]
+) -> Quotation:
+    """How the answer that stands at one place is quoted.
+
+    Args:
+        text: The message.
+        start: Where the answer begins.
+        end: Where it ends.
+        askers: The names that stand before its question.
+        asked: Where its question ends.
+    """
+    name, separator = _name_before(text, start)
+    is_assistant = name in _ASSISTANTS
+    if is_assistant and _OF_A_MESSAGE.search(separator):
+        return "said"
+    later = {found[1].lower() for found in _SPEAKER.finditer(text, end)}
+    if is_assistant and not later.isdisjoint(_USERS):
+        return "said"
+    is_beside = any(
+        place <= start and len(stream(text[place:start])) <= _MOST_LETTERS_BETWEEN
+        for place in asked
+    )
+    if is_beside and not later.isdisjoint(askers):
+        return "said"
+    if is_assistant:
+        return "perhaps said"
+    return "beside its question" if is_beside else "elsewhere"
+
+
+def _name_before(text: str, start: int) -> tuple[str, str]:
+    """The name that stands right before a place, in lower case, and what is between; empty if there is none."""
+    found = _NAME.search(text[max(start - _LONGEST_NAME, 0) : start])
+    return (found[1].lower(), found[2]) if found else ("", "")
+
+
+def _places(text: str, host: Text) -> Iterator[tuple[int, int]]:
+    """Where a text stands in a message, whatever its white space and escapes."""
+    letters = stream(text)
+    at = host.stream.find(letters) if letters else -1
+    for _ in range(_MOST_PLACES):
+        if at < 0:
+            return
+        yield host.span(at, at + len(letters))
+        at = host.stream.find(letters, at + len(letters))
