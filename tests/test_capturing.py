@@ -34,7 +34,7 @@ from ragmetrics_core.capture import (
     judge_context,
     samples_of,
 )
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.engine.run import POOL
@@ -374,6 +374,30 @@ def test_an_error_while_assembling_is_counted_and_the_rest_goes_on(caplog):
     assert captured.problems.counts == {"Captured._assemble: ValueError": 2}
     assert caplog.text.count("the application is not affected") == 1
     assert "SECRET" not in caplog.text
+
+
+def test_problems_are_counted_in_bounded_memory_however_their_words_differ(caplog):
+    """A row that is refused names its keys, which may differ from row to row."""
+
+    def build(run):
+        raise RowError(f"a context has no text; its keys are key_{run}")
+
+    captured = Captured(build)
+    for run in range(1000):
+        captured.record(run)
+    assert captured.samples == ()
+    counts = captured.problems.counts
+    assert sum(counts.values()) == len(captured.problems) == 1000
+    assert len(counts) <= 101
+    assert (
+        counts[
+            "Captured._assemble: RowError (a context has no text; its keys are key_0)"
+        ]
+        == 1
+    )
+    (others,) = [words for words, count in counts.items() if count > 1]
+    assert "more kinds of problems" in others
+    assert len(caplog.records) == len(counts)
 
 
 def test_guarded_hooks_return_none_and_let_interrupts_pass():

@@ -29,6 +29,9 @@ from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import question_in_state as question_in_state
 from ragmetrics_core.capture.plain_values import spoken as spoken
 from ragmetrics_core.capture.plain_values import texts_in as texts_in
+from ragmetrics_core.capture.searches import (
+    name_empty_searches as name_empty_searches,
+)
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
 from ragmetrics_core.capture.tree import SCORE_KEYS as SCORE_KEYS

@@ -71,10 +71,18 @@ class Lock:
         self._lock.release()
 
 
+_MOST_KINDS = 100
+_OTHERS = (
+    f"more kinds of problems than the {_MOST_KINDS} that are named; these are counted"
+    " together"
+)
+
+
 class Problems:
     """Internal errors of a recorder: counted by place, each place logged once.
 
-    Truthy if there were any.
+    Truthy if there were any. Of many kinds the first hundred are named, and all others
+    are counted together: a refused row names its keys, which may differ each time.
 
     Where ``others`` gives some, they count in its stead; ``logged=False`` only counts.
     """
@@ -124,10 +132,12 @@ class Problems:
         if others:
             return
         with self._lock:
-            self._counts[message] += 1
-            first = self._counts[message] == 1
-        if first and self._logged:
-            logger.warning("%s", sentence or message)
+            is_named = message in self._counts or len(self._counts) < _MOST_KINDS
+            kind = message if is_named else _OTHERS
+            self._counts[kind] += 1
+            is_first = self._counts[kind] == 1
+        if is_first and self._logged:
+            logger.warning("%s", (sentence or message) if is_named else _OTHERS)
 
 
 def guarded(hook: Callable[P, T]) -> Callable[P, T]:

@@ -20,6 +20,7 @@ from ragmetrics_core.capture.plain_values import (
     parsed,
     question_in,
 )
+from ragmetrics_core.capture.searches import searching_tools
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
 
 # a longer text is a passage that may stand in an answer, no question
@@ -311,7 +312,9 @@ def _standalone(calls: Calls, question: str | None) -> str | None:
     None if there is none, or there are several.
     """
     failed = [node for node in calls.nodes if node.kind == "retriever" and node.error]
-    searched: list[Node] = [*calls.retrievals, *calls.tool_texts, *failed]
+    names = searching_tools(calls.nodes)
+    tools = [node for node in calls.nodes if node.kind == "tool" and node.name in names]
+    searched: list[Node] = [*calls.retrievals, *calls.tool_texts, *failed, *tools]
     queries = {
         node.query for node in searched if node.query and parsed(node.query) is None
     }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Literal, get_args
 
-from ragmetrics_core.capture.forms import Text, stream
+from ragmetrics_core.capture.letters import Text, stream
 
 # - said: it is an earlier turn; it is the assistant's word, and somebody speaks after it
 # - perhaps said: it is the assistant's word, and nobody is named behind it
@@ -20,9 +20,21 @@ from ragmetrics_core.capture.forms import Text, stream
 Quotation = Literal["said", "perhaps said", "beside its question", "elsewhere"]
 QUOTATIONS: tuple[Quotation, ...] = get_args(Quotation)  # the surest first
 
-_ASSISTANTS = frozenset("a agent ai aimessage assistant bot chatbot gpt model".split())
+_ASSISTANTS = frozenset(
+    ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
+)
 _USERS = frozenset(
-    "customer human humanmessage input q query question user you".split()
+    [
+        "customer",
+        "human",
+        "humanmessage",
+        "input",
+        "q",
+        "query",
+        "question",
+        "user",
+        "you",
+    ]
 )
 # the name of who speaks, right before a text: "User: ", "AIMessage(content='"
 _NAME = re.compile(
@@ -40,7 +52,7 @@ _MOST_LETTERS_BETWEEN = 24
 
 
 def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
-    """Say how a message of a prompt quotes an earlier answer.
+    r"""Say how a message of a prompt quotes an earlier answer.
 
     Args:
         answer: The answer.
@@ -51,10 +63,10 @@ def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
         The surest of all places at which the answer stands.
 
     Examples:
-        >>> talk = "User: When did it open?\\nAssistant: In 1874.\\nUser: And the ferry?"
+        >>> talk = "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?"
         >>> quotation("In 1874.", ["When did it open?"], Text(talk))
         'said'
-        >>> draft = "Question: When did it open?\\nDraft: In 1874.\\nMake it longer."
+        >>> draft = "Question: When did it open?\nDraft: In 1874.\nMake it longer."
         >>> quotation("In 1874.", ["When did it open?"], Text(draft))
         'beside its question'
     """

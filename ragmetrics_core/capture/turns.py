@@ -8,8 +8,8 @@ from typing import Generic
 
 from ragmetrics_core.capture.calls import FREE_TEXT, Calls, Reply, end_of, text_of
 from ragmetrics_core.capture.conversations import Conversations, of_blocks
-from ragmetrics_core.capture.forms import Text
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
+from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.plain_values import Overrides, one_line
 from ragmetrics_core.capture.stages import samples_of
@@ -518,7 +518,9 @@ def _gave(group: _Group, tree: Tree) -> bool:
 def _shown(
     same: Sequence[_Group], others: Sequence[_Group], prompts: Sequence[str]
 ) -> list[_Showing]:
-    """What prompts show of the groups that belong to them: those whose question stands there first, then the latest; each adds a text.
+    """What prompts show of the groups that belong to them.
+
+    Those whose question stands there come first, then the latest; each adds a text.
 
     Args:
         same: The groups of the strand in which the prompts were sent. Others count

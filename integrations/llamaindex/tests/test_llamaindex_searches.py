@@ -14,6 +14,7 @@ import pytest
 from llama_index.core import get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.evaluation.ragmetrics import capture
 
@@ -61,7 +62,31 @@ def with_a_retriever_inside(kit: ModuleType) -> Any:
     )
 
 
-TOOLS = [of_the_framework, with_a_retriever_inside]
+def that_says_it_returns_nodes(kit: ModuleType) -> Any:
+    """From a store that reports nothing."""
+
+    def search(input: str) -> list[NodeWithScore]:  # noqa: A002  # the framework's name
+        return [kit.node("bridge", BRIDGE)] if "bridge" in input else []
+
+    return FunctionTool.from_defaults(search, name="search", description="Searches.")
+
+
+def that_does_not_say_what_it_returns(kit: ModuleType) -> Any:
+    def search(input: str) -> Any:  # noqa: A002  # the framework's name
+        return [kit.node("bridge", BRIDGE)] if "bridge" in input else []
+
+    return FunctionTool.from_defaults(search, name="search", description="Searches.")
+
+
+def that_tells_what_it_did_not_find(kit: ModuleType) -> Any:
+    def search(input: str) -> Any:  # noqa: A002  # the framework's name
+        found = [kit.node("bridge", BRIDGE)] if "bridge" in input else []
+        return found or "Nothing was found."
+
+    return FunctionTool.from_defaults(search, name="search", description="Searches.")
+
+
+TOOLS = [of_the_framework, with_a_retriever_inside, that_says_it_returns_nodes]
 
 
 def asked(kit: ModuleType, tool: Any, *queries: str, answer: str) -> Sample:
@@ -96,18 +121,41 @@ def test_a_search_that_found_nothing_is_a_search(
     ]
 
 
-@pytest.mark.parametrize("made", TOOLS)
-def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(
-    kit: ModuleType, made: Callable[[ModuleType], Any]
+@pytest.mark.parametrize("queries", [("opening year", "bridge"), ("bridge", "year")])
+@pytest.mark.parametrize("made", [*TOOLS, that_does_not_say_what_it_returns])
+def test_the_query_beside_a_search_that_found_nothing_is_no_rewrite(
+    kit: ModuleType, made: Callable[[ModuleType], Any], queries: tuple[str, str]
 ) -> None:
-    sample = asked(kit, made(kit), "opening year", "bridge of Velm", answer="In 1874.")
+    sample = asked(kit, made(kit), *queries, answer="In 1874.")
     assert [context.text for context in sample.contexts] == [BRIDGE]
     assert sample.standalone_question is None
     assert sample.ledger is not None
-    assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [
-        ("retrieval", 0),
-        ("retrieval", 1),
-    ]
+    assert [
+        (call.kind, call.query, len(call.items)) for call in sample.ledger.calls
+    ] == [("retrieval", query, int("bridge" in query)) for query in queries]
+
+
+def test_the_query_beside_a_search_that_tells_of_nothing_is_no_rewrite(
+    kit: ModuleType,
+) -> None:
+    tool = that_tells_what_it_did_not_find(kit)
+    sample = asked(kit, tool, "opening year", "bridge", answer="In 1874.")
+    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert sample.standalone_question is None
+
+
+@pytest.mark.parametrize("rows", [[], [{"year": 1874}]])
+def test_a_list_of_rows_is_no_search_though_it_is_empty(
+    kit: ModuleType, rows: list[Any]
+) -> None:
+    def query(input: str) -> list[dict[str, int]]:  # noqa: A002  # the framework's name
+        return rows
+
+    tool = FunctionTool.from_defaults(query, name="sql", description="Asks a table.")
+    sample = asked(kit, tool, "SELECT year", answer="In 1874.")
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["tool"]
+    assert sample.retrieved is None
 
 
 def test_an_engine_behind_a_tool_that_found_nothing_is_a_search(

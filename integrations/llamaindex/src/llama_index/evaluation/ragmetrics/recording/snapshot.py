@@ -153,11 +153,11 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
         output, node.text = result.raw_output, result.content
-        # an empty list may be one of rows or numbers: no search is made of it
         is_of_nodes = isinstance(output, list) and all(
             isinstance(item, NodeWithScore) for item in output
         )
-        if output and is_of_nodes:
+        # an empty list may be one of rows or numbers
+        if is_of_nodes and (output or _says_it_returns_nodes(instance)):
             node.documents = documents_of(output)
         node.error = "the tool failed" if result.is_error else None
     elif kind == "model":
@@ -166,6 +166,14 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
         node.text = answer_of(result)
+
+
+def _says_it_returns_nodes(tool: object) -> bool:
+    """Whether the function of a tool is annotated to return nodes."""
+    if not isinstance(tool, FunctionTool):
+        return False
+    annotations = getattr(tool.real_fn, "__annotations__", {})
+    return NodeWithScore.__name__ in str(annotations.get("return", ""))
 
 
 def copy_outcome(run: Run, result: object, data: bool) -> None:

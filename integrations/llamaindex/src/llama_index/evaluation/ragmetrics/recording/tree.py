@@ -64,6 +64,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     if not run.settled:
         run.other, run.settled = (*run.other, *_settled(run.root)), True
         capture.name_authors(run.root)
+        capture.name_empty_searches(run.root)
     asked, place = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
     if (
