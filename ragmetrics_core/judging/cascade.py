@@ -6,9 +6,12 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+from pydantic import BaseModel
+
 from ragmetrics_core.data import (
     Answer,
     Asked,
+    JudgeError,
     JudgeUnavailable,
     NotAnswered,
     Question,
@@ -55,51 +58,37 @@ class CascadeJudge(Judge):
     def __init__(
         self, cheap: Judge, strong: Judge, *, band: tuple[float, float] = (0.2, 0.8)
     ) -> None:
-        ends = (
-            [end for end in band if isinstance(end, (int, float))]
-            if isinstance(band, (tuple, list))
-            else []
-        )
-        if len(ends) != 2 or len(band) != 2 or not 0 <= ends[0] <= ends[1] <= 1:
-            raise SettingError(
-                "band is two probabilities, the lower one first, e.g. (0.2, 0.8); got"
-                f" {band!r}"
-            )
-        for given in (cheap, strong):
-            if not isinstance(given, Judge):
+        _check_band(band)
+        for judge in (cheap, strong):
+            if not isinstance(judge, Judge):
                 raise SettingError(
                     "a cascade needs two judges, e.g. LLMJudge(model); got a"
-                    f" {type(given).__name__}"
+                    f" {type(judge).__name__}"
                 )
         self.name = f"cascade({cheap.name}, {strong.name})"
-        self.cheap, self.strong, self.band, self.models = (
-            cheap,
-            strong,
-            band,
-            cheap.models + strong.models,
-        )
+        self.cheap = cheap
+        self.strong = strong
+        self.band = band
+        self.models = cheap.models + strong.models
 
     @property
     def details(self) -> dict[str, str]:
         """The band, and the settings of both judges."""
-        both = (("cheap", self.cheap), ("strong", self.strong))
-        own = {
-            f"{whose} {name}": value
-            for whose, judge in both
-            for name, value in judge.details.items()
-        }
-        return {"band": f"{self.band[0]:g}-{self.band[1]:g}", **own}
+        details = {"band": f"{self.band[0]:g}-{self.band[1]:g}"}
+        for role, judge in (("cheap", self.cheap), ("strong", self.strong)):
+            for setting, value in judge.details.items():
+                details[f"{role} {setting}"] = value
+        return details
 
     def session(self, **settings: Any) -> CascadeJudge:
         """Return a cascade for one run, made of both judges' sessions.
 
         They share the run's store and budget.
         """
-        judge = copy(self)
-        judge.cheap, judge.strong = (
-            one.session(**settings) for one in (self.cheap, self.strong)
-        )
-        return judge
+        cascade = copy(self)
+        cascade.cheap = self.cheap.session(**settings)
+        cascade.strong = self.strong.session(**settings)
+        return cascade
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer by the cheap judge, and where that is unsure by the strong one.
@@ -107,33 +96,54 @@ class CascadeJudge(Judge):
         The reply's error is ``JudgeUnavailable`` if a judge that is asked will answer
         no question.
         """
-        first = await self.cheap.answer(question)
-        if isinstance(first.reply, NotAnswered) and isinstance(
-            first.reply.error, JudgeUnavailable
-        ):
-            return first
-        found = first.reply if isinstance(first.reply, Asked) else Asked(())
-        # a reply may hold several verdicts, and then no other
-        pairs = zip(found.replies, found.weights, strict=False)
-        torn = any(
-            getattr(it, "verdict", "") == ("no" if weight.p >= 0.5 else "yes")
-            for it, weight in pairs
-        )
-        if (
-            found.weights
-            and not torn
-            and not any(self.band[0] <= it.p <= self.band[1] for it in found.weights)
-        ):
-            return replace(first, usage=first.usage + Usage(spared=1))
+        cheap_answer = await self.cheap.answer(question)
+        if _failed_with(cheap_answer, JudgeUnavailable):
+            return cheap_answer
+        if self._is_sure(cheap_answer):
+            usage = cheap_answer.usage + Usage(spared=1)
+            return replace(cheap_answer, usage=usage)
+
         try:
-            second = await self.strong.answer(question)
-        # what the cheap judge was paid is told all the same
+            strong_answer = await self.strong.answer(question)
         except JudgeUnavailable as error:
-            second = Answer(NotAnswered(error))
-        unknown = isinstance(second.reply, NotAnswered) and isinstance(
-            second.reply.error, QuestionNotSupported
-        )
-        reply = (
-            first.reply if unknown and isinstance(first.reply, Asked) else second.reply
-        )
-        return Answer(reply, first.usage + second.usage + Usage(passed=1))
+            # The usage returned below still tells what the cheap judge was paid.
+            strong_answer = Answer(NotAnswered(error))
+        usage = cheap_answer.usage + strong_answer.usage + Usage(passed=1)
+        cheap_answered = isinstance(cheap_answer.reply, Asked)
+        if cheap_answered and _failed_with(strong_answer, QuestionNotSupported):
+            return Answer(cheap_answer.reply, usage)
+        return Answer(strong_answer.reply, usage)
+
+    def _is_sure(self, answer: Answer[Any]) -> bool:
+        """Whether every verdict has a probability outside the band, and on its side."""
+        if not isinstance(answer.reply, Asked) or not answer.reply.weights:
+            return False
+        low, high = self.band
+        if any(low <= weight.p <= high for weight in answer.reply.weights):
+            return False
+        # One reply may hold several verdicts; then there is no other reply.
+        verdicts = zip(answer.reply.replies, answer.reply.weights, strict=False)
+        return not any(_contradicts(verdict, weight.p) for verdict, weight in verdicts)
+
+
+def _check_band(band: object) -> None:
+    """Refuse, by ``SettingError``, a band that is no pair of ascending probabilities."""
+    if isinstance(band, (tuple, list)) and len(band) == 2:
+        low, high = band
+        are_numbers = isinstance(low, (int, float)) and isinstance(high, (int, float))
+        if are_numbers and 0 <= low <= high <= 1:
+            return
+    raise SettingError(
+        f"band is two probabilities, the lower one first, e.g. (0.2, 0.8); got {band!r}"
+    )
+
+
+def _failed_with(answer: Answer[Any], error: type[JudgeError]) -> bool:
+    reply = answer.reply
+    return isinstance(reply, NotAnswered) and isinstance(reply.error, error)
+
+
+def _contradicts(reply: BaseModel, probability: float) -> bool:
+    """Whether a reply's verdict is on the other side than its probability."""
+    opposite = "no" if probability >= 0.5 else "yes"
+    return getattr(reply, "verdict", "") == opposite

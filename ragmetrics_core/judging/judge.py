@@ -120,34 +120,39 @@ def check_judge(judge: object) -> None:
 
 def check_answer(judge: str, answer: object, question: Question[Any]) -> None:
     """Refuse, by ``JudgeError``, what somebody's judge must not return."""
-    wrong = ""
+    problem = _problem_of(answer, question)
+    if problem:
+        raise JudgeError(f"the judge {judge} gave no answer: {problem}")
+
+
+def _problem_of(answer: object, question: Question[Any]) -> str:
+    """What is wrong with an answer; empty for nothing."""
     if not isinstance(answer, Answer):
-        wrong = (
-            "answer must return an Answer, from an 'async def'; got"
-            f" {type(answer).__name__}"
-        )
-    elif not isinstance(answer.reply, (Asked, NotAnswered)):
-        wrong = (
-            "an Answer holds Asked replies or NotAnswered; got"
-            f" {type(answer.reply).__name__}"
-        )
-    elif isinstance(answer.reply, Asked) and not answer.reply.replies:
-        wrong = (
-            "Asked holds at least one reply; where there is none answer with"
-            " NotAnswered and why"
-        )
-    elif isinstance(answer.reply, Asked) and not all(
-        isinstance(it, BaseModel) for it in answer.reply.replies
-    ):
-        kinds = ", ".join(sorted({type(it).__name__ for it in answer.reply.replies}))
-        wrong = (
-            f"replies are objects of question.Reply, {question.Reply.__name__}; got"
-            f" {kinds}"
-        )
-    elif not isinstance(answer.usage, Usage) or not answer.usage.is_a_count:
-        wrong = "its usage must be a Usage whose numbers are finite and at least 0"
-    if wrong:
-        raise JudgeError(f"the judge {judge} gave no answer: {wrong}")
+        kind = type(answer).__name__
+        return f"answer must return an Answer, from an 'async def'; got {kind}"
+    reply: object = answer.reply
+    if not isinstance(reply, (Asked, NotAnswered)):
+        kind = type(reply).__name__
+        return f"an Answer holds Asked replies or NotAnswered; got {kind}"
+    if isinstance(reply, Asked):
+        if not reply.replies:
+            return (
+                "Asked holds at least one reply; where there is none answer with"
+                " NotAnswered and why"
+            )
+        kinds = {
+            type(poll).__name__
+            for poll in reply.replies
+            if not isinstance(poll, BaseModel)
+        }
+        if kinds:
+            return (
+                f"replies are objects of question.Reply, {question.Reply.__name__};"
+                f" got {', '.join(sorted(kinds))}"
+            )
+    if not isinstance(answer.usage, Usage) or not answer.usage.is_a_count:
+        return "its usage must be a Usage whose numbers are finite and at least 0"
+    return ""
 
 
 class ScriptedJudge(Judge):
@@ -192,26 +197,38 @@ class ScriptedJudge(Judge):
                 " a language model"
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
-        said = self._script[type(question)]
+        reply = self._scripted(question)
+        if isinstance(reply, JudgeError):
+            return Answer(NotAnswered(reply), Usage(calls=1))
+        return Answer(reply, Usage(calls=1))
+
+    def _scripted(self, question: Question[Any]) -> Asked[Any] | JudgeError:
+        """What the script says to a question: replies, or an error."""
         try:
-            said = said(question) if callable(said) else said
-            if not isinstance(said, (Asked, JudgeError)):
-                polls = said if isinstance(said, list) else [said] * question.polls
-                replies = tuple(
-                    it if isinstance(it, question.Reply) else question.read(it)
-                    for it in polls
-                )
-                said = Asked(
-                    replies,
-                    weights=shares(replies, question.weigh) if question.weigh else (),
-                )
+            line = self._script[type(question)]
+            if callable(line):
+                line = line(question)
+            if isinstance(line, (Asked, JudgeError)):
+                return line
+            return _polls(line, question)
         except JudgeError as error:
-            said = error
+            return error
         except ValidationError as error:
-            said = MalformedReply(
+            return MalformedReply(
                 f"the script's reply has not the form of {question.Reply.__name__}",
                 raw=str(error),
             )
-        return Answer(
-            NotAnswered(said) if isinstance(said, JudgeError) else said, Usage(calls=1)
-        )
+
+
+def _polls(line: Any, question: Question[Any]) -> Asked[Any]:
+    """The polls of a script's line: a list has one each, anything else is all of them.
+
+    ``ValidationError`` if a poll has not the form of the question's ``Reply``.
+    """
+    polls = line if isinstance(line, list) else [line] * question.polls
+    replies = tuple(
+        poll if isinstance(poll, question.Reply) else question.read(poll)
+        for poll in polls
+    )
+    weights = shares(replies, question.weigh) if question.weigh else ()
+    return Asked(replies, weights=weights)

@@ -91,7 +91,8 @@ class LLMJudge(Judge):
             check_number(
                 "LLMJudge(timeout=)", self.timeout, least=0, whole=False, above=True
             )
-        self.name, self.models = self.model.name, (self.model,)
+        self.name = self.model.name
+        self.models = (self.model,)
         self._session = Session(
             self.model,
             attempts=self.attempts,
@@ -144,18 +145,19 @@ class LLMJudge(Judge):
 
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
         await session.prepare()
-        texts = (len(text) for part in question.parts.values() for text in part.texts)
-        rendered = partial(
+        n_characters = sum(
+            len(text) for part in question.parts.values() for text in part.texts
+        )
+        render_question = partial(
             _Asking, self, session, cast("Question[BaseModel]", question)
         )
-        asking = await computed(rendered, size=sum(texts))
+        asking = await computed(render_question, size=n_characters)
         reply: Asked[R] | NotAnswered
         try:
-            reply = await (
-                asking.polled()
-                if question.weigh is None
-                else asking.weighed(question.weigh)
-            )
+            if question.weigh is None:
+                reply = await asking.polled()
+            else:
+                reply = await asking.weighed(question.weigh)
         except JudgeError as error:
             reply = NotAnswered(error.with_traceback(None))
         return Answer(reply, asking.usage)
@@ -191,18 +193,17 @@ class _Asking:
         ``JudgeError`` if there is no reply.
         """
         question = self._question
-        found, errors = await self._ask(
+        replies, errors = await self._ask(
             self._request, question.polls, question.first_poll or 0
         )
-        if not found:
-            raise next(
-                (error for error in errors if isinstance(error, ContextWindowExceeded)),
-                errors[0],
-            )
-        together = any(one.choice.origin.together > 1 for one in found)
-        return Asked(
-            tuple(one.value for one in found), tuple(errors), together=together
-        )
+        if not replies:
+            too_long = [
+                error for error in errors if isinstance(error, ContextWindowExceeded)
+            ]
+            raise (too_long or errors)[0]
+        together = any(reply.choice.origin.together > 1 for reply in replies)
+        values = tuple(reply.value for reply in replies)
+        return Asked(values, tuple(errors), together=together)
 
     async def weighed(self, weigh: Weigh) -> Asked[Any]:
         """Return a reply with the probabilities of its label tokens.
@@ -213,79 +214,86 @@ class _Asking:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
-        first: list[Found[Any]] = []
-        known: tuple[Weight | None, ...] = ()
+        read_replies: list[Found[Any]] = []
+        by_token: tuple[Weight | None, ...] = ()
         request = replace(
             self._request, temperature=1.0, top_logprobs=self._top_logprobs
         )
         if self._top_logprobs:
-            first, errors = await self._ask(request, 1, 0)
+            read_replies, errors = await self._ask(request, polls=1, first_poll=0)
             if errors:
                 raise errors[0]
-            known = weights(first[0], self._question)
-            settled = tuple(weight for weight in known if weight is not None)
-            if settled and len(settled) == len(known):
-                return Asked((first[0].value,), weights=settled)
-        count, mode = weigh.fallback_polls, mode_of(self._question)
-        replies = await self._majority(replace(request, top_logprobs=0), count, first)
-        if count > 1 or mode != "sequential":
+            by_token = weights(read_replies[0], self._question)
+            settled = tuple(weight for weight in by_token if weight is not None)
+            if settled and len(settled) == len(by_token):
+                return Asked((read_replies[0].value,), weights=settled)
+
+        n_polls = weigh.fallback_polls
+        mode = mode_of(self._question)
+        without_logprobs = replace(request, top_logprobs=0)
+        replies = await self._majority(without_logprobs, n_polls, read_replies)
+        if n_polls > 1 or mode != "sequential":
             return Asked(replies, weights=shares(replies, weigh, "polls"))
-        # cells that the tokens settle keep their probability
-        bare = shares(replies, weigh, mode)
-        return Asked(
-            replies,
-            weights=tuple(
-                one or two for one, two in zip(known or bare, bare, strict=True)
-            ),
-        )
+        by_verdict = shares(replies, weigh, mode)
+        if not by_token:
+            return Asked(replies, weights=by_verdict)
+        # Cells that the tokens settle keep their probability.
+        pairs = zip(by_token, by_verdict, strict=True)
+        return Asked(replies, weights=tuple(token or bare for token, bare in pairs))
 
     async def _majority(
-        self, request: ChatRequest, count: int, given: Sequence[Found[Any]]
+        self, request: ChatRequest, n_polls: int, read_before: Sequence[Found[Any]]
     ) -> tuple[BaseModel, ...]:
-        """Poll until ``count`` replies were asked for, those already given included."""
-        rest = count - len(given)
-        found, errors = (
-            await self._ask(request, rest, len(given)) if rest > 0 else ([], [])
-        )
-        replies = tuple(one.value for one in (*given, *found))
+        """Poll until ``n_polls`` replies were asked for, with those read before.
+
+        Raises:
+            TooFewPolls: If no majority of the polls was answered.
+            JudgeError: If there is no reply at all.
+        """
+        read_now: list[Found[Any]] = []
+        errors: list[JudgeError] = []
+        n_missing = n_polls - len(read_before)
+        if n_missing > 0:
+            read_now, errors = await self._ask(
+                request, polls=n_missing, first_poll=len(read_before)
+            )
+        replies = tuple(reply.value for reply in (*read_before, *read_now))
         if errors and not replies:
             raise errors[0]
-        if 2 * len(replies) <= count:
+        has_majority = 2 * len(replies) > n_polls
+        if not has_majority:
             raise TooFewPolls(
-                f"{len(replies)} of {count} polls were answered, a majority is needed;"
-                " ask again"
+                f"{len(replies)} of {n_polls} polls were answered, a majority is"
+                " needed; ask again"
             ) from (errors[0] if errors else None)
         return replies
 
     async def _ask(
-        self, request: ChatRequest, polls: int, first: int
+        self, request: ChatRequest, polls: int, first_poll: int
     ) -> tuple[list[Found[Any]], list[JudgeError]]:
-        """What was read, and what was not.
+        """Return the replies that could be read, and the errors of the other polls.
 
         Raises:
-            JudgeUnavailable: If a poll was refused, or not asked for a limit of the
-                run: a score from the polls before it would be another one than the next
-                run gives.
+            JudgeUnavailable: If a poll was refused, or not asked because of a limit of
+                the run. A score from the polls before it would be another one than the
+                next run gives.
         """
-        reader = partial(read, question=self._question)
-        own_reader = not self._question.Reply.__module__.startswith(_OURS)
         answers = await self._session.ask(
             request,
-            reader,
+            partial(read, question=self._question),
             schema=self._schema,
             polls=polls,
-            first_poll=first,
-            own_reader=own_reader,
+            first_poll=first_poll,
+            own_reader=not self._question.Reply.__module__.startswith(_OURS),
         )
         self.usage += answers.usage
-        errors = [
-            outcome for outcome in answers.outcomes if isinstance(outcome, JudgeError)
-        ]
-        for error in errors:
-            if isinstance(error, JudgeUnavailable):
-                raise error
-        return [
-            outcome
-            for outcome in answers.outcomes
-            if not isinstance(outcome, JudgeError)
-        ], errors
+        replies: list[Found[Any]] = []
+        errors: list[JudgeError] = []
+        for outcome in answers.outcomes:
+            if isinstance(outcome, JudgeUnavailable):
+                raise outcome
+            if isinstance(outcome, JudgeError):
+                errors.append(outcome)
+            else:
+                replies.append(outcome)
+        return replies, errors

@@ -76,30 +76,30 @@ def objects(
             colon, or words follow the last.
     """
     text = choice.text
-    behind, begun, own, last = _thought(choice), True, False, None
-    most = behind + _TOLERANT_LIMIT
-    # where each name occurs next; each is looked for from there on only
-    places = dict.fromkeys(names, -1)
-    for start, end in spans(text, behind):
-        if start > behind:  # else it takes what the object before it has
-            begun = _begins(text, behind, start, begun)
-        behind = start if end is None else end
-        for name, place in places.items():
-            if place < start:
-                found = text.find(name, start)
-                places[name] = len(text) if found < 0 else found
-        if min(places.values()) >= (len(text) if end is None else end):
-            continue  # no name in it
+    reply_start = _thought(choice)
+    tolerated_end = reply_start + _TOLERANT_LIMIT
+    name_search = _NameSearch(text, names)
+    before = reply_start  # where the object before ends, or the reply begins
+    stands_free = True  # begins the reply, a line or a fence, as a quotation does not
+    any_stands_free = False
+    last_end = None
+    for start, end in spans(text, reply_start):
+        if start > before:  # else it directly follows the object before, and is as free
+            stands_free = _begins(text, before, start, stands_free)
+        before = start if end is None else end
+        if not name_search.is_between(start, end):
+            continue
         if end is None:
             _fail(choice, "its JSON object is incomplete")
-        value = _parsed(text[start:end], tolerantly=end <= most)
+        value = _parsed(text[start:end], tolerantly=end <= tolerated_end)
         if value is None:
             _fail(choice, "its JSON object is not well-formed")
-        own, last = own or begun, end
+        any_stands_free = any_stands_free or stands_free
+        last_end = end
         yield value, start, end
-    if last is None:
+    if last_end is None:
         _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
-    if not own or not _CLOSING.match(text, last):
+    if not any_stands_free or not _CLOSING.match(text, last_end):
         _fail(
             choice,
             "its JSON object stands among words, as a quotation does; it must begin a"
@@ -107,13 +107,31 @@ def objects(
         )
 
 
+class _NameSearch:
+    """Looks for names in a text from place to place, so that each is read once only."""
+
+    def __init__(self, text: str, names: Sequence[str]) -> None:
+        self._text = text
+        self._next_place = dict.fromkeys(names, -1)
+
+    def is_between(self, start: int, end: int | None) -> bool:
+        """Whether any name begins between two places; ``start`` never goes back."""
+        for name, place in self._next_place.items():
+            if place < start:
+                found_at = self._text.find(name, start)
+                is_absent = found_at < 0
+                self._next_place[name] = len(self._text) if is_absent else found_at
+        if end is None:
+            end = len(self._text)
+        return min(self._next_place.values()) < end
+
+
 def _begins(text: str, behind: int, start: int, before: bool) -> bool:
-    """True for an object that begins the reply, a line or a fence.
+    """Whether an object begins the reply, a line or a fence, or follows a colon.
 
-    An object that stands after a colon counts, too. The object begins at ``start``.
-
-    ``behind`` is where the object before it ends, or the reply begins; what directly
-    follows another takes ``before``.
+    The object begins at ``start``; the one before it ends, or the reply begins, at
+    ``behind``. An object that directly follows another one takes ``before``, which is
+    what was said of that one.
     """
     between = text[behind:start].rstrip(_UNSEEN)
     if tag := _TAG.search(between[-_LONGEST_OPENING:]):
@@ -128,19 +146,21 @@ def _begins(text: str, behind: int, start: int, before: bool) -> bool:
 def _thought(choice: Choice) -> int:
     """Return where the reply proper begins: behind a reasoning.
 
-    Servers may have cut away the opening tag of the reasoning.
-
-    Without the opening tag, a closing one inside an object is a quotation.
+    Servers may have cut away the opening tag of the reasoning. Without it, a closing
+    tag inside an object is a quotation.
     """
     text = choice.text
-    ended = _THOUGHT.search(text)
+    closing_tag = _THOUGHT.search(text)
     if _THINKING.match(text):
-        return ended.end() if ended else _fail(choice, "it ends within its reasoning")
-    if ended is None or any(
-        start < ended.start() < (end or len(text)) for start, end in spans(text)
-    ):
+        if closing_tag is None:
+            _fail(choice, "it ends within its reasoning")
+        return closing_tag.end()
+    if closing_tag is None:
         return 0
-    return ended.end()
+    is_quoted = any(
+        start < closing_tag.start() < (end or len(text)) for start, end in spans(text)
+    )
+    return 0 if is_quoted else closing_tag.end()
 
 
 def _fail(choice: Choice, problem: str) -> NoReturn:
@@ -153,7 +173,10 @@ def _fail(choice: Choice, problem: str) -> NoReturn:
 
 
 def spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
-    """Yield where the outermost ``{...}`` of a text begin and end; an end of None: it is never closed."""
+    """Yield where the outermost ``{...}`` of a text begin and end.
+
+    The end is None for one that is never closed.
+    """
     position = start
     while (opening := _OUTERMOST.search(text, position)) is not None:
         position = opening.end()
@@ -193,11 +216,9 @@ def _parsed(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
     try:
         value: dict[str, Any] = _DECODER.decode(text)
     except (ValueError, RecursionError):
-        return (
-            _parsed(_SLIP.sub(_corrected, text), tolerantly=False)
-            if tolerantly
-            else None
-        )
+        if not tolerantly:
+            return None
+        return _parsed(_SLIP.sub(_corrected, text), tolerantly=False)
     return value
 
 
@@ -229,7 +250,9 @@ def _corrected(match: re.Match[str]) -> str:
     """
     if match["string"]:
         return f'"{_ESCAPED.sub(_escape, match[0][1:-1])}"'
-    return _CONSTANTS.get(match[0]) or (f'"{match[0]}"' if match["name"] else "")
+    if match[0] in _CONSTANTS:
+        return _CONSTANTS[match[0]]
+    return f'"{match[0]}"' if match["name"] else ""
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -249,18 +272,19 @@ _VALUE = re.compile(r"\s*+:\s*+[\"']?\s*+")
 
 
 def value_offsets(text: str, field: str, start: int, end: int) -> tuple[int, ...]:
-    """Return where the values of all fields of this name begin.
+    """Return where the values of all fields of one name begin in an object.
 
-    The fields are those in an object of a reply. Quotes and spaces before a value are
-    skipped.
+    Quotes and spaces before a value are skipped. Names inside strings do not count;
+    neither do unquoted names.
 
-    Offsets into the text, in order. Names inside strings do not count; neither do
-    unquoted names.
+    Returns:
+        Offsets into the text, in order.
     """
     offsets = []
     for key in _STRINGS.finditer(text, start, end):
-        if field in (key["double"], key["single"]) and (
-            value := _VALUE.match(text, key.end(), end)
-        ):
+        if field not in (key["double"], key["single"]):
+            continue
+        value = _VALUE.match(text, key.end(), end)
+        if value is not None:
             offsets.append(value.end())
     return tuple(offsets)

@@ -41,28 +41,41 @@ _ROUNDING = 1e-3
 def weights(
     found: Found[BaseModel], question: Question[BaseModel]
 ) -> tuple[Weight | None, ...]:
-    """The weights of a reply's cells, in their order, from log-probabilities.
+    """Return the weight of each verdict of a reply, from log-probabilities.
 
-    None where these do not settle it.
+    The weights are in the order of the verdicts; None where log-probabilities do not
+    settle it.
 
     Source:
         Design note "Probabilities from tokens".
     """
-    weigh, own = question.weigh or Weigh(""), verdicts_of(found.value)
-    text, start, end = found.choice.text, found.start, found.end
-    read = label_weights(found.choice, weigh, mode_of(question), start, end)
-    unknown = (None,) * len(own)
+    weigh = question.weigh or Weigh("")
+    verdicts = verdicts_of(found.value)
+    in_text_order = label_weights(
+        found.choice, weigh, mode_of(question), found.start, found.end
+    )
+    unsettled = (None,) * len(verdicts)
     if weigh.cell_key is None:
-        return read if len(read) == len(own) == 1 else unknown
-    keys = [str(getattr(cell, weigh.cell_key)) for cell in own]
-    given = [
-        match[1]
-        for at in value_offsets(text, weigh.cell_key, start, end)
-        if (match := _KEY.match(text, at))
-    ]
-    if len(read) != len(keys) or sorted(given) != sorted(keys):
-        return unknown
-    return tuple(read[given.index(key)] for key in keys)
+        is_single = len(in_text_order) == len(verdicts) == 1
+        return in_text_order if is_single else unsettled
+
+    # Validation may have sorted the verdicts: each finds its weight by its key.
+    keys = [str(getattr(verdict, weigh.cell_key)) for verdict in verdicts]
+    keys_in_text = _written_keys(found, weigh.cell_key)
+    if len(in_text_order) != len(keys) or sorted(keys_in_text) != sorted(keys):
+        return unsettled
+    return tuple(in_text_order[keys_in_text.index(key)] for key in keys)
+
+
+def _written_keys(found: Found[BaseModel], key_field: str) -> list[str]:
+    """The keys of a reply's verdicts, in the order in which its text has them."""
+    text = found.choice.text
+    keys = []
+    for offset in value_offsets(text, key_field, found.start, found.end):
+        match = _KEY.match(text, offset)
+        if match is not None:
+            keys.append(match[1])
+    return keys
 
 
 def mode_of(question: Question[BaseModel]) -> Mode:
@@ -75,11 +88,8 @@ def mode_of(question: Question[BaseModel]) -> Mode:
         return "verdict"
     if list_field(question.Reply) is not None:
         return "sequential"
-    return (
-        "logprobs"
-        if next(iter(question.Reply.model_fields)) == question.weigh.field
-        else "conditional"
-    )
+    first_field = next(iter(question.Reply.model_fields))
+    return "logprobs" if first_field == question.weigh.field else "conditional"
 
 
 def label_weights(
@@ -87,58 +97,58 @@ def label_weights(
 ) -> tuple[Weight | None, ...]:
     """Return the weights of all fields of one name within the reply's object.
 
-    The object begins at ``start`` and ends at ``end`` in the text of the choice.
-
-    In order of appearance; None where the tokens do not settle it. Empty if the reply
-    has no log-probabilities or they are not of this text.
+    The object begins at ``start`` and ends at ``end`` in the text of the choice. The
+    weights are in order of appearance; None where the tokens do not settle it. There
+    are none if the reply has no log-probabilities, or they are not of this text.
     """
     text = choice.text
-    written = "".join(token.token for token in choice.tokens)
-    shift = written.rfind(text.strip())
-    if not choice.tokens or not text.strip() or shift < 0:
+    if not choice.tokens or not text.strip():
         return ()
-    shift -= len(text) - len(text.lstrip())
-    ends = list(accumulate(len(token.token) for token in choice.tokens))
-    offsets = value_offsets(text, weigh.field, start, end)
+    text_of_tokens = "".join(token.token for token in choice.tokens)
+    found_at = text_of_tokens.rfind(text.strip())
+    if found_at < 0:
+        return ()
+    n_leading_spaces = len(text) - len(text.lstrip())
+    shift = found_at - n_leading_spaces
+    token_ends = list(accumulate(len(token.token) for token in choice.tokens))
     return tuple(
-        _at(choice.tokens, ends, offset + shift, weigh, mode) for offset in offsets
+        _weight_at(choice.tokens, token_ends, offset + shift, weigh, mode)
+        for offset in value_offsets(text, weigh.field, start, end)
     )
 
 
-def _at(
+def _weight_at(
     tokens: Sequence[TokenAlternatives],
-    ends: Sequence[int],
-    at: int,
+    token_ends: Sequence[int],
+    offset: int,
     weigh: Weigh,
     mode: Mode,
 ) -> Weight | None:
     """The weight at the token that holds the character at an offset."""
-    index = bisect_right(ends, at)
-    if index == len(ends):
+    index = bisect_right(token_ends, offset)
+    if index == len(token_ends):
         return None
     token = tokens[index]
-    before = token.token[: at - (ends[index] - len(token.token))]
-    # one text twice is one alternative
-    listed = {token.token: token.logprob, **dict(token.alternatives)}
-    return settle(
-        [
-            (_label(text, before, weigh.labels), logprob)
-            for text, logprob in listed.items()
-        ],
-        weigh,
-        mode,
-    )
+    token_start = token_ends[index] - len(token.token)
+    before_label = token.token[: offset - token_start]
+    # A dict, because one text that is listed twice is one alternative.
+    alternatives = {token.token: token.logprob, **dict(token.alternatives)}
+    listed = [
+        (_label(text, before_label, weigh.labels), logprob)
+        for text, logprob in alternatives.items()
+    ]
+    return settle(listed, weigh, mode)
 
 
 def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
-    """Which label an alternative's text stands for.
+    """Return the label that an alternative's text stands for; None for anything else.
 
-    A word may begin in one token and go on in the next.
-
-    ``before`` is what the token that was chosen holds before its label.
+    ``before`` is what the token that was chosen holds before its label. A word may begin
+    in one token and go on in the next.
     """
     rest = text.removeprefix(before)
-    if before.strip(_AROUND) and rest == text:
+    lacks_what_stands_before = rest == text and before.strip(_AROUND)
+    if lacks_what_stands_before:
         return None
     plain = rest.translate(_NARROW).lstrip(_AROUND).casefold()
     for label in labels:
@@ -148,38 +158,51 @@ def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
     word = plain.rstrip(_AROUND)
     if word in _SYNONYMS and set(labels) == {0, 1}:
         return _SYNONYMS[word]
-    begun = [
-        label for label in labels if plain and str(label).casefold().startswith(plain)
+    if not plain:
+        return None
+    begun_labels = [
+        label for label in labels if str(label).casefold().startswith(plain)
     ]
-    return begun[0] if len(begun) == 1 else None
+    return begun_labels[0] if len(begun_labels) == 1 else None
 
 
 def settle(
     listed: Sequence[tuple[Label | None, float]], weigh: Weigh, mode: Mode = "logprobs"
 ) -> Weight | None:
-    """Return the probability of the positive label, from listed alternatives.
+    """Return the probability of the positive label, from the alternatives of a token.
 
-    It comes with the mass of the labels, if the alternatives settle it.
+    It comes with the mass of all labels.
 
-    Listed are the label (None for anything else) and natural log-probability of each.
-    None if a label that is not listed could decide, if the labels cover less than
-    ``MASS_FLOOR``, or if the numbers are no probabilities.
+    Args:
+        listed: The label of each alternative (None for anything else) and its natural
+            log-probability.
+        weigh: Which label is the positive one.
+        mode: How the log-probabilities are to be read.
+
+    Returns:
+        None if a label that is not listed could decide, if the labels cover less than
+        ``MASS_FLOOR``, or if the numbers are no probabilities.
     """
-    if not listed or any(
-        math.isnan(logprob) or logprob > _ROUNDING for _, logprob in listed
-    ):
+    if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None
-    known = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
-    one = math.fsum(weight for label, weight in known if label == weigh.positive)
-    zero = math.fsum(
-        weight
-        for label, weight in known
-        if label is not None and label != weigh.positive
+    probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
+    positive = math.fsum(p for label, p in probabilities if label == weigh.positive)
+    negative = math.fsum(
+        p for label, p in probabilities if label is not None and label != weigh.positive
     )
-    total = math.fsum(weight for _, weight in known)
-    if zero + one < MASS_FLOOR or total > 1 + _ROUNDING:
+    mass = positive + negative
+    total = math.fsum(p for _, p in probabilities)
+    if mass < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
-    hidden = max(0.0, min(min(weight for _, weight in known), 1 - total))
-    if (not zero and hidden >= one) or (not one and hidden >= zero):
+    # A label that is not listed is at most as probable as the least probable one listed.
+    least_listed = min(p for _, p in probabilities)
+    most_unlisted = max(0.0, min(least_listed, 1 - total))
+    negative_may_win = not negative and most_unlisted >= positive
+    positive_may_win = not positive and most_unlisted >= negative
+    if negative_may_win or positive_may_win:
         return None
-    return Weight(one / (zero + one), mode, min(zero + one, 1.0))
+    return Weight(positive / mass, mode, min(mass, 1.0))
+
+
+def _is_log_probability(logprob: float) -> bool:
+    return not math.isnan(logprob) and logprob <= _ROUNDING

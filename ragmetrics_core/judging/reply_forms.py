@@ -21,11 +21,9 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.judging.parsing import Found, objects
 from ragmetrics_core.models.chat import Choice
 
-_COMMENTS: tuple[tuple[object, ...], ...] = (
-    (str, tuple[str, ...], list[str]),
-    (str,),
-    (),
-)
+# Annotations of fields that hold the judge's own words.
+_TEXT: tuple[object, ...] = (str,)
+_TEXTS: tuple[object, ...] = (tuple[str, ...], list[str])
 # What every endpoint with schemas knows; bounds of numbers and the like are checked
 # when the reply is read.
 _KEYWORDS = ("type", "enum", "anyOf", "items", "description")
@@ -34,8 +32,8 @@ _KEYWORDS = ("type", "enum", "anyOf", "items", "description")
 @lru_cache(maxsize=64)
 def schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
     """The strict JSON schema of a reply: all fields, no others."""
-    made = model.model_json_schema()
-    return _strict(made, made.get("$defs", {}))
+    schema = model.model_json_schema()
+    return _strict(schema, schema.get("$defs", {}))
 
 
 @lru_cache(maxsize=64)
@@ -53,26 +51,29 @@ def _names(schema: Mapping[str, Any]) -> Iterator[str]:
         yield from _names(value.get("items", value))
 
 
-def _strict(schema: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+def _strict(
+    schema: Mapping[str, Any], definitions: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A schema, with references replaced, in the keywords that every endpoint knows."""
     if "$ref" in schema:
-        return _strict(known[schema["$ref"].rpartition("/")[2]], known)
+        name = schema["$ref"].rpartition("/")[2]
+        return _strict(definitions[name], definitions)
     strict: dict[str, Any] = {key: schema[key] for key in _KEYWORDS if key in schema}
     if "const" in schema:
         strict["enum"] = [schema["const"]]
     if "items" in schema:
-        strict["items"] = _strict(schema["items"], known)
+        strict["items"] = _strict(schema["items"], definitions)
     if "anyOf" in schema:
-        strict["anyOf"] = [_strict(option, known) for option in schema["anyOf"]]
+        strict["anyOf"] = [_strict(option, definitions) for option in schema["anyOf"]]
     if "properties" in schema:
         properties = {
-            name: _strict(value, known) for name, value in schema["properties"].items()
+            name: _strict(value, definitions)
+            for name, value in schema["properties"].items()
         }
         strict.pop("description", None)  # the docstring of the model is for its readers
-        strict |= {
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
+        strict["properties"] = properties
+        strict["required"] = list(properties)
+        strict["additionalProperties"] = False
     return strict
 
 
@@ -81,45 +82,52 @@ def read(choice: Choice, question: Question[R]) -> Found[R]:
 
     The question's ``Reply`` reads every object that has a required field.
 
-    ``UnusableReply`` if there is no such object, it is not well-formed or complete, or
-    several contradict each other.
+    Raises:
+        ContentRefused: If the model or a content filter refused to answer.
+        EmptyReply: If there is no text.
+        CutOffReply: If the reply ended at the token limit before it was complete.
+        MalformedReply: If it holds no such object, or one that is not well-formed.
+        ConflictingVerdicts: If several objects contradict each other.
     """
+    text = choice.text
     if choice.finish == "refused":
         raise ContentRefused(
-            "the model or a content filter refused to answer", raw=choice.text
+            "the model or a content filter refused to answer", raw=text
         )
-    if not choice.text.strip():
+    if not text.strip():
         if choice.finish == "length":
             raise CutOffReply(
-                "the reply ended at the token limit, before it began", raw=choice.text
+                "the reply ended at the token limit, before it began", raw=text
             )
-        raise EmptyReply("the reply is empty", raw=choice.text)
+        raise EmptyReply("the reply is empty", raw=text)
     names = _required(question.Reply)
-    found = [
-        Found(_read(choice, value, question), choice, start, end)
+    replies = [
+        Found(_validated(choice, value, question), choice, start, end)
         for value, start, end in objects(choice, names)
         if any(name in value for name in names)
     ]
-    if not found:
+    if not replies:
         raise MalformedReply(
-            f"it holds no JSON object with the field {names[-1]!r}", raw=choice.text
+            f"it holds no JSON object with the field {names[-1]!r}", raw=text
         )
-    if any(_essence(other.value) != _essence(found[0].value) for other in found[1:]):
+    essence = _essence(replies[0].value)
+    if any(_essence(reply.value) != essence for reply in replies):
         raise ConflictingVerdicts(
-            "it holds several verdicts that contradict each other", raw=choice.text
+            "it holds several verdicts that contradict each other", raw=text
         )
-    return found[0]
+    return replies[0]
 
 
-def _read(choice: Choice, value: dict[str, Any], question: Question[R]) -> R:
+def _validated(choice: Choice, value: dict[str, Any], question: Question[R]) -> R:
+    """The reply that an object is; ``MalformedReply`` says which field is wrong."""
     try:
         return question.read(value)
     except ValidationError as error:
-        problem = error.errors(
+        problems = error.errors(
             include_url=False, include_context=False, include_input=False
-        )[0]
-    place = ".".join(map(str, problem["loc"])) or "reply"
-    message = problem["msg"].removeprefix("Value error, ")
+        )
+    place = ".".join(map(str, problems[0]["loc"])) or "reply"
+    message = problems[0]["msg"].removeprefix("Value error, ")
     raise MalformedReply(f"the field {place!r}: {message}", raw=choice.text)
 
 
@@ -137,22 +145,28 @@ def _required(model: type[BaseModel]) -> tuple[str, ...]:
 def _essence(reply: BaseModel) -> object:
     """Return what of two replies must be equal for them to agree.
 
-    That is all but comments, as far as there is anything else.
+    Comments need not: neither texts nor lists of texts, if there is another field. Where
+    all fields are such, lists of texts count, and where all are texts, every text does.
     """
-    items = list_field(type(reply))
-    for comments in _COMMENTS:
-        kept = {
-            name: value
-            for name, value in reply
-            if not _is_comment(type(reply).model_fields[name], comments)
-        }
-        if kept:
-            return (
-                kept
-                if items is None
-                else {**kept, items: tuple(map(_essence, kept[items]))}
-            )
+    for comments in (_TEXT + _TEXTS, _TEXT, ()):
+        essence = _without_comments(reply, comments)
+        if essence:
+            return essence
     return None
+
+
+def _without_comments(
+    reply: BaseModel, comments: tuple[object, ...]
+) -> dict[str, object]:
+    """The fields of a reply that are no comments; of a list of objects their essence."""
+    fields = type(reply).model_fields
+    list_name = list_field(type(reply))
+    essence: dict[str, object] = {}
+    for name, value in reply:
+        if _is_comment(fields[name], comments):
+            continue
+        essence[name] = tuple(map(_essence, value)) if name == list_name else value
+    return essence
 
 
 def _is_comment(field: FieldInfo, comments: tuple[object, ...]) -> bool:

@@ -1,21 +1,18 @@
 """Judges texts longer than the model's context window in overlapping windows.
 
-The question's ``split`` says which text is divided.
-
-Of each verdict that window counts which says yes most clearly; a group of texts is
-judged as two shorter groups. What was judged in windows says so, and among the
-fallbacks of its usage.
+The question's ``split`` says which text is divided. Of each verdict the window counts
+that says yes most clearly. A group of texts is judged as two shorter groups. What was
+judged in windows says so, and its usage lists windows among the fallbacks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
 
 from ragmetrics_core.data import ContextWindowExceeded, Question, divided, halves
+from ragmetrics_core.data.asking import Part
 from ragmetrics_core.data.replies import (
     Answer,
     Asked,
@@ -25,37 +22,50 @@ from ragmetrics_core.data.replies import (
     verdicts_of,
 )
 
-_MARK = "windows"
+_FALLBACK = "windows"
+Reply = Asked[Any] | NotAnswered
 
 
 def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], ...]:
     """Return the questions about each half, if an answer failed for its length.
 
-    The halves are those of the text or of the group. There are none if the answer did
-    not fail for its length. There are none either if the text is no longer than what it
-    is judged against, which is then what is too long.
+    The halves are those of the text, or of the group of texts, that ``split`` names.
+    There are none if the answer did not fail for its length. There are none either if
+    that text is no longer than the longest text beside it: then the other one is what
+    is too long.
     """
-    failed = isinstance(answer.reply, NotAnswered) and isinstance(
-        answer.reply.error, ContextWindowExceeded
-    )
-    if question.split is None or not failed:
+    if question.split is None or not _was_too_long(answer):
         return ()
-    name, part = question.split.part, question.parts[question.split.part]
-    others = max(
-        (
-            sum(map(len, other.texts))
-            for key, other in question.parts.items()
-            if key != name
-        ),
-        default=0,
-    )
-    if sum(map(len, part.texts)) <= others:
+    name = question.split.part
+    part = question.parts[name]
+    lengths_beside = [
+        _length(other_part)
+        for other_name, other_part in question.parts.items()
+        if other_name != name
+    ]
+    if _length(part) <= max(lengths_beside, default=0):
         return ()
-    texts = halves(part.text) if isinstance(part.text, str) else divided(part.texts)
+    shorter_texts: Iterable[str | tuple[str, ...]]
+    if isinstance(part.text, str):
+        shorter_texts = halves(part.text)
+    else:
+        shorter_texts = divided(part.texts)
+    shorter_parts = [replace(part, text=text) for text in shorter_texts]
     return tuple(
-        replace(question, parts={**question.parts, name: replace(part, text=text)})
-        for text in texts
+        replace(question, parts={**question.parts, name: shorter})
+        for shorter in shorter_parts
     )
+
+
+def _was_too_long(answer: Answer[Any]) -> bool:
+    reply = answer.reply
+    return isinstance(reply, NotAnswered) and isinstance(
+        reply.error, ContextWindowExceeded
+    )
+
+
+def _length(part: Part) -> int:
+    return sum(len(text) for text in part.texts)
 
 
 def joined(
@@ -65,69 +75,89 @@ def joined(
 
     ``failed`` is the answer to the question that was too long.
     """
-    usage = sum((answer.usage for answer in answers), failed.usage) + Usage(
-        fallbacks=(_MARK,)
-    )
-    replies = [answer.reply for answer in answers if isinstance(answer.reply, Asked)]
-    missing = next(
-        (answer.reply for answer in answers if isinstance(answer.reply, NotAnswered)),
-        None,
-    )
     assert question.split is not None  # noqa: S101  # only such a question has parts
-    each, strength = (
-        [_each(asked) for asked in replies],
-        partial(_strength, field=question.split.field),
-    )
-    if len(question.parts[question.split.part].texts) > 1:  # each text is in one part
-        return Answer(
-            _made_of(replies[0].reply, [*chain(*each)]) if missing is None else missing,
-            usage,
-        )
-    if not replies:
-        return Answer(missing or failed.reply, usage)
-    # of each verdict that of the window which says yes most clearly, with the number of
-    # windows
-    best = [
-        replace(
-            max(windows, key=strength),
-            windows=(sum(one.windows[0] for one in windows),),
-        )
-        for windows in zip(*each, strict=True)
+    usage = sum((answer.usage for answer in answers), failed.usage)
+    usage += Usage(fallbacks=(_FALLBACK,))
+    replies = [answer.reply for answer in answers]
+    is_group = len(question.parts[question.split.part].texts) > 1
+    if is_group:
+        return Answer(_joined_group(replies), usage)
+    return Answer(_joined_text(replies, question.split.field), usage)
+
+
+def _joined_group(replies: Sequence[Reply]) -> Reply:
+    """Verdicts about a group of texts.
+
+    Each text stands in one window only, so every window has to be answered.
+    """
+    answered: list[Asked[Any]] = []
+    for reply in replies:
+        if isinstance(reply, NotAnswered):
+            return reply
+        answered.append(reply)
+    verdicts = [verdict for reply in answered for verdict in _single_verdicts(reply)]
+    return _combined(answered[0].reply, verdicts)
+
+
+def _joined_text(replies: Sequence[Reply], field: str) -> Reply:
+    """Verdicts about one text: of each the window that says yes most clearly.
+
+    A window that was not answered cannot turn a yes into a no.
+    """
+    answered = [reply for reply in replies if isinstance(reply, Asked)]
+    unanswered = [reply for reply in replies if isinstance(reply, NotAnswered)]
+    if not answered:
+        return unanswered[0]
+    verdicts_by_window = [_single_verdicts(reply) for reply in answered]
+    verdicts = [
+        _clearest(windows, field) for windows in zip(*verdicts_by_window, strict=True)
     ]
-    sure = all(strength(verdict)[0] for verdict in best)
-    return Answer(
-        _made_of(replies[0].reply, best) if missing is None or sure else missing, usage
-    )
+    all_say_yes = all(_strength(verdict, field)[0] for verdict in verdicts)
+    if unanswered and not all_say_yes:
+        return unanswered[0]
+    return _combined(answered[0].reply, verdicts)
 
 
-def _each(asked: Asked[Any]) -> list[Asked[Any]]:
+def _single_verdicts(asked: Asked[Any]) -> list[Asked[Any]]:
     """Return each verdict of the first reply as if it had been asked alone.
 
     Of polls the first reply stands for all.
     """
     return [
         Asked(
-            (verdict,),
-            (),
-            asked.weights[place : place + 1],
-            asked.windows[place : place + 1] or (1,),
+            replies=(verdict,),
+            weights=asked.weights[place : place + 1],
+            windows=asked.windows[place : place + 1] or (1,),
         )
         for place, verdict in enumerate(verdicts_of(asked.reply))
     ]
 
 
-def _strength(asked: Asked[Any], field: str) -> tuple[bool, float]:
+def _clearest(windows: Sequence[Asked[Any]], field: str) -> Asked[Any]:
+    """The window that says yes most clearly, with the number of all of them."""
+    clearest = max(windows, key=lambda verdict: _strength(verdict, field))
+    n_windows = sum(verdict.windows[0] for verdict in windows)
+    return replace(clearest, windows=(n_windows,))
+
+
+def _strength(verdict: Asked[Any], field: str) -> tuple[bool, float]:
     """Whether a verdict says yes, and how clearly."""
-    if asked.weights:
-        return asked.weights[0].p > 0.5, asked.weights[0].p
-    value = float(getattr(asked.reply, field))
+    if verdict.weights:
+        probability = verdict.weights[0].p
+        return probability > 0.5, probability
+    value = float(getattr(verdict.reply, field))
     return value > 0, value
 
 
-def _made_of(reply: BaseModel, each: Sequence[Asked[Any]]) -> Asked[Any]:
-    """A reply with these verdicts."""
-    verdicts, name = tuple(asked.reply for asked in each), list_field(type(reply))
-    reply = verdicts[0] if name is None else reply.model_copy(update={name: verdicts})
-    weights = tuple(chain(*(one.weights for one in each)))
-    windows = tuple(chain(*(one.windows for one in each)))
-    return Asked((reply,), (), weights, windows if max(windows) > 1 else ())
+def _combined(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked[Any]:
+    """Return one reply, of the same form as ``reply``, that holds these verdicts."""
+    name = list_field(type(reply))
+    if name is None:
+        combined = verdicts[0].reply
+    else:
+        rows = tuple(verdict.reply for verdict in verdicts)
+        combined = reply.model_copy(update={name: rows})
+    weights = tuple(weight for verdict in verdicts for weight in verdict.weights)
+    windows = tuple(count for verdict in verdicts for count in verdict.windows)
+    was_cut = max(windows) > 1
+    return Asked((combined,), weights=weights, windows=windows if was_cut else ())
