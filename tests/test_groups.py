@@ -108,6 +108,28 @@ def test_a_key_that_says_nothing_leaves_a_sample_alone(key: Any) -> None:
     assert (number_of(sample), group_of(sample, "auto")) == (-1, None)
 
 
+PARTS = st.lists(st.sampled_from(["a", "b", "c.d", "id"]), min_size=1, max_size=4)
+
+
+@given(PARTS, st.data())
+def test_a_key_is_found_by_its_path_however_much_of_it_is_flattened(
+    parts: list[str], data: st.DataObject
+) -> None:
+    """``{"a": {"b": 7}}``, ``{"a.b": 7}``, and in between."""
+    metadata: Any = 7
+    name = ""
+    for part in reversed(parts):
+        name = f"{part}.{name}" if name else part
+        if data.draw(st.booleans()):
+            metadata, name = {name: metadata}, ""
+    metadata = {name: metadata} if name else metadata
+    path = ".".join(parts)
+    sample = Sample(metadata=metadata)
+    assert group_of(sample, path) == "7"
+    assert group_of(sample, f"metadata.{path}") == "7"
+    assert group_of(sample, f"{path}.none") is None
+
+
 @dataclass(frozen=True)
 class Person:
     name: str

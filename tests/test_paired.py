@@ -72,6 +72,10 @@ def test_one_cluster_and_equal_values_have_width(value: float) -> None:
         ("metadata.user.id", "7"),
         ("user.id", "7"),
         ("user.none", None),
+        ("team.name", "red"),
+        ("metadata.team.name", "red"),
+        ("metadata.team.size", "4"),
+        ("trace.mlflow.user", "8"),
         ("id", "s1"),
         ("tags", '["a", "b"]'),
         (lambda sample: sample.question[0], "W"),
@@ -80,7 +84,14 @@ def test_one_cluster_and_equal_values_have_width(value: float) -> None:
     ],
 )
 def test_keys(by: Any, key: object) -> None:
-    metadata = {"conversation_id": "c1", "user": {"id": 7}, "tags": ["a", "b"]}
+    metadata = {
+        "conversation_id": "c1",
+        "user": {"id": 7},
+        "tags": ["a", "b"],
+        "team.name": "red",
+        "metadata.team.size": 4,
+        "trace": {"mlflow.user": 8},
+    }
     assert group_of(Sample(id="s1", question="Who?", metadata=metadata), by) == key
 
 

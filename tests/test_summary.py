@@ -347,12 +347,22 @@ SPELLINGS = {
         "session-id",
         "SESSION_ID",
         "sessionid",
+        "session.id",
+        "attributes.session.id",
+        "metadata.session_id",
+        "mlflow.trace.session",
     ],
-    "conversation_id": ["conversationId", "Conversation ID"],
-    "thread_id": ["threadId", "ThreadID"],
-    "chat_id": ["chatId"],
+    "conversation_id": [
+        "conversationId",
+        "Conversation ID",
+        "conversation_uuid",
+        "gen_ai.conversation.id",
+    ],
+    "thread_id": ["threadId", "ThreadID", "extra.metadata.thread_id"],
+    "chat_id": ["chatId", "traceloop.association.properties.chat_id"],
+    "dialogue_id": ["dialogueId", "dialog_id"],
     "conversation": ["conversation", "Conversation"],
-    "document_id": ["documentId"],
+    "document_id": ["documentId", "metadata.document_id"],
     "source_document": ["sourceDocument"],
 }
 
@@ -387,6 +397,41 @@ def test_usual_names_of_clusters_are_compared_as_those_of_columns(
     )
     assert interval is not None
     assert interval.clusters == 6
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ({"extra": {"metadata": {"thread_id": 7}}}, "thread_id=7"),
+        ({"extra": '{"metadata": {"thread_id": 7}}'}, "thread_id=7"),
+        ({"extra": "{'metadata': {'thread_id': 7}}"}, "thread_id=7"),
+        ({"config": {"configurable": {"thread_id": 7}}}, "thread_id=7"),
+        ({"trace_metadata": {"mlflow.trace.session": 7}}, "session_id=7"),
+        ({"attributes": {"session": {"id": 7}}}, "session_id=7"),
+        ({"inputs": {"question": "q", "session_id": 7}}, "session_id=7"),
+        ({"inputs": '{"question": "q", "session_id": 7}'}, "session_id=7"),
+        ({"outputs": {"answer": "a", "session_id": 7}}, "session_id=7"),
+        # LangSmith's project
+        ({"session_id": 1, "extra": {"metadata": {"thread_id": 7}}}, "thread_id=7"),
+        ({"user": {"session_id": 1}, "session_id": 7}, "session_id=7"),
+        # threads of the operating system, texts, and what nothing names
+        ({"attributes": {"thread": {"id": 7}}}, None),
+        ({"thread.id": 7}, None),
+        ({"notes": "the session_id is 7"}, None),
+        ({"question": '{"session_id": 7}'}, None),
+        ({"contexts": [{"text": "c", "metadata": {"thread_id": 7}}]}, None),
+        ({"evaluation": {"conversation": "all of it"}}, None),
+        ({"extra": {"metadata": {"thread_id": None}}}, None),
+    ],
+)
+def test_a_conversation_is_found_in_the_objects_of_a_row(
+    row: dict[str, Any], key: str | None
+) -> None:
+    sample = Sample.from_row(row)
+    assert group_of(sample, "auto") == key
+    # also after a results file
+    again = Sample.model_validate_json(sample.model_dump_json())
+    assert group_of(again, "auto") == key
 
 
 def test_of_two_spellings_of_a_cluster_the_one_that_is_filled_counts() -> None:

@@ -227,6 +227,69 @@ def test_each_dialect_tells_the_same_run(name: str) -> None:
         assert [one.id for one in read] == ["a" * 32]
 
 
+SESSIONS = (
+    ("openinference", "session.id"),
+    ("openinference", "metadata"),
+    ("mlflow", "mlflow.trace.session"),
+    ("langfuse", "session.id"),
+    ("langfuse", "langfuse.session.id"),
+    *(
+        ("langsmith", f"langsmith.metadata.{name}")
+        for name in ("thread_id", "session_id", "conversation_id")
+    ),
+    *(
+        ("traceloop", f"traceloop.association.properties.{name}")
+        for name in ("session_id", "thread_id", "chat_id", "conversation_id")
+    ),
+    ("traceloop", "gen_ai.conversation.id"),
+)
+
+
+@pytest.mark.parametrize("place", ["all", "root", "model", "around"])
+@pytest.mark.parametrize(("dialect", "attribute"), SESSIONS)
+def test_the_conversation_of_a_trace_is_the_one_that_its_spans_name(
+    dialect: str, attribute: str, place: str
+) -> None:
+    named = {attribute: '{"thread_id": "c7"}' if attribute == "metadata" else "c7"}
+    mark = span("", **named)["attributes"]
+    chain, search, model = json.loads(json.dumps(DIALECTS[dialect]))
+    server = span("server", "", 0, 200, http__method="POST")
+    spans = [chain, search, model]
+    if place == "around":
+        chain["parentSpanId"] = server["spanId"]
+        spans.append(server)
+    bearers = {"all": spans, "root": [chain], "model": [model], "around": [server]}
+    for bearer in bearers[place]:
+        bearer["attributes"] += mark
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert seen(sample)[:3] == WANTED[:3]
+    assert sample.ledger is not None
+    assert sample.ledger.conversation == "c7"
+
+
+def test_turns_below_one_span_keep_conversations_of_their_own() -> None:
+    def turn(name: str, session: str) -> list[Told]:
+        spans = json.loads(json.dumps(openinference()))
+        for part in spans:
+            part["spanId"] = part["spanId"][:-2] + name.encode().hex()
+            above = part["parentSpanId"]
+            part["parentSpanId"] = (
+                above[:-2] + name.encode().hex() if above else server["spanId"]
+            )
+        if session:
+            spans[2]["attributes"] += span("", session__id=session)["attributes"]
+        return spans
+
+    server = span("server", "", 0, 200, http__method="POST")
+    read = [*samples_from_spans([otlp(server, *turn("x", "c1"), *turn("y", "c2"))])]
+    assert [one.ledger and one.ledger.conversation for one in read] == ["c1", "c2"]
+    read = [*samples_from_spans([otlp(server, *turn("x", "c1"), *turn("y", ""))])]
+    first, second = (one.ledger for one in read)
+    assert first is not None
+    assert first.conversation == "c1"
+    assert second is None or second.conversation != "c1"
+
+
 def test_traceloop_names_documents_where_they_are_handed_on_and_says_what_the_application_said() -> (
     None
 ):

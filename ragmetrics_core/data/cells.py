@@ -187,25 +187,31 @@ def _with_comma(string: re.Match[str]) -> str:
 def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     """Follow a path of keys and indices through dicts, JSON strings and lists.
 
+    A key may itself have dots, as flattened tables write them; the longest comes first.
+
     Returns whether something is there, and what.
 
     Examples:
         >>> follow({"prediction": '{"contexts": ["a", "b"]}'}, ["prediction", "contexts", "1"])
         (True, 'b')
+        >>> follow({"trace": {"user.id": 7}}, ["trace", "user", "id"])
+        (True, 7)
     """
-    for part in path:
-        value = structured(value)
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif (
-            isinstance(value, (list, tuple))
-            and part.isdecimal()
-            and int(part) < len(value)
-        ):
-            value = value[int(part)]
-        else:
-            return False, None
-    return True, value
+    if not path:
+        return True, value
+    value = structured(value)
+    if isinstance(value, Mapping):
+        for length in range(len(path), 0, -1):
+            key = ".".join(path[:length])
+            if key in value:
+                is_there, leaf = follow(value[key], path[length:])
+                if is_there:
+                    return True, leaf
+        return False, None
+    is_index = path[0].isdecimal()
+    if isinstance(value, (list, tuple)) and is_index and int(path[0]) < len(value):
+        return follow(value[int(path[0])], path[1:])
+    return False, None
 
 
 def _first(item: Mapping[str, Any], keys: Sequence[str]) -> Any:

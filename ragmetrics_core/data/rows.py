@@ -18,6 +18,7 @@ from ragmetrics_core.data.cells import (
     structured,
 )
 from ragmetrics_core.data.columns import SEVERAL_ANSWERS, Place, Row, find
+from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.nearest import plain_name
 from ragmetrics_core.data.sample import Sample
@@ -115,16 +116,40 @@ def _sample(row: Row, found: _Found, other: Mapping[str, Any]) -> Sample:
     if "contexts" not in values and "contexts" in found:
         values["contexts"] = ()  # recorded, and there were none
     columns = (place.column for place in found.values())
-    used = {column if column in row else column.partition(".")[0] for column in columns}
+    used = {_column_of(row, column) for column in columns}
     rest = {
         str(name): value
         for name, value in row.items()
         if name not in used and present(value)
     }
+    metadata = {**rest, **values.get("metadata", {})}
+    if conversation_in(metadata) is None:
+        metadata |= _conversation_beside_texts(row, found)
     try:
-        return Sample(**{**values, "metadata": {**rest, **values.get("metadata", {})}})
+        return Sample(**{**values, "metadata": metadata})
     except ValidationError as error:
         raise RowError(_explain(error, found)) from None
+
+
+def _column_of(row: Row, place: str) -> str:
+    """The column of a place, which is a column or a path into one."""
+    return place if place in row else place.partition(".")[0]
+
+
+def _conversation_beside_texts(row: Row, found: _Found) -> dict[str, Any]:
+    """The path and value of a conversation that stands beside the question or answer.
+
+    It stands in the same column, which holds a whole request or reply and so does not
+    come into the metadata. Empty where there is none.
+    """
+    requests_and_replies = {}
+    for field in ("question", "answer"):
+        place = found.get(field, _NO_PLACE)
+        column = _column_of(row, place.column)
+        if column in row and row[column] is not place.value:
+            requests_and_replies[column] = row[column]
+    conversation = conversation_in(requests_and_replies)
+    return {} if conversation is None else {conversation.path: conversation.value}
 
 
 def _texts(value: Any) -> list[Any]:

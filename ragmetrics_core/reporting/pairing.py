@@ -28,6 +28,7 @@ from ragmetrics_core.data import (
     plain_name,
 )
 from ragmetrics_core.data.cells import number_as_text, present
+from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.metric_evidence import FactMatrix, JudgedChunks
 from ragmetrics_core.reporting.run_facts import texts_of
 
@@ -38,17 +39,8 @@ It is a name or dotted path of the sample or its metadata, a callable that gets 
 sample, ``"auto"``, or None for samples that are independent.
 """
 
-_CONVERSATIONS = (
-    "conversation_id",
-    "conversation",
-    "session_id",
-    "thread_id",
-    "chat_id",
-)
 _LEDGER = "ledger.conversation"
-# a name that the caller gave comes first
-_CAPTURED = (*_CONVERSATIONS, _LEDGER, "document_id", "source_document")
-_USUAL_KEYS = {plain_name(name): name for name in _CAPTURED}
+_DOCUMENTS = {"documentid": "document_id", "sourcedocument": "source_document"}
 
 Pair = tuple[SampleResult, SampleResult]
 
@@ -100,11 +92,23 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
         raise SettingError(
             'cluster= takes a name, a path, a callable, "auto" or None; got ""'
         )
-    found = follow(sample.metadata, by.removeprefix("metadata.").split("."))[1]
-    found = conversation if found is None and by == "conversation" else found
-    return _key(
-        getattr(sample, by) if found is None and by in Sample.model_fields else found
-    )
+    value = _named_in_metadata(sample.metadata, by)
+    if value is None and by == "conversation":
+        value = conversation
+    if value is None and by in Sample.model_fields:
+        value = getattr(sample, by)
+    return _key(value)
+
+
+def _named_in_metadata(metadata: Mapping[str, object], name: str) -> object:
+    """What the metadata hold under a name or dotted path.
+
+    The path may begin at the metadata's own name, or at a flattened column of it.
+    """
+    is_there, value = follow(metadata, name.split("."))
+    if not is_there:
+        _, value = follow(metadata, name.removeprefix("metadata.").split("."))
+    return value
 
 
 def _automatic_group(
@@ -112,17 +116,25 @@ def _automatic_group(
 ) -> str | None:
     """The first usual name that has a key, and the key.
 
-    Names are compared as those of columns are.
+    A conversation that the caller named comes first, then that of the ledger, then the
+    document. Names are compared as those of columns are.
     """
-    keys = {_LEDGER: _key(conversation)}
+    named_conversation = conversation_in(metadata)
+    if named_conversation is not None:
+        return f"{named_conversation.name}={_key(named_conversation.value)}"
+    conversation_key = _key(conversation)
+    if conversation_key is not None:
+        return f"{_LEDGER}={conversation_key}"
+    keys_of_documents: dict[str, str] = {}
     for name, value in metadata.items():
-        usual = _USUAL_KEYS.get(plain_name(name), _LEDGER)
-        if keys.get(usual) is None and usual != _LEDGER:
-            keys[usual] = _key(value)
-    return next(
-        (f"{name}={keys[name]}" for name in _CAPTURED if keys.get(name) is not None),
-        None,
-    )
+        document = _DOCUMENTS.get(plain_name(name.removeprefix("metadata.")))
+        document_key = None if document is None else _key(value)
+        if document is not None and document_key is not None:
+            keys_of_documents.setdefault(document, document_key)
+    for document in _DOCUMENTS.values():
+        if document in keys_of_documents:
+            return f"{document}={keys_of_documents[document]}"
+    return None
 
 
 def _key(value: object) -> str | None:

@@ -13,6 +13,8 @@ from typing import Any, cast
 
 from ragmetrics_core.capture import Document, Message
 from ragmetrics_core.capture.tree import Kind
+from ragmetrics_core.data import number_as_text
+from ragmetrics_core.data.conversation_names import conversation_in, conversation_name
 from ragmetrics_core.traces.values import made, mapping, messages_in, plain
 
 DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(
@@ -47,7 +49,6 @@ class Reading:
     tool: str | None = None
     call: str | None = None
     model: str | None = None
-    session: str | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -73,6 +74,16 @@ def reading_of(
     return merged
 
 
+def session_of(attributes: Mapping[str, Any]) -> str | None:
+    """The conversation that a span names, by the names that tables have for it, too."""
+    named = {
+        key: plain(value) for key, value in attributes.items() if conversation_name(key)
+    }
+    metadata = mapping(plain(attributes.get("metadata")))
+    conversation = conversation_in({**named, "metadata": metadata})
+    return None if conversation is None else str(number_as_text(conversation.value))
+
+
 def _plain_messages(messages: tuple[Message, ...]) -> Any:
     return (
         plain(messages[0].text)
@@ -95,7 +106,7 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     )
     single = {
         field: next(map(str, told(field)), None)
-        for field in ("query", "tool", "call", "model", "session")
+        for field in ("query", "tool", "call", "model")
     }
     return Reading(
         (
@@ -110,7 +121,7 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
         messages_in(tuple(told("prompt"))),
         messages_in(tuple(told("replies"))),
         given=metadata.get("ragmetrics") or next(told("given"), {}),
-        **{**single, "session": single["session"] or metadata.get("thread_id")},
+        **single,
     )
 
 

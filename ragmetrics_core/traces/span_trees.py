@@ -25,7 +25,7 @@ from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, 
 from ragmetrics_core.capture.turns import joined
 from ragmetrics_core.capture.written import name_authors
 from ragmetrics_core.data import InputError
-from ragmetrics_core.traces.dialects import Reading, reading_of
+from ragmetrics_core.traces.dialects import Reading, reading_of, session_of
 from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
 
@@ -158,9 +158,13 @@ def _resolve(said: Sequence[Reading], resolve: Resolve, trace: str) -> None:
         some.documents = tuple(found)
 
 
-def trees_of(call: Call) -> Iterator[Tree]:
-    """The turn of a call; of a loop and of a span that is nobody's call, or says nothing, those below it."""
+def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
+    """The turn of a call; of a loop and of a span that is nobody's call, or says nothing, those below it.
+
+    ``session_around`` is the conversation that the spans around the call name.
+    """
     said = call.said
+    own_session = session_of(call.span.attributes) or session_around
     silent = (
         said is not None
         and said.kind == "step"
@@ -172,9 +176,9 @@ def trees_of(call: Call) -> Iterator[Tree]:
         and not call.span.name.startswith("RunnableEach<")
         and not (silent and len(call.inside) == 1)
     ):
-        yield _tree(call, said)
+        yield _tree(call, said, own_session or _session_below(call))
         return
-    inside = [tree for one in call.inside for tree in trees_of(one)]
+    inside = [tree for one in call.inside for tree in trees_of(one, own_session)]
     whole = [
         tree
         for tree in inside
@@ -186,7 +190,13 @@ def trees_of(call: Call) -> Iterator[Tree]:
         yield joined(inside, FLOW)
 
 
-def _tree(call: Call, said: Reading) -> Tree:
+def _session_below(call: Call) -> str | None:
+    """The only conversation that the spans below a call name; None for none or several."""
+    sessions = {session_of(inner.span.attributes) for inner in call.walk()} - {None}
+    return sessions.pop() if len(sessions) == 1 else None
+
+
+def _tree(call: Call, said: Reading, session: str | None) -> Tree:
     root, inputs, output = _node(call, said), said.input, said.output
     models, is_step = (
         [node for node in root.walk() if node.kind == "model"],
@@ -241,9 +251,9 @@ def _tree(call: Call, said: Reading) -> Tree:
         or (isinstance(output, tuple) and {*map(type, output)} == {Document}),
         error=error,
         complete=not error and not (output is None and not models),
-        thread=said.session and f"{root.name}/{said.session}",
-        conversation=said.session,
-        paused=waits and call.span.error is None and said.session is not None,
+        thread=session and f"{root.name}/{session}",
+        conversation=session,
+        paused=waits and call.span.error is None and session is not None,
         continues=continues,
         given={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
         other=tuple(Document("", one) for one in unread),

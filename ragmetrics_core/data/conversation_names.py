@@ -1,0 +1,91 @@
+"""By which name a column, a key of the metadata or an attribute of a span holds a conversation.
+
+Tables and traces share this one list. Tools write the names with a path in front:
+``attributes.session.id`` (Phoenix), ``extra.metadata.thread_id`` (LangSmith),
+``mlflow.trace.session`` (MLflow). So a name is known by its end.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ragmetrics_core.data.cells import present, structured
+from ragmetrics_core.data.nearest import plain_name
+
+# The first name that a sample has counts. A session comes last: at LangSmith it is the
+# project, elsewhere it may hold several conversations.
+_ENDS = {
+    "conversationid": "conversation_id",
+    "conversation.id": "conversation_id",
+    "conversationuuid": "conversation_id",
+    "threadid": "thread_id",  # `thread.id` is a thread of the operating system
+    "chatid": "chat_id",
+    "chat.id": "chat_id",
+    "dialogid": "dialogue_id",
+    "dialogueid": "dialogue_id",
+    "sessionid": "session_id",
+    "session.id": "session_id",
+    "trace.session": "session_id",
+}
+_WHOLE_NAME = "conversation"  # too common a word to be known by it behind a path
+CONVERSATION_NAMES = (*dict.fromkeys(_ENDS.values()), _WHOLE_NAME)
+"""The names of conversations, those that count first in front."""
+
+_DEEPEST = 4  # objects in objects
+# Texts without these words hold no name, so they need not be read.
+_MAY_HOLD_NAME = re.compile("conversation|thread|chat|dialog|session", re.IGNORECASE)
+
+
+class NamedConversation(NamedTuple):
+    """The usual name of a conversation, the path under which it stands, and its value."""
+
+    name: str
+    path: str
+    value: object
+
+
+def conversation_name(path: str) -> str | None:
+    """The usual name of a conversation that a name or dotted path ends with.
+
+    Case, spaces, hyphens and underscores do not matter. None for any other name.
+
+    Examples:
+        >>> conversation_name("attributes.session.id"), conversation_name("threadId")
+        ('session_id', 'thread_id')
+        >>> conversation_name("thread.id") is None
+        True
+    """
+    parts = [plain_name(part) for part in path.removeprefix("metadata.").split(".")]
+    if parts == [_WHOLE_NAME]:
+        return _WHOLE_NAME
+    return _ENDS.get(parts[-1]) or _ENDS.get(".".join(parts[-2:]))
+
+
+def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
+    """The conversation that an object names, itself or in objects inside it.
+
+    Of several the one whose name comes first in ``CONVERSATION_NAMES``, then the one
+    that stands least deep. None if no name has a value.
+    """
+    conversations = sorted(
+        _conversations(data, path="", depth=_DEEPEST),
+        key=lambda found: (CONVERSATION_NAMES.index(found[0].name), -found[1]),
+    )
+    return conversations[0][0] if conversations else None
+
+
+def _conversations(
+    data: Mapping[str, object], *, path: str, depth: int
+) -> Iterator[tuple[NamedConversation, int]]:
+    """The conversations in an object, each with the depth that was left where it stands."""
+    for key, value in data.items():
+        inner_path = f"{path}{key}"
+        name = conversation_name(inner_path)
+        if name is None and isinstance(value, str) and _MAY_HOLD_NAME.search(value):
+            value = structured(value)  # the same value, read
+        inner = []
+        if isinstance(value, Mapping) and depth > 1:
+            inner = list(_conversations(value, path=f"{inner_path}.", depth=depth - 1))
+            yield from inner
+        if name is not None and not inner and present(value):
+            yield NamedConversation(name, inner_path, value), depth
