@@ -40,6 +40,8 @@ Messages say what was given, what is needed and what to do. They never hold keys
 texts of samples; the raw reply of a judge is on ``UnusableReply.raw``.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 
@@ -244,3 +246,18 @@ class BatchFailed(JudgeError):
 
 class QuestionNotSupported(JudgeError):
     """This judge cannot answer questions of this type."""
+
+
+@contextmanager
+def as_setting_error(before: str, after: str = "") -> Iterator[None]:
+    """Run code of the user's own: what it raises becomes a ``SettingError``.
+
+    The message names the type of what was raised, between the two texts; never its own
+    words, which may hold texts of samples. Our own errors pass as they are.
+    """
+    try:
+        yield
+    except RagMetricsError:
+        raise
+    except Exception as error:  # whatever somebody's code raises
+        raise SettingError(f"{before} raised {type(error).__name__}{after}") from error

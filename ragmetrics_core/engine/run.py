@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from ragmetrics_core.data import (
     JudgeUnavailable,
     LimitReached,
+    MetricResult,
     RowError,
     Sample,
     SampleResult,
@@ -58,26 +59,33 @@ Metrics = Iterable[Metric | str] | Metric | str | None
 JudgeLike = Judge | ChatModel | str | None
 Show = bool | Callable[[Progress], None] | None
 
-_PACKAGES = {"litellm": "litellm", "langchain_core": "langchain-core"} | {
+_PACKAGES_BY_MODULE = {
+    "litellm": "litellm",
+    "langchain_core": "langchain-core",
     "llama_index.core": "llama-index-core",
     "haystack": "haystack-ai",
 }
-# questions that wait for a slot, between two attempts, or for their reply to be read
-_AHEAD = 32
-_ENDING = 2.0  # seconds that what is in flight has to end after an interrupt
+# Questions beyond those in flight that may be open: they wait for a slot, between two
+# attempts, or for their reply to be read.
+_MIN_QUESTIONS_AHEAD = 32
+# Seconds that what is in flight has to end after an interrupt.
+_SECONDS_TO_END = 2.0
 POOL = 64  # samples that metrics look at which need others
 AHEAD = 1024
 """Most rows behind the next one to give that have started.
 
 Those that are done wait as results.
 """
-# results, where there are, for one row that starts: what waited behind a slow row
-# becomes less
-_GIVEN_FOR_ONE = 2
+# Results that are given, where there are any, before one more row starts: so what waited
+# behind a slow row becomes less.
+_RESULTS_BEFORE_A_ROW = 2
 
 
 class Run:
-    """One run: metrics with their judges' sessions, and samples in flight; arguments and errors as of ``evaluate``."""
+    """One run: metrics with their judges' sessions, and samples in flight.
+
+    Arguments and errors are those of ``evaluate``.
+    """
 
     def __init__(
         self,
@@ -93,93 +101,89 @@ class Run:
     ) -> None:
         if concurrency < 1:
             raise SettingError(f"concurrency must be at least 1, got {concurrency}")
+        self._budget = limits if isinstance(limits, Budget) else Budget(limits)
+        _check_settings(self._budget.limits, batch=batch, until=until, gates=gates)
         self.metrics = chosen(metrics)
         self.concurrency = concurrency
-        # most samples in flight, so that memory is bounded while every call slot is
-        # used
+        # Most samples in flight: memory is bounded, and every call slot is used.
         self.window = 2 * concurrency
         self.interrupted = False
         self.audit: Audit | None = None
         self._models: set[str] = set()
-        # by index the rows that are judged and that nobody has got yet
+        self._samples_before: tuple[Sample, ...] = ()
+        self._started = time.monotonic()
+        self._date = datetime.now(UTC).isoformat(timespec="seconds")
+        # Rows that are judged and that nobody has got yet, by their index.
         self.untaken: dict[int, SampleResult] = {}
         self._in_flight: set[asyncio.Task[Any]] = set()
-        # rows that have started, and that nobody has taken
+        # Rows that have started and that nobody has taken; those that are not done.
         self._waiting: deque[Future[SampleResult]] = deque()
-        # those of them that are not done
         self._unfinished: set[Future[SampleResult]] = set()
-        self._next_end: Future[None] = _uncancellable()  # of any of these
+        # Is done as soon as any of the unfinished is.
+        self._next_end: Future[None] = _uncancellable()
         self._lock = threading.Lock()
-        self._before: tuple[Sample, ...] = ()
-        self._started, self._date = (
-            time.monotonic(),
-            datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-        self.store = resolve_store(store)
-        self.parking: ParkingStore | None = None
-        self._budget = limits if isinstance(limits, Budget) else Budget(limits)
-        self._slots = asyncio.Semaphore(concurrency + max(_AHEAD, concurrency // 8))
+        # Samples come in one after the other.
         self._door = asyncio.Lock()
-        if self._budget.limits.max_live and not batch:
-            raise SettingError(
-                "max_live belongs to runs in batches: add batch=True (--batch), or"
-                " leave it out"
-            )
-        models = {
-            metric.name: metric.model if judge is None else None
-            for metric in self.metrics
+
+        judge_by_metric = {
+            metric.name: self._judge_name(metric, judge) for metric in self.metrics
         }
-        judges = {
-            model: resolve_judge(judge, metric_model=model) for model in models.values()
+        judge_by_name = {
+            name: resolve_judge(judge, metric_model=name)
+            for name in judge_by_metric.values()
         }
-        self.judges = list(judges.values())
-        for own_judge in self.judges:
-            check_judge(own_judge)
-        self._chat_models = [model for own in self.judges for model in own.models]
+        self.judges = list(judge_by_name.values())
+        for given_judge in self.judges:
+            check_judge(given_judge)
+        self._chat_models = [
+            model for given_judge in self.judges for model in given_judge.models
+        ]
         for model in self._chat_models:
             _check_prices_stated(model)
+
+        self.store = resolve_store(store)
+        self.parking: ParkingStore | None = None
         if batch:
-            if until is not None or self._budget.limits.per_minute:
-                raise SettingError(
-                    "batches know neither until= nor limits per minute: leave them out"
-                )
             self.store = self.parking = _parking_store(
                 self.store, self._chat_models, self._budget
             )
-        asked = {
-            model: RunJudge(
-                own.session(
-                    concurrency=concurrency, store=self.store, budget=self._budget
-                ),
-                self._slots,
-                self._budget,
-            )
-            for model, own in judges.items()
+        n_ahead = max(_MIN_QUESTIONS_AHEAD, concurrency // 8)
+        self._slots = asyncio.Semaphore(concurrency + n_ahead)
+        judge_of_run_by_name = {
+            name: self._judge_of_run(given_judge)
+            for name, given_judge in judge_by_name.items()
         }
-        for judge_of_run in asked.values():
-            check_judge(judge_of_run.session)
-        self._judges = {name: asked[model] for name, model in models.items()}
+        self._judges = {
+            metric_name: judge_of_run_by_name[judge_name]
+            for metric_name, judge_name in judge_by_metric.items()
+        }
         self._check_signatures()
-        if gates and until is None:
-            raise SettingError(
-                'gates= end a run until="decided"; of a run over all rows ask'
-                " decide(gate, report)"
-            )
-        addresses = {
-            judge.session.name: _addresses(judge.session) for judge in asked.values()
-        }
         self.decider: Decider | None = None
         if until is not None:
+            sessions = [judge.session for judge in judge_of_run_by_name.values()]
+            addresses = {session.name: _addresses(session) for session in sessions}
             self.decider = _decider(until, gates, self.metrics, addresses)
+
+    @staticmethod
+    def _judge_name(metric: Metric, judge: JudgeLike) -> str | None:
+        """The name of the metric's own model, where no judge is given for all."""
+        return metric.model if judge is None else None
+
+    def _judge_of_run(self, judge: Judge) -> RunJudge:
+        session = judge.session(
+            concurrency=self.concurrency, store=self.store, budget=self._budget
+        )
+        check_judge(session)
+        return RunJudge(session, self._slots, self._budget)
 
     def check_prices(self) -> None:
         """Refuse a cap on money where nobody knows what a call costs.
 
         It is refused by ``SettingError``.
         """
-        for model in (
-            self._chat_models if self._budget.limits.max_cost is not None else ()
-        ):
+        if self._budget.limits.max_cost is None:
+            return
+        for model in self._chat_models:
             wait_for(model.prepare())
             if model.prices() is None:
                 raise SettingError(
@@ -198,37 +202,37 @@ class Run:
 
     @property
     def stopped(self) -> str:
-        """Why not everything was judged: a limit, a judge that refuses, an interrupt; "" if nothing ended the run."""
-        refusing = (judge.unavailable for judge in self._judges.values())
-        error = self._budget.sentence or next(filter(None, refusing), None)
+        """Why not everything was judged; empty if nothing ended the run.
+
+        It is a limit, a judge that refuses, an interrupt, or batches on their way.
+        """
         if self.parking is not None and self.waiting:
             return self.parking.said
-        return str(error) if error else "it was interrupted" if self.interrupted else ""
+        if self._budget.sentence:
+            return str(self._budget.sentence)
+        for judge in self._judges.values():
+            if judge.unavailable is not None:
+                return str(judge.unavailable)
+        return "it was interrupted" if self.interrupted else ""
 
     @property
     def facts(self) -> RunFacts:
         """What is known of the run so far."""
-        loaded = {
-            package: _version(package)
-            for module, package in _PACKAGES.items()
-            if module in sys.modules
+        packages = {"python": platform.python_version()}
+        for module, package in _PACKAGES_BY_MODULE.items():
+            if module in sys.modules:
+                packages[package] = _version(package)
+        details = {
+            judge.session.name: judge.session.details for judge in self._judges.values()
         }
+        addresses = {judge.name: _addresses(judge) for judge in self.judges}
         return RunFacts(
             version=_version("ragmetrics-core"),
-            packages={"python": platform.python_version(), **loaded},
+            packages=packages,
             models=tuple(sorted(self._models)),
-            judges=tuple(
-                dict.fromkeys(judge.session.name for judge in self._judges.values())
-            ),
-            details={
-                judge.session.name: judge.session.details
-                for judge in self._judges.values()
-            },
-            addresses={
-                judge.name: asked
-                for judge in self.judges
-                if (asked := _addresses(judge))
-            },
+            judges=tuple(details),
+            details=details,
+            addresses={name: known for name, known in addresses.items() if known},
             metrics={metric.name: metric.signature for metric in self.metrics},
             started=self._date,
             seconds=round(time.monotonic() - self._started, 3),
@@ -257,26 +261,26 @@ class Run:
         one.
         """
         rows = warn_of_doubles(each_sample(samples, columns, widened=widened))
-        items = (
-            self.decider.drawn(rows, listed=isinstance(samples, Sized))
-            if self.decider
-            else iter(enumerate(rows))
-        )
+        numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
+        if self.decider is not None:
+            is_listed = isinstance(samples, Sized)
+            numbered_rows = self.decider.drawn(rows, listed=is_listed)
         self.untaken.clear()
-        pool = list(islice(items, POOL))
-        others = [item for _, item in pool if isinstance(item, Sample)]
-        self.metrics = [prepared(metric, others) for metric in self.metrics]
+        pool = list(islice(numbered_rows, POOL))
+        pool_samples = [row for _, row in pool if isinstance(row, Sample)]
+        self.metrics = [prepared(metric, pool_samples) for metric in self.metrics]
         self._check_signatures()
-        for index, item in chain(pool, items):
-            if self._over or (self.decider is not None and self.decider.done):
+        for index, row in chain(pool, numbered_rows):
+            is_decided = self.decider is not None and self.decider.done
+            if self._over or is_decided:
                 break
-            self._start(index, item)
+            self._start(index, row)
             yield from self._until_room()
         while self._waiting:
             yield self._waiting[0]
 
-    def _start(self, index: int, item: Sample | RowError) -> None:
-        future = submit(self._row(index, item))
+    def _start(self, index: int, row: Sample | RowError) -> None:
+        future = submit(self._row(index, row))
         self._unfinished.add(future)
         self._waiting.append(future)
         future.add_done_callback(self._ended)
@@ -290,7 +294,7 @@ class Run:
 
     def _until_room(self) -> Iterator[Future[Any]]:
         """What is to be waited for until one more row may start."""
-        given = 0
+        n_given = 0
         while len(self._waiting) >= self.window and not self._over:
             # before looking: what ends from here on is not missed
             next_end = self._next_end
@@ -298,13 +302,16 @@ class Run:
             # next one is looked at.
             may_go_ahead = self.decider is None and len(self._waiting) < AHEAD
             has_room = may_go_ahead and len(self._unfinished) < self.window
-            if self._waiting[0].done() and not (has_room and given == _GIVEN_FOR_ONE):
-                given += 1
+            is_row_due = has_room and n_given == _RESULTS_BEFORE_A_ROW
+            if self._waiting[0].done() and not is_row_due:
+                n_given += 1
                 yield self._waiting[0]
             elif has_room:
                 return
+            elif may_go_ahead:
+                yield next_end
             else:
-                yield next_end if may_go_ahead else self._waiting[0]
+                yield self._waiting[0]
 
     @property
     def _over(self) -> bool:
@@ -323,26 +330,23 @@ class Run:
         None if there is no such judge.
         """
         for judge in self._judges.values():
-            if (
-                not judge.answered
-                and judge.unavailable
-                and not isinstance(judge.unavailable, LimitReached)
-            ):
-                return judge.unavailable
+            error = judge.unavailable
+            is_refusal = error is not None and not isinstance(error, LimitReached)
+            if is_refusal and not judge.answered:
+                return error
         return None
 
     def take(self, result: SampleResult) -> SampleResult:
         """Take a due result.
 
-        A run ends here if its judge has never answered and says that it never will.
-
-        That is by ``JudgeUnavailable``, with the judge's own sentence, unless other
-        calls of the run were paid: then the run ends with what is done.
+        Raises:
+            JudgeUnavailable: If a judge has never answered and says that it never will,
+                with its own sentence. Where other calls of the run were paid, the run
+                ends with what is done instead.
         """
         self._waiting.popleft()
-        if self._refused is not None and not any(
-            judge.paid for judge in self._judges.values()
-        ):
+        was_paid = any(judge.paid for judge in self._judges.values())
+        if self._refused is not None and not was_paid:
             raise self._refused
         if self.decider is not None:
             self.decider.take(result)
@@ -358,7 +362,7 @@ class Run:
         """
         self.interrupted = True
         with suppress(TimeoutError):
-            submit(self._end_rows()).result(timeout=2 * _ENDING)
+            submit(self._end_rows()).result(timeout=2 * _SECONDS_TO_END)
         for index in sorted(self.untaken):
             result = self.untaken.pop(index)
             if result.results or result.unfinished or result.problem:
@@ -367,7 +371,7 @@ class Run:
     async def _end_rows(self) -> None:
         self._budget.interrupt()
         if self._in_flight:
-            await asyncio.wait(self._in_flight, timeout=_ENDING)
+            await asyncio.wait(self._in_flight, timeout=_SECONDS_TO_END)
 
     def give_up(self) -> None:
         """End what is in flight."""
@@ -397,23 +401,23 @@ class Run:
 
         They are gone through after batches have ended, if told to ``wait``, or live.
         """
-        return bool(
-            self.parking
-            and self.waiting
-            and (self.parking.small or (wait and wait_for(self.parking.wait())))
-        )
+        if self.parking is None or not self.waiting:
+            return False
+        if self.parking.small:
+            return True
+        return wait and wait_for(self.parking.wait())
 
     def follow(self, index: int, sample: Sample) -> Future[SampleResult]:
         """Start judging a sample of a stream without end.
 
         Metrics that need others take those before it.
         """
-        metrics = [prepared(metric, self._before) for metric in self.metrics]
+        metrics = [prepared(metric, self._samples_before) for metric in self.metrics]
         if any(metric.needs_others for metric in self.metrics):
-            self._before = (*self._before, sample)[-POOL:]
+            self._samples_before = (*self._samples_before, sample)[-POOL:]
         return submit(self._judge(index, sample, metrics))
 
-    async def _row(self, index: int, item: Sample | RowError) -> SampleResult:
+    async def _row(self, index: int, row: Sample | RowError) -> SampleResult:
         """Judge a row of the table.
 
         An interrupt finds the row here, even if it came before anybody held the row's
@@ -422,40 +426,61 @@ class Run:
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._in_flight.add(task)
         try:
-            result = await self._judge(index, item, self.metrics)
+            result = await self._judge(index, row, self.metrics)
         finally:
             self._in_flight.discard(task)
         self.untaken[index] = result
         return result
 
     async def _judge(
-        self, index: int, item: Sample | RowError, metrics: Sequence[Metric]
+        self, index: int, row: Sample | RowError, metrics: Sequence[Metric]
     ) -> SampleResult:
-        if isinstance(item, RowError):
-            return SampleResult(index=index, sample=None, problem=str(item))
+        if isinstance(row, RowError):
+            return SampleResult(index=index, sample=None, problem=str(row))
         # Samples come in one after the other, while no question waits for a slot.
         async with asyncio.TaskGroup() as group, self._door:
             async with self._slots:
-                running = [
-                    group.create_task(carry_out(it, item, self._judges[it.name]))
-                    for it in metrics
-                ]
+                tasks = {
+                    metric.name: group.create_task(
+                        carry_out(metric, row, self._judges[metric.name])
+                    )
+                    for metric in metrics
+                }
             await asyncio.sleep(0)  # their first questions stand before the next sample
-        outcomes = [task.result() for task in running]
-        self._models.update(*(outcome.usage.models for outcome in outcomes))
-        spent = sum(
-            (outcome.usage for outcome in outcomes if was_cut_off(outcome)), Usage()
-        )
-        results = {
-            metric.name: own
-            for metric, own in zip(metrics, outcomes, strict=True)
-            if not was_cut_off(own)
-        }
+        results: dict[str, MetricResult] = {}
+        unfinished = Usage()
+        for name, task in tasks.items():
+            outcome = task.result()
+            self._models.update(outcome.usage.models)
+            if was_cut_off(outcome):
+                unfinished += outcome.usage
+            else:
+                results[name] = outcome
         return SampleResult(
             index=index,
-            sample=item,
+            sample=row,
             results=results,
-            unfinished=spent if spent != Usage() else None,
+            unfinished=unfinished if unfinished != Usage() else None,
+        )
+
+
+def _check_settings(
+    limits: Limits, *, batch: bool, until: Until, gates: Sequence[Gate | str] | str
+) -> None:
+    """Refuse, by ``SettingError``, settings that do not go together."""
+    if limits.max_live and not batch:
+        raise SettingError(
+            "max_live belongs to runs in batches: add batch=True (--batch), or"
+            " leave it out"
+        )
+    if batch and (until is not None or limits.per_minute):
+        raise SettingError(
+            "batches know neither until= nor limits per minute: leave them out"
+        )
+    if gates and until is None:
+        raise SettingError(
+            'gates= end a run until="decided"; of a run over all rows ask'
+            " decide(gate, report)"
         )
 
 
@@ -487,19 +512,17 @@ def stream(
 
     An interrupt yields what is done or was paid, and marks the run.
     """
-    with Display(
-        len(samples) if isinstance(samples, Sized) else None, progress
-    ) as display:
+    with Display(_length(samples), progress) as display:
         try:
             if run.parking is not None:
                 wait_for(run.in_time(run.parking.look()))
             for future in run.due(samples, columns, widened=display.widen):
-                taken: SampleResult | None = future.result()
-                if taken is None:  # another row than the next one is done
+                due_result: SampleResult | None = future.result()
+                if due_result is None:  # another row than the next one is done
                     continue
-                result = display.add(run.take(taken))
+                result = display.add(run.take(due_result))
                 index = result.index
-                # and at once, before an interrupt can come between, it is given
+                # No statement stands between these two, where an interrupt could come.
                 del run.untaken[index]
                 yield result
             if run.parking is not None:
@@ -519,21 +542,24 @@ async def astream(
 
     The caller's event loop is not blocked.
     """
-    with Display(
-        len(samples) if isinstance(samples, Sized) else None, progress
-    ) as display:
+    with Display(_length(samples), progress) as display:
         try:
             for future in run.due(samples, columns, widened=display.widen):
-                taken: SampleResult | None = await asyncio.wrap_future(future)
-                if taken is None:  # another row than the next one is done
+                due_result: SampleResult | None = await asyncio.wrap_future(future)
+                if due_result is None:  # another row than the next one is done
                     continue
-                result = display.add(run.take(taken))
+                result = display.add(run.take(due_result))
                 del run.untaken[result.index]
                 yield result
         finally:
             run.give_up()
             # another process may hold the file's lock for a while
             await asyncio.to_thread(run.store.flush)
+
+
+def _length(samples: Samples) -> int | None:
+    """How many rows there are; None where nobody knows before they have come."""
+    return len(samples) if isinstance(samples, Sized) else None
 
 
 def _check_prices_stated(model: ChatModel) -> None:

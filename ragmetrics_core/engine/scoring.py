@@ -42,32 +42,38 @@ from ragmetrics_core.models.threads import computed, in_thread, is_being_cancell
 
 T = TypeVar("T")
 
-# modules whose metrics compute in proportion to the texts, and wait for nothing
+# Modules whose metrics compute in proportion to the texts, and wait for nothing.
 _OURS = "ragmetrics_core."
-_SETTLING = 0.1  # seconds
-# where no metric of a user's own stands
-_NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
-
-# one for all calls while RAGMETRICS_STORE names the same file
+# Seconds that a judge has after the deadline to say what it spent.
+_GRACE = 0.1
+# Folders in which no metric of a user's own stands.
+_FOLDERS_OF_OTHERS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
+# One store for all calls while RAGMETRICS_STORE names the same file.
 _store = lru_cache(maxsize=8)(resolve_store)
-# what metrics read
-_READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")
+_FIELDS_OF_METRICS = (
+    "question",
+    "contexts",
+    "retrieved",
+    "answer",
+    "reference",
+    "facts",
+)
 
 logger = logging.getLogger("ragmetrics_core")
 
 
 @dataclass(frozen=True)
-class _Inside:
-    """The metric of a run whose own code calls ``score``.
-
-    It holds what the metric may spend, and what it has spent that way.
-    """
+class _Spending:
+    """What code of a metric or judge in a run may spend by ``score``, and has spent."""
 
     budget: Budget
     usage: list[Usage] = field(default_factory=list)
 
 
-_inside: ContextVar[_Inside | None] = ContextVar("ragmetrics_inside", default=None)
+# Set while code of a metric or judge runs, which may call ``score`` itself.
+_spending_around: ContextVar[_Spending | None] = ContextVar(
+    "ragmetrics_spending_around", default=None
+)
 
 
 async def score_one(
@@ -88,28 +94,28 @@ async def score_one(
             " and score() sees one: give control_contexts=, or use evaluate() with"
             " several samples"
         )
-    named = os.environ.get("RAGMETRICS_STORE")
-    store = _store(named) if named else None
-    # a name may stand for a module that takes its time to load
+    store_path = os.environ.get("RAGMETRICS_STORE")
+    store = _store(store_path) if store_path else None
     if not isinstance(judge, Judge):
+        # A name may stand for a module that takes its time to load.
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
-    around = _inside.get()
-    inside = around or _Inside(Budget())
-    session = judge.session(concurrency=32, store=store, budget=inside.budget)
+    around = _spending_around.get()
+    spending = around or _Spending(Budget())
+    session = judge.session(concurrency=32, store=store, budget=spending.budget)
     check_judge(session)
-    asked = RunJudge(session, budget=inside.budget)
+    judge_of_run = RunJudge(session, budget=spending.budget)
     try:
-        outcome = await carry_out(metric, sample, asked)
-        inside.usage.append(outcome.usage)
+        outcome = await carry_out(metric, sample, judge_of_run)
+        spending.usage.append(outcome.usage)
     finally:
         if store is not None:
             await asyncio.to_thread(store.flush)
-    if asked.unavailable is not None:
-        raise asked.unavailable
-    # as the metric around it, which has no score then
+    if judge_of_run.unavailable is not None:
+        raise judge_of_run.unavailable
+    # The metric around it is cut off as well: it has no score then.
     if around is not None and was_cut_off(outcome):
-        reached = around.budget.reached or errors.LimitReached(outcome.reason)
-        raise reached.with_traceback(None)
+        limit = around.budget.reached or errors.LimitReached(outcome.reason)
+        raise limit.with_traceback(None)
     return outcome
 
 
@@ -125,37 +131,47 @@ def was_cut_off(outcome: Outcome) -> bool:
 
 
 def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
+    """The sample that ``score`` was given: as it is, or by its fields.
+
+    Raises:
+        SettingError: If both were given, or a field that no metric would read.
+    """
     if sample is not None:
         if fields:
             raise errors.SettingError(
                 f"give a sample or its fields, not both: {', '.join(fields)}"
             )
         return sample
-    own = fields.get("metadata") or {}
-    if not isinstance(own, Mapping):
+    metadata = fields.get("metadata") or {}
+    if not isinstance(metadata, Mapping):
         raise errors.SettingError(
-            f"metadata must be a mapping of your own data, got {type(own).__name__}"
+            "metadata must be a mapping of your own data, got"
+            f" {type(metadata).__name__}"
         )
-    made = Sample.from_row(
-        {name: value for name, value in fields.items() if name != "metadata"}
-    )
-    if "history" in made.metadata:
+    row = {name: value for name, value in fields.items() if name != "metadata"}
+    from_fields = Sample.from_row(row)
+    # What is no field of a sample has become metadata.
+    if "history" in from_fields.metadata:
         raise errors.SettingError(
             "history= takes a list of texts or of messages; a single text is no history"
         )
-    if made.metadata:
+    if from_fields.metadata:
         raise errors.SettingError(
-            f"no field of a sample is named {', '.join(made.metadata)}; use question,"
-            " contexts, answer, reference"
+            f"no field of a sample is named {', '.join(from_fields.metadata)}; use"
+            " question, contexts, answer, reference"
         )
-    if unread := [name for name in _READ if name in own and made.missing(name)]:
+    unread = [
+        name
+        for name in _FIELDS_OF_METRICS
+        if name in metadata and from_fields.missing(name)
+    ]
+    if unread:
         raise errors.SettingError(
             f"metadata holds {', '.join(unread)}, but metadata is yours and no metric"
             f" reads it; give {unread[0]}= as an argument of its own"
         )
-    return made.model_copy(
-        update={"metadata": {str(name): value for name, value in own.items()}}
-    )
+    named_metadata = {str(name): value for name, value in metadata.items()}
+    return from_fields.model_copy(update={"metadata": named_metadata})
 
 
 @dataclass
@@ -166,13 +182,16 @@ class RunJudge:
     """
 
     session: Judge
-    # for open questions
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
+    """One for each question that may be open."""
     budget: Budget = field(default_factory=Budget)
-    answered: int = 0  # questions
-    paid: bool = False  # whether any call of it was
-    unavailable: errors.JudgeUnavailable | None = None  # why it answers none
-    # by the metric's name
+    answered: int = 0
+    """How many questions it answered."""
+    paid: bool = False
+    """Whether any call of it was paid."""
+    unavailable: errors.JudgeUnavailable | None = None
+    """Why it answers no question."""
+    # By the metric's name.
     _signatures: dict[str, tuple[Metric, Signature]] = field(default_factory=dict)
 
     def signature_of(self, metric: Metric) -> Signature:
@@ -181,13 +200,11 @@ class RunJudge:
         Raises:
             SettingError: If the metric or the judge cannot say what its settings are.
         """
-        known = self._signatures.get(metric.name)
-        if known is None or known[0] is not metric:
-            known = self._signatures[metric.name] = (
-                metric,
-                signature_by(metric, self.session),
-            )
-        return known[1]
+        earlier_metric, signature = self._signatures.get(metric.name, (None, None))
+        if signature is None or earlier_metric is not metric:
+            signature = signature_by(metric, self.session)
+            self._signatures[metric.name] = (metric, signature)
+        return signature
 
     def note(self, error: errors.JudgeError) -> None:
         """Remember an error that says that the judge answers nothing.
@@ -222,17 +239,13 @@ class RunJudge:
 def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
     """Return the metric with what it takes from other samples.
 
-    ``SettingError`` if ``prepare`` raises or gives no metric with the same name.
+    Raises:
+        SettingError: If ``prepare`` raises, or gives no metric with the same name.
     """
-    try:
+    with errors.as_setting_error(
+        f"the metric {metric.name} cannot be used: its prepare"
+    ):
         ready: object = metric.prepare(others)
-    except errors.RagMetricsError:
-        raise
-    except Exception as error:  # it is somebody's code
-        raise errors.SettingError(
-            f"the metric {metric.name} cannot be used: its prepare raised"
-            f" {type(error).__name__}"
-        ) from error
     if not isinstance(ready, Metric) or ready.name != metric.name:
         raise errors.SettingError(
             f"the metric {metric.name} cannot be used: its prepare must return the"
@@ -250,8 +263,8 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     ``MetricCrashed``.
     """
     usage: list[Usage] = []
-    inside = _Inside(judge.budget)
-    around = _inside.set(inside)
+    spending = _Spending(judge.budget)
+    token = _spending_around.set(spending)
     signature = Signature(metric=metric.name, version=metric.version)
     try:
         signature = judge.signature_of(metric)
@@ -271,14 +284,14 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     ) as error:  # the rest goes on
         outcome = _crashed(metric, error)
     finally:
-        _inside.reset(around)
-    asked = bool(usage) or outcome.status == "failed"
+        _spending_around.reset(token)
+    was_asked = bool(usage) or outcome.status == "failed"
     return outcome.model_copy(
         update={
-            "judge": judge.session.name if asked else "",
+            "judge": judge.session.name if was_asked else "",
             "signature": signature,
             "sample_id": sample.id,
-            "usage": sum((*usage, *inside.usage), Usage()),
+            "usage": sum((*usage, *spending.usage), Usage()),
         }
     )
 
@@ -289,29 +302,22 @@ def signature_by(metric: Metric, judge: Judge) -> Signature:
     Raises:
         SettingError: If the metric or the judge cannot say what its settings are.
     """
-    try:
-        own = metric.signature
-    except errors.RagMetricsError:
-        raise
-    except Exception as error:  # it is somebody's code
-        raise errors.SettingError(
-            f"the metric {metric.name} cannot say what its settings are, because"
-            f" settings(), prompts() or instructions() raised {type(error).__name__};"
-            " all three give texts"
-        ) from error
-    try:
+    with errors.as_setting_error(
+        f"the metric {metric.name} cannot say what its settings are, because"
+        " settings(), prompts() or instructions()",
+        "; all three give texts",
+    ):
+        signature = metric.signature
+    with errors.as_setting_error(
+        f"the judge {judge.name} cannot say what its settings are: details"
+    ):
         details = dict(judge.details)
-    except Exception as error:  # it is somebody's code
-        raise errors.SettingError(
-            f"the judge {judge.name} cannot say what its settings are: details raised"
-            f" {type(error).__name__}"
-        ) from error
     if not all(isinstance(word, str) for word in (*details, *details.values())):
         raise errors.SettingError(
             f"the details of the judge {judge.name} must be texts by name, e.g. {{'T':"
             " '1.0'}"
         )
-    return own.by(judge.name, details)
+    return signature.by(judge.name, details)
 
 
 async def _conclude(
@@ -325,9 +331,8 @@ async def _conclude(
         LimitReached: If the plan came to no end before the deadline.
     """
     judge.check_time()
-    begun = await judge.in_time(
-        _beside(metric, sample, partial(_begun, metric, sample))
-    )
+    begin = partial(_begun, metric, sample)
+    begun = await judge.in_time(_beside(metric, sample, begin))
     if isinstance(begun, Undefined):
         return begun
     plan, step = begun
@@ -339,21 +344,21 @@ async def _conclude(
             )
             judge.check_time()
             replies = tuple(answer.reply for answer in answers)
-            step = await judge.in_time(
-                _beside(metric, sample, partial(_step, plan, replies))
-            )
+            take_step = partial(_step, plan, replies)
+            step = await judge.in_time(_beside(metric, sample, take_step))
     finally:
         if not isinstance(step, StopIteration):
-            _left(metric, plan)
-    if not isinstance(step.value, (Scored, Undefined, Failed)):
+            _end_early(metric, plan)
+    outcome: object = step.value
+    if not isinstance(outcome, (Scored, Undefined, Failed)):
         raise errors.SettingError(
             "a plan must return what self.scored(...), self.undefined(...) or"
-            f" self.failed(...) give, got {type(step.value).__name__}"
+            f" self.failed(...) give, got {type(outcome).__name__}"
         )
-    # copies are not validated
-    if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:
-        return metric.scored(step.value.value, step.value.reason, step.value.evidence)
-    return step.value
+    if isinstance(outcome, Scored) and not 0 <= outcome.value <= 1:
+        # A copy that was made by model_copy is not validated; this is.
+        return metric.scored(outcome.value, outcome.reason, outcome.evidence)
+    return outcome
 
 
 async def _beside(metric: Metric, sample: Sample, work: Callable[[], T]) -> T:
@@ -377,7 +382,7 @@ def _thread_of(metric: Metric) -> str:
     return f"ragmetrics {metric.name}"
 
 
-def _left(metric: Metric, plan: Plan) -> None:
+def _end_early(metric: Metric, plan: Plan) -> None:
     """End a plan that came to no end.
 
     What it still does then, in a ``finally``, holds up nobody.
@@ -413,15 +418,13 @@ def _begun(
 
 def _length(sample: Sample) -> int:
     """How many characters a plan goes through, nearly."""
-    calls = sample.ledger.calls if sample.ledger is not None else ()
-    brought = sum(len(item.text) for call in calls for item in call.items)
-    contexts = sum(
-        len(context.text) for context in (*sample.contexts, *(sample.retrieved or ()))
-    )
-    references = sum(map(len, sample.reference)) + sum(
-        len(fact.text) for fact in sample.facts or ()
-    )
-    return brought + contexts + references + len(sample.answer or "")
+    texts = [context.text for context in sample.contexts]
+    texts += [context.text for context in sample.retrieved or ()]
+    texts += sample.reference
+    texts += [fact.text for fact in sample.facts or ()]
+    if sample.ledger is not None:
+        texts += [item.text for call in sample.ledger.calls for item in call.items]
+    return sum(len(text) for text in texts) + len(sample.answer or "")
 
 
 def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
@@ -472,14 +475,14 @@ async def _answer(
     async with judge.slots:
         judge.check_time()
         # what a judge spends inside is in the usage that it tells
-        around = _inside.set(_Inside(judge.budget))
-        with noted() as spending:
+        token = _spending_around.set(_Spending(judge.budget))
+        with noted() as calls_made:
             answered = False
             try:
                 # A judge that keeps the deadline by itself then says what was spent
                 # until then.
                 answer = await judge.in_time(
-                    _answer_of(judge.session, question), grace=_SETTLING
+                    _answer_of(judge.session, question), grace=_GRACE
                 )
                 check_answer(judge.session.name, answer, question)
                 answered = True
@@ -491,11 +494,11 @@ async def _answer(
             except (SystemExit, KeyboardInterrupt) as stop:
                 raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
             finally:
-                _inside.reset(around)
-                # nobody else will ever tell what left
-                if not answered and spending.usage != Usage():
-                    usage.append(spending.usage)
-                    judge.paid = judge.paid or _took_tokens(spending.usage)
+                _spending_around.reset(token)
+                # Nobody else will ever tell which calls left.
+                if not answered and calls_made.usage != Usage():
+                    usage.append(calls_made.usage)
+                    judge.paid = judge.paid or _took_tokens(calls_made.usage)
     usage.append(answer.usage)
     judge.paid = judge.paid or _paid(answer)
     if not isinstance(answer.reply, NotAnswered):
@@ -532,20 +535,21 @@ def _crashed(metric: Metric, error: BaseException) -> Failed:
     Texts stay out of the message.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [
-        it
-        for it in frames
-        if not it.filename.startswith(_NOT_THEIRS)
-        and "site-packages" not in it.filename
+    frames_of_user = [
+        frame
+        for frame in frames
+        if not frame.filename.startswith(_FOLDERS_OF_OTHERS)
+        and "site-packages" not in frame.filename
     ]
-    frame = (theirs or frames)[-1]
-    message = (
-        f"{metric.name}: {type(error).__name__} in {frame.name}"
-        f" ({frame.filename}:{frame.lineno}); see error.raw"
-    )
-    # it says what to do, and holds no text
+    frame = (frames_of_user or frames)[-1]
     if isinstance(error, errors.RagMetricsError):
+        # Our own message says what to do, and holds no text.
         message = f"{metric.name}: {error}"
+    else:
+        message = (
+            f"{metric.name}: {type(error).__name__} in {frame.name}"
+            f" ({frame.filename}:{frame.lineno}); see error.raw"
+        )
     logger.warning(
         "metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name
     )

@@ -23,6 +23,7 @@ from ragmetrics_core.data import (
     Usage,
 )
 from ragmetrics_core.data.asking import Question, check_template, shares
+from ragmetrics_core.data.errors import as_setting_error
 
 if TYPE_CHECKING:
     from ragmetrics_core.models.chat import ChatModel
@@ -98,14 +99,12 @@ def check_judge(judge: object) -> None:
         raise SettingError(
             f"the session of a judge must be a Judge; its session() returned {kind}"
         )
-    try:
-        name, models = judge.name, tuple(judge.models)
-    except Exception as error:  # it is somebody's code
-        raise SettingError(
-            f"{kind} cannot be used as a judge: its name or its models raised"
-            f" {type(error).__name__}; a judge has a name, and models, a tuple of the"
-            " chat models that it may call"
-        ) from error
+    with as_setting_error(
+        f"{kind} cannot be used as a judge: its name or its models",
+        "; a judge has a name, and models, a tuple of the chat models that it may call",
+    ):
+        name = judge.name
+        models = tuple(judge.models)
     if not isinstance(name, str) or not name.strip():
         raise SettingError(
             f"{kind} has no name, which results show: give it a text, e.g. name ="
