@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain, permutations
 from typing import Any
 
 import pytest
@@ -28,11 +26,9 @@ from ragmetrics_core.data.results import SampleResult, Scored
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import described, schema_of
-from ragmetrics_core.metrics.average_precision import average_precision
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext
-from ragmetrics_core.metrics.ledger_calls import call_table
 from ragmetrics_core.metrics.polls import Adherent, RestsOn
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.summary import RiskThresholds
@@ -108,11 +104,7 @@ def adhered(sample: Sample, said: Any, **settings: Any) -> tuple[Any, ScriptedJu
 def test_worked_number_1_one_call() -> None:
     sample = turn(call("a✓", "b", "c✓"))
     value, table = utilized(sample)
-    assert (value, table.wasted, table.order_range) == (
-        pytest.approx(0.8333, abs=1e-4),
-        0,
-        None,
-    )
+    assert (value, table.wasted) == (pytest.approx(0.8333, abs=1e-4), 0)
     assert adhered(sample, ["yes", "yes", "no", "yes", "yes"])[0].value == 0.8
 
 
@@ -134,7 +126,6 @@ def test_worked_number_2_three_hops() -> None:
 def test_worked_number_3_parallel_calls() -> None:
     value, table = utilized(turn(call("x", "y", step=1), call("u✓", "v✓", step=1)))
     assert value == pytest.approx((1 / 3 + 2 / 4) / 2)
-    assert table.order_range == (pytest.approx(0.4167, abs=1e-4), 1.0)
     assert (table.wasted, table.call_ap) == (0.5, 1.0)
 
 
@@ -564,69 +555,6 @@ def test_nothing_useful_and_no_call_at_all() -> None:
 TEXTS = st.lists(
     st.sampled_from(["a✓", "b✓", "c", "d", "e✓", "f"]), max_size=4, unique=True
 )
-
-
-@given(
-    st.lists(st.lists(TEXTS, min_size=1, max_size=3), min_size=1, max_size=3),
-    st.randoms(),
-)
-def test_the_order_of_parallel_calls_leaves_the_range(
-    steps: list[list[list[str]]], chance: Any
-) -> None:
-    calls = [
-        [call(*items, step=step) for items in own] for step, own in enumerate(steps)
-    ]
-    sample = turn(*chain(*calls))
-    if not sample.contexts:
-        return
-    value, table = utilized(sample)
-    low, high = table.order_range or (value, value)
-    assert low <= value <= high
-    for own in calls:
-        chance.shuffle(own)
-    other = sample.model_copy(
-        update={"ledger": Ledger(turn=1, calls=tuple(chain(*calls)))}
-    )
-    again = utilized(other)
-    assert (again[0], again[1].order_range) == (value, table.order_range)
-
-
-@given(st.lists(TEXTS.filter(bool), min_size=2, max_size=3, unique_by=frozenset))
-def test_the_range_is_that_of_all_orders(items: list[list[str]]) -> None:
-    _, table = utilized(turn(*(call(*own) for own in items)))
-    scores = []
-    for order in permutations(items):
-        arrived = dict.fromkeys(text for own in order for text in own)
-        scores.append(average_precision([text.endswith(GOOD) for text in arrived]))
-    # Inside a call the contexts stand as they are shown, which a text that two calls
-    # bring may change.
-    if sum(map(len, items)) == len({text for own in items for text in own}):
-        assert table.order_range == (min(scores), max(scores))
-
-
-def test_of_five_calls_of_one_step_every_order_is_tried() -> None:
-    sample = turn(*(call(name) for name in "abcde"))
-    tried: list[tuple[int, ...]] = []
-
-    def score(order: Sequence[int]) -> float:
-        tried.append(tuple(order))
-        return 0.0
-
-    call_table(sample, sample.contexts, [True] * 5, score)
-    assert set(tried) == set(permutations(range(5)))
-
-
-def test_more_orders_than_can_be_tried() -> None:
-    """Of six calls 120 of 720 orders.
-
-    The useful one may come first or last in some of them.
-    """
-    calls = [call(f"{name}{GOOD if name == 'a' else ''}") for name in "fedcba"]
-    value, table = utilized(turn(*calls))
-    assert (value, table.order_range) == (
-        pytest.approx(1 / 6),
-        (pytest.approx(1 / 6), 1.0),
-    )
 
 
 @given(

@@ -832,7 +832,6 @@ def talk(turns: int, text: str = "") -> list[SampleResult]:
             first_useful=1,
             last_useful=1,
             call_ap=1,
-            order_range=(0.25, 1),
         )
         claims = (
             Claim(claim=text or "It is old.", needs="earlier"),

@@ -236,6 +236,22 @@ def test_files_of_every_number_are_read(
     assert main(["evaluate", str(GOLDEN / name), "--out", "new.jsonl", "--quiet"]) == 0
 
 
+FIELDS_GONE = ["order_range"]
+
+
+def test_fields_that_are_gone_are_skipped(tmp_path: Path) -> None:
+    """The golden file of number 2 holds them all; what is read from it is written without them."""
+    earlier = GOLDEN / "fields_gone_2.jsonl"
+    report = Report.from_jsonl(earlier)
+    report.to_jsonl(tmp_path / "again.jsonl")
+    written = (tmp_path / "again.jsonl").read_text(encoding="utf-8")
+    for field in FIELDS_GONE:
+        assert f'"{field}": ' in earlier.read_text(encoding="utf-8"), field
+        assert f'"{field}": ' not in written, field
+    assert report.scores("context_utilization") == [0.5, None]
+    assert Report.from_jsonl(tmp_path / "again.jsonl") == report
+
+
 def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(
     tmp_path: Path,
 ) -> None:

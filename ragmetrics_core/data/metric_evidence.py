@@ -23,6 +23,12 @@ Needs = Literal["evidence", "earlier", "user", "own", "none"]
 It is evidence of this turn or of an earlier one, the user's or the assistant's own
 words, or nothing.
 """
+CallUse = Literal["useful", "repeated", "noise", "unread", "empty", "failed"]
+"""What a call was good for.
+
+It brought the first useful context, a useful one again, none that is useful, no judged
+context, or nothing; or it failed.
+"""
 
 
 class Evidence(Silent):
@@ -77,16 +83,10 @@ class JudgedChunk(Silent, extra="ignore"):
 
 
 class CallVerdict(Silent, extra="ignore"):
-    """What a call was good for.
-
-    The verdicts, in order: it brought the first useful context; a useful one again;
-    none that is useful; no judged context; nothing; or it failed.
-    """
+    """What a call was good for."""
 
     call: int = Field(description="Place of the call in the ledger, from 0.")
-    verdict: Literal["useful", "repeated", "noise", "unread", "empty", "failed"] = (
-        Field(description="In that order.")
-    )
+    verdict: CallUse = Field(description="In one word.")
     ranks: tuple[int, ...] = Field(
         (),
         description="Ranks of the judged contexts that it brought, in its own order.",
@@ -114,9 +114,6 @@ class CallTable(Silent, extra="ignore"):
     )
     call_ap: Share | None = Field(
         description="Mean average precision inside the calls with a useful context."
-    )
-    order_range: tuple[Share, Share] | None = Field(
-        description="Range over (at most 120) orders of parallel calls."
     )
 
 

@@ -394,16 +394,9 @@ class ContextUtilization(Metric):
                 "ideal": float(any(said)),
             }
         if sample.ledger is not None:
-            useful, contexts = (
-                [bool(chunk.useful) for chunk in chunks],
-                sample.contexts[: self.k],
-            )
-            update["ledger"] = call_table(
-                sample,
-                contexts,
-                useful,
-                lambda order: score([said[at] for at in order]),
-            )
+            useful = [bool(chunk.useful) for chunk in chunks]
+            contexts = sample.contexts[: self.k]
+            update["ledger"] = call_table(sample, contexts, useful)
         reason = f"None of the {len(chunks)} chunks is useful to arrive at the answer."
         if ranks or value:
             listed = (

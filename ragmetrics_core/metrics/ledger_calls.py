@@ -3,11 +3,8 @@
 Pure functions.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, permutations, product
-from math import factorial, prod
-from random import Random
 from statistics import fmean
 
 from ragmetrics_core.data import (
@@ -18,6 +15,7 @@ from ragmetrics_core.data import (
     EvidenceCall,
     Sample,
 )
+from ragmetrics_core.data.metric_evidence import CallUse
 from ragmetrics_core.metrics.average_precision import average_precision
 
 
@@ -159,92 +157,52 @@ def arrivals(
 
 
 def call_table(
-    sample: Sample,
-    contexts: Sequence[Context],
-    useful: Sequence[bool],
-    score: Callable[[Sequence[int]], float],
+    sample: Sample, contexts: Sequence[Context], useful: Sequence[bool]
 ) -> CallTable | None:
     """Return the table of calls; None if no call retrieved or brought a context.
 
-    ``useful`` is the verdict on each context, ``score`` the score of their places in
-    another order.
+    ``useful`` is the verdict on each context.
     """
-    lines, inside, again = list[CallVerdict](), list[float](), list[bool]()
-    seen, arrived, steps = (
-        set[int](),
-        set[str](),
-        dict[tuple[int, int], set[tuple[int, ...]]](),
-    )
-    for number, call, block in arrivals(sample, contexts):
-        good = {place for place in block if useful[place]}
-        nothing = (
-            "failed" if call.error is not None else "unread" if call.items else "empty"
-        )
-        verdict = (
-            "useful"
-            if good - seen
-            else "repeated"
-            if good
-            else "noise"
-            if block
-            else nothing
-        )
-        lines.append(
-            CallVerdict(
-                call=number, verdict=verdict, ranks=tuple(place + 1 for place in block)
-            )
-        )
-        inside += (
-            [average_precision([useful[place] for place in block])] if good else []
-        )
-        again += [item.text in arrived for item in call.items]
-        seen.update(block)
-        arrived.update(item.text for item in call.items)
-        if block:
-            steps.setdefault((call.turn, call.step), set()).add(tuple(sorted(block)))
-    if not lines:
+    verdicts: list[CallVerdict] = []
+    precisions: list[float] = []  # of the calls that brought a useful context
+    is_repeated: list[bool] = []  # of each item that a call brought
+    arrived_places: set[int] = set()
+    arrived_texts: set[str] = set()
+    for number, call, places in arrivals(sample, contexts):
+        useful_places = {place for place in places if useful[place]}
+        if useful_places:
+            is_new = bool(useful_places - arrived_places)
+            verdict: CallUse = "useful" if is_new else "repeated"
+            precisions.append(average_precision([useful[place] for place in places]))
+        else:
+            verdict = _verdict_on_useless(call, places)
+        ranks = tuple(place + 1 for place in places)
+        verdicts.append(CallVerdict(call=number, verdict=verdict, ranks=ranks))
+        is_repeated += [item.text in arrived_texts for item in call.items]
+        arrived_places.update(places)
+        arrived_texts.update(item.text for item in call.items)
+    if not verdicts:
         return None
-    gained = [
-        number for number, line in enumerate(lines, 1) if line.verdict == "useful"
-    ]
-    scores = [
-        score(order)
-        for order in (range(len(contexts)), *_orders(steps.values(), len(contexts)))
+    useful_calls = [
+        number for number, line in enumerate(verdicts, 1) if line.verdict == "useful"
     ]
     return CallTable(
-        calls=tuple(lines),
-        wasted=1 - len(gained) / len(lines),
-        repeats=fmean(again) if again else None,
-        first_useful=gained[0] if gained else None,
-        last_useful=gained[-1] if gained else None,
-        call_ap=fmean(inside) if inside else None,
-        order_range=(min(scores), max(scores)) if len(scores) > 2 else None,
+        calls=tuple(verdicts),
+        wasted=1 - len(useful_calls) / len(verdicts),
+        repeats=fmean(is_repeated) if is_repeated else None,
+        first_useful=useful_calls[0] if useful_calls else None,
+        last_useful=useful_calls[-1] if useful_calls else None,
+        call_ap=fmean(precisions) if precisions else None,
     )
 
 
-def _orders(steps: Iterable[set[tuple[int, ...]]], count: int) -> Iterator[list[int]]:
-    """Yield orders of the contexts if calls of one step had come in another order.
-
-    They are 120 at most. Contexts take the places that those of their step have. They
-    stand in the order of the calls, each with the first call that brings it. Inside a
-    call, and for all other contexts, the order stays.
-    """
-    parallel, chance = [sorted(blocks) for blocks in steps], Random(0)  # noqa: S311  # no secret
-    few = prod(factorial(len(blocks)) for blocks in parallel) <= 120
-    some = (
-        tuple(tuple(chance.sample(blocks, len(blocks))) for blocks in parallel)
-        for _ in range(120)
-    )
-    for order in product(*map(permutations, parallel)) if few else some:
-        places, seen = list(range(count)), set[int]()
-        for blocks in order:
-            new = [
-                place for place in dict.fromkeys(chain(*blocks)) if place not in seen
-            ]
-            for place, context in zip(sorted(new), new, strict=True):
-                places[place] = context
-            seen.update(new)
-        yield places
+def _verdict_on_useless(call: EvidenceCall, places: Sequence[int]) -> CallUse:
+    """What a call that brought no useful context did instead."""
+    if places:
+        return "noise"
+    if call.error is not None:
+        return "failed"
+    return "unread" if call.items else "empty"
 
 
 def curve(

@@ -247,7 +247,6 @@ function callsOf(row) {
     table.repeats && "Texts brought again: " + Math.round(100 * table.repeats) + " %.",
     table.first_useful && "Useful calls: " + table.first_useful + " to " + table.last_useful + " of " + table.calls.length + ".",
     table.call_ap !== undefined && "Average precision inside calls " + percent(table.call_ap) + ".",
-    table.order_range && "Over other orders of parallel calls the score is " + table.order_range.map(percent).join(" to ") + ".",
   ];
   return [...boxes, element("p", { class: "muted" }, facts.filter(Boolean).join(" "))];
 }
