@@ -114,10 +114,6 @@ ALONE, WEIGHED, LOW = {"together": False}, {"logprobs": True}, {"verdict": "no"}
 MODES = (
     Mode("utilization pointwise", ContextUtilization(), tokens=1300),
     Mode("utilization listwise", ContextUtilization(judging="listwise"), tokens=900),
-    Mode(
-        "utilization listwise, 2 orders",
-        ContextUtilization(judging="listwise", orders=2),
-    ),
     Mode("utilization graded", ContextUtilization(relevance="graded")),
     Mode(
         "utilization, probability from log-probabilities",

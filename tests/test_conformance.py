@@ -223,14 +223,7 @@ def utilization(case):
         return sum(g * sum(gains[:k]) / k for k, g in enumerate(gains, start=1)) / (
             sum(gains) or 1
         )
-    orders = (
-        [[reply] for reply in replies]
-        if case["settings"].get("orders") == 2
-        else [replies]
-    )
-    return sum(
-        average_precision(over_ranks(case, "useful", order)) for order in orders
-    ) / len(orders)
+    return average_precision(over_ranks(case, "useful", replies))
 
 
 def labelled(needs):

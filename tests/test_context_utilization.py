@@ -18,7 +18,7 @@ from ragmetrics_core import (
     Sample,
     ScriptedJudge,
 )
-from ragmetrics_core.data.errors import JudgeError, SettingError
+from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.average_precision import (
     average_precision,
@@ -325,30 +325,6 @@ def test_listwise_prompts_do_not_leak_the_order(order):
     ]
 
 
-def test_two_orders_average_and_count_changed_verdicts():
-    """A judge that always takes the first it sees: both orders disagree on two of three chunks."""
-    judge = ScriptedJudge(
-        {
-            Useful: lambda q: useful_list(
-                q, [{"useful": i == 0} for i in range(len(chunks(q)))]
-            )
-        }
-    )
-    metric = ContextUtilization(judging="listwise", orders=2)
-    result = metric.score(
-        question="q", answer="a", contexts=["x", "y", "z"], judge=judge
-    )
-    first, second = judge.asked
-    assert first["chunks"] == second["chunks"][::-1]
-    ranks = [
-        ["x", "y", "z"].index(text) + 1
-        for text in (first["chunks"][0], second["chunks"][0])
-    ]
-    assert result.value == pytest.approx((1 / ranks[0] + 1 / ranks[1]) / 2)
-    assert result.evidence.changed_verdicts == pytest.approx(2 / 3)
-    assert result.evidence.lift == pytest.approx(result.value - random_order(3, 1))
-
-
 def test_no_prompt_holds_rank_or_score():
     judge = ScriptedJudge({Useful: useful(True)})
     contexts = [Context(text="text", score=0.123456, metadata={"rank": 7})]
@@ -394,11 +370,6 @@ def test_the_reason_lists_ten_ranks_and_says_that_there_are_more(count, listed):
     )
     assert result.reason.startswith(f"{count} of {count} chunks useful, at rank 1")
     assert result.reason.endswith(f"{listed}.")
-
-
-def test_two_orders_need_a_list():
-    with pytest.raises(SettingError, match="listwise"):
-        ContextUtilization(orders=2)
 
 
 def test_thousands_of_chunks_are_put_together_at_once() -> None:
@@ -447,39 +418,14 @@ def test_a_score_without_a_single_useful_chunk_names_no_rank() -> None:
     assert result.reason == "0 of 2 chunks useful."
 
 
-@pytest.mark.parametrize("failing", [0, 1])
-def test_one_order_without_an_answer_fails_both(failing) -> None:
-    def reply(question):
-        place = len(judge.asked) - 1
-        return (
-            JudgeError("no")
-            if place == failing
-            else useful_list(question, [{"useful": True}] * 2)
-        )
-
-    judge = ScriptedJudge({Useful: reply})
-    metric = ContextUtilization(judging="listwise", orders=2)
-    result = metric.score(question="q", answer="a", contexts=["x", "y"], judge=judge)
-    assert (result.status, result.error.type) == ("failed", "JudgeError")
-
-
-@pytest.mark.parametrize("graded", [0, 1])
-def test_grades_of_one_order_alone_fail_both(graded) -> None:
+def test_verdicts_without_the_grades_that_were_asked_for_fail() -> None:
     fields = {"question": "q", "answer": "a", "contexts": ["x", "y"]}
     said = [{"useful": True, "grade": 3}] * 2
     verdicts_alone = Asked(
         (useful_list(of(ContextUtilization(judging="listwise"), **fields), said),)
     )
-
-    def reply(question):
-        return (
-            useful_list(question, said)
-            if len(judge.asked) - 1 == graded
-            else verdicts_alone
-        )
-
-    judge = ScriptedJudge({Useful: reply})
-    metric = ContextUtilization(judging="listwise", orders=2, relevance="graded")
+    metric = ContextUtilization(judging="listwise", relevance="graded")
+    judge = ScriptedJudge({Useful: lambda question: verdicts_alone})
     result = metric.score(**fields, judge=judge)
     assert result.status == "failed"
     assert "gave no grades" in result.reason

@@ -80,7 +80,7 @@ class TestContextUtilization(MetricContract):
 class TestListwiseUtilization(TestContextUtilization):
     def metric(self):
         return ContextUtilization(
-            name="listed", judging="listwise", orders=2, relevance="probability"
+            name="listed", judging="listwise", relevance="probability"
         )
 
     def good(self):
@@ -322,13 +322,12 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
             {"against": "answer", "judging": "pointwise", "relevance": "binary"},
         ),
         (
-            ContextUtilization(k=3, against="reference", judging="listwise", orders=2),
+            ContextUtilization(k=3, against="reference", judging="listwise"),
             {
                 "against": "reference",
                 "judging": "listwise",
                 "relevance": "binary",
                 "k": "3",
-                "orders": "2",
             },
         ),
         (

@@ -116,7 +116,7 @@ SAMPLES = [
 ]
 METRICS: dict[str, Metric] = {
     "utilization": ContextUtilization(),
-    "listwise": ContextUtilization(judging="listwise", orders=2, k=3),
+    "listwise": ContextUtilization(judging="listwise", k=3),
     "graded": ContextUtilization(relevance="graded", against="reference"),
     "probability": ContextUtilization(relevance="probability"),
     "adherence": ContextAdherence(),

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from statistics import fmean
-from typing import Any, ClassVar, Generic, Literal, cast
+from typing import Any, ClassVar, Generic, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
 from ragmetrics_core.data import (
     Context,
@@ -18,7 +17,6 @@ from ragmetrics_core.data import (
     JudgedChunks,
     MalformedReply,
     Sample,
-    SettingError,
     Share,
     Silent,
 )
@@ -102,9 +100,6 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
     ndcg: Share | None = Field(
         None, description="Normalised discounted cumulative gain, for graded relevance."
     )
-    changed_verdicts: Share | None = Field(
-        None, description="Share of verdicts changed when reversed (``orders=2``)."
-    )
 
 
 _UNKNOWN = JudgedChunk.model_construct(rank=0)
@@ -155,8 +150,7 @@ class ContextUtilization(Metric):
         Question, contexts, or the answer (or reference) are missing.
 
     Raises:
-        SettingError: If ``orders=2`` without listwise judging, or a template lacks a
-            placeholder.
+        SettingError: If a template lacks a placeholder.
 
     Source:
         Average precision: Buckley & Voorhees (2000); per-chunk usefulness judged by a
@@ -199,12 +193,6 @@ class ContextUtilization(Metric):
             "One question per chunk; or one for all, in an order independent of rank."
         ),
     )
-    orders: Literal[1, 2] = Field(
-        1,
-        description=(
-            "2: a listwise question is asked again reversed; mean of both scores."
-        ),
-    )
     polls: int = Field(
         5,
         ge=1,
@@ -218,15 +206,6 @@ class ContextUtilization(Metric):
             " ``{chunks}``)."
         ),
     )
-
-    @model_validator(mode="after")
-    def _check(self) -> ContextUtilization:
-        if self.orders == 2 and self.judging != "listwise":
-            raise SettingError(
-                "orders=2 needs judging='listwise': a chunk judged by itself has no"
-                " order"
-            )
-        return self
 
     @property
     def _form(self) -> str:
@@ -261,7 +240,6 @@ class ContextUtilization(Metric):
             "relevance": self.relevance,
         }
         settings |= {} if self.k is None else {"k": str(self.k)}
-        settings |= {} if self.orders == 1 else {"orders": "2"}
         return (
             {**settings, "fallback": str(self.polls)}
             if self.relevance == "probability"
@@ -278,32 +256,15 @@ class ContextUtilization(Metric):
             return self.undefined(f"the first {self.k} contexts are blank")
         shown: list[tuple[str, ...]] = [(text,) for text in texts]
         if self.judging == "listwise":
-            # An order by digest is independent of rank: a position-biased judge cannot
-            # favour early ranks.
-            order = tuple(
-                sorted(
-                    texts,
-                    key=lambda text: sha256(
-                        f"{sample.question}\0{text}".encode()
-                    ).digest(),
-                )
-            )
-            shown = [order, order[::-1]][: self.orders]
+            shown = [_in_order_of_digest(sample, texts)]
         replies = yield from ask([self._question(sample, chunks) for chunks in shown])
-        said = [
-            dict(_verdicts(reply, chunks))
-            for reply, chunks in zip(replies, shown, strict=True)
-        ]
-        said = (
-            said
-            if self.orders == 2
-            else [dict(pair for part in said for pair in part.items())]
-        )
-        evidence = [self._evidence(contexts, verdicts) for verdicts in said]
+        verdicts: dict[str, JudgedChunk] = {}
+        for reply, chunks in zip(replies, shown, strict=True):
+            verdicts.update(_verdicts(reply, chunks))
+        evidence = self._evidence(contexts, verdicts)
         if error := unanswered(replies):
-            return self.failed(error, evidence[0])
-        outcomes = [self._outcome(sample, one) for one in evidence]
-        return _averaged(outcomes) if self.orders == 2 else outcomes[0]
+            return self.failed(error, evidence)
+        return self._outcome(sample, evidence)
 
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
         listwise = self.judging == "listwise"
@@ -408,6 +369,18 @@ class ContextUtilization(Metric):
         return self.scored(value, reason, evidence.model_copy(update=update))
 
 
+def _in_order_of_digest(sample: Sample, texts: Sequence[str]) -> tuple[str, ...]:
+    """The texts in an order independent of rank.
+
+    So a judge that favours places cannot favour early ranks.
+    """
+
+    def digest(text: str) -> bytes:
+        return sha256(f"{sample.question}\0{text}".encode()).digest()
+
+    return tuple(sorted(texts, key=digest))
+
+
 def _verdicts(
     asked: Asked[Any] | NotAnswered, chunks: Sequence[str]
 ) -> Iterator[tuple[str, JudgedChunk]]:
@@ -456,25 +429,3 @@ def _examples(question: Useful) -> tuple[Any, Any]:
         for one in best
     )
     return short, long
-
-
-def _averaged(outcomes: Sequence[Outcome]) -> Outcome:
-    """Mean score of both orders, with the share of verdicts that changed."""
-    first, second = outcomes
-    if first.status != "scored" or second.status != "scored":
-        return first if first.status != "scored" else second
-    # made by _outcome
-    one, two = (cast("UtilizationEvidence", outcome.evidence) for outcome in outcomes)
-    changed = [
-        a.useful != b.useful for a, b in zip(one.chunks, two.chunks, strict=True)
-    ]
-    value = (first.value + second.value) / 2
-    lift = None if one.random_order is None else value - one.random_order
-    evidence = one.model_copy(update={"changed_verdicts": fmean(changed), "lift": lift})
-    reason = (
-        f"{first.reason} Mean of two orders; {sum(changed)} of {len(changed)} verdicts"
-        " changed with the order."
-    )
-    return first.model_copy(
-        update={"value": value, "reason": reason, "evidence": evidence}
-    )
