@@ -1,7 +1,4 @@
-"""What a run shows of biases of its judge.
-
-The audit with a judge that is swayed by places.
-"""
+"""What a run shows of biases of its judge."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from typing import Any
 import pytest
 
 from ragmetrics_core import (
-    ContextUtilization,
-    LexicalJudge,
     Report,
     Sample,
     Scored,
@@ -23,10 +18,8 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import CaptureNotes
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.page.biases import correlations, usefulness_by_rank
 from ragmetrics_core.reporting.families import family, shared
-from ragmetrics_core.reporting.run_facts import Audit
 
 
 def scored(index: int, value: float, **fields: Any) -> SampleResult:
@@ -151,74 +144,16 @@ def test_usefulness_by_rank() -> None:
     assert (shares[0].low, shares[0].high) == pytest.approx((0.0945, 0.9055), abs=1e-4)
 
 
-def test_the_audit_of_a_judge_that_reads_chunks() -> None:
-    report = evaluate(ROWS, "utilization", judge="lexical")
-    found = audit(
-        report.results, [ContextUtilization()], judge=LexicalJudge(), concurrency=8
-    )
-    assert found is not None
-    assert (found.samples, found.chunks, found.changed, found.failed) == (2, 5, 0, 0)
-    assert [sum(column) for column in zip(*found.by_place, strict=True)] == [2, 5]
-    assert audit(report.results, [], judge=LexicalJudge(), concurrency=8) is None
-    # Wilson: z²/(5 + z²)
-    assert "0 of 5 verdicts changed (0.0%, 95 % interval 0.0%–43.4%)" in found.sentence
-
-
-def test_the_audit_counts_changed_verdicts() -> None:
-    # The first judging says the opposite for every chunk of the first sample, so that
-    # all three change.
-    report = evaluate(ROWS, "utilization", judge="lexical")
-    first, second = report.results
-    evidence = first.results["context_utilization"].evidence
-    turned = [
-        chunk.model_copy(update={"useful": not chunk.useful})
-        for chunk in evidence.chunks
-    ]  # type: ignore[union-attr]
-    result = first.results["context_utilization"]
-    result = result.model_copy(
-        update={"evidence": evidence.model_copy(update={"chunks": tuple(turned)})}
-    )  # type: ignore[union-attr]
-    rows = [
-        first.model_copy(update={"results": {"context_utilization": result}}),
-        second,
-    ]
-    found = audit(rows, [ContextUtilization()], judge=LexicalJudge(), concurrency=8)
-    assert found is not None
-    assert (found.chunks, found.changed) == (5, 3)
-    none = audit(
-        rows, [ContextUtilization()], judge=LexicalJudge(), concurrency=8, count=0
-    )
-    assert none == Audit(samples=0, chunks=0, changed=0)
-
-
 def test_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    assert (
-        main(
-            [
-                "evaluate",
-                "rows.jsonl",
-                "--report",
-                "report.html",
-                "--out",
-                "out.jsonl",
-                "--audit",
-            ]
-        )
-        == 0
-    )
+    assert main(["evaluate", "rows.jsonl", "--report", "report.html"]) == 0
     shown = capsys.readouterr().out
     assert "Report: report.html" in shown
-    assert "Audit: 2 samples judged again" in shown
-    audited = Report.from_jsonl("out.jsonl").run.audit
-    assert audited is not None
-    assert audited.chunks == 5
     page = Path("report.html").read_text("utf-8")
-    assert audited.sentence.split(":")[1] in page
     assert "context_recall left out" in page
     assert "; context_adherence AUROC 0.85 [" in page
     assert main(["evaluate", "rows.jsonl", "--report", "none/report.html"]) == 2

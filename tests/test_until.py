@@ -1097,7 +1097,6 @@ def test_the_command_against_an_earlier_run(
     [
         (["--seed", "3"], "--seed belongs to --until-decided"),
         (["--until-decided"], "needs something to decide"),
-        (["--until-decided", "--audit", "--fail-under", "adherence=0.5"], "--audit"),
     ],
 )
 def test_commands_that_are_refused(

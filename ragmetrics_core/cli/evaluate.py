@@ -23,11 +23,9 @@ from ragmetrics_core.data import (
     project_settings,
 )
 from ragmetrics_core.data.trust import printable
-from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.engine.dry_run import estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
-from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import full_name, metrics_set
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.page.render import check_page
@@ -95,11 +93,6 @@ def add_to(commands: Any) -> None:
     )
     add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
     add(parser, "--report", "write an HTML page", "FILE", Path)
-    flag(
-        parser,
-        "--audit",
-        "judge the chunks of 50 samples again in shuffled order, for the report",
-    )
     shared.add_cluster(parser)
     add(parser, "--limit", "read at most N rows of each file", "N", positive)
     flag(parser, "--strict", "stop at the first row that is no sample")
@@ -199,8 +192,8 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
     tally = Tally(
         [metric.name for metric in metrics], cluster=options.cluster, slices=slices
     )
-    kept = Folded() if options.report or options.audit else None
-    _evaluate(this, source, tally, kept, judge, options)
+    kept = Folded() if options.report else None
+    _evaluate(this, source, tally, kept, options)
     if this.waiting:
         if this.waited(options.wait):
             return _run(options, budget)
@@ -240,7 +233,6 @@ def _evaluate(
     source: Source,
     tally: Tally,
     kept: Folded | None,
-    judge: Judge | None,
     options: argparse.Namespace,
 ) -> None:
     """Judge and count every sample.
@@ -263,18 +255,11 @@ def _evaluate(
                     _take(result, writer, tally, kept)
             if this.waiting:
                 return
-            if options.audit and not this.interrupted:
-                this.audit = audit(
-                    kept or (),
-                    this.metrics,
-                    judge=judge,
-                    concurrency=options.concurrency,
-                )
             if writer is not None:
                 writer.close(source.described(this.facts))
     except JudgeUnavailable as error:
         raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
-    except KeyboardInterrupt:  # once more, or in the audit
+    except KeyboardInterrupt:  # once more
         this.interrupted = True
     finally:
         if writer is not None and writer.left is not None and writer.left.is_file():
@@ -326,7 +311,7 @@ def _lines(
         else []
     )
     lines += [f"Report: {options.report}"] if options.report else []
-    return lines + ([this.audit.sentence] if this.audit is not None else [])
+    return lines
 
 
 def _applied(summary: Summary, options: argparse.Namespace) -> Summary:
@@ -350,11 +335,6 @@ def _until(options: argparse.Namespace) -> UntilDecided | None:
                 f"--{next(iter(given)).replace('_', '-')} belongs to --until-decided"
             )
         return None
-    if options.audit:
-        raise SettingError(
-            "--audit says nothing of a run that stops for what it saw: leave out"
-            " --until-decided"
-        )
     return UntilDecided(
         on=options.gate, min_scored=options.min_scored, cluster=options.cluster, **given
     )

@@ -49,7 +49,7 @@ from ragmetrics_core.models.chat import ChatModel, check_prices
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import ReplyStore, StoreLike, resolve_store
 from ragmetrics_core.reporting.gates import Gate, Until, UntilDecided
-from ragmetrics_core.reporting.run_facts import Audit, RunFacts
+from ragmetrics_core.reporting.run_facts import RunFacts
 
 if TYPE_CHECKING:
     from ragmetrics_core.scale.batches import ParkingStore
@@ -108,7 +108,6 @@ class Run:
         # Most samples in flight: memory is bounded, and every call slot is used.
         self.window = 2 * concurrency
         self.interrupted = False
-        self.audit: Audit | None = None
         self._models: set[str] = set()
         self._samples_before: tuple[Sample, ...] = ()
         self._started = time.monotonic()
@@ -238,7 +237,6 @@ class Run:
             seconds=round(time.monotonic() - self._started, 3),
             concurrency=self.concurrency,
             interrupted=self.interrupted,
-            audit=self.audit,
             stopped=self.stopped,
             notes=(self.decider.note,) if self.decider else (),
             decisions=self.decider.decisions if self.decider else (),

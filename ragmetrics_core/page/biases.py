@@ -102,20 +102,24 @@ def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
 
     All chunks below follow as rank 16. The list is empty if no chunk was judged.
     """
-    verdicts: dict[int, list[bool]] = {}
-    found = (result.evidence for row in rows for result in row.results.values())
-    for chunk in (
-        chunk for own in found if isinstance(own, JudgedChunks) for chunk in own.chunks
-    ):
+    verdicts_by_rank: dict[int, list[bool]] = {}
+    for row in rows:
+        for result in row.results.values():
+            if isinstance(result.evidence, JudgedChunks):
+                _add_verdicts(result.evidence, verdicts_by_rank)
+    shares = []
+    for rank, verdicts in sorted(verdicts_by_rank.items()):
+        useful, count = sum(verdicts), len(verdicts)
+        low, high = wilson(useful, count)
+        shares.append(RankShare(rank, useful, count, useful / count, low, high))
+    return shares
+
+
+def _add_verdicts(
+    evidence: JudgedChunks, verdicts_by_rank: dict[int, list[bool]]
+) -> None:
+    """Add the verdicts on a sample's chunks to those of their ranks."""
+    for chunk in evidence.chunks:
         if chunk.useful is not None:
-            verdicts.setdefault(min(chunk.rank, _MOST_RANKS + 1), []).append(
-                chunk.useful
-            )
-    return [
-        rank_share(rank, sum(own), len(own)) for rank, own in sorted(verdicts.items())
-    ]
-
-
-def rank_share(rank: int, useful: int, count: int) -> RankShare:
-    """The share of useful chunks at a rank."""
-    return RankShare(rank, useful, count, useful / count, *wilson(useful, count))
+            rank = min(chunk.rank, _MOST_RANKS + 1)
+            verdicts_by_rank.setdefault(rank, []).append(chunk.useful)

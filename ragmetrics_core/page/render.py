@@ -171,8 +171,6 @@ def page_data(
         for entry in index
     ]
     shares = biases.usefulness_by_rank(rows)
-    places = enumerate(run.audit.by_place[:15] if run.audit else (), 1)
-    shuffled = [biases.rank_share(at, *found) for at, found in places if found[1]]
     # worst first
     details = packed(
         detail_lines(
@@ -188,7 +186,6 @@ def page_data(
         "facets": facets_of(rows),
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
         "ranks": _points(shares, run),
-        "shuffled": _points(shuffled, run),
     }
     return {
         "summary": summary,

@@ -7,47 +7,9 @@ from typing import Self
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen, Sample, Share, Signature, wilson
+from ragmetrics_core.data import Frozen, Sample, Share, Signature
 from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.stopping import On, Outcome
-
-
-class Audit(Frozen):
-    """What judging samples again with their chunks shuffled showed."""
-
-    samples: int = Field(description="samples judged again")
-    chunks: int = Field(description="chunks with a verdict in both judgings")
-    changed: int = Field(description="those whose verdict changed")
-    failed: int = Field(0, description="samples that could not be judged again")
-    seed: int = Field(
-        0, description="seed of the choice of samples and of the shuffling"
-    )
-    by_place: tuple[tuple[int, int], ...] = Field(
-        (), description="per shuffled place: chunks found useful, and judged"
-    )
-
-    @property
-    def sentence(self) -> str:
-        """Return the audit in words.
-
-        The share of changed verdicts comes with a Wilson interval.
-        """
-        if not self.chunks:
-            return (
-                "Audit: no sample with at least two judged chunks could be judged"
-                " again."
-            )
-        low, high = wilson(self.changed, self.chunks)
-        failed = (
-            f" {self.failed} samples could not be judged again." if self.failed else ""
-        )
-        return (
-            f"Audit: {self.samples} samples judged again with their chunks shuffled:"
-            f" {self.changed} of {self.chunks} verdicts changed"
-            f" ({self.changed / self.chunks:.1%}, 95 % interval {low:.1%}–{high:.1%})."
-            " A judge that reads chunks and not places changes none but by its own"
-            f" noise.{failed}"
-        )
 
 
 def texts_of(sample: Sample | None) -> str:
@@ -185,9 +147,6 @@ class RunFacts(Frozen):
     notes: tuple[str, ...] = Field(
         (),
         description="what else the reader should know, e.g. that a metric was left out",
-    )
-    audit: Audit | None = Field(
-        None, description="shuffled re-judging, if it was asked for"
     )
     decisions: tuple[SequentialDecision, ...] = Field(
         (), description="of the gates of a run until decided"
