@@ -98,13 +98,13 @@ def test_in_rows() -> None:
         "id": np.int64(3),
         "reference": np.float32(2.5),
         "error": np.bool_(False),
-        "facts": [{"text": "f", "weight": np.float32(2), "vital": np.bool_(False)}],
+        "facts": [{"text": "f", "weight": np.float32(2)}],
     }
     sample = Sample.from_row(row)
     assert (sample.id, sample.reference, sample.error) == ("3", ("2.5",), None)
     assert sample.contexts[0].score == 0.5
     assert sample.facts is not None
-    assert (sample.facts[0].weight, sample.facts[0].vital) == (2.0, False)
+    assert sample.facts[0].weight == 2.0
 
 
 @pytest.mark.parametrize(

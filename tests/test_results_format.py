@@ -236,7 +236,7 @@ def test_files_of_every_number_are_read(
     assert main(["evaluate", str(GOLDEN / name), "--out", "new.jsonl", "--quiet"]) == 0
 
 
-FIELDS_GONE = ["order_range", "changed_verdicts", "audit"]
+FIELDS_GONE = ["order_range", "changed_verdicts", "audit", "vital"]
 
 
 def test_fields_that_are_gone_are_skipped(tmp_path: Path) -> None:

@@ -540,7 +540,7 @@ def test_a_sample_survives_the_way_through_a_row() -> None:
         answer=A,
         reference=(R, "Or so."),
         retrieved=C,
-        facts=(Fact(text="f", weight=2.0, vital=False),),
+        facts=(Fact(text="f", weight=2.0),),
         history=(Turn(role="user", content="hi"),),
         id="7",
         generator="g",

@@ -365,10 +365,10 @@ def metadata(value: Any) -> dict[str, Any]:
 def facts(value: Any) -> list[Any] | None:
     """Return facts from texts or objects; None if there are none.
 
-    An object has a ``text`` and perhaps a ``weight`` and ``vital``.
+    An object has a ``text`` and perhaps a ``weight``.
     """
     _refuse_broken_list(value, "facts")
-    kept = ("text", "weight", "vital")
+    kept = ("text", "weight")
     return [
         (
             {key: item[key] for key in kept if item.get(key) is not None}

@@ -251,10 +251,24 @@ class CallGain(Silent, extra="ignore"):
     )
 
 
+def _without_gone_fields(facts: Any) -> Any:
+    """The facts of an earlier results file, without fields that are gone since."""
+    if not isinstance(facts, (list, tuple)):
+        return facts
+    return [
+        {name: fact[name] for name in Fact.model_fields if name in fact}
+        if isinstance(fact, Mapping)
+        else fact
+        for fact in facts
+    ]
+
+
 class FactMatrix(Evidence):
     """Evidence with a probability for each fact in each context."""
 
-    facts: tuple[Fact, ...] = Field(description="The facts, in order.")
+    facts: Annotated[tuple[Fact, ...], BeforeValidator(_without_gone_fields)] = Field(
+        description="The facts, in order."
+    )
     cells: tuple[tuple[Cell, ...], ...] = Field(
         description="One row per fact, one column per context."
     )

@@ -51,12 +51,6 @@ class Fact(Frozen):
         allow_inf_nan=False,
         description="Its weight in the mean over facts, > 0.",
     )
-    vital: bool = Field(
-        True,
-        description=(
-            "Whether the answer must hold the fact; False for one that is merely okay."
-        ),
-    )
 
 
 class Turn(Frozen):

@@ -489,7 +489,7 @@ def _content(sample: Sample) -> tuple[object, ...]:
         None if sample.retrieved is None else _texts_of(sample.retrieved),
         sample.answer,
         sample.reference,
-        tuple((fact.text, fact.weight, fact.vital) for fact in sample.facts or ()),
+        tuple((fact.text, fact.weight) for fact in sample.facts or ()),
         tuple(
             (call.kind, call.turn, call.name, call.shown, _texts_of(call.items))
             for call in calls
