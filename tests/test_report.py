@@ -30,6 +30,7 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
+from ragmetrics_core.reporting.jsonl import FORMAT
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
 
 SECRET = "Zanzibar"
@@ -241,7 +242,7 @@ def test_round_trip(tmp_path: Path) -> None:
     report.to_jsonl(tmp_path / "r.jsonl")
     assert Report.from_jsonl(tmp_path / "r.jsonl") == report
     header = json.loads((tmp_path / "r.jsonl").read_text("utf-8").splitlines()[0])
-    assert header["ragmetrics_report"] == 2
+    assert header["ragmetrics_report"] == FORMAT
 
 
 JSON = st.recursive(
@@ -437,7 +438,8 @@ HEADER = '{"ragmetrics_report": 1, "run": {}}'
         ("question,answer\n", "line 1: this is no report"),
         ('{"question": "q"}\n', "line 1: this is no report"),
         ('{"ragmetrics_rep', "line 1: this is no report"),
-        ('{"ragmetrics_report": 3, "run": {}}\n', "line 1: .*newer ragmetrics"),
+        ('{"ragmetrics_report": 0, "run": {}}\n', "line 1: .*newer ragmetrics"),
+        (f'{{"ragmetrics_report": {FORMAT + 1}, "run": {{}}}}\n', "newer ragmetrics"),
         ('{"ragmetrics_report": 1, "run": 3}\n', "line 1: RunFacts"),
         (HEADER + '\n{"index": 0\n{"index": 1, "sample": null}\n', "line 2: not JSON"),
         (HEADER + '\n{"index": 0\n', "line 2: not JSON"),

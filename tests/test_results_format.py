@@ -191,6 +191,15 @@ SCORES: dict[str, dict[str, list[float | None]]] = {
         U: [0.5, 0.0, None, None, None],
         R: [0.28, 0.31, None, None, None],
     },
+    "results_3.jsonl": {
+        U: [1.0, 0.0, None, None, None],
+        R: [0.57, 0.25, None, None, None],
+    },
+}
+ADHERENCE = {  # version of the metric and digest of its prompts, by number of the file
+    "1": ("1", "5dbc81"),
+    "2": ("1", "5dbc81"),
+    "3": ("3", "01aa45"),
 }
 
 
@@ -219,14 +228,12 @@ def test_files_of_every_number_are_read(
     assert evidence is not None
     assert evidence.kind == "context_utilization"
     signature = report.results[0].results["context_adherence"].signature
+    version, prompt = ADHERENCE[name.removeprefix("results_")[0]]
     assert str(signature).startswith(
-        "context_adherence|v1|polls:5|T:1.0|prompt:5dbc81|judge:"
+        f"context_adherence|v{version}|polls:5|T:1.0|prompt:{prompt}|judge:"
     )
-    assert (signature.version, signature.settings["polls"], signature.prompt) == (
-        "1",
-        "5",
-        "5dbc81",
-    )
+    assert (signature.version, signature.prompt) == (version, prompt)
+    assert signature.settings["polls"] == "5"
     assert report.run.metrics["context_adherence"] == signature.by("", {})
     assert report.summary().rows == len(report.results)
     assert "context_utilization" in report.table() + report.methods()
@@ -293,18 +300,12 @@ def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(
     assert (tmp_path / "again.jsonl").read_text() == (tmp_path / "r.jsonl").read_text()
 
 
-def test_files_of_two_numbers_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(
-            [
-                "compare",
-                str(GOLDEN / "results_1.jsonl"),
-                str(GOLDEN / "results_2.jsonl"),
-                "--anyway",
-            ]
-        )
-        == 0
-    )
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 3), (1, 3)])
+def test_files_of_two_numbers_are_compared(
+    first: int, second: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(GOLDEN / f"results_{number}.jsonl") for number in (first, second)]
+    assert main(["compare", *files, "--anyway"]) == 0
     assert "context_utilization" in capsys.readouterr().out
 
 

@@ -30,7 +30,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.reporting.run_facts import RunFacts
 
-FORMAT = 2
+FORMAT = 3
 _MAGIC = "ragmetrics_report"
 # came under the same number, so it is written only where there is one
 _LATER = "ledger"
@@ -126,11 +126,10 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
             f'{place}: this is no report of ragmetrics, which begins with {{"{_MAGIC}":'
             f" {FORMAT}, …}}"
         )
-    # in number 1 a signature is one line, and the facts of the run know less
-    if header[_MAGIC] not in (1, FORMAT):
+    if header[_MAGIC] not in range(1, FORMAT + 1):
         raise InputError(
-            f"{place}: this version reads formats 1 and 2; read the report with a newer"
-            " ragmetrics"
+            f"{place}: this version reads formats 1 to {FORMAT}; read the report with a"
+            " newer ragmetrics"
         )
     run = validated(RunFacts, header.get("run", {}), place)
     results, closed_at = list[SampleResult](), ""
