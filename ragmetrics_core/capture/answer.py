@@ -471,8 +471,10 @@ def _written_by(
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))
     was_asked = call in search.asked
     used = search.showings.of(call).calls if was_asked else (call,)
-    lines = {replies[one].line for one in used}
-    others = [one for one in search.calls.likely if replies[one].line not in lines]
+    said = {one_line(replies[one].answer) for one in used}
+    others = [
+        one for one in search.calls.likely if one_line(replies[one].answer) not in said
+    ]
     if not others:
         return Answered(answer, call)
     taken = "the last that was shown the question" if was_asked else "the last one"

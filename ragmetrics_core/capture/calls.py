@@ -153,7 +153,7 @@ class Reply:
     @cached_property
     def is_verdict(self) -> bool:
         """Whether it is a judgement: in a word or two, or a structure with a field for one and none for an answer."""
-        if self.text.strip(" .!\n").lower() in _VERDICTS:
+        if self.answer.strip(" .!\n").lower() in _VERDICTS:
             return True
         structures = [value for value in self.values if isinstance(value, Mapping)]
         return any(
@@ -340,10 +340,7 @@ class Calls:
             return LABEL
         if not has_text or steers:
             return NO_ANSWER
-        is_label = len(reply.text) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(
-            reply.text
-        )
-        return LABEL if is_label else FREE_TEXT
+        return LABEL if _is_label(reply.text) else FREE_TEXT
 
     @cached_property
     def _tools_that_ran(self) -> frozenset[str]:
@@ -502,10 +499,15 @@ class Calls:
                 yield from texts_in(parsed(node.text))
 
 
+def _is_label(text: str) -> bool:
+    """Whether a text is a word or two: a grade, a route."""
+    return len(text) <= _LONGEST_LABEL and bool(_LABEL_ALONE.fullmatch(text))
+
+
 def _weight_of_fields(value: Mapping[str, Any]) -> int:
     """How much a structure looks like an answer."""
     if any(key in value for key in ANSWER_KEYS):
-        return STRUCTURED
+        return LABEL if _is_label(answer_text(value) or "") else STRUCTURED
     return NO_ANSWER if _STEERING & set(value) else LABEL
 
 

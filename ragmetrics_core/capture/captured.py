@@ -102,9 +102,10 @@ class Captured(Generic[Run]):
     Recording a run only keeps it; samples are assembled when they are first asked for,
     in the thread that asks.
 
-    ``FrontDoor.capture`` makes it: ``build`` makes samples of a recorded run, ``rest``
-    those that still wait for a further one and forgets none, ``as_judge`` a judge of a
-    framework's own model object.
+    ``FrontDoor.capture`` makes it: ``build`` makes samples of a recorded run,
+    ``revised`` says what one of them is once all runs so far are known, ``rest`` makes
+    those that still wait for a further run and forgets none, ``as_judge`` makes a judge
+    of a framework's own model object.
 
     Attributes:
         problems: Internal errors, and why there is no sample; an application's own
@@ -121,13 +122,15 @@ class Captured(Generic[Run]):
         max_samples: int | None = None,
         redact: Redact | None = None,
         rest: Callable[[], Iterable[Sample]] = tuple,
+        revised: Callable[[Sample], Sample] = lambda sample: sample,
         # resolve_judge says what it cannot take
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
         problems: Problems | None = None,
     ) -> None:
         self.problems = Problems() if problems is None else problems
         self.recorded = self.dropped = self._made = 0
-        self._build, self._rest, self._as_judge = build, rest, as_judge
+        self._build, self._rest, self._revised = build, rest, revised
+        self._as_judge = as_judge
         self._given = given or Given()
         self._redaction = Redaction(redact, self.problems)
         self._max_samples = max_samples
@@ -162,8 +165,11 @@ class Captured(Generic[Run]):
         """
         with self._lock:
             pending, self._pending = self._pending, []
-            for run in pending:
-                self._assemble(run)
+            assembled = [
+                sample for run in pending for sample in self._assemble(run) or ()
+            ]
+            for sample in assembled:
+                self._keep(self._revised(sample))
             waiting = [
                 self._finished(sample, self._made + place)
                 for place, sample in enumerate(self._rest())
@@ -174,12 +180,15 @@ class Captured(Generic[Run]):
             )
 
     @guarded
-    def _assemble(self, run: Run) -> None:
-        for sample in self._build(run):
-            finished = self._finished(sample, self._made)
-            self._made += 1
-            if finished is not None:
-                self._samples.append(finished)
+    def _assemble(self, run: Run) -> list[Sample]:
+        return list(self._build(run))
+
+    @guarded
+    def _keep(self, sample: Sample) -> None:
+        finished = self._finished(sample, self._made)
+        self._made += 1
+        if finished is not None:
+            self._samples.append(finished)
 
     def _finished(self, sample: Sample, number: int) -> Sample | None:
         return self._redaction.redact(self._given.applied(sample, number))

@@ -119,6 +119,7 @@ class FrontDoor(Generic[Run]):
             max_samples=max_samples,
             redact=redact,
             rest=turns.rest,
+            revised=turns.revised,
             as_judge=self.as_judge,
             problems=turns.problems,
         )

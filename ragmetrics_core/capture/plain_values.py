@@ -231,7 +231,8 @@ def history_in(
 ) -> tuple[Turn, ...]:
     """Earlier turns of a conversation: what stands before the question, else before the user's last message."""
     messages = conversation(value)
-    if messages is not None:
+    # a list of texts alone may be one of queries
+    if messages is not None and any(each(value, Message)):
         asked = [place for place, one in enumerate(messages) if one.role == "user"]
         same = [
             place

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ragmetrics_core.capture.calls import Calls, Key, end_of, text_of
+from ragmetrics_core.capture.calls import Calls, Key, end_of
 from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.places import Located, Place, union
 from ragmetrics_core.capture.plain_values import one_line, parsed, texts_in
@@ -108,7 +108,7 @@ class Showings:
         readable = self._readable(call)
         prompt = self._this_turn_first(call.prompt)
         candidates = _candidates(_latest(lists), prompt)
-        texts = [*(one.text for one in candidates), *map(text_of, readable)]
+        texts = [*(one.text for one in candidates), *(text for _, text in readable)]
         located = locate(texts, prompt, known=_by_occurrences(self.known, prompt))
         arrived = list({one.key: None for some in reversed(lists) for one in some})
         found = _documents_shown(candidates, located, arrived)
@@ -116,7 +116,7 @@ class Showings:
         unknown = {one.document.key: one.document for one, _ in untold}
         traces = frozenset(one.document.key for one, place in untold if place.traced)
         replies = zip(readable, located.places[len(candidates) :], strict=True)
-        read = [one for one, place in replies if place.extent == "whole"]
+        read = [one for (one, _), place in replies if place.extent == "whole"]
         feeding = dict.fromkeys([*read, *self._authors(call), *self._beside(call)])
         return _ShownAlone(found, unknown, traces, tuple(feeding))
 
@@ -148,29 +148,37 @@ class Showings:
 
     # Which calls feed one
 
-    def _readable(self, call: Node) -> list[Node]:
-        """Earlier calls whose reply may be part of a prompt: a free text, or what a tool or agent gave back."""
+    def _readable(self, call: Node) -> list[tuple[Node, str]]:
+        """Earlier replies that may be part of a prompt: texts, fields of structures, what tools gave back."""
         results = _results_shown(call)
         earlier = [
             one
-            for one in self._free_replies
+            for one in self._replies_that_are_read
             if one is not call and end_of(one) <= call.began
         ]
         return [
-            one
+            (one, text)
             for one in earlier
-            if len(text_of(one)) >= OWN or self.calls.replies[one].line in results
+            for text in self._texts_of(one)
+            if len(text) >= OWN or one_line(text) in results
         ]
 
+    def _texts_of(self, call: Node) -> list[str]:
+        """What a call wrote: its text, or the texts of its structure."""
+        reply = self.calls.replies[call]
+        return [reply.text] if reply.text else list(texts_in(list(reply.values)))
+
     @cached_property
-    def _free_replies(self) -> list[Node]:
-        """Calls that said something, chose no tool and wrote no query."""
-        texts = [
+    def _replies_that_are_read(self) -> list[Node]:
+        """Calls that said something, chose no tool that ran and wrote no query."""
+        tools = {node.name for node in self.calls.nodes if node.kind == "tool"}
+        return [
             one
             for one in self.calls.models
-            if text_of(one) and one not in self.calls.steering
+            if one not in self.calls.steering
+            and one.reply is not None
+            and tools.isdisjoint(made.name for made in one.reply.calls)
         ]
-        return [one for one in texts if one.reply is not None and not one.reply.calls]
 
     def _beside(self, call: Node) -> list[Node]:
         """Earlier calls of the step that was handed documents to answer from."""

@@ -16,8 +16,11 @@ from ragmetrics_core.capture.letters import Text, stream
 # - said: it is an earlier turn; it is the assistant's word, and somebody speaks after it
 # - perhaps said: it is the assistant's word, and nobody is named behind it
 # - beside its question: it stands right behind its question, and nobody is named
-# - elsewhere: it does not stand there, or only among other words
-Quotation = Literal["said", "perhaps said", "beside its question", "elsewhere"]
+# - elsewhere: it stands among other words
+# - nowhere: it does not stand there
+Quotation = Literal[
+    "said", "perhaps said", "beside its question", "elsewhere", "nowhere"
+]
 QUOTATIONS: tuple[Quotation, ...] = get_args(Quotation)  # the surest first
 
 _ASSISTANTS = frozenset(
@@ -80,7 +83,7 @@ def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
     quoted = [
         _way(host.raw, start, end, names, ends) for start, end in _places(answer, host)
     ]
-    return min(quoted, key=QUOTATIONS.index, default="elsewhere")
+    return min(quoted, key=QUOTATIONS.index, default="nowhere")
 
 
 def _way(

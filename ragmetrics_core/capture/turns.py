@@ -1,7 +1,7 @@
 """Runs that belong to one question: a retrieval and what answers from it, a run that waits and the one that resumes."""
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic
@@ -31,6 +31,14 @@ _TALK = (
 _MAY_GO_ON = (
     "a later call was shown the answer and nothing that was found: it may be a turn of"
     " its own, or work on the answer"
+)
+_READ_LATER = (
+    "a later call was shown the answer: what it wrote may be what the user reads, or a"
+    " remark on it; make both calls in one run, or say the answer by answer_from"
+)
+_READ_TOO_LATE = (
+    "a call was shown an answer whose sample was handed on already; what it wrote may"
+    " be what the user reads"
 )
 
 
@@ -183,6 +191,10 @@ class Turns(Generic[Run]):
         self._seen = self._made = 0
         self._without = 0  # runs that asked something, called tools and gave no sample
         self.conversations = Conversations()
+        # the samples that were made last of one run each
+        self._recent: deque[tuple[Tree, Sample]] = deque(maxlen=_MOST_NEAR)
+        # by identity: samples whose answer a later call was shown, and what they are now
+        self._doubted: dict[int, tuple[Sample, Sample]] = {}
         self._lock = Lock()
 
     def share(self, named: str | None = None, redact: object = None) -> None:
@@ -200,6 +212,12 @@ class Turns(Generic[Run]):
             found = [sample for tree in self._trees(run) for sample in self._of(tree)]
             self._made += len(found)
             return found
+
+    def revised(self, sample: Sample) -> Sample:
+        """A sample of ``add`` as it is now: a later run may have put its answer in doubt."""
+        with self._lock:
+            _, now = self._doubted.pop(id(sample), (sample, sample))
+            return now
 
     def rest(self, *, over: bool = False) -> list[Sample]:
         """Samples that wait for a further run.
@@ -221,6 +239,9 @@ class Turns(Generic[Run]):
                     "a graph waits for a person; its question is evaluated when it is"
                     " resumed"
                 )
+            for _ in self._doubted:
+                self.problems.note(_READ_TOO_LATE)
+            self._doubted.clear()
             if self._hint:
                 self._note_those_without_a_sample(made=bool(self._made or found))
             return found
@@ -299,12 +320,35 @@ class Turns(Generic[Run]):
         if tree.thread is not None and any(sample.answer is None for sample in found):
             return self._hold(tree.thread, parts)
         self.conversations.add(whole, found)
+        self._remember(whole, found)
         return found
+
+    def _remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
+        """Keep the sample of a run for a while: a later call may be shown its answer."""
+        self._recent.extend((tree, sample) for sample in samples if len(samples) == 1)
+
+    def _doubt_answers_shown_to(self, calls: Calls) -> None:
+        """Put answers in doubt that a call outside of their runs was shown: it may have written the final answer."""
+        if FREE_TEXT not in calls.weights.values():
+            return
+        hosts = [
+            Text(message.text)
+            for call in calls.models
+            for message in call.prompt
+            if message.role != "assistant"
+        ]
+        for tree, sample in self._recent:
+            now = self._doubted.get(id(sample), (sample, sample))[1]
+            if now is sample and _is_worked_on(sample, hosts):
+                doubtful = replace(tree, doubts=(*tree.doubts, _READ_LATER))
+                for revised in samples_of(doubtful, self._where):
+                    self._doubted[id(sample)] = sample, revised
 
     def _goes_on_elsewhere(self, tree: Tree, calls: Calls) -> bool:
         """Whether a run without a retrieval answers from what another one found, or is no sample by itself."""
         if self._joins(tree, calls):
             return True
+        self._doubt_answers_shown_to(calls)
         if self._counts(tree):
             return False
         if tree.conversation is not None:  # what it found may be spoken of later
@@ -476,6 +520,7 @@ class Turns(Generic[Run]):
         found = samples_of(whole, self._where)
         if over:
             self.conversations.add(whole, found)
+            self._remember(whole, found)
         return found
 
     def _hold(self, thread: str, trees: list[Tree]) -> list[Sample]:
@@ -529,7 +574,7 @@ def _shown(
         others: The groups of other strands.
         prompts: The prompts of one run.
     """
-    showings = _showings(same, prompts)
+    showings = _showings(same, prompts, by_question=True)
     if all(showing.group.answered_at is not None for showing in showings):
         beside = _showings(others, prompts)
         if showings:
@@ -563,15 +608,23 @@ def _quotations(
     for group in groups:
         answer, questions = _last_answer(group), _questions(group)
         quoted = [quotation(answer, questions, host) for host in hosts]
-        ways[id(group)] = min(quoted, key=QUOTATIONS.index, default="elsewhere")
+        ways[id(group)] = min(quoted, key=QUOTATIONS.index, default="nowhere")
     return ways
 
 
-def _showings(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Showing]:
+def _showings(
+    groups: Sequence[_Group], prompts: Sequence[str], *, by_question: bool = False
+) -> list[_Showing]:
     """What prompts show of each of some groups, without those of which they show nothing.
 
     Of a group that found documents one of them stands there, or what was answered from
     them; of another its question.
+
+    Args:
+        groups: The groups.
+        prompts: The prompts of one run.
+        by_question: The question alone is enough where nothing was answered yet, too:
+            no document was good enough.
     """
     showings = []
     for group in groups:
@@ -590,7 +643,8 @@ def _showings(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Showing
         answers = {text for text in _answers(group) if held and len(text) >= OWN}
         held += answers
         texts = frozenset(held[index] for index in locate(held, prompts).order)
-        if texts or (is_asked and not held):
+        waits = by_question and group.answered_at is None
+        if texts or (is_asked and (waits or not held)):
             showings.append(_Showing(group, is_asked, texts, texts & answers))
     return showings
 
@@ -600,8 +654,24 @@ def _answers(group: _Group) -> set[str]:
 
     Where it stands as the assistant's word, the conversation has moved on.
     """
-    calls = [call for part in group.trees for call in Calls(part, ()).likely]
-    return {one_line(text_of(call)) for call in calls} - {""}
+    replies = [
+        Reply(call.reply) for part in group.trees for call in Calls(part, ()).likely
+    ]
+    texts = {reply.line for reply in replies}
+    return texts.union(*(reply.fields for reply in replies)) - {""}
+
+
+def _is_worked_on(sample: Sample, hosts: Sequence[Text]) -> bool:
+    """Whether messages of a prompt hold an answer, and not as an earlier turn of a talk.
+
+    A short one counts where its question stands there, too.
+    """
+    answer, question = sample.answer or "", sample.question or ""
+    ways = [quotation(answer, {question}, host) for host in hosts]
+    if "said" in ways or all(way == "nowhere" for way in ways):
+        return False
+    is_asked = any(quotation(question, (), host) != "nowhere" for host in hosts)
+    return len(answer) >= OWN or is_asked
 
 
 def _last_answer(group: _Group) -> str:

@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import create_retriever_tool, tool
-from langchain_fakes import Shelf, Speaker, calls, document, joined
+from langchain_fakes import Shelf, Speaker, calls, document, joined, rag
 from langchain_ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
@@ -297,6 +297,38 @@ def test_every_question_that_gives_no_sample_is_counted() -> None:
         if "no retrieval" in words
     ]
     assert counted == [19]
+
+
+LATER = {
+    "a friendlier text": (f"Question: {FIRST}\nAnswer: {IN_1874}", HOURLY, "inferred"),
+    "without the question": (f"Make a post of this: {IN_1874}", HOURLY, "inferred"),
+    "a verdict": (f"Question: {FIRST}\nAnswer: {IN_1874}\nIs it so?", "yes", "exact"),
+    "a score": (f"Rate: {FIRST} {IN_1874}", '{"score": 4}', "exact"),
+    "the next turn": (TALKS["human and AI"], HOURLY, "exact"),
+    "anything else": (f"Question: {FIRST}", HOURLY, "exact"),
+}
+
+
+@pytest.mark.parametrize("later", LATER)
+def test_an_answer_that_a_later_call_works_on_is_in_doubt(later: str) -> None:
+    prompt, reply, grade = LATER[later]
+    with capture() as captured:
+        rag(Shelf(books=[document(BRIDGE, "b")]), Speaker(lines=IN_1874)).invoke(FIRST)
+        Speaker(lines=reply).invoke(prompt)
+    (sample,) = captured.samples
+    assert triples([sample]) == [(FIRST, [BRIDGE], IN_1874)]
+    assert sample.capture is not None
+    assert sample.capture.grade == grade
+    assert not captured.problems
+
+
+def test_a_later_call_that_comes_when_the_sample_was_handed_on_is_told() -> None:
+    with capture() as captured:
+        rag(Shelf(books=[document(BRIDGE, "b")]), Speaker(lines=IN_1874)).invoke(FIRST)
+        assert len(captured.samples) == 1
+        Speaker(lines=HOURLY).invoke(f"Make a post of this: {IN_1874}")
+        assert len(captured.samples) == 1
+    assert [words for words in captured.problems.counts if "handed on" in words]
 
 
 def test_a_note_on_one_of_two_searches_at_once_is_part_of_their_question() -> None:

@@ -1158,6 +1158,24 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
+# -- what a later call makes of an answer
+
+
+@app(
+    "a unified response out of what the engine answered",
+    "EduBot: smart_query, QueryRouter.generate_unified_response",
+    sample(grade="inferred", warnings=["a later call was shown the answer"]),
+)
+def _(kit: ModuleType) -> None:
+    index = VectorStoreIndex(kit.pages("paris", "wine"))
+    llm = kit.Model(script=[("Unified Response:", "It is Paris; do ask for a tour.")])
+    answer = str(index.as_query_engine(llm=llm).query(Q))
+    llm.complete(
+        f'The user asked: "{Q}"\n\nI have some specific information from an'
+        f' institution: "{answer}"\n\nQuestion: {Q}\n\nUnified Response:'
+    )
+
+
 async def _asked(agent: Any, question: str) -> None:
     assert str(await agent.run(question)) == A
 

@@ -1,0 +1,159 @@
+"""Public applications of plain functions: no run of the framework is around their searches and calls of models.
+
+What each must give is what its user reads and what its prompts held.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.prompts import PromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_corpus import (
+    ANSWER,
+    MEMORY,
+    PLAN,
+    QUESTION,
+    Expected,
+    app,
+    check,
+    names,
+)
+from langchain_fakes import Shelf, Speaker, calls
+
+SHELF = [PLAN, MEMORY]
+SEVERAL = (
+    "several calls may have answered; the last that was shown the question is taken"
+)
+
+
+def told(template: str, *replies: Any) -> Any:
+    """A chain of a template and a model that calls one tool, as structured outputs do."""
+    structured = RunnableLambda(lambda message: message.tool_calls[0]["args"])
+    return (
+        PromptTemplate.from_template(template) | Speaker(lines=[*replies]) | structured
+    )
+
+
+@app(
+    Expected(
+        ["plan"],
+        retrieved=["plan", "memory"],
+        warnings=["1 of 2 retrieved documents were not shown to the model"],
+    )
+)
+def knowledge_of_the_best_document() -> None:
+    """NirDiamant/RAG_Techniques, all_rag_techniques/crag.ipynb: each document is graded, the best one is refined."""
+    found = Shelf(books=SHELF).invoke(QUESTION)
+    grade = told(
+        "How relevant is the document? Query: {query}\nDocument: {document}",
+        calls("Score", relevance_score=0.5),
+        calls("Score", relevance_score=0.1),
+    )
+    for one in found:
+        grade.invoke({"query": QUESTION, "document": one.page_content})
+    refine = told(
+        "Extract the key information:\n{document}\nKey points:",
+        calls("Points", key_points="- an agent makes subgoals of a task"),
+    )
+    knowledge = refine.invoke({"document": found[0].page_content})["key_points"]
+    answer = PromptTemplate.from_template(
+        "Answer the query.\nQuery: {query}\nKnowledge: {knowledge}\nAnswer:"
+    )
+    (answer | Speaker(lines=ANSWER)).invoke({"query": QUESTION, "knowledge": knowledge})
+
+
+def self_rag(*replies: str) -> None:
+    """NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: an answer for each document that is relevant."""
+    found = Shelf(books=SHELF).invoke(QUESTION)
+    said = [
+        calls("Relevance" if "elevant" in reply else "Generation", response=reply)
+        for reply in replies
+    ]
+    model = Speaker(lines=said)
+    structured = RunnableLambda(lambda message: message.tool_calls[0]["args"])
+    grade = (
+        PromptTemplate.from_template(
+            "Given the query '{query}' and the context '{context}', is it relevant?"
+        )
+        | model
+        | structured
+    )
+    write = (
+        PromptTemplate.from_template(
+            "Given the query '{query}' and the context '{context}', generate a response."
+        )
+        | model
+        | structured
+    )
+    texts = [one.page_content for one in found]
+    relevant = [
+        text
+        for text in texts
+        if grade.invoke({"query": QUESTION, "context": text})["response"] == "Relevant"
+    ]
+    for text in relevant or ["No relevant context found."]:
+        write.invoke({"query": QUESTION, "context": text})
+
+
+@app(
+    Expected(
+        ["memory"],
+        retrieved=["plan", "memory"],
+        answer="The texts do not say.",
+        grade="inferred",
+        warnings=["1 of 2 retrieved documents were not shown to the model", SEVERAL],
+    )
+)
+def one_structured_answer_for_each_document() -> None:
+    """NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: the best of several answers is taken."""
+    self_rag("Relevant", "Relevant", ANSWER, "The texts do not say.")
+
+
+@app(
+    Expected(
+        ["plan", "memory"],
+        answer="I do not know.",
+        grade="inferred",
+        warnings=[
+            "no retrieved text occurs in the answering prompt; all retrieved ones stand"
+            " for it"
+        ],
+    )
+)
+def no_document_is_relevant() -> None:
+    """NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: the model is told that nothing was found."""
+    self_rag("Irrelevant", "Irrelevant", "I do not know.")
+
+
+@app(Expected(["plan", "memory"]))
+def sub_questions_by_a_model() -> None:
+    """NirDiamant/RAG_Techniques, all_rag_techniques/adaptive_retrieval.ipynb: a list of queries is no conversation."""
+    queries = ["What is task decomposition?", "What is short-term memory?"]
+    category = told(
+        "Classify the following query.\nQuery: {query}\nCategory:",
+        calls("Category", category="Analytical"),
+    )
+    category.invoke(QUESTION)
+    plan = told(
+        "Generate {k} sub-questions for: {query}",
+        calls("SubQueries", sub_queries=queries),
+    )
+    documents = []
+    for place, query in enumerate(
+        plan.invoke({"query": QUESTION, "k": 2})["sub_queries"]
+    ):
+        documents += Shelf(books=SHELF[place : place + 1]).invoke(query)
+    answer = PromptTemplate.from_template("{context}\n\nQuestion: {question}\nAnswer:")
+    (answer | Speaker(lines=ANSWER)).invoke(
+        {
+            "context": "\n".join(one.page_content for one in documents),
+            "question": QUESTION,
+        }
+    )
+
+
+@pytest.mark.parametrize("name", names(__name__))
+def test_app(name: str) -> None:
+    check(name)
