@@ -12,10 +12,8 @@ from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
 
 from ragmetrics_core.statistics.certification import certify
 from ragmetrics_core.statistics.corrected_means import (
-    NotCorrectable,
     Scores,
     ppi,
-    rogan_gladen,
 )
 
 
@@ -56,50 +54,6 @@ def _calibration(
         Scores(scores[count:], keys[count:]),
     )
     return holds(ppi(labels[:count], own, rest).interval, mean)
-
-
-def corrected(runs: int, counts: Sequence[int] = (50, 100, 200)) -> Iterator[Measured]:
-    """Coverage of Rogan–Gladen with judges of .9/.9, .75/.7 and 1/.8, alone and in clusters of two."""
-    for size in (1, 2):
-        for sensitivity, specificity in ((0.9, 0.9), (0.75, 0.7), (1.0, 0.8)):
-            for mean in (0.5, 0.8, 0.9):
-                for count in counts:
-                    draw = random.Random(f"{size} {sensitivity} {mean} {count}")
-                    given = [
-                        _correction(draw, (sensitivity, specificity), mean, count, size)
-                        for _ in range(runs)
-                    ]
-                    known = [held for held in given if held is not None]
-                    # mostly undefined: fewer than five labels of the rarer class
-                    if len(known) * 2 < runs:
-                        continue
-                    name = (
-                        f"Rogan–Gladen {sensitivity}/{specificity}, {count} labels,"
-                        f" mean {mean}, clusters of {size}"
-                    )
-                    yield Measured(name, sum(known) / len(known), COVERAGE, len(known))
-
-
-def _correction(
-    draw: random.Random, right: tuple[float, float], mean: float, count: int, size: int
-) -> bool | None:
-    labels, scores, keys = [], [], []
-    for key in range((count + 500) // size):
-        chance = draw.betavariate(4 * mean, 4 * (1 - mean))
-        for _ in range(size):
-            labels.append(draw.random() < chance)
-            scores.append(
-                float(draw.random() < (right[0] if labels[-1] else 1 - right[1]))
-            )
-            keys.append(key if size > 1 else -1)
-    own, rest = (
-        Scores(scores[:count], keys[:count]),
-        Scores(scores[count:], keys[count:]),
-    )
-    try:
-        return holds(rogan_gladen(labels[:count], own, rest).interval, mean)
-    except NotCorrectable:
-        return None
 
 
 def certified(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -237,3 +238,36 @@ def test_on_the_command_line(
     assert shown.startswith("People would say yes to 0.")
     assert "of the 80 scored samples (PPI++" in shown
     assert "40 labels, weight of the judge 0." in shown
+
+
+def test_clusters_widen_the_calibrated_mean_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels = [index // 8 % 2 for index in range(160)]  # eight turns agree
+    rows = [
+        SampleResult(
+            index=index,
+            sample=Sample(
+                id=f"s{index}", question="q", metadata={"conversation_id": index // 8}
+            ),
+            results={"m": Scored(metric="m", value=0.8 * label, reason="r")},
+        )
+        for index, label in enumerate(labels)
+    ]
+    Report(rows, RunFacts(metrics={"m": "m|v1"})).to_jsonl("r.jsonl")
+    lines = [
+        json.dumps({"id": f"s{index}", "label": label})
+        for index, label in enumerate(labels[:64])
+    ]
+    Path("l.jsonl").write_text("\n".join(lines))
+    arguments = ["agreement", "r.jsonl", "l.jsonl", "--draws", "2", "--assume-random"]
+    widths = []
+    for cluster in ("auto", "none"):
+        assert main([*arguments, "--calibrate", "--cluster", cluster]) == 0
+        sentence = capsys.readouterr().out.splitlines()[-1]
+        bounds = re.search(r"\[([\d.]+), ([\d.]+)\]", sentence)
+        assert bounds is not None
+        low, high = bounds.groups()
+        widths.append(float(high) - float(low))
+    assert widths[0] > 2 * widths[1] > 0

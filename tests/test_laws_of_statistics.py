@@ -29,10 +29,8 @@ from ragmetrics_core.statistics import (
     rater_agreement,
 )
 from ragmetrics_core.statistics.corrected_means import (
-    NotCorrectable,
     Scores,
     ppi,
-    rogan_gladen,
 )
 
 GRADES = [0.0, 0.2, 0.25, 0.5, 0.8, 1.0]
@@ -503,35 +501,6 @@ def test_a_calibrated_mean_of_the_noes_is_the_mirror(
     assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
     assert found.weight is None or 0 <= found.weight <= 1
     assert (found.labelled, found.unlabelled) == (len(labels), len(others))
-
-
-@FEW_EXAMPLES
-@given(
-    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=16, max_size=40),
-    st.lists(st.booleans(), min_size=1),
-)
-def test_a_corrected_share_of_the_noes_is_the_mirror(
-    rows: list[tuple[bool, bool]], others: list[bool]
-) -> None:
-    labels = [label for label, _ in rows]
-    scores = Scores([float(verdict) for _, verdict in rows], [-1] * len(rows))
-    rest = Scores([float(verdict) for verdict in others], [-1] * len(others))
-    turned = [
-        Scores([1 - own for own in side.values], side.keys) for side in (scores, rest)
-    ]
-    try:
-        found = rogan_gladen(labels, scores, rest)
-    except NotCorrectable:
-        with pytest.raises(NotCorrectable):
-            rogan_gladen([not label for label in labels], *turned)
-        return
-    mirrored = rogan_gladen([not label for label in labels], *turned)
-    assert mirrored.mean == pytest.approx(1 - found.mean, abs=1e-9)
-    bounds = (1 - found.interval.high, 1 - found.interval.low)
-    assert (mirrored.interval.low, mirrored.interval.high) == pytest.approx(
-        bounds, abs=1e-9
-    )
-    assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
 
 
 @FEW_EXAMPLES

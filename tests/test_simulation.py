@@ -50,12 +50,6 @@ def test_calibrated_means_keep_their_bound(bench: ModuleType) -> None:
     ] == []
 
 
-def test_corrected_means_keep_their_bound(bench: ModuleType) -> None:
-    found = list(bench.corrected(10, counts=(50, 100)))
-    assert len(found) >= 30
-    assert [str(one) for one in found if not one.kept] == []
-
-
 def test_certified_thresholds_keep_their_bound(bench: ModuleType) -> None:
     found = list(bench.certified(5, counts=(100, 400)))
     assert len(found) == 3 * 4 * 2 + 2

@@ -22,7 +22,6 @@ from ragmetrics_core.labelling.labels import (
 from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.calibration import curve
-from ragmetrics_core.statistics.corrected_means import NotCorrectable
 from ragmetrics_core.statistics.rater_agreement import (
     Labelled,
     Measured,
@@ -62,18 +61,10 @@ def add_to(commands: Any) -> None:
     add(
         parser, "--against", "results of another judge, to compare", "OTHER.jsonl", Path
     )
-    told = (
-        "also the mean that people would give, from labels drawn at random: PPI++ on"
-        " the scores, or Rogan–Gladen on "
-    )
-    choices = ("ppi", "rogan-gladen")
-    add(
+    flag(
         parser,
         "--calibrate",
-        f"{told}the verdicts (ppi)",
-        nargs="?",
-        const="ppi",
-        choices=choices,
+        "also the mean that people would give, from labels drawn at random (PPI++)",
     )
     shared.add_cluster(parser, "for --calibrate: ")
     told = (
@@ -172,19 +163,10 @@ def _agreement(options: argparse.Namespace) -> int:
         )
         lines += compared([[row] for row in rows], options.threshold, options.draws)
     if options.calibrate:
-        how: dict[str, Any] = {"cluster": options.cluster, "method": options.calibrate}
-        try:
-            found = calibrate(
-                report,
-                metric,
-                labels,
-                assume_random=trusted,
-                threshold=options.threshold,
-                **how,
-            )
-            lines.append(found.sentence)
-        except NotCorrectable as error:
-            lines.append(f"Rogan–Gladen is undefined here: {error}.")
+        calibrated = calibrate(
+            report, metric, labels, cluster=options.cluster, assume_random=trusted
+        )
+        lines.append(calibrated.sentence)
     if options.certify_precision is not None:
         certified = certify_precision(
             report, metric, labels, options.certify_precision, assume_random=trusted

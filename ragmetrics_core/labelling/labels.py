@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ragmetrics_core.data import (
     Sample,
@@ -25,7 +25,6 @@ from ragmetrics_core.statistics.corrected_means import (
     CorrectedMean,
     Scores,
     ppi,
-    rogan_gladen,
 )
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
@@ -386,8 +385,6 @@ def calibrate(
     *,
     cluster: GroupBy = "auto",
     assume_random: bool = False,
-    method: Literal["ppi", "rogan-gladen"] = "ppi",
-    threshold: float = 0.5,
 ) -> CorrectedMean:
     """The mean label over all scored samples of a run, from labels that were drawn at random.
 
@@ -398,14 +395,13 @@ def calibrate(
         cluster: Which samples belong together.
         assume_random: Take labels that no draw recorded, or that were filled in partly,
             for a random sample.
-        method: ``"ppi"``: by the scores themselves (PPI++); ``"rogan-gladen"``: by
-            verdicts from a threshold on.
-        threshold: For Rogan–Gladen: scores from it on are a yes; fixed on other data.
 
     Raises:
         InputError: If the labels are no random sample by their own record, or none
-            belongs to a scored sample; a ``NotCorrectable`` if Rogan–Gladen is
-            undefined.
+            belongs to a scored sample.
+
+    Source:
+        PPI++: Angelopoulos, Duchi & Zrnic (2023), arXiv:2311.01453.
     """
     if report.decisions:
         raise InputError(
@@ -429,8 +425,6 @@ def calibrate(
         Scores([score for _, score, _ in side], [number for _, _, number in side])
         for side in (labelled, [row for row in rows if row[0] is None])
     )
-    if method == "rogan-gladen":
-        return rogan_gladen(truth, own, others, threshold=threshold)
     return ppi(truth, own, others)
 
 

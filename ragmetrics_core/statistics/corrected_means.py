@@ -2,14 +2,13 @@
 
 It is estimated from some labels and the scores of all samples.
 
-Labels must be drawn at random with equal probabilities. ``ppi`` uses the scores
-(PPI++), ``rogan_gladen`` the verdicts.
+Labels must be drawn at random with equal probabilities.
 """
 
 import random
 from collections.abc import Sequence
-from math import fsum, sqrt
-from statistics import NormalDist, covariance, fmean, pvariance
+from math import sqrt
+from statistics import covariance, fmean, pvariance
 from typing import NamedTuple
 
 from pydantic import Field
@@ -31,7 +30,6 @@ FEWEST = 5
 
 _FOLDS = 5
 _ROUNDING = 1e-9
-_Z = NormalDist().inv_cdf(0.975)
 
 
 class CorrectedMean(Frozen):
@@ -75,10 +73,6 @@ def _as_floats(scores: Scores) -> Scores:
     return Scores(
         [float(value) for value in scores.values], [int(key) for key in scores.keys]
     )
-
-
-class NotCorrectable(InputError):
-    """The labels say nothing that the verdicts could be corrected by."""
 
 
 def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean:
@@ -156,81 +150,6 @@ def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> f
     return t_quantile(0.975, freedom) * sqrt(first + second)
 
 
-def rogan_gladen(
-    labels: Sequence[bool], scores: Scores, others: Scores, *, threshold: float = 0.5
-) -> CorrectedMean:
-    """Correct the share of positive verdicts by sensitivity and specificity.
-
-    These are the judge's, by the labels.
-
-    Arguments are those of ``ppi``; scores from the ``threshold`` on, fixed on other
-    data, are a positive verdict.
-
-    Returns:
-        (q + sp − 1) / (se + sp − 1), cut to [0, 1], with q the share of positive
-        verdicts among the other samples. The interval is Lang & Reiczigel's, widened by
-        the design effect where samples come in clusters. Labels alone if no sample is
-        without one.
-
-    Raises:
-        NotCorrectable: If a class has fewer than five labels, or sensitivity +
-            specificity <= 1: such a judge tells the classes apart no better than
-            chance.
-        InputError: If there are no labels.
-
-    Source:
-        Rogan & Gladen (1978), American Journal of Epidemiology 107(1); Lang & Reiczigel
-        (2014), Preventive Veterinary Medicine 113(1). The design effect is that of the
-        linearised estimate (delta method).
-    """
-    if len(labels) == 0:
-        raise InputError("a calibrated mean needs labels")
-    if len(others.values) == 0:
-        return _labels_alone(labels, scores.keys, 0)
-    scores, others = _as_floats(scores), _as_floats(others)
-    own, rest = (
-        [score >= threshold for score in side.values] for side in (scores, others)
-    )
-    yes, no = (
-        [v is y for v, y in zip(own, labels, strict=True) if y is wanted]
-        for wanted in (True, False)
-    )
-    if min(len(yes), len(no)) < FEWEST:
-        raise NotCorrectable(
-            f"it needs {FEWEST} labels of each class; there are {len(yes)} yes and"
-            f" {len(no)} no"
-        )
-    right, share = (fmean(yes), fmean(no)), fmean(rest)
-    if sum(yes) * len(no) + sum(no) * len(yes) <= len(yes) * len(no):
-        sentence = (
-            f"sensitivity {right[0]:.2f} + specificity {right[1]:.2f} <= 1, so the"
-            " verdicts tell nothing"
-        )
-        raise NotCorrectable(sentence)
-    mean = (share + right[1] - 1) / (right[0] + right[1] - 1)
-    # what each sample adds to the error of the estimate, to first order and but for a
-    # factor
-    linear = [
-        (
-            mean * (right[0] - verdict) / len(yes)
-            if label
-            else (1 - mean) * (1 - verdict - right[1]) / len(no)
-        )
-        for label, verdict in zip(labels, own, strict=True)
-    ] + [(verdict - share) / len(rest) for verdict in rest]
-    error, alone = (
-        ratio_mean(*grouped(linear, it))[1]
-        for it in ([*scores.keys, *others.keys], [-1] * len(linear))
-    )
-    effect = max(1.0, (error / alone) ** 2) if alone else 1.0
-    low, high = _lang_reiczigel(
-        sum(rest), len(rest), (sum(yes), len(yes)), (sum(no), len(no)), effect
-    )
-    name = "Rogan–Gladen, interval after Lang & Reiczigel"
-    name += f", variance times the design effect {effect:.2f}" if effect > 1 else ""
-    return _cut(mean, low, high, name, (len(labels), len(rest)))
-
-
 def _cut(
     mean: float,
     low: float,
@@ -300,34 +219,3 @@ def _weights(truth: Sequence[float], scores: Scores, others: Scores) -> list[flo
             min(1.0, max(0.0, covariance(*sides) / factor)) if len(kept) > 1 else 0.0
         )
     return [by_fold[fold[cluster]] for cluster in clusters]
-
-
-def _lang_reiczigel(
-    positive: int, count: int, yes: tuple[int, int], no: tuple[int, int], effect: float
-) -> tuple[float, float]:
-    """Lang & Reiczigel's interval, cut to [0, 1].
-
-    All of it if the judge is not surely better than chance.
-
-    ``positive`` of ``count`` verdicts without a label are; ``yes`` and ``no``: right
-    verdicts of the labels of a class.
-    """
-    sensitivity, specificity = ((right + 1) / (of + 2) for right, of in (yes, no))
-    share = (positive + _Z**2 / 2) / (count + _Z**2)
-    errors = [
-        p * (1 - p) / (of + 2) for p, (_, of) in ((sensitivity, yes), (specificity, no))
-    ]
-    gain = sensitivity + specificity - 1
-    if gain <= _Z * sqrt(effect * fsum(errors)):
-        return 0.0, 1.0  # a ratio whose denominator may be zero has no bounded interval
-    mean = min(1.0, max(0.0, (share + specificity - 1) / gain))
-    shift = 2 * _Z**2 * (mean * errors[0] - (1 - mean) * errors[1])
-    spread = (
-        share * (1 - share) / (count + _Z**2)
-        + mean**2 * errors[0]
-        + (1 - mean) ** 2 * errors[1]
-    )
-    half = _Z * sqrt(effect * spread) / gain
-    return min(1.0, max(0.0, mean + shift - half)), max(
-        0.0, min(1.0, mean + shift + half)
-    )
