@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 
 from ragmetrics_core import (
-    Report,
     Sample,
     Scored,
     evaluate,
 )
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import CaptureNotes
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.page.biases import correlations, usefulness_by_rank
-from ragmetrics_core.reporting.families import family, shared
 
 
 def scored(index: int, value: float, **fields: Any) -> SampleResult:
@@ -58,64 +55,6 @@ def test_the_interval_of_a_correlation_by_hand() -> None:
     assert (one.rho, one.low, one.high) == pytest.approx(
         (0.196205, -0.273953, 0.590671), abs=1e-5
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("gpt-4o-mini", "OpenAI"),
-        ("openai/o3", "OpenAI"),
-        ("EleutherAI/gpt-neo-2.7b", "EleutherAI"),
-        ("gpt-j-6b", "EleutherAI"),
-        ("anthropic/claude-sonnet-4", "Anthropic"),
-        ("ollama/llama3.1", "Meta"),
-        ("vertex_ai/gemini-2.0-flash", "Google"),
-        ("Qwen/Qwen2.5-7B", "Alibaba"),
-        ("lexical", "lexical"),
-        ("my-own", "my"),
-    ],
-)
-def test_families(name: str, expected: str) -> None:
-    assert family(name) == expected
-
-
-def test_a_judge_of_the_family_of_generator_or_reranker(tmp_path: Path) -> None:
-    noted = CaptureNotes(provenance={"reranker": "CohereRerank, gpt-4.1-nano"})
-    rows = [
-        scored(0, 0.5, generator="gpt-4.1"),
-        scored(1, 0.5, generator="claude-3", metadata={"reranker": "azure/o3"}),
-        scored(2, 0.5),
-        scored(3, 0.5, capture=noted),
-    ]
-    report = Report(rows)
-    first, second = report.summary().warnings
-    assert (
-        "Judge and generator are both of the OpenAI family in 1 of 4 samples"
-        in second + first
-    )
-    assert "Judge and reranker are both of the OpenAI family in 2 of 4 samples" in first
-    assert first in report.methods()
-    report.to_html(tmp_path / "page.html")
-    assert f'<p class="banner">{first}</p>' in (tmp_path / "page.html").read_text(
-        "utf-8"
-    )
-    assert Report(rows[2:3]).summary().warnings == ()
-
-
-@pytest.mark.parametrize(
-    "rerankers", ["CohereRerank, gpt-4.1-nano", "gpt-4.1-nano, CohereRerank"]
-)
-@pytest.mark.parametrize(
-    ("judge", "maker"), [("gpt-4o-mini", "OpenAI"), ("cohere/command-r", "Cohere")]
-)
-def test_of_several_rerankers_each_may_be_of_the_judges_family(
-    rerankers: str, judge: str, maker: str
-) -> None:
-    result = Scored(metric="m", value=0.5, reason="", judge=judge)
-    row = SampleResult(
-        index=0, sample=Sample(metadata={"reranker": rerankers}), results={"m": result}
-    )
-    assert list(shared(row)) == [f"reranker {maker}"]
 
 
 ROWS = [

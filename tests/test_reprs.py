@@ -27,7 +27,7 @@ _SHOWN = """
     RunFacts.details
     RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
     SequentialDecision.sentence Rule.title Rule.reasoning Rule.remedy Rule.holds
-    Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades Summary.related
+    Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades
     MetricSummary.undefined MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes
     Comparison.added Comparison.differing Comparison.lacking
     Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen

@@ -11,12 +11,11 @@ from ragmetrics_core.engine.run import JudgeLike
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling.reviews import Reviews, labels_of, review_items
-from ragmetrics_core.labelling.sets import AnySet, ContinuousSet, DiscreteSet
+from ragmetrics_core.labelling.sets import AnySet, DiscreteSet
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.models.reply_store import ReplyStore
-from ragmetrics_core.reporting.families import family
 from ragmetrics_core.statistics.rater_agreement import (
     Measured,
     accuracy,
@@ -35,7 +34,7 @@ Statistic = Callable[[Rows], float | None]
 PROMPTS = ("io", "cot")
 DRAWS = 500
 _FEW = 20
-_NOT_EVIDENCE, _FAMILY = "†", "‡"
+_NOT_EVIDENCE = "†"
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ def score_table(
             "cost",
         )
     ]
-    rows += [_row(score, _marks(given, reviews, score)) for score in scores]
+    rows += [_row(score, _mark(given, reviews, score)) for score in scores]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
@@ -280,27 +279,23 @@ def _row(score: Score, marks: str) -> tuple[str, ...]:
     )
 
 
-def _marks(given: AnySet, reviews: Reviews | None, score: Score) -> str:
-    """Signs of a judge that word overlap with BM25's ranks, or its family, favours."""
+def _mark(given: AnySet, reviews: Reviews | None, score: Score) -> str:
+    """The sign of a judge that word overlap with BM25's ranks favours; "" for others."""
     whole = reviews is not None and len(reviews.first) == len(review_items(given))
-    circular = (
+    labelled_by_words = (
         isinstance(given, DiscreteSet)
         and given.header.parameters.get("retriever") == "bm25"
         and not whole
     )
-    related = (
-        given.header.model and family(given.header.model) == family(score.judge) != ""
-    )
-    return _NOT_EVIDENCE * (
-        circular and score.judge.startswith("lexical")
-    ) + _FAMILY * bool(related)
+    judged_by_words = score.judge.startswith("lexical")
+    return _NOT_EVIDENCE if labelled_by_words and judged_by_words else ""
 
 
 def caveats(
     given: AnySet, reviews: Reviews | None, scores: Sequence[Score]
 ) -> list[str]:
     """What must stand under the table."""
-    marks = "".join(_marks(given, reviews, score) for score in scores)
+    is_marked = any(_mark(given, reviews, score) for score in scores)
     documents = max((score.documents for score in scores), default=0)
     few = (
         f" {documents} documents are few: the intervals are too narrow."
@@ -316,24 +311,11 @@ def caveats(
             "One document: no intervals, because the points of a document hang"
             " together."
         )
-    made = (
-        "labelled the set"
-        if isinstance(given, ContinuousSet)
-        else "wrote the questions and answers"
-    )
-    meanings = {
-        _NOT_EVIDENCE: (
-            "not evidence: the judge counts words, and so do the BM25 ranks that are"
-            " the labels."
-        ),
-        _FAMILY: (
-            f"of the same family as {given.header.model}, which {made}: it may favour"
-            " its own."
-        ),
-    }
-    lines += [
-        f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in marks
-    ]
+    if is_marked:
+        lines.append(
+            f"{_NOT_EVIDENCE} not evidence: the judge counts words, and so do the BM25"
+            " ranks that are the labels."
+        )
     if isinstance(given, DiscreteSet):
         lines.append(
             "Accuracy and F1: a point counts as positive from the threshold on, 0.5 if"

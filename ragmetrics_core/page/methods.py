@@ -51,7 +51,7 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
             None,
             (
                 text,
-                " ".join((*quoted(run), *summary.warnings)),
+                " ".join(quoted(run)),
                 second,
                 " ".join(references),
             ),

@@ -22,7 +22,6 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
-from ragmetrics_core.reporting.families import shared
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import (
@@ -46,11 +45,6 @@ _UNTIL_DECIDED = (
     f"{CAPTION}. The mean is that of the scored: stopping early pushes it away from the"
     " threshold"
 )
-
-_RELATED = {
-    "generator": "judges tend to favour texts of their own family (self-preference)",
-    "reranker": "it confirms an order that a model like itself has made (circular)",
-}
 
 
 class RiskThresholds(Frozen):
@@ -237,9 +231,6 @@ class Summary(Frozen):
     grades: dict[Grade, int] = Field(
         {}, description="captured samples by grade, see ``CaptureNotes``"
     )
-    related: dict[str, int] = Field(
-        {}, description="samples by what is of the judge's family, ``generator OpenAI``"
-    )
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
     usage: Usage = Field(
         description="what everything cost together, unfinished metrics included"
@@ -307,27 +298,9 @@ class Summary(Frozen):
         return tuple(sentence for count, sentence in found if count)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Where the judge is of the family of the application's own models.
-
-        Each warning says why that matters.
-        """
-        found = (
-            (*key.partition(" ")[::2], count) for key, count in self.related.items()
-        )
-        return tuple(
-            f"Judge and {part} are both of the {name} family in {count} of"
-            f" {self.judged} samples: {_RELATED[part]}; compare with a judge of another"
-            " family."
-            for part, name, count in found
-        )
-
-    @property
     def all_signs(self) -> tuple[str, ...]:
-        """Warnings and signs of the run, then the signs of each metric."""
-        return tuple(
-            chain(self.warnings, self.signs, *(found.signs for found in self.metrics))
-        )
+        """Signs of the run, then those of each metric."""
+        return (*self.signs, *chain.from_iterable(own.signs for own in self.metrics))
 
 
 class Tally:
@@ -358,13 +331,12 @@ class Tally:
         self._number_of = numbering(cluster)
         self.metrics = {name: MetricTally() for name in metrics}
         self.rows: Counter[str] = Counter()
-        self.grades, self.related = Counter[Grade](), Counter[str]()
+        self.grades = Counter[Grade]()
         self.usage = Usage()
 
     def add(self, result: SampleResult) -> None:
         """Count one row."""
         self.usage += result.usage
-        self.related.update(shared(result))
         sample = result.sample
         bad = sample is None or bool(result.problem)
         if sample is not None:
@@ -451,7 +423,6 @@ class Tally:
             judges=run.judges,
             decisions=run.decisions,
             caption=_UNTIL_DECIDED if run.decisions else CAPTION,
-            related=_counts(self.related),
             slices=slices,
         )
 

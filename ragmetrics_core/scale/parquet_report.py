@@ -39,7 +39,6 @@ from ragmetrics_core.data.results import (
     Signature,
 )
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.families import shared
 from ragmetrics_core.reporting.jsonl import plain, validated
 from ragmetrics_core.reporting.pairing import GroupBy, group_of
 from ragmetrics_core.reporting.report import Report, lowest
@@ -63,7 +62,7 @@ _ABOUT: dict[str, Any] = {
     "grade": str,
 }
 # what a summary needs of a row beside its metrics
-_ABOUT |= {"unfinished": Usage, "related": tuple[str, ...]}
+_ABOUT["unfinished"] = Usage
 _LATER = {"holding_contexts": bool}  # came later, so that earlier files lack it
 _ABOUT |= _LATER
 _COUNTED: dict[str, tuple[str, ...]] = {
@@ -146,7 +145,6 @@ def _about(row: SampleResult) -> dict[str, Any]:
     about = {
         "problem": row.problem or None,
         "unfinished": plain(row.unfinished),
-        "related": tuple(shared(row)),
     }
     if (sample := row.sample) is not None:
         about["without_context"] = answered_without_context(sample)
@@ -334,7 +332,6 @@ class ParquetRows(Sequence[SampleResult]):
             for name, holds in told.items():
                 tally.rows[name] += compute.and_(good, holds).true_count
             tally.grades.update(_values(batch["grade"].filter(good)))
-            tally.related.update(_values(batch["related"].flatten()))
 
     def _row(self, index: int, row: dict[str, Any] | RowError) -> SampleResult:
         if isinstance(row, RowError):
