@@ -1,7 +1,4 @@
-"""Are scores probabilities?
-
-Slope and intercept, the curve in equal-mass bins, the debiased calibration error.
-"""
+"""Whether scores are probabilities: calibration slope, curve and error."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +13,9 @@ FEWEST_FOR_ERROR = 200
 """A calibration error over fewer labels would mostly show noise."""
 
 _CLIP = 1e-3
-# of Newton's method, which a dozen end where the labels are not nearly separated
-_STEPS, _NEAR = 50, 1e-9
+# Newton's method ends after a dozen steps, unless the labels are nearly separated.
+_MAX_STEPS = 50
+_TOLERANCE = 1e-9
 
 Pairs = Sequence[tuple[float, bool]]
 
@@ -41,42 +39,49 @@ class Bin:
 def slope_and_intercept(
     pairs: tuple[tuple[float, bool], ...],
 ) -> tuple[float, float] | None:
-    """Return slope and intercept of the label's logistic regression on the score.
+    """Return slope and intercept of the labels' logistic regression on the log-odds of scores.
 
-    The regression takes the score's log-odds. Calibrated scores have slope 1 and
-    intercept 0. It needs numpy.
+    Calibrated scores have slope 1 and intercept 0. Scores are clipped to [.001, .999].
+    It needs numpy.
 
-    Scores are kept .001 from 0 and 1. None without both classes, or if scores do not
-    vary or (nearly) separate them.
+    Returns:
+        None without both classes, or if scores do not vary or (nearly) separate them.
 
     Source:
         Cox (1958), Biometrika 45(3/4).
     """
-    positive, negative = (
-        [score for score, own in pairs if own is wanted] for wanted in (True, False)
-    )
-    if (
-        not positive
-        or not negative
-        or max(negative) <= min(positive)
-        or max(positive) <= min(negative)
-    ):
+    if _are_separated(pairs):
         return None
-    # scipy's own solver takes a second to import
+    # Newton's method stands here: scipy's solver takes a second to import.
     numpy = extra("numpy", "stats", "the slope of a calibration")
     scores, labels = numpy.asarray(pairs, dtype=float).T
-    kept = scores.clip(_CLIP, 1 - _CLIP)
-    odds = numpy.log(kept / (1 - kept))
-    design, weights = numpy.column_stack([odds, numpy.ones(len(odds))]), numpy.zeros(2)
-    for _ in range(_STEPS if odds.min() < odds.max() else 0):
-        chance = (1 + numpy.tanh(design @ weights / 2)) / 2
-        curved = (design.T * (chance * (1 - chance))) @ design
-        if not numpy.linalg.cond(curved) < 1 / _NEAR:
+    clipped = scores.clip(_CLIP, 1 - _CLIP)
+    log_odds = numpy.log(clipped / (1 - clipped))
+    if log_odds.min() == log_odds.max():
+        return None
+    design = numpy.column_stack([log_odds, numpy.ones(len(log_odds))])
+    weights = numpy.zeros(2)
+    for _ in range(_MAX_STEPS):
+        probabilities = (1 + numpy.tanh(design @ weights / 2)) / 2
+        hessian = (design.T * (probabilities * (1 - probabilities))) @ design
+        is_solvable = numpy.linalg.cond(hessian) < 1 / _TOLERANCE
+        if not is_solvable:
             return None
-        weights += (step := numpy.linalg.solve(curved, design.T @ (labels - chance)))
-        if abs(step).max() < _NEAR:
+        gradient = design.T @ (labels - probabilities)
+        step = numpy.linalg.solve(hessian, gradient)
+        weights += step
+        if abs(step).max() < _TOLERANCE:
             return float(weights[0]), float(weights[1])
     return None
+
+
+def _are_separated(pairs: Pairs) -> bool:
+    """Whether a threshold separates the classes, or there is one class only."""
+    positive = [score for score, label in pairs if label]
+    negative = [score for score, label in pairs if not label]
+    if not positive or not negative:
+        return True
+    return max(negative) <= min(positive) or max(positive) <= min(negative)
 
 
 def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
@@ -84,23 +89,24 @@ def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
 
     Equal scores stay in one bin.
     """
-    found: list[list[tuple[float, bool]]] = []
-    plain_pairs = [(float(score), bool(label)) for score, label in pairs]
-    for place, pair in enumerate(sorted(plain_pairs, key=lambda pair: pair[0])):
-        tied = bool(found) and found[-1][-1][0] == pair[0]
-        if not found or (not tied and place >= len(pairs) / bins * len(found)):
-            found.append([])
-        found[-1].append(pair)
-    yes = [sum(label for _, label in own) for own in found]
-    return [
-        Bin(
-            fmean(score for score, _ in own),
-            count / len(own),
-            *wilson(count, len(own)),
-            len(own),
-        )
-        for count, own in zip(yes, found, strict=True)
-    ]
+    rows_by_bin: list[list[tuple[float, bool]]] = []
+    rows = [(float(score), bool(label)) for score, label in pairs]
+    rows.sort(key=lambda row: row[0])
+    for place, row in enumerate(rows):
+        is_tied = bool(rows_by_bin) and rows_by_bin[-1][-1][0] == row[0]
+        is_bin_full = place >= len(rows) / bins * len(rows_by_bin)
+        if is_bin_full and not is_tied:
+            rows_by_bin.append([])
+        rows_by_bin[-1].append(row)
+    return [_bin(bin_rows) for bin_rows in rows_by_bin]
+
+
+def _bin(rows: Pairs) -> Bin:
+    n_rows = len(rows)
+    n_positive = sum(label for _, label in rows)
+    low, high = wilson(n_positive, n_rows)
+    mean_score = fmean(score for score, _ in rows)
+    return Bin(mean_score, n_positive / n_rows, low, high, n_rows)
 
 
 def calibration_error(pairs: Pairs) -> float | None:
@@ -109,17 +115,19 @@ def calibration_error(pairs: Pairs) -> float | None:
     It is the root mean squared difference of score and share, less what noise alone
     would give.
 
-    In [0, 1], 0 is best; None under 200 labels.
+    Returns:
+        A number in [0, 1], 0 is best; None under 200 labels.
 
     Source:
         Kumar, Liang & Ma (2019), Verified uncertainty calibration, definition 5.2.
     """
     if len(pairs) < FEWEST_FOR_ERROR:
         return None
-    total = sum(
-        own.count
-        * ((own.score - own.share) ** 2 - own.share * (1 - own.share) / (own.count - 1))
-        for own in curve(pairs)
-        if own.count > 1
-    )
+    total = 0.0
+    for each_bin in curve(pairs):
+        if each_bin.count > 1:
+            squared_error = (each_bin.score - each_bin.share) ** 2
+            variance = each_bin.share * (1 - each_bin.share)
+            noise = variance / (each_bin.count - 1)
+            total += each_bin.count * (squared_error - noise)
     return sqrt(max(0.0, total / len(pairs)))

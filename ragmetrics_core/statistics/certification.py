@@ -18,10 +18,14 @@ from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.frozen import Frozen
 
 _ALPHA = 0.05
-_Z, _Z_POWER = NormalDist().inv_cdf(1 - _ALPHA), NormalDist().inv_cdf(0.8)
-_ENOUGH_TO_PLAN = 10
+_Z_ALPHA = NormalDist().inv_cdf(1 - _ALPHA)
+_Z_POWER = NormalDist().inv_cdf(0.8)
+# Labels from a threshold on without which its share of yes says little.
+_MIN_LABELS_TO_PLAN = 10
+# Wrong labels that the first threshold tested may have.
 _WRONG_AT_START = 2
-_MOST_LABELS = 10_000  # of which two may be wrong at the highest target
+# So many labels allow two wrong ones at the highest target.
+_MAX_LABELS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,38 +64,37 @@ class Certified(Frozen):
     @property
     def sentence(self) -> str:
         """The finding in words."""
-        if (own := self.step) is not None:
-            exact = (
-                _stats()
-                .binomtest(own.yes, own.count, alternative="greater")
-                .proportion_ci(1 - _ALPHA, "exact")
-            )
-            return (
-                f"Certified: scores from {own.threshold:g} on are right in at least"
-                f" {self.target:g} of this run's cases ({own.yes} of {own.count}"
-                f" labels, 95 % lower bound {exact.low:.3f}; {own.share:.0%} of the"
-                f" {self.samples} scored samples reach it; exact binomial bounds, fixed"
-                " sequence)"
-            )
+        if self.step is not None:
+            return self._certified_sentence(self.step)
+        reason = self._reason_for_none()
+        if self.needed is not None and self.needed > self.samples:
+            reason += f", more than the {self.samples} scored samples of this run"
+        return f"No threshold is certified for a precision of {self.target:g}: {reason}"
+
+    def _certified_sentence(self, step: Step) -> str:
+        test = _stats().binomtest(step.yes, step.count, alternative="greater")
+        bounds = test.proportion_ci(1 - _ALPHA, "exact")
+        return (
+            f"Certified: scores from {step.threshold:g} on are right in at least"
+            f" {self.target:g} of this run's cases ({step.yes} of {step.count}"
+            f" labels, 95 % lower bound {bounds.low:.3f}; {step.share:.0%} of the"
+            f" {self.samples} scored samples reach it; exact binomial bounds, fixed"
+            " sequence)"
+        )
+
+    def _reason_for_none(self) -> str:
         if self.needed is None:
-            why = (
+            return (
                 "from no threshold on are more labels right than that, so more labels"
                 " would hardly do"
             )
-        elif self.best is None:
-            why = f"at least {self.needed} labels are needed, all of them right"
-        else:
-            right = (
-                f"{self.best.yes} of {self.best.count} labels are right from"
-                f" {self.best.threshold:g} on"
-            )
-            why = (
-                f"{right}; if that stays so, about {self.needed} labels, drawn anew,"
-                " would do"
-            )
-        if (self.needed or 0) > self.samples:
-            why += f", more than the {self.samples} scored samples of this run"
-        return f"No threshold is certified for a precision of {self.target:g}: {why}"
+        if self.best is None:
+            return f"at least {self.needed} labels are needed, all of them right"
+        return (
+            f"{self.best.yes} of {self.best.count} labels are right from"
+            f" {self.best.threshold:g} on; if that stays so, about {self.needed} labels,"
+            " drawn anew, would do"
+        )
 
 
 def _stats() -> Any:
@@ -101,9 +104,10 @@ def _stats() -> Any:
 @lru_cache(maxsize=256)
 def fewest(target: float, wrong: int = 0) -> int:
     """Fewest labels that certify a precision although some of them are wrong."""
-    counts = range(wrong + 1, _MOST_LABELS)
-    low = _stats().binom.sf([count - wrong - 1 for count in counts], counts, target)
-    return counts[int((low <= _ALPHA).argmax())]
+    counts = range(wrong + 1, _MAX_LABELS)
+    n_right_less_one = [count - wrong - 1 for count in counts]
+    p_values = _stats().binom.sf(n_right_less_one, counts, target)
+    return counts[int((p_values <= _ALPHA).argmax())]
 
 
 def certify(
@@ -150,11 +154,14 @@ def certify(
     p_values = _stats().binom.sf(
         [step.yes - 1 for step in tested], [step.count for step in tested], target
     )
-    passed = next(
-        (place for place, p in enumerate(p_values) if not p <= _ALPHA), len(tested)
-    )
-    if passed:
-        return Certified(target=target, samples=len(scores), step=tested[passed - 1])
+    certified = None
+    for step, p_value in zip(tested, p_values, strict=True):
+        is_certified = p_value <= _ALPHA
+        if not is_certified:
+            break
+        certified = step
+    if certified is not None:
+        return Certified(target=target, samples=len(scores), step=certified)
     best, needed = _plan(steps, len(labelled), target)
     return Certified(target=target, samples=len(scores), best=best, needed=needed)
 
@@ -163,29 +170,33 @@ def _steps(
     labelled: Sequence[tuple[float, bool]], scores: Sequence[float]
 ) -> list[Step]:
     """Every score of the run as a threshold, the strictest first."""
-    rest, steps, reached, yes = sorted(labelled), list[Step](), 0, 0
+    labels_below = sorted(labelled)
+    n_reached = 0
+    n_yes = 0
+    steps = []
     for threshold, count in sorted(Counter(scores).items(), reverse=True):
-        reached += count
-        while rest and rest[-1][0] >= threshold:
-            yes += rest.pop()[1]
-        steps.append(
-            Step(threshold, yes, len(labelled) - len(rest), reached / len(scores))
-        )
+        n_reached += count
+        while labels_below and labels_below[-1][0] >= threshold:
+            _, label = labels_below.pop()
+            n_yes += label
+        n_labels = len(labelled) - len(labels_below)
+        steps.append(Step(threshold, n_yes, n_labels, n_reached / len(scores)))
     return steps
 
 
 def _start(steps: Sequence[Step], labels: int, target: float) -> int:
     """Index of the first threshold to test.
 
-    Behind the last one if the labels are too few for any.
+    It is behind the last one if the labels are too few for any.
     """
     for wrong in range(_WRONG_AT_START, -1, -1):
-        if (needed := fewest(target, wrong)) <= labels:
-            return next(
-                place
-                for place, step in enumerate(steps)
-                if step.share * labels >= needed - 1e-9
-            )
+        needed = fewest(target, wrong)
+        if needed > labels:
+            continue
+        for place, step in enumerate(steps):
+            labels_expected = step.share * labels
+            if labels_expected >= needed - 1e-9:
+                return place
     return len(steps)
 
 
@@ -197,22 +208,28 @@ def _plan(
     The labels are drawn from the whole run; with so many it is certified with 80 %. The
     threshold is None if none is promising. The number is None if it is not known.
     """
-    plans = [
-        (ceil(_enough(step.yes / step.count, target) / step.share), step)
+    promising = [
+        step
         for step in steps
-        if step.count >= _ENOUGH_TO_PLAN and step.yes > target * step.count
+        if step.count >= _MIN_LABELS_TO_PLAN and step.yes > target * step.count
     ]
-    if plans:
-        needed, best = min(plans, key=lambda plan: plan[0])
-        return best, max(needed, labels + 1)
-    few = fewest(target)
-    return None, few if labels < few else None
+    if promising:
+        best = min(promising, key=lambda step: _labels_needed(step, target))
+        return best, max(_labels_needed(best, target), labels + 1)
+    if labels < fewest(target):
+        return None, fewest(target)
+    return None, None
 
 
-def _enough(share: float, target: float) -> float:
-    """Return how many labels are needed from the threshold on.
+def _labels_needed(step: Step, target: float) -> int:
+    """How many labels of the whole run bring enough that reach a threshold.
 
-    With so many an exact one-sided test finds this share with about 80 %.
+    Enough are so many that an exact one-sided test finds their share of yes with about
+    80 %.
     """
-    spread = _Z * sqrt(target * (1 - target)) + _Z_POWER * sqrt(share * (1 - share))
-    return max((spread / (share - target)) ** 2, fewest(target))
+    share = step.yes / step.count
+    deviation_at_target = _Z_ALPHA * sqrt(target * (1 - target))
+    deviation_at_share = _Z_POWER * sqrt(share * (1 - share))
+    spread = deviation_at_target + deviation_at_share
+    enough = max((spread / (share - target)) ** 2, fewest(target))
+    return ceil(enough / step.share)

@@ -1,6 +1,4 @@
-"""A gate that is decided as soon as the scores allow.
-
-Its error rate holds however often one looks.
+"""A gate that is decided as soon as the scores allow, at an error rate valid at any time.
 
 Evidence against *the mean is at most m* is the wealth of five gamblers who bet against
 it. If it is true they cannot expect to win, so that wealth ever reaches 1/alpha with
@@ -45,8 +43,10 @@ def _ends(score: Score) -> tuple[float, float]:
     """Lowest and highest score that is possible."""
     if score is None:
         return 0.0, 1.0
-    low, high = score if isinstance(score, tuple) else (score, score)
-    return float(low), float(high)
+    if isinstance(score, tuple):
+        low, high = score
+        return float(low), float(high)
+    return float(score), float(score)
 
 
 class _Evidence:
@@ -55,34 +55,41 @@ class _Evidence:
     It is infinite where m is impossible.
     """
 
-    def __init__(self, m: float, population: int | None, largest: int) -> None:
-        self._m, self._population, self._largest = m, population, largest
+    def __init__(self, m: float, population: int | None, largest_unit: int) -> None:
+        self._m = m
+        self._population = population
+        self._largest_unit = largest_unit
         self._wealth = [1.0] * len(_BETS)
-        self._seen, self._above = 0, 0.0  # units, and their sum of x − m
-        self.most = 1.0 if m >= 0 else inf
+        self._n_units = 0
+        self._excess = 0.0  # sum of x − m over the units
+        self.highest = 1.0 if m >= 0 else inf
 
-    def see(self, total: float, count: int) -> float:
-        """Bet on a unit of so many scores with this sum.
+    def bet_on(self, total: float, count: int) -> float:
+        """Bet on a unit of so many scores with this sum; return the highest wealth yet.
 
-        One without scores has x = m.
+        A unit without scores has x = m.
         """
-        left = self._population - self._seen if self._population else 0
-        above = (total - self._m * count) / self._largest
-        # what is left has a mean of at most this
-        now = self._m - self._above / left if left else self._m
-        if 0 < now < 1:
-            gain = (self._m + above) / now - 1
-            odds = (self._population / left if self._population else 1.0) / (1 - now)
+        n_left = self._population - self._n_units if self._population else 0
+        excess = (total - self._m * count) / self._largest_unit
+        # If the mean of all is m, that of the units left is at most this.
+        mean_left = self._m - self._excess / n_left if n_left else self._m
+        if 0 < mean_left < 1:
+            gain = (self._m + excess) / mean_left - 1
+            units_per_unit_left = self._population / n_left if self._population else 1.0
+            odds = units_per_unit_left / (1 - mean_left)
             for place, bet in enumerate(_BETS):
                 stake = bet * odds
-                self._wealth[place] *= (
-                    1 + (stake if stake < _HIGHEST_STAKE else _HIGHEST_STAKE) * gain
-                )
-        self._seen, self._above = self._seen + 1, self._above + above
-        if left and self._above > (left - 1) * self._m:  # the sum exceeds N·m
-            self.most = inf
-        self.most = max(self.most, sum(self._wealth) / len(_BETS))
-        return self.most
+                # Faster than min(), in the innermost loop.
+                stake = stake if stake < _HIGHEST_STAKE else _HIGHEST_STAKE
+                self._wealth[place] *= 1 + stake * gain
+        self._n_units += 1
+        self._excess += excess
+        is_impossible = n_left and self._excess > (n_left - 1) * self._m
+        if is_impossible:  # the sum exceeds N·m, whatever the units left are
+            self.highest = inf
+        mean_wealth = sum(self._wealth) / len(_BETS)
+        self.highest = max(self.highest, mean_wealth)
+        return self.highest
 
 
 def check_shares(**shares: float) -> None:
@@ -143,11 +150,12 @@ class SequentialGate:
         min_scored: float = MIN_SCORED,
     ) -> None:
         check_shares(threshold=threshold, margin=margin, min_scored=min_scored)
-        for name, value in (
-            ("population", population),
-            ("largest_cluster", largest_cluster),
-            ("gates", gates),
-        ):
+        numbers = {
+            "population": population,
+            "largest_cluster": largest_cluster,
+            "gates": gates,
+        }
+        for name, value in numbers.items():
             if value is not None and value < 1:
                 raise SettingError(f"{name} is a number of at least 1; got {value}")
         if not 0 < alpha < 0.5:
@@ -157,19 +165,26 @@ class SequentialGate:
                 "largest_cluster needs population=None: in a population each sample is"
                 " a unit"
             )
-        self.population, self._largest = population, largest_cluster
-        self._levels = 1 / alpha, gates / alpha
-        self._min_samples, self._min_scored = min_samples, min_scored
+        self.population = population
+        self._largest_cluster = largest_cluster
+        # Passing needs all gates; one of them fails the run, so failing is shared.
+        self._needed_to_pass = 1 / alpha
+        self._needed_to_fail = gates / alpha
+        self._min_samples = min_samples
+        self._min_scored = min_scored
+        # Evidence that the mean is not below the threshold, and that it is: the second
+        # bets on 1 − score.
         self._passing = _Evidence(
             threshold - margin - ROUNDING, population, largest_cluster
         )
         self._failing = _Evidence(1 - threshold + ROUNDING, population, largest_cluster)
-        # lowest and highest sum, scores
+        # Of each unit its lowest sum, its highest sum and how many scores it has.
         self._units: list[tuple[float, float, int]] = []
         self.decision: Outcome = "undecided"
         self.decided_at: int | None = None
-        self.rows = self.scored = 0
-        self._evidence = 0.0
+        self.rows = 0
+        self.scored = 0
+        self._evidence_at_decision = 0.0
 
     def update(self, *scores: Score, undefined: int = 0) -> Outcome:
         """Take the next unit of the random order, and return the decision.
@@ -184,39 +199,58 @@ class SequentialGate:
                 largest cluster, or there are more units than the population has.
         """
         ends = [_ends(score) for score in scores]
-        count, rows = len(ends), max(1, len(ends) + undefined)
+        n_scores = len(ends)
+        n_rows = max(1, n_scores + undefined)
+        self._check_unit(ends, n_rows)
+        self.rows += n_rows
+        self.scored += sum(low == high for low, high in ends)
+        lowest_sum = sum(low for low, _ in ends)
+        highest_sum = sum(high for _, high in ends)
+        self._units.append((lowest_sum, highest_sum, n_scores))
+
+        evidence_for = self._passing.bet_on(lowest_sum, n_scores)
+        evidence_against = self._failing.bet_on(n_scores - highest_sum, n_scores)
+        if self.decision == "undecided" and self._may_decide():
+            if evidence_for >= self._needed_to_pass:
+                self._decide("passed", evidence_for)
+            elif evidence_against >= self._needed_to_fail:
+                self._decide("failed", evidence_against)
+        return self.decision
+
+    def _check_unit(self, ends: Sequence[tuple[float, float]], n_rows: int) -> None:
+        """Refuse, by ``InputError``, a unit that cannot be."""
         if not all(0 <= low <= high <= 1 for low, high in ends):
             raise InputError("scores lie in [0, 1]; at least one value does not")
-        if rows > self._largest:
+        if n_rows > self._largest_cluster:
             raise InputError(
-                f"a unit of {rows} rows; largest_cluster is {self._largest}"
+                f"a unit of {n_rows} rows; largest_cluster is {self._largest_cluster}"
             )
         if len(self._units) == self.population:
             raise InputError(
                 f"more units than the population has, which is {self.population}"
             )
-        self.rows, self.scored = (
-            self.rows + rows,
-            self.scored + sum(low == high for low, high in ends),
-        )
-        low, high = sum(low for low, _ in ends), sum(high for _, high in ends)
-        self._units.append((low, high, count))
-        passing = self._passing.see(low, count) >= self._levels[0]
-        failing = self._failing.see(count - high, count) >= self._levels[1]
-        many = self.scored >= self._min_samples or len(self._units) == self.population
-        enough = many and self.scored >= self._min_scored * self.rows - ROUNDING
-        if enough and (passing or failing) and self.decision == "undecided":
-            self.decision, self.decided_at = (
-                "passed" if passing else "failed",
-                len(self._units),
-            )
-            self._evidence = (self._passing if passing else self._failing).most
-        return self.decision
+
+    def _may_decide(self) -> bool:
+        """Whether enough samples are scored, by number and by share."""
+        is_population_done = len(self._units) == self.population
+        enough_samples = self.scored >= self._min_samples or is_population_done
+        enough_scored = self.scored >= self._min_scored * self.rows - ROUNDING
+        return enough_samples and enough_scored
+
+    def _decide(self, decision: Outcome, evidence: float) -> None:
+        self.decision = decision
+        self.decided_at = len(self._units)
+        self._evidence_at_decision = evidence
 
     @property
     def e_value(self) -> float:
-        """Evidence when it was decided, else the stronger of both; *passed* needs 1/alpha, *failed* gates/alpha."""
-        return self._evidence or max(self._passing.most, self._failing.most)
+        """Evidence when it was decided, else the stronger of both.
+
+        To be *passed* it needs 1/alpha, to be *failed* gates/alpha.
+        """
+        if self.decision != "undecided":
+            return self._evidence_at_decision
+        return max(self._passing.highest, self._failing.highest)
 
     @property
     def interval(self) -> Interval:
@@ -224,39 +258,37 @@ class SequentialGate:
 
         A gate outside them is decided.
         """
-        low = self._refuted(
-            [(low, count) for low, _, count in self._units], self._levels[0]
-        )
-        high = 1 - self._refuted(
-            [(count - high, count) for _, high, count in self._units], self._levels[1]
-        )
+        lowest_units = [(lowest, count) for lowest, _, count in self._units]
+        low = self._highest_refuted(lowest_units, self._needed_to_pass)
+        # Of 1 − score the highest sums are the lowest.
+        mirrored_units = [(count - highest, count) for _, highest, count in self._units]
+        high = 1 - self._highest_refuted(mirrored_units, self._needed_to_fail)
         return Interval(low, high, "betting, valid whenever one stops")
 
-    def _refuted(self, units: Sequence[tuple[float, int]], level: float) -> float:
+    def _highest_refuted(
+        self, units: Sequence[tuple[float, int]], needed: float
+    ) -> float:
         """Return the highest mean that the units refute.
 
         Evidence falls in m, so the mean is found by halving.
         """
-        low, high = 0.0, 1.0
+        refuted, possible = 0.0, 1.0
         for _ in range(_HALVINGS):
-            evidence = _Evidence(
-                middle := (low + high) / 2, self.population, self._largest
-            )
-            refuted = any(evidence.see(total, count) >= level for total, count in units)
-            low, high = (middle, high) if refuted else (low, middle)
-        return low
+            middle = (refuted + possible) / 2
+            evidence = _Evidence(middle, self.population, self._largest_cluster)
+            if any(evidence.bet_on(total, count) >= needed for total, count in units):
+                refuted = middle
+            else:
+                possible = middle
+        return refuted
 
 
 def together(outcomes: Iterable[Outcome]) -> Outcome:
     """What several gates decide of one run: failed if any has, passed if all have."""
-    found = set(outcomes)
-    return (
-        "failed"
-        if "failed" in found
-        else "passed"
-        if found == {"passed"}
-        else "undecided"
-    )
+    different = set(outcomes)
+    if "failed" in different:
+        return "failed"
+    return "passed" if different == {"passed"} else "undecided"
 
 
 def difference(after: Score, before: Score) -> tuple[float, float]:
@@ -264,31 +296,41 @@ def difference(after: Score, before: Score) -> tuple[float, float]:
 
     A pair with an undefined score is left out.
     """
-    (low, high), (least, most) = _ends(after), _ends(before)
-    return (low - most + 1) / 2, (high - least + 1) / 2
+    lowest_after, highest_after = _ends(after)
+    lowest_before, highest_before = _ends(before)
+    lowest = (lowest_after - highest_before + 1) / 2
+    highest = (highest_after - lowest_before + 1) / 2
+    return lowest, highest
 
 
 def drawn_order(
     contents: Sequence[str], *, seed: int = 0, clusters: Sequence[object] = ()
 ) -> list[list[int]]:
-    """A random order of rows that does not depend on their order in the file.
+    """Return a random order of rows that does not depend on their order in the file.
 
-    It depends on what rows say, and on the ``seed``; ``clusters`` are keys of rows that
-    belong together, None for a row of its own. Given are units, each the places of its
-    rows. Equal rows are told apart by a count, else they would be neighbours; which of
-    them comes first makes no difference to what is read.
+    Equal rows are told apart by a count, else they would be neighbours; which of them
+    comes first makes no difference to what is read.
+
+    Args:
+        contents: What each row says.
+        seed: Another one gives another order.
+        clusters: Keys of rows that belong together, None for a row of its own.
+
+    Returns:
+        Units in their order: each holds the places of its rows.
     """
-    units: dict[bytes, list[int]] = {}
-    seen: Counter[str] = Counter()
-    for place, (content, key) in enumerate(
-        zip(contents, clusters or [None] * len(contents), strict=True)
-    ):
-        name = f"row {seen[content]}\0{content}" if key is None else f"cluster\0{key!s}"
-        seen[content] += key is None
-        units.setdefault(
-            sha256(f"{seed}\0{name}".encode(errors="surrogatepass")).digest(), []
-        ).append(place)
-    return [units[digest] for digest in sorted(units)]
+    places_by_digest: dict[bytes, list[int]] = {}
+    n_equal_before: Counter[str] = Counter()
+    keys = clusters or [None] * len(contents)
+    for place, (content, key) in enumerate(zip(contents, keys, strict=True)):
+        if key is None:
+            name = f"row {n_equal_before[content]}\0{content}"
+            n_equal_before[content] += 1
+        else:
+            name = f"cluster\0{key!s}"
+        digest = sha256(f"{seed}\0{name}".encode(errors="surrogatepass")).digest()
+        places_by_digest.setdefault(digest, []).append(place)
+    return [places_by_digest[digest] for digest in sorted(places_by_digest)]
 
 
 def samples_needed(
@@ -296,19 +338,26 @@ def samples_needed(
 ) -> float:
     """Return how many samples a gate will look at on average if the mean is this.
 
-    The gate is simulated with scores of 0 and 1.
+    The gate is simulated with scores of 0 and 1. Of all scores with one mean these let
+    evidence grow most slowly (Jensen's inequality), so that graded scores need fewer.
+    The average errs by about a seventh.
 
-    Of all scores with one mean these let evidence grow most slowly (Jensen's
-    inequality), so that graded scores need fewer. The average, over so many simulated
-    ``runs`` of so many rows, errs by about a seventh.
+    Args:
+        gate: Makes a new gate for each simulated run.
+        mean: The mean score.
+        rows: How many rows there are.
+        runs: How many runs are simulated.
     """
     draw = random.Random(0)  # noqa: S311  # a simulation is no cryptography
-    taken = 0
+    n_samples = 0
     for _ in range(runs):
-        own, ones = gate(), round(mean * rows)
-        for left in range(rows, 0, -1):
-            score = draw.random() < (ones / left if own.population else mean)
-            ones, taken = ones - score, taken + 1
-            if own.update(float(score)) != "undecided":
+        simulated_gate = gate()
+        ones_left = round(mean * rows)
+        for rows_left in range(rows, 0, -1):
+            chance = ones_left / rows_left if simulated_gate.population else mean
+            score = draw.random() < chance
+            ones_left -= score
+            n_samples += 1
+            if simulated_gate.update(float(score)) != "undecided":
                 break
-    return taken / runs
+    return n_samples / runs
