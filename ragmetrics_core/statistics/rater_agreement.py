@@ -1,15 +1,13 @@
 """Agreement of scores with labels, of verdicts with labels, of people with each other.
 
-Bootstrap intervals.
-
 Rows are pairs: what the judge says first, what people say second. A measure is None
-where it is undefined.
+where it is undefined. Intervals are those of the bootstrap.
 """
 
 import random
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -34,42 +32,38 @@ def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
 
     None without both classes.
     """
-    positives = sum(bool(label) for _, label in pairs)
-    both = positives * (len(pairs) - positives)
-    ranks = zip(_ranks([score for score, _ in pairs]), pairs, strict=True)
-    above = (
-        sum(rank for rank, (_, label) in ranks if label)
-        - positives * (positives - 1) / 2
-    )
-    return above / both if both else None
+    n_positive = sum(bool(label) for _, label in pairs)
+    n_negative = len(pairs) - n_positive
+    if not n_positive or not n_negative:
+        return None
+    ranks = _ranks([score for score, _ in pairs])
+    rank_sum = sum(rank for rank, (_, label) in zip(ranks, pairs, strict=True) if label)
+    # Pairs of a positive and a negative row in which the positive one scores higher.
+    n_in_order = rank_sum - n_positive * (n_positive - 1) / 2
+    return n_in_order / (n_positive * n_negative)
 
 
 def mean_error(pairs: Numbers) -> float | None:
     """Mean absolute difference of two numbers per row; None without rows."""
-    return (
-        fmean(abs(float(left) - float(right)) for left, right in pairs)
-        if len(pairs)
-        else None
-    )
+    if len(pairs) == 0:
+        return None
+    return fmean(abs(float(number) - float(label)) for number, label in pairs)
 
 
 def brier(pairs: Numbers) -> float | None:
     """Mean squared difference of score and label, 0 is best; None without rows."""
-    return (
-        fmean((float(score) - float(label)) ** 2 for score, label in pairs)
-        if len(pairs)
-        else None
-    )
+    if len(pairs) == 0:
+        return None
+    return fmean((float(score) - float(label)) ** 2 for score, label in pairs)
 
 
 def correlation(pairs: Numbers) -> float | None:
     """Pearson's r; None if one side does not vary."""
+    if len(pairs) < 2:
+        return None
+    judged, labels = zip(*pairs, strict=True)
     try:
-        return (
-            statistics.correlation(*zip(*pairs, strict=True))
-            if len(pairs) > 1
-            else None
-        )
+        return statistics.correlation(judged, labels)
     except statistics.StatisticsError:
         return None
 
@@ -79,8 +73,8 @@ def spearman(pairs: Numbers) -> float | None:
 
     None if one side does not vary.
     """
-    sides = [_ranks(side) for side in zip(*pairs, strict=True)]
-    return correlation(list(zip(*sides, strict=True)))
+    ranked_sides = [_ranks(side) for side in zip(*pairs, strict=True)]
+    return correlation(list(zip(*ranked_sides, strict=True)))
 
 
 def line(pairs: Numbers) -> tuple[float, float] | None:
@@ -88,39 +82,40 @@ def line(pairs: Numbers) -> tuple[float, float] | None:
 
     None if the scores do not vary.
     """
+    if len(pairs) < 2:
+        return None
+    scores, labels = zip(*pairs, strict=True)
     try:
-        found = (
-            statistics.linear_regression(*zip(*pairs, strict=True))
-            if len(pairs) > 1
-            else None
-        )
+        regression = statistics.linear_regression(scores, labels)
     except statistics.StatisticsError:
         return None
-    return found and (found.slope, found.intercept)
+    return regression.slope, regression.intercept
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
     """The rank of each value from 0, equal ones with their mean rank."""
-    rank: dict[float, float] = {}
-    start = 0
+    rank_by_value: dict[float, float] = {}
+    n_smaller = 0
     for value, count in sorted(Counter(values).items()):
-        rank[value] = start + (count - 1) / 2
-        start += count
-    return [rank[value] for value in values]
+        rank_by_value[value] = n_smaller + (count - 1) / 2
+        n_smaller += count
+    return [rank_by_value[value] for value in values]
 
 
 def accuracy(pairs: Verdicts) -> float | None:
     """Share of verdicts that equal the label; None without rows."""
-    return fmean(verdict == label for verdict, label in pairs) if len(pairs) else None
+    if len(pairs) == 0:
+        return None
+    return fmean(verdict == label for verdict, label in pairs)
 
 
 def balanced_accuracy(pairs: Verdicts) -> float | None:
     """Mean of the accuracies on both classes; None without both."""
-    right = [
-        [verdict == label for verdict, label in pairs if label == wanted]
-        for wanted in (True, False)
-    ]
-    return fmean(map(fmean, right)) if all(right) else None
+    agrees_on_positive = [verdict == label for verdict, label in pairs if label]
+    agrees_on_negative = [verdict == label for verdict, label in pairs if not label]
+    if not agrees_on_positive or not agrees_on_negative:
+        return None
+    return fmean([fmean(agrees_on_positive), fmean(agrees_on_negative)])
 
 
 def f1(pairs: Verdicts) -> float | None:
@@ -128,10 +123,13 @@ def f1(pairs: Verdicts) -> float | None:
 
     None if nothing is positive.
     """
-    # one by one: numpy's True + True is True
-    marked = sum(bool(value) for pair in pairs for value in pair)
-    both = sum(bool(verdict and label) for verdict, label in pairs)
-    return 2 * both / marked if marked else None
+    # bool() of each: numpy's True + True is True
+    n_verdicts = sum(bool(verdict) for verdict, _ in pairs)
+    n_labels = sum(bool(label) for _, label in pairs)
+    n_both = sum(bool(verdict and label) for verdict, label in pairs)
+    if not n_verdicts and not n_labels:
+        return None
+    return 2 * n_both / (n_verdicts + n_labels)
 
 
 def matthews(pairs: Verdicts) -> float | None:
@@ -140,16 +138,19 @@ def matthews(pairs: Verdicts) -> float | None:
 
 
 def gwet(pairs: Verdicts) -> float | None:
-    """Gwet's AC1: agreement beyond chance that a lopsided prevalence does not deflate; None without rows.
+    """Gwet's AC1: agreement beyond chance that a lopsided prevalence does not deflate.
+
+    None without rows.
 
     Source:
         Gwet (2008), British Journal of Mathematical and Statistical Psychology 61(1).
     """
     if len(pairs) == 0:
         return None
-    share = fmean(float(value) for pair in pairs for value in pair)
-    chance = 2 * share * (1 - share)
-    return (fmean(verdict == label for verdict, label in pairs) - chance) / (1 - chance)
+    share_of_yes = fmean(float(value) for pair in pairs for value in pair)
+    chance = 2 * share_of_yes * (1 - share_of_yes)
+    agreement = fmean(verdict == label for verdict, label in pairs)
+    return (agreement - chance) / (1 - chance)
 
 
 def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
@@ -162,16 +163,16 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     """
     if len(pairs) == 0:
         return None
-    sides = list(zip(*pairs, strict=True))
-    chance = (
-        sum(sides[0].count(one) * sides[1].count(one) for one in set(sides[0]))
-        / len(pairs) ** 2
+    first_rater, second_rater = zip(*pairs, strict=True)
+    n_pairs_by_chance = sum(
+        first_rater.count(category) * second_rater.count(category)
+        for category in set(first_rater)
     )
-    return (
-        None
-        if chance >= 1
-        else (fmean(one == other for one, other in pairs) - chance) / (1 - chance)
-    )
+    chance = n_pairs_by_chance / len(pairs) ** 2
+    if chance >= 1:
+        return None
+    agreement = fmean(first == second for first, second in pairs)
+    return (agreement - chance) / (1 - chance)
 
 
 def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
@@ -183,14 +184,21 @@ def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
         Krippendorff (2011), Computing Krippendorff's alpha-reliability.
     """
     units = [[bool(label) for label in row] for row in rows if len(row) > 1]
-    count, ones = sum(map(len, units)), sum(map(sum, units))
-    if not 0 < ones < count:
+    n_labels = sum(len(unit) for unit in units)
+    n_yes = sum(sum(unit) for unit in units)
+    n_no = n_labels - n_yes
+    if not n_yes or not n_no:
         return None
-    observed = (
-        sum(2 * sum(row) * (len(row) - sum(row)) / (len(row) - 1) for row in units)
-        / count
-    )
-    return 1 - observed * count * (count - 1) / (2 * ones * (count - ones))
+    observed_disagreement = sum(map(_disagreement, units)) / n_labels
+    expected_disagreement = 2 * n_yes * n_no / (n_labels * (n_labels - 1))
+    return 1 - observed_disagreement / expected_disagreement
+
+
+def _disagreement(unit: Sequence[bool]) -> float:
+    """Ordered pairs of labels of one unit that differ, per label it could be paired with."""
+    n_yes = sum(unit)
+    n_no = len(unit) - n_yes
+    return 2 * n_yes * n_no / (len(unit) - 1)
 
 
 def bootstrap(
@@ -200,22 +208,26 @@ def bootstrap(
     draws: int,
     seed: int = 0,
 ) -> Bounds | None:
-    """Return the bootstrap interval of the mean of a statistic over sources.
-
-    It is the 95 % percentile interval. The rows of each source are resampled ``draws``
-    times.
+    """Return the 95 % percentile interval of the mean of a statistic over sources.
 
     Resamples where the statistic is None, and sources where it always is, are left out.
-    The interval is None if all resamples of a source agree, as where a judge is always
-    right. Rows that never differ cannot show how much others would, and an interval
-    without width would say that they never do.
+
+    Args:
+        sources: The rows of each source, which are resampled.
+        statistic: What is computed of the rows of one source.
+        draws: How many resamples are drawn of each.
+        seed: That of the first source; each further one has the next.
+
+    Returns:
+        None if all resamples of a source agree, as where a judge is always right. Rows
+        that never differ cannot show how much others would, and an interval without
+        width would say that they never do.
     """
-    return _bounds(
-        [
-            _resampled(rows, {"": statistic}, draws, number)[""]
-            for number, rows in enumerate(sources, seed)
-        ]
-    )
+    values_by_source = [
+        _resampled(rows, {"": statistic}, draws, source_seed)[""]
+        for source_seed, rows in enumerate(sources, seed)
+    ]
+    return _bounds(values_by_source)
 
 
 def _resampled(
@@ -229,36 +241,50 @@ def _resampled(
     The resamples are the same for all statistics. Where a statistic is None, its value
     is left out.
     """
-    draw = random.Random(seed)  # noqa: S311 - resampling is no cryptography
-    found: dict[str, list[float]] = {name: [] for name in statistics}
-    for _ in range(draws if rows else 0):
-        drawn = draw.choices(rows, k=len(rows))
+    values: dict[str, list[float]] = {name: [] for name in statistics}
+    if not rows:
+        return values
+    draw = random.Random(seed)  # noqa: S311  # resampling is no cryptography
+    for _ in range(draws):
+        drawn_rows = draw.choices(rows, k=len(rows))
         for name, statistic in statistics.items():
-            if (value := statistic(drawn)) is not None:
-                found[name].append(value)
-    return found
+            value = statistic(drawn_rows)
+            if value is not None:
+                values[name].append(value)
+    return values
 
 
-def _bounds(columns: Sequence[Sequence[float]]) -> Bounds | None:
+def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
     """The interval of the mean over sources, from the resampled values of each."""
-    known = [own for own in columns if own]
-    if not known or any(max(own) - min(own) <= _ROUNDING for own in known):
+    defined = [values for values in values_by_source if values]
+    if not defined or any(_agree(values) for values in defined):
         return None
-    means = sorted(fmean(values) for values in zip(*known, strict=False))
-    low, high = (means[round(share * (len(means) - 1))] for share in (0.025, 0.975))
-    return (low, high) if high - low > _ROUNDING else None
+    means = sorted(fmean(values) for values in zip(*defined, strict=False))
+    low = means[round(0.025 * (len(means) - 1))]
+    high = means[round(0.975 * (len(means) - 1))]
+    return None if _agree([low, high]) else (low, high)
+
+
+def _agree(values: Sequence[float]) -> bool:
+    """Whether values differ by rounding at most."""
+    return max(values) - min(values) <= _ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
     """The judge's score of a sample with the votes of people on it.
 
-    There is at least one vote, one per annotator. ``source`` says where the sample
-    comes from.
+    Args:
+        score: The judge's.
+        votes: At least one, one per annotator.
+        source: Where the sample comes from.
+        rival: The score of another judge, where two are compared.
+        id: Which sample it is.
+        verdict: The judge's own, where it does not follow from the score; else None.
+        rival_verdict: The same of the rival.
 
-    ``rival`` is the score of another judge, where two are compared; ``id`` says which
-    sample it is. ``verdict`` is the judge's own, and ``rival_verdict`` the rival's,
-    where that does not follow from the score; else None.
+    Attributes:
+        yes: What the majority of the votes says; a tie is a no.
     """
 
     score: float
@@ -271,23 +297,20 @@ class Labelled:
     yes: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count the votes: ``yes`` is the majority's, a tie is a no.
-
-        Each row is drawn thousands of times.
-        """
+        """Count the votes once, because each row is drawn thousands of times."""
         object.__setattr__(self, "yes", 2 * sum(self.votes) > len(self.votes))
 
     def says(self, threshold: float = 0.5) -> bool:
         """The judge's own verdict, else whether its score reaches the threshold."""
-        return self.score >= threshold if self.verdict is None else self.verdict
+        if self.verdict is not None:
+            return self.verdict
+        return self.score >= threshold
 
     def of_rival(self) -> "Labelled":
         """The same row as the rival scores it; the row itself if there is none."""
-        return (
-            self
-            if self.rival is None
-            else replace(self, score=self.rival, verdict=self.rival_verdict)
-        )
+        if self.rival is None:
+            return self
+        return replace(self, score=self.rival, verdict=self.rival_verdict)
 
 
 Statistic = Callable[[Sequence[Labelled]], float | None]
@@ -319,22 +342,28 @@ def measures(threshold: float) -> dict[str, Statistic]:
     def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
         return [(row.says(threshold), row.yes) for row in rows]
 
+    def judge_kappa(rows: Sequence[Labelled]) -> float | None:
+        has_both_labels = len({row.yes for row in rows}) > 1
+        return kappa(verdicts(rows)) if has_both_labels else None
+
+    def slope(rows: Sequence[Labelled]) -> float | None:
+        fitted = slope_and_intercept(tuple(scores(rows)))
+        return None if fitted is None else fitted[0]
+
+    def intercept(rows: Sequence[Labelled]) -> float | None:
+        fitted = slope_and_intercept(tuple(scores(rows)))
+        return None if fitted is None else fitted[1]
+
     return {
         "AUROC": lambda rows: auroc(scores(rows)),
         "balanced accuracy": lambda rows: balanced_accuracy(verdicts(rows)),
         "MCC": lambda rows: matthews(verdicts(rows)),
-        "kappa": lambda rows: (
-            kappa(verdicts(rows)) if len({row.yes for row in rows}) > 1 else None
-        ),
+        "kappa": judge_kappa,
         "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
         "prevalence": lambda rows: fmean(row.yes for row in rows),
         "Brier": lambda rows: brier(scores(rows)),
-        "slope": lambda rows: (
-            slope_and_intercept(tuple(scores(rows))) or (None, None)
-        )[0],
-        "intercept": lambda rows: (
-            slope_and_intercept(tuple(scores(rows))) or (None, None)
-        )[1],
+        "slope": slope,
+        "intercept": intercept,
         "calibration error": lambda rows: calibration_error(scores(rows)),
         "human kappa": human_kappa,
         "human alpha": lambda rows: krippendorff([row.votes for row in rows]),
@@ -344,35 +373,42 @@ def measures(threshold: float) -> dict[str, Statistic]:
 def rival_measures(threshold: float) -> dict[str, Statistic]:
     """Differences between the judge and its rival on the same rows: judge − rival."""
 
-    def difference(rows: Sequence[Labelled], compute: Statistic) -> float | None:
-        own = compute(rows)
-        other = compute([row.of_rival() for row in rows if row.rival is not None])
-        return None if own is None or other is None else own - other
+    def difference(rows: Sequence[Labelled], measure: Statistic) -> float | None:
+        of_judge = measure(rows)
+        of_rival = measure([row.of_rival() for row in rows if row.rival is not None])
+        if of_judge is None or of_rival is None:
+            return None
+        return of_judge - of_rival
 
-    known = {
-        name: measures(threshold)[name]
-        for name in ("AUROC", "balanced accuracy", "Brier")
-    }
+    known_measures = measures(threshold)
     return {
-        f"{name}, difference": partial(difference, compute=compute)
-        for name, compute in known.items()
+        f"{name}, difference": partial(difference, measure=known_measures[name])
+        for name in ("AUROC", "balanced accuracy", "Brier")
     }
 
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
-    """Mean kappa over pairs of annotators, in the order of the votes: the ceiling; None with one annotator."""
-    people = combinations(range(max(len(row.votes) for row in rows)), 2)
-    pairs = (
-        [(row.votes[a], row.votes[b]) for row in rows if len(row.votes) > b]
-        for a, b in people
-    )
-    known = [value for value in map(kappa, pairs) if value is not None]
-    return fmean(known) if known else None
+    """Mean kappa over pairs of annotators, the ceiling of any judge.
+
+    Annotators are told apart by the order of the votes. None with one annotator.
+    """
+    n_annotators = max(len(row.votes) for row in rows)
+    kappas = []
+    for first, second in combinations(range(n_annotators), 2):
+        pairs = [
+            (row.votes[first], row.votes[second])
+            for row in rows
+            if len(row.votes) > second
+        ]
+        agreement = kappa(pairs)
+        if agreement is not None:
+            kappas.append(agreement)
+    return fmean(kappas) if kappas else None
 
 
 def measure_all(
     groups: Sequence[Sequence[Labelled]],
-    wanted: Mapping[str, Statistic],
+    statistics: Mapping[str, Statistic],
     *,
     draws: int = 500,
 ) -> list[Measured]:
@@ -380,32 +416,68 @@ def measure_all(
 
     Each has a 95 % bootstrap interval. Nothing is pooled.
 
-    Rows that hang together, such as those of one sample, are a group; groups are
-    counted and resampled whole.
+    Args:
+        groups: Rows that hang together, such as those of one sample, are a group;
+            groups are counted and resampled whole.
+        statistics: The measures by name, each of rows.
+        draws: How many resamples are drawn.
     """
-    sources: dict[str, list[Sequence[Labelled]]] = {}
+    groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
     for group in groups:
-        sources.setdefault(group[0].source, []).append(group)
-    over = {name: partial(_over, compute) for name, compute in wanted.items()}
-    drawn = {source: _resampled(own, over, draws) for source, own in sources.items()}
-    found = []
-    for name, compute in over.items():
-        values = {source: compute(own) for source, own in sources.items()}
-        interval = None
-        for source, own in sources.items():
-            interval = (
-                None if values[source] is None else _bounds([drawn[source][name]])
+        groups_by_source.setdefault(group[0].source, []).append(group)
+    of_groups = {
+        name: partial(_of_groups, statistic) for name, statistic in statistics.items()
+    }
+    resampled = {
+        source: _resampled(source_groups, of_groups, draws)
+        for source, source_groups in groups_by_source.items()
+    }
+    measured: list[Measured] = []
+    for name, statistic in of_groups.items():
+        by_source: list[Measured] = []
+        for source, source_groups in groups_by_source.items():
+            value = statistic(source_groups)
+            interval = None if value is None else _bounds([resampled[source][name]])
+            count = len(source_groups)
+            by_source.append(Measured(name, source, count, value, interval))
+        measured += by_source
+        measured.append(
+            _over_sources(
+                name, statistic, by_source, groups_by_source.values(), draws=draws
             )
-            found.append(Measured(name, source, len(own), values[source], interval))
-        known = [value for value in values.values() if value is not None]
-        defined = [own for source, own in sources.items() if values[source] is not None]
-        if len(sources) > 1:  # the mean of one is itself
-            interval = bootstrap(defined, compute, draws=draws)
-        found.append(
-            Measured(name, None, len(known), fmean(known) if known else None, interval)
         )
-    return found
+    return measured
 
 
-def _over(compute: Statistic, groups: Sequence[Sequence[Labelled]]) -> float | None:
-    return compute([row for group in groups for row in group])
+def _over_sources(
+    name: str,
+    statistic: Callable[[Sequence[Sequence[Labelled]]], float | None],
+    by_source: Sequence[Measured],
+    groups: Iterable[Sequence[Sequence[Labelled]]],
+    *,
+    draws: int,
+) -> Measured:
+    """The mean of a measure over the sources where it is defined.
+
+    ``groups`` are those of each source, in the order of ``by_source``.
+    """
+    if len(by_source) == 1:  # the mean of one is itself
+        only = by_source[0]
+        count = 0 if only.value is None else 1
+        return Measured(name, None, count, only.value, only.interval)
+    values = [row.value for row in by_source if row.value is not None]
+    defined = [
+        source_groups
+        for row, source_groups in zip(by_source, groups, strict=True)
+        if row.value is not None
+    ]
+    interval = bootstrap(defined, statistic, draws=draws)
+    return Measured(
+        name, None, len(values), fmean(values) if values else None, interval
+    )
+
+
+def _of_groups(
+    statistic: Statistic, groups: Sequence[Sequence[Labelled]]
+) -> float | None:
+    return statistic([row for group in groups for row in group])
