@@ -26,6 +26,7 @@ from ragmetrics_core.cli import COMMANDS
 from ragmetrics_core.cli.main import Lines, command_parser, main
 from ragmetrics_core.data import SampleResult
 from ragmetrics_core.engine import progress
+from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.report import JsonlWriter
 
 GOOD = {
@@ -418,10 +419,111 @@ def test_several_files_are_one_run(
     ]
     assert main(["evaluate", *names]) == 0
     assert "4 rows: 4 judged" in capsys.readouterr().out
-    assert main(["evaluate", "c.jsonl", rows(name="d.jsonl")]) == 2
+    assert main(["evaluate", "c.jsonl", rows({"answer": "y"}, name="d.jsonl")]) == 2
     first, last = capsys.readouterr().err.splitlines()[-2:]
     assert first.startswith("ragmetrics: no metric applies to c.jsonl (")
-    assert last.startswith("ragmetrics: no metric applies to d.jsonl (rows: 0, bad: 0")
+    assert last.startswith("ragmetrics: no metric applies to d.jsonl (rows: 1, bad: 0")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("empty.jsonl", ""),
+        ("empty.json", "[]"),
+        ("empty.csv", "question,contexts,answer\n"),
+    ],
+)
+@pytest.mark.parametrize("large", [False, True])
+def test_an_empty_file_among_others_is_refused_before_a_gate_passes_without_it(
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    large: bool,
+    name: str,
+    text: str,
+) -> None:
+    """A large file is not read twice, so each file is looked into before the run."""
+    if large:
+        monkeypatch.setattr("ragmetrics_core.cli.source._LARGE", 0)
+    Path(name).write_text(text)
+    command = ["evaluate", rows(*[GOOD] * 60), name, "--fail-under", "adherence=0.1"]
+    said = fails(capsys, command)
+    assert f"{name} holds no rows" in said
+
+
+def finished(path: str) -> list[str]:
+    """The lines of a results file that a whole run over 60 rows wrote."""
+    made = [{**GOOD, "id": str(n), "question": f"Who lit lamp {n}?"} for n in range(60)]
+    report = evaluate(made, "adherence", judge="lexical", progress=False)
+    report.to_jsonl(path)
+    return Path(path).read_text().splitlines()
+
+
+PARTS: dict[str, Callable[[list[str]], list[str]]] = {
+    "killed": lambda lines: lines[:41],
+    "closed as interrupted": lambda lines: [
+        *lines[:41],
+        json.dumps({"run": {"interrupted": True}}),
+    ],
+    "stopped at a limit": lambda lines: [
+        *lines[:41],
+        json.dumps({"run": {"stopped": "max_calls"}}),
+    ],
+    "until decided": lambda lines: [
+        *lines[:41],
+        json.dumps(
+            {
+                "run": {
+                    "decisions": [
+                        {"metric": "m", "outcome": "passed", "sentence": "enough"}
+                    ]
+                }
+            }
+        ),
+    ],
+    "behind a whole one": lambda lines: [*lines, *lines[:41]],
+    "before a whole one": lambda lines: [*lines[:41], *lines],
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("name", ["part.jsonl", "part.jsonl.partial"])
+def test_a_gate_on_results_that_are_a_part_is_undecided(
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    part: str,
+    name: str,
+) -> None:
+    """Whole results are judged once more and pass; a part says so wherever it goes."""
+    rows()
+    lines = finished("whole.jsonl")
+    gate = ["--metrics", "adherence", "--fail-under", "adherence=0.1"]
+    assert main(["evaluate", "whole.jsonl", *gate]) == 0
+    assert " part" not in capsys.readouterr().out
+    Path(name).write_text("\n".join(PARTS[part](lines)) + "\n")
+    for options in ([], ["--gate", "point"]):
+        command = ["evaluate", name, *gate, *options, "--summary", "s.md"]
+        assert main([*command, "--out", "again.jsonl"]) == 3
+        assert f"{name} is a part" in capsys.readouterr().out
+        assert f"{name} is a part" in Path("s.md").read_text()
+    # what was made of a part is one, too
+    assert main(["evaluate", "again.jsonl", *gate]) == 3
+    said = fails(capsys, ["evaluate", name, *gate, "--until-decided"])
+    assert f"{name} is a part" in said
+
+
+def test_a_gate_on_a_report_that_is_a_part_is_undecided_in_python(
+    rows: Callable[..., str],
+) -> None:
+    rows()
+    lines = finished("whole.jsonl")
+    gate = parse_gate("adherence=0.1", ["context_adherence"])
+    for part, outcome in {"killed": "undecided", "": "passed"}.items():
+        text = "\n".join(PARTS[part](lines) if part else lines) + "\n"
+        Path("report.jsonl").write_text(text)
+        before = Report.from_jsonl("report.jsonl")
+        again = evaluate(before, "adherence", judge="lexical", progress=False)
+        assert decide(gate, again).outcome == outcome
 
 
 def test_a_broken_file_is_found_before_anything_is_judged(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import Report, Sample
+from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import InputError, Message
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.traces import samples_from_spans
@@ -660,6 +660,7 @@ def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
     read = samples_from_spans(path, max_trace_mb=1)
     assert [seen(one) for one in read] == [WANTED]
     assert read.notes.without == [("b" * 32, "too_large")]
+    assert evaluate(read, "adherence", judge="lexical").summary().bad_rows == 1
 
 
 LONG_FORMS = {
@@ -1165,6 +1166,43 @@ def test_the_command_evaluates_traces(
     said = capsys.readouterr().out
     assert "traces that gave no sample: 1 no_retrieval" in said
     assert "1 unreadable lines or spans" in said
+
+
+def without_id() -> Told:
+    (chain, *_) = openinference("f")
+    return {**chain, "spanId": ""}
+
+
+NEVER_JUDGED = {
+    "a line that is no JSON": "no span",
+    "a span without id or trace": json.dumps(otlp({"name": "x"})),
+    "a span without id": json.dumps(otlp(without_id(), *openinference("f"))),
+    "a trace that is no tree": json.dumps(otlp(span("1", "1", trace="f"))),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_JUDGED)
+def test_traces_and_lines_that_cannot_be_read_are_bad_rows(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trace without retrieval is none; what nobody can read may be an answer that nobody judged."""
+    path, out = tmp_path / "spans.jsonl", tmp_path / "results.jsonl"
+    chat = [one for one in openinference("b") if one["name"] == "model"]
+    lines = [json.dumps(otlp(*openinference(), *chat)), NEVER_JUDGED[name]]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    options = ["--metrics", "adherence", "--judge", "lexical", "--quiet"]
+    gate = ["--fail-under", "adherence=0.1", "--gate", "point", "--out", str(out)]
+    assert command.main(["evaluate", "--traces", str(path), *options, *gate]) == 3
+    said = capsys.readouterr()
+    assert "bad rows, not evaluated: 1 of 2" in said.out
+    assert "spans.jsonl: " in said.err
+    # so compare, pages and later gates know of it
+    assert Report.from_jsonl(out).summary().bad_rows == 1
+    whole = evaluate(samples_from_spans(path), "adherence", judge="lexical")
+    assert whole.summary().bad_rows == 1
+    assert command.main(["evaluate", "--traces", str(path), *options, "--strict"]) == 2
+    path.write_text(lines[0], encoding="utf-8")
+    assert command.main(["evaluate", "--traces", str(path), *options, *gate]) == 0
 
 
 def test_the_command_reads_traces_from_standard_input(

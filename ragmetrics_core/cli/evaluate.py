@@ -245,6 +245,7 @@ def _evaluate(
     try:
         with writer or nullcontext():
             rows = source.counted(always=this.decider is not None)
+            this.why_part = source.why_part
             results = stream(this, rows, progress=options.progress, columns={})
             try:
                 for result in results:

@@ -14,8 +14,15 @@ from typing import Self
 
 # a name of it is loaded at its first use
 from ragmetrics_core import traces as recorded
-from ragmetrics_core.data import AmbiguousColumns, RowError, Sample, own, told
-from ragmetrics_core.labelling.row_files import check_readable, read_samples
+from ragmetrics_core.data import (
+    AmbiguousColumns,
+    InputError,
+    RowError,
+    Sample,
+    own,
+    told,
+)
+from ragmetrics_core.labelling.row_files import check_readable, read_samples, why_part
 from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
@@ -98,14 +105,35 @@ class Source:
             )
             > _LARGE
         ):
+            for file in self._files:
+                self._check_holds_rows(file, next(self._items(file), None) is not None)
             return iter(self)
         self._count = 0
-        for item in chain.from_iterable(map(self._items, self._files)):
-            if isinstance(item, AmbiguousColumns):
-                raise item
-            self._count += 1
+        for file in self._files:
+            count_before = self._count
+            for item in self._items(file):
+                if isinstance(item, AmbiguousColumns):
+                    raise item
+                self._count += 1
+            self._check_holds_rows(file, self._count > count_before)
         self.keys.check()
         return self
+
+    def _check_holds_rows(self, file: _File, holds_rows: bool) -> None:
+        """Refuse a file without a single row among others: the job that writes it may have failed.
+
+        Traces that gave no sample are no such file.
+        """
+        if not holds_rows and not file.notes and len(self._files) > 1:
+            raise InputError(
+                f"{file.path} holds no rows: write it again, or leave it out"
+            )
+
+    @cached_property
+    def why_part(self) -> str:
+        """Which files are results of runs that did not judge all their samples, and why."""
+        paths = [file.path for file in self._files if file.traces is None]
+        return "; ".join(filter(None, map(why_part, paths)))
 
     def __len__(self) -> int:
         return self._count
@@ -132,10 +160,7 @@ class Source:
         With ``--strict`` a row that is no sample is raised.
         """
         found = file.traces
-        given = islice(found, self._limit) if found is not None else None
-        for item in given or read_samples(
-            file.path, self._columns, self._limit, file.unread
-        ):
+        for item in self._rows(file):
             if self._strict and isinstance(item, RowError):
                 raise item
             if isinstance(item, Sample):
@@ -157,6 +182,16 @@ class Source:
             if found.notes.bad
             else []
         )
+
+    def _rows(self, file: _File) -> Iterator[Sample | RowError]:
+        """The rows of a file, each bad one with its place."""
+        if file.traces is None:
+            yield from read_samples(file.path, self._columns, self._limit, file.unread)
+            return
+        for item in islice(file.traces.samples_and_bad_rows(), self._limit):
+            yield (
+                RowError(f"{file.path}: {item}") if isinstance(item, RowError) else item
+            )
 
     def described(self, facts: RunFacts) -> RunFacts:
         """Return the facts of a run with the files that it reads.

@@ -108,6 +108,8 @@ class Run:
         # Most samples in flight: memory is bounded, and every call slot is used.
         self.window = 2 * concurrency
         self.interrupted = False
+        # why the samples themselves are no more than a part; "" if they are all
+        self.why_part = ""
         self._models: set[str] = set()
         self._samples_before: tuple[Sample, ...] = ()
         self._started = time.monotonic()
@@ -212,7 +214,7 @@ class Run:
         for judge in self._judges.values():
             if judge.unavailable is not None:
                 return str(judge.unavailable)
-        return "it was interrupted" if self.interrupted else ""
+        return "it was interrupted" if self.interrupted else self.why_part
 
     @property
     def facts(self) -> RunFacts:
@@ -258,6 +260,12 @@ class Run:
         ``widened`` is told of each row that holds several samples how many more than
         one.
         """
+        self.why_part = self.why_part or getattr(samples, "why_part", "")
+        if self.why_part and self.decider is not None:
+            raise SettingError(
+                "no gate can be decided on a part of the samples while the run goes on:"
+                f" {self.why_part}; give the rows that it was made of"
+            )
         rows = warn_of_doubles(each_sample(samples, columns, widened=widened))
         numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
         if self.decider is not None:

@@ -147,6 +147,8 @@ def warn_of_doubles(
 
 
 def _rows(samples: Any) -> Iterator[Any]:
+    if hasattr(samples, "samples_and_bad_rows"):  # recorded traces
+        return iter(samples.samples_and_bad_rows())
     if hasattr(samples, "itertuples") and hasattr(samples, "columns"):  # pandas
         samples = _with_named_index(samples)
         names = [str(name) for name in samples.columns]

@@ -13,6 +13,7 @@ from ragmetrics_core.data import (
     Sample,
     extra,
     json_lines,
+    json_value,
     open_text,
     plain_name,
     read_text,
@@ -40,6 +41,9 @@ _LISTS = (
 _KNOWN = {
     plain_name(name): field for field, names in USUAL_NAMES.items() for name in names
 }
+_LINES = (".jsonl", ".ndjson")
+_HEADER = re.compile(r'\s*\{\s*"ragmetrics_report"\s*:')
+_CLOSING_LINE = re.compile(r'\s*\{\s*"run"\s*:')
 _LEFT = re.compile(rf"{re.escape(PARTIAL)}(\.\d+)?$")
 
 
@@ -100,6 +104,44 @@ def check_readable(path: Path) -> None:
             else "its name has no suffix that tells its kind"
         )
         raise InputError(f"{path}: {kind}; use {', '.join(READERS)}")
+
+
+def why_part(path: Path) -> str:
+    """Why results in a file are no more than a part of their samples.
+
+    "" if they are all, or the file holds no results.
+    """
+    if _suffix(path) not in _LINES:
+        return ""
+    run: Mapping[str, Any] | None = None  # what the latest results say of their run
+    is_closed = True
+    with told(f"{path} cannot be read"), open_text(path) as file:
+        for line in file:
+            if _HEADER.match(line):
+                if not is_closed:
+                    break
+                is_closed = False
+            elif not is_closed and _CLOSING_LINE.match(line):
+                value = json_value(line)
+                is_closed = _is_closing_line(value)
+                run = value["run"] if is_closed else None
+            if run is not None and _reason_of_part(run):
+                return f"{path} is a part: the run that wrote it {_reason_of_part(run)}"
+    if is_closed:
+        return ""
+    return f"{path} is a part: the run that wrote it was killed or still goes on"
+
+
+def _reason_of_part(run: Mapping[str, Any]) -> str:
+    """Why a run did not judge all its samples, by its closing line; "" if it did."""
+    if run.get("interrupted") or run.get("stopped"):
+        return "ended early"
+    if run.get("decisions"):
+        return (
+            "stopped when its gates were decided, so its rows were chosen by their"
+            " scores"
+        )
+    return ""
 
 
 def _suffix(path: Path) -> str:

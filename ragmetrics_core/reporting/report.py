@@ -105,6 +105,14 @@ class Report:
         self.run = run or RunFacts()
 
     @property
+    def why_part(self) -> str:
+        """Why its rows are no more than a part of its samples; "" if they are all.
+
+        Gates on a run that judges them once more are then undecided.
+        """
+        return self.run.why_part
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics.
 

@@ -156,3 +156,15 @@ class RunFacts(Frozen):
     def ended_early(self) -> str:
         """Why the run ended before all rows were read; "" if it did not."""
         return self.stopped or ("it was interrupted" if self.interrupted else "")
+
+    @property
+    def why_part(self) -> str:
+        """Why its rows are no more than a part of its samples; "" if they are all."""
+        if self.ended_early:
+            return f"the run that judged these samples before ended early: {self.ended_early}"
+        if self.decisions:
+            return (
+                "the run that judged these samples before stopped when its gates were"
+                " decided, so its rows were chosen by their scores"
+            )
+        return ""

@@ -111,6 +111,14 @@ class Lines:
         return list(spans_in(json_value(text)))
 
 
+class UnreadableSpan(RowError):
+    """A span that cannot be read, in a line with others; ``trace`` is "" if it names none."""
+
+    def __init__(self, line: int, trace: str) -> None:
+        super().__init__(f"line {line} holds a span that cannot be read")
+        self.trace = trace
+
+
 class TooLarge(Exception):
     """A line would take more memory than it may."""
 
@@ -194,10 +202,7 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
                 lines.bad.append(RowError(f"line {number} holds no span: {why}"))
                 continue
             unreadable = [one for one in spans if not one.id or not _is_text(one.trace)]
-            lines.bad += [
-                RowError(f"line {number} holds a span that cannot be read")
-                for _ in unreadable
-            ]
+            lines.bad += [UnreadableSpan(number, one.trace) for one in unreadable]
             share = place[2] // max(1, len(spans))
             rows = [
                 (one.trace, one.end, share, *place)

@@ -10,7 +10,7 @@ from ragmetrics_core.capture import InputError, Overrides, RowError, Turns
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces import haystack, llamaindex
 from ragmetrics_core.traces.dialects import DIALECTS
-from ragmetrics_core.traces.grouping import Lines, Source, traces_of
+from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
 from ragmetrics_core.traces.span_trees import Call, Resolve, calls_of, trees_of
 from ragmetrics_core.traces.spans import WRONG, Span
 
@@ -23,6 +23,8 @@ Code = Literal[
     "too_large",
     "unreadable",
 ]
+# The traces of these codes may hold answers that nobody judged.
+_UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")
 _LLAMAINDEX = re.compile(
     r"\w+\.[_a]*(query|retrieve|synthesize|get_response|run_agent_step)$"
 )
@@ -202,6 +204,27 @@ class SpanSamples(Iterable[Sample]):
         self.notes.without = [
             one for one in reader.without.items() if one[0] not in reader.used.traces
         ]
+
+    def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
+        """The samples, then an error for each trace, line and span that cannot be read.
+
+        Nobody knows what those hold, so an evaluation counts them as bad rows.
+        """
+        yield from self
+        unknown_traces = {
+            trace: code
+            for trace, code in self.notes.without
+            if code in _UNKNOWN_CONTENT
+        }
+        for error in self.notes.bad:
+            # a span that made its whole trace unreadable is counted with the trace
+            if (
+                not isinstance(error, UnreadableSpan)
+                or error.trace not in unknown_traces
+            ):
+                yield error
+        for trace, code in unknown_traces.items():
+            yield RowError(f"trace {trace} is {code.replace('_', ' ')}")
 
 
 def samples_from_spans(
