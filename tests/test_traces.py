@@ -18,6 +18,7 @@ import pytest
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import InputError, Message
 from ragmetrics_core.cli import main as command
+from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.traces import samples_from_spans
 from ragmetrics_core.traces.values import opened, plain
 
@@ -1203,6 +1204,29 @@ def test_traces_and_lines_that_cannot_be_read_are_bad_rows(
     assert command.main(["evaluate", "--traces", str(path), *options, "--strict"]) == 2
     path.write_text(lines[0], encoding="utf-8")
     assert command.main(["evaluate", "--traces", str(path), *options, *gate]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "bad_rows"),
+    [
+        (json.dumps(otlp(*openinference("b", question="x" * 1_500_000))), 1),
+        ('{"level": "info"}', 1),
+        ('{"resourceMetrics": [{"scopeMetrics": []}]}', 0),
+    ],
+    ids=["a trace that is too large", "no form of spans", "metrics of a collector"],
+)
+def test_a_gate_counts_what_stands_beside_good_traces(
+    line: str, bad_rows: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "spans.jsonl"
+    good = [json.dumps(otlp(*openinference(trace))) for trace in ("a", "c", "d")]
+    path.write_text("\n".join([*good, line]), encoding="utf-8")
+    read = samples_from_spans(path, max_trace_mb=1)
+    report = evaluate(read, "adherence", judge="lexical", progress=False)
+    summary = report.summary()
+    assert (summary.judged, summary.bad_rows) == (3, bad_rows)
+    decision = decide(Gate(metric="context_adherence", at_least=0), report)
+    assert decision.outcome == ("undecided" if bad_rows else "passed")
 
 
 def test_the_command_reads_traces_from_standard_input(

@@ -16,7 +16,9 @@ _PARENT = ("parent_id", "parentSpanId", "parent_span_id", *_ABOVE)
 _START = ("start_time", "startTime", "start_time_unix_nano", "startTimeUnixNano")
 _END = ("end_time", "endTime", "end_time_unix_nano", "endTimeUnixNano")
 # an element of the first stands alone
-_OTLP = frozenset({"resourceSpans", "resourceLogs", "scopeSpans", "scopeLogs"})
+_OTLP = frozenset(
+    {"resourceSpans", "resourceLogs", "scopeSpans", "scopeLogs", "resourceMetrics"}
+)
 # values
 WRONG = (
     TypeError,
