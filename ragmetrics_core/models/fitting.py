@@ -37,46 +37,58 @@ Send = Callable[[ChatRequest, int], Awaitable[ChatReply]]
 class _Feature(NamedTuple):
     """A feature of requests.
 
-    It says who uses the feature, what a request is without it, and how a rejection
-    spells it.
+    ``is_used`` says whether a request uses it, ``without`` what changes in a request
+    that does without, and ``spellings`` how a rejection names it.
     """
 
-    used: Callable[[ChatRequest], bool]
+    is_used: Callable[[ChatRequest], bool]
     without: Mapping[str, Any]
-    spelled: tuple[str, ...]
+    spellings: tuple[str, ...]
 
 
 # In the order in which they are given up.
 _FEATURES: dict[str, _Feature] = {
     "logprobs": _Feature(
-        lambda request: request.top_logprobs > 0, {"top_logprobs": 0}, ("logprobs",)
+        is_used=lambda request: request.top_logprobs > 0,
+        without={"top_logprobs": 0},
+        spellings=("logprobs",),
     ),
-    "n": _Feature(lambda request: request.n > 1, {}, ("param n", "parameter n", "'n'")),
+    "n": _Feature(
+        is_used=lambda request: request.n > 1,
+        without={},
+        spellings=("param n", "parameter n", "'n'"),
+    ),
     "schema_form": _Feature(
-        lambda request: request.schema is not None and not request.schema_in_object,
-        {"schema_in_object": True},
-        ("response_format", "json_schema"),
+        is_used=lambda request: (
+            request.schema is not None and not request.schema_in_object
+        ),
+        without={"schema_in_object": True},
+        spellings=("response_format", "json_schema"),
     ),
     "json_schema": _Feature(
-        lambda request: request.schema is not None,
-        {"schema": None},
-        ("response_format", "json_schema"),
+        is_used=lambda request: request.schema is not None,
+        without={"schema": None},
+        spellings=("response_format", "json_schema"),
     ),
     "temperature": _Feature(
-        lambda request: request.temperature is not None,
-        {"temperature": None},
-        ("temperature",),
+        is_used=lambda request: request.temperature is not None,
+        without={"temperature": None},
+        spellings=("temperature",),
     ),
     "limit_form": _Feature(
-        lambda request: request.max_tokens is not None,
-        {"newer_limit": True},
-        ("max_tokens",),
+        is_used=lambda request: request.max_tokens is not None,
+        without={"newer_limit": True},
+        spellings=("max_tokens",),
     ),
 }
 _FORMS = frozenset({"schema_form", "limit_form"})  # another form is no loss
 _REASONING_FACTOR = 16
-_GUESSES = 2  # requests from which everything may be removed in vain
-_REMEMBERED, _REMEMBERED_SECONDS = 1_000, 600.0
+# Requests of which every feature may be removed in vain; later ones keep what the
+# rejection does not name.
+_MAX_GUESSES = 2
+# Rejected requests that are not sent again, and for how long.
+_MAX_REMEMBERED = 1_000
+_REMEMBERED_SECONDS = 600.0
 
 
 async def gathered(
@@ -84,26 +96,34 @@ async def gathered(
 ) -> list[T]:
     """Run all to their end, and return their results or raise the first error.
 
-    Who leaves leaves none running.
+    A caller that is cancelled leaves none running.
     """
-    work = list(work)
-    if len(work) == 1:
-        return [await work[0]]  # the usual case needs no task of its own
-    running = [asyncio.ensure_future(one) for one in work]
-    # also of results that are errors, which are values here
-    await asyncio.gather(*running, return_exceptions=True)
-    return [one.result() for one in running]
+    awaitables = list(work)
+    if len(awaitables) == 1:
+        return [await awaitables[0]]  # the usual case needs no task of its own
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    # return_exceptions, so that all are done before the first error is raised.
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return [task.result() for task in tasks]
 
 
 @dataclass(slots=True, repr=False)
 class _Asking:
-    """One request on its way."""
+    """One request on its way.
+
+    Args:
+        request: What is asked for, with all its features.
+        send: Sends a call for the reply at a position, or for several from there on.
+        missing_places: Positions of the replies that are still missing.
+        choices: The replies.
+        failures: Why replies were not given when they were asked for last.
+        usage: What all calls cost.
+    """
 
     request: ChatRequest
     send: Send
-    left: list[int]  # positions of the replies that are still missing
+    missing_places: list[int]
     choices: list[Choice] = field(default_factory=list)
-    # why they were not given, when they were asked for last
     failures: tuple[JudgeError, ...] = ()
     usage: Usage = field(default_factory=Usage)
 
@@ -111,25 +131,26 @@ class _Asking:
         """Send a call for the reply at a position, or for several from there on."""
         reply = await self.send(request, position)
         self.usage = self.usage + reply.usage if self.usage.calls else reply.usage
-        self.failures += () if reply.choices else reply.failures
-        given = reply.choices[: request.n]
-        if given:
-            self.choices += given
-            self.left = [
-                place
-                for place in self.left
-                if not position <= place < position + len(given)
-            ]
+        if not reply.choices:
+            self.failures += reply.failures
+            return
+        choices = reply.choices[: request.n]
+        self.choices += choices
+        answered = range(position, position + len(choices))
+        self.missing_places = [
+            place for place in self.missing_places if place not in answered
+        ]
 
     @property
-    def rejected(self) -> bool:
-        """True if the endpoint rejected what is left for its form."""
-        form = [
-            isinstance(it, RequestRejected)
-            and not isinstance(it, ContextWindowExceeded)
-            for it in self.failures
-        ]
-        return bool(form) and all(form)
+    def is_rejected(self) -> bool:
+        """Whether the endpoint rejected what is missing for its form."""
+        return bool(self.failures) and all(map(_is_about_form, self.failures))
+
+
+def _is_about_form(error: JudgeError) -> bool:
+    """Whether an endpoint rejected a request, and not because it is too long."""
+    is_too_long = isinstance(error, ContextWindowExceeded)
+    return isinstance(error, RequestRejected) and not is_too_long
 
 
 class Fitting:
@@ -157,125 +178,136 @@ class Fitting:
             send: Sends a request for the reply at a position, or several from there on;
                 gives failures as values.
         """
-        since, error = self._rejected.get(key, (0.0, None))
-        if error is not None and time.monotonic() < since + _REMEMBERED_SECONDS:
-            return ChatReply((), failures=(error,) * request.n)
-        lacked = lacking(self._model, self.learned)
-        missing, asking = set(lacked), _Asking(request, send, [*range(request.n)])
-        await self._ask(asking, missing)
-        if asking.rejected:
+        rejected_at, rejection = self._rejected.get(key, (0.0, None))
+        is_fresh = time.monotonic() < rejected_at + _REMEMBERED_SECONDS
+        if rejection is not None and is_fresh:
+            return ChatReply((), failures=(rejection,) * request.n)
+
+        lacking_before = lacking(self._model, self.learned)
+        lacked = set(lacking_before)
+        asking = _Asking(request, send, list(range(request.n)))
+        await self._ask(asking, lacked)
+        if asking.is_rejected:
             async with self._removing:  # one request finds out for all
-                await self._with_less(asking, missing)
-        complete = (
-            choice
-            for choice in asking.choices
-            if choice.finish == "stop" and choice.text.strip()
-        )
-        if asking.rejected:
+                await self._ask_with_less(asking, lacked)
+        if asking.is_rejected:
             self._in_vain += 1
-            self._rejected[key] = time.monotonic(), asking.failures[0]
-            if len(self._rejected) > _REMEMBERED:
-                self._rejected.pop(next(iter(self._rejected)))
-            missing &= lacked  # nothing was gained by what was removed
-        elif (
-            request.top_logprobs
-            and "logprobs" not in missing
-            and not all(choice.tokens for choice in complete)
-        ):
+            self._remember(key, asking.failures[0])
+            lacked &= lacking_before  # nothing was gained by what was removed
+        elif "logprobs" not in lacked and _lacks_logprobs(request, asking.choices):
             self.learned.add("logprobs")
-            missing.add("logprobs")
-        lost = sorted(
-            name for name in missing - _FORMS if _FEATURES[name].used(request)
-        )
-        usage = asking.usage + Usage(fallbacks=tuple(lost)) if lost else asking.usage
+            lacked.add("logprobs")
+
+        lost = [name for name in lacked - _FORMS if _FEATURES[name].is_used(request)]
+        usage = asking.usage
+        if lost:
+            usage += Usage(fallbacks=tuple(sorted(lost)))
         return ChatReply(tuple(asking.choices), usage, asking.failures)
 
-    async def _with_less(self, asking: _Asking, missing: set[str]) -> None:
+    def _remember(self, key: str, rejection: JudgeError) -> None:
+        """Remember a request that was rejected in every form."""
+        self._rejected[key] = (time.monotonic(), rejection)
+        if len(self._rejected) > _MAX_REMEMBERED:
+            oldest_key = next(iter(self._rejected))
+            del self._rejected[oldest_key]
+
+    async def _ask_with_less(self, asking: _Asking, lacked: set[str]) -> None:
         """Give up one feature after the other until the endpoint takes the request.
 
-        Adds them to ``missing``.
+        What is given up is added to ``lacked``.
         """
-        # another request has found out meanwhile
-        if (known := lacking(self._model, self.learned)) - missing:
-            missing |= known
-            await self._ask(asking, missing, careful=True)
+        known_by_now = lacking(self._model, self.learned)
+        if known_by_now - lacked:  # another request has found out meanwhile
+            lacked |= known_by_now
+            await self._ask(asking, lacked, careful=True)
         untried = [
             name
             for name, feature in _FEATURES.items()
-            if name not in missing and feature.used(asking.request)
+            if name not in lacked and feature.is_used(asking.request)
         ]
-        while asking.rejected and (
-            name := self._suspect(untried, str(asking.failures[0]))
-        ):
-            untried.remove(name)
-            missing.add(name)
-            left = len(asking.left)
-            await self._ask(asking, missing, careful=True)
-            if len(asking.left) < left:  # what waits for a batch has taught nothing
-                self.learned.add(name)
+        while asking.is_rejected:
+            suspect = self._suspect(untried, str(asking.failures[0]))
+            if suspect is None:
+                return
+            untried.remove(suspect)
+            lacked.add(suspect)
+            n_missing = len(asking.missing_places)
+            await self._ask(asking, lacked, careful=True)
+            # What waits for a batch brings no reply, and teaches nothing.
+            if len(asking.missing_places) < n_missing:
+                self.learned.add(suspect)
 
-    def _suspect(self, untried: Sequence[str], said: str) -> str | None:
-        """The feature that the rejection names, else the next to give up.
+    def _suspect(self, untried: Sequence[str], rejection: str) -> str | None:
+        """The feature that a rejection names, else the next to give up.
 
-        Only models that say so want another limit.
-
-        Where everything was removed in vain before, nothing is removed that the
-        rejection does not name.
+        Only a rejection that says so asks for another form of the limit. Where
+        everything was removed in vain before, nothing is removed that the rejection
+        does not name.
         """
-        named = (
-            name
-            for name in untried
-            if any(spelling in said for spelling in _FEATURES[name].spelled)
-        )
-        guesses = (
-            name
-            for name in untried
-            if name != "limit_form" and self._in_vain < _GUESSES
-        )
-        return next(named, None) or next(guesses, None)
+        for name in untried:
+            if any(spelling in rejection for spelling in _FEATURES[name].spellings):
+                return name
+        if self._in_vain >= _MAX_GUESSES:
+            return None
+        guesses = [name for name in untried if name != "limit_form"]
+        return guesses[0] if guesses else None
 
     async def _ask(
-        self, asking: _Asking, missing: set[str], *, careful: bool = False
+        self, asking: _Asking, lacked: set[str], *, careful: bool = False
     ) -> None:
-        """Ask for the replies that are left, without what is missing.
+        """Ask for the replies that are missing, without the features that are lacked.
 
-        Of several calls the first alone, if careful.
+        Of several calls the first is sent alone, if careful.
         """
-        request, asking.failures = self._fitted(asking.request, missing), ()
-        if len(asking.left) > 1 and "n" not in missing:
-            await asking.call(replace(request, n=len(asking.left)), asking.left[0])
-            if not asking.left or asking.failures:
+        asking.failures = ()
+        request = self._fitted(asking.request, lacked)
+        if len(asking.missing_places) > 1 and "n" not in lacked:
+            for_all = replace(request, n=len(asking.missing_places))
+            await asking.call(for_all, asking.missing_places[0])
+            if not asking.missing_places or asking.failures:
                 return
             self.learned.add("n")  # the endpoint gave fewer
-            missing.add("n")
+            lacked.add("n")
             careful = False
-        request = replace(request, n=1)
-        if careful or len(asking.left) == 1:
-            await asking.call(request, asking.left[0])
+        for_one = replace(request, n=1)
+        if careful or len(asking.missing_places) == 1:
+            await asking.call(for_one, asking.missing_places[0])
             if asking.failures:
-                asking.failures *= len(asking.left)
+                asking.failures *= len(asking.missing_places)
                 return
-        await gathered([asking.call(request, position) for position in asking.left])
+        calls = [asking.call(for_one, place) for place in asking.missing_places]
+        await gathered(calls)
 
-    def _fitted(self, request: ChatRequest, missing: set[str]) -> ChatRequest:
+    def _fitted(self, request: ChatRequest, lacked: set[str]) -> ChatRequest:
+        """A request without the features that are lacked, with room for reasoning."""
         changes: dict[str, Any] = {}
-        for name in missing:
-            if _FEATURES[name].used(request):
+        for name in lacked:
+            if _FEATURES[name].is_used(request):
                 changes.update(_FEATURES[name].without)
-        if request.max_tokens is not None and (
-            "temperature" in missing or self._model.capabilities().reasoning
-        ):
+        # A model without a temperature is one that reasons.
+        reasons = "temperature" in lacked or self._model.capabilities().reasoning
+        if reasons and request.max_tokens is not None:
             changes["max_tokens"] = request.max_tokens * _REASONING_FACTOR
         return replace(request, **changes) if changes else request
+
+
+def _lacks_logprobs(request: ChatRequest, choices: Sequence[Choice]) -> bool:
+    """Whether log-probabilities were asked for, and a complete reply has none."""
+    if not request.top_logprobs:
+        return False
+    complete = [
+        choice for choice in choices if choice.finish == "stop" and choice.text.strip()
+    ]
+    return not all(choice.tokens for choice in complete)
 
 
 def lacking(model: ChatModel, learned: Collection[str]) -> set[str]:
     """The features that a model says it lacks, or turned out to lack."""
     stated = model.capabilities()
-    missing = {
-        *learned,
-        *(name for name in _FEATURES if getattr(stated, name, None) is False),
-    }
-    missing |= {"n"} if "temperature" in missing else set()
-    # there is none to put into another form
-    return missing | ({"schema_form"} if "json_schema" in missing else set())
+    lacked = {name for name in _FEATURES if getattr(stated, name, None) is False}
+    lacked.update(learned)
+    if "temperature" in lacked:
+        lacked.add("n")
+    if "json_schema" in lacked:  # there is none to put into another form
+        lacked.add("schema_form")
+    return lacked

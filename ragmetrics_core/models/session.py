@@ -41,22 +41,36 @@ from ragmetrics_core.models.threads import computed, in_thread
 T = TypeVar("T")
 Outcome = Choice | errors.JudgeError
 
-# replies of another form than the one described, from which on the schema is always
-# sent
-_STRAYS, _OFTEN = 3, 0.05
-_LONGER = 4  # times as many tokens for a reply that was cut off
-_REPAIRS = 2  # of one reply
+# The schema is sent with every request, once so many replies, and this share of them,
+# had another form than the one that the prompt describes.
+_MIN_MALFORMED = 3
+_MAX_SHARE_MALFORMED = 0.05
+# A reply that was cut off is asked for again with so many times the tokens.
+_LONGER = 4
+_MAX_REPAIRS = 2
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answers(Generic[T]):
     """What came of one request, and what it cost.
 
-    There is an outcome per reply asked for, in the order of the polls.
+    There is an outcome per reply asked for, in the order of the polls: what was read
+    from it, or an error.
     """
 
-    outcomes: tuple[T | errors.JudgeError, ...]  # replies as they were read
+    outcomes: tuple[T | errors.JudgeError, ...]
     usage: Usage
+
+
+@dataclass(slots=True, repr=False)
+class _Flight:
+    """A reply that somebody is asking for, for all who want the same.
+
+    The future brings None if whoever asked gave up.
+    """
+
+    store: ReplyStore
+    future: asyncio.Future[Outcome | None]
 
 
 class _Shared:
@@ -65,10 +79,17 @@ class _Shared:
     def __init__(self, model: ChatModel, learned: set[str]) -> None:
         self.fitting = Fitting(model, learned)
         self.slots = Slots(0)
-        self.flights: dict[str, tuple[ReplyStore, asyncio.Future[Outcome | None]]] = {}
+        self.flights: dict[str, _Flight] = {}
         self.memory = MemoryStore()
         self.availability = Availability()
-        self.read = self.malformed = 0
+        self.n_read = 0
+        self.n_malformed = 0
+
+    @property
+    def often_malformed(self) -> bool:
+        """Whether the model often strays from the form that the prompt describes."""
+        is_many = self.n_malformed >= _MIN_MALFORMED
+        return is_many and self.n_malformed > self.n_read * _MAX_SHARE_MALFORMED
 
 
 @dataclass(eq=False, repr=False)
@@ -91,7 +112,7 @@ class Session:
     replicate: int = 0
     _learned: set[str] = field(default_factory=set)
     _by_loop: dict[asyncio.AbstractEventLoop, _Shared] = field(default_factory=dict)
-    # Of one run: see ``during``.
+    # Those of one run; see ``during``.
     _store: ReplyStore = field(default_factory=MemoryStore)
     _concurrency: int = 32
     _budget: Budget = field(default_factory=Budget)
@@ -109,25 +130,28 @@ class Session:
     ) -> Self:
         """Return the session for one run.
 
-        It keeps replies in ``store`` (None: in memory) and spends from ``budget``.
+        All runs together have no more calls in flight than one of them ever might.
 
-        Most ``concurrency`` calls of it are in flight; all runs together have no more
-        than one of them ever might.
+        Args:
+            store: Where replies are kept; None for memory.
+            concurrency: Most calls of the run in flight.
+            budget: What the run may spend; None for no limit.
         """
-        store = MemoryStore() if store is None else store
         return replace(
-            self, _store=store, _concurrency=concurrency, _budget=budget or Budget()
+            self,
+            _store=MemoryStore() if store is None else store,
+            _concurrency=concurrency,
+            _budget=budget or Budget(),
         )
 
     def lacking(self) -> set[str]:
         """The features that the model lacks, as known by now.
 
-        All passes of a run in batches go by what is stated.
+        All passes of a run in batches go by what the model states, so that each asks the
+        same.
         """
-        return lacking(
-            self.model,
-            self._learned if type(self._store).parked is ReplyStore.parked else (),
-        )
+        is_run_in_batches = type(self._store).parked is not ReplyStore.parked
+        return lacking(self.model, () if is_run_in_batches else self._learned)
 
     async def prepare(self) -> None:
         """Load what the first call needs."""
@@ -136,29 +160,21 @@ class Session:
             return
         await typed(self.model.name, self.model.prepare)
         check_prices(self.model.name, self.model.prices())
-        if loop not in self._by_loop:
-            for other in [other for other in self._by_loop if other.is_closed()]:
-                del self._by_loop[other]
-            self._by_loop[loop] = _Shared(self.model, self._learned)
-        shared = self._by_loop[loop]
+        shared = self._shared_on(loop)
         if self._here is shared:  # another call of the run was faster
             return
-        # asked for once: it may take a while, and shall not change
-        key = self.model.cache_key
-        self._place = (self.model.name, key or "")
+        # Asked for once: it may take a while, and shall not change.
+        cache_key = self.model.cache_key
+        self._place = (self.model.name, cache_key or "")
+        self._kept = shared.memory if cache_key is None else self._store
         shared.slots.most = max(shared.slots.most, self._concurrency)
-        rates = (
-            [RateLimiter(self._budget, self._place)]
-            if self._budget.limits.per_minute
-            else []
-        )
-        limiters: list[Limiter] = [shared.slots, *rates]
-        self._kept = shared.memory if key is None else self._store
-        own = asyncio.Semaphore(self._concurrency)
+        limiters: list[Limiter] = [shared.slots]
+        if self._budget.limits.per_minute:
+            limiters.append(RateLimiter(self._budget, self._place))
         self._attempts = Attempts(
             self.model,
             shared.availability,
-            own,
+            asyncio.Semaphore(self._concurrency),
             limiters,
             self._budget,
             self._kept,
@@ -166,6 +182,14 @@ class Session:
             self.timeout,
         )
         self._here = shared
+
+    def _shared_on(self, loop: asyncio.AbstractEventLoop) -> _Shared:
+        """What all runs share on this loop; that of closed loops is forgotten."""
+        if loop not in self._by_loop:
+            for closed in [known for known in self._by_loop if known.is_closed()]:
+                del self._by_loop[closed]
+            self._by_loop[loop] = _Shared(self.model, self._learned)
+        return self._by_loop[loop]
 
     async def ask(
         self,
@@ -198,74 +222,71 @@ class Session:
         """
         await self.prepare()
         assert self._here is not None  # noqa: S101  # prepared
-        length = sum(len(message.content) for message in request.messages)
+        shared = self._here
+        n_characters = sum(len(message.content) for message in request.messages)
         # The keys are those of the request however the form is asked for.
-        keys = await computed(
-            partial(self._keys, request, schema, polls, first_poll), size=length
+        make_keys = partial(self._keys, request, schema, polls, first_poll)
+        keys = await computed(make_keys, size=n_characters)
+
+        with_schema = request if request.schema else replace(request, schema=schema)
+        sent_request = with_schema if shared.often_malformed else request
+        outcomes, usage = await self._replies(sent_request, keys)
+
+        read_all: _ReadAll[T] = partial(
+            _all_read_apart if own_reader else _all_read, read=read
         )
-        bound, shared = (
-            request if request.schema else replace(request, schema=schema),
-            self._here,
+        results = await read_all(outcomes)
+        shared.n_read += len(results)
+        shared.n_malformed += sum(
+            isinstance(result, errors.MalformedReply) for result in results
         )
-        strays = shared.malformed >= _STRAYS and shared.malformed > shared.read * _OFTEN
-        outcomes, usage = await self._replies(bound if strays else request, keys)
-        reading = _read_apart if own_reader else _all_read
-        known = await reading(outcomes, read)
-        shared.read += len(known)
-        shared.malformed += sum(
-            isinstance(error, errors.MalformedReply) for error in known
-        )
-        repairs = {
-            place: self._repaired(
-                bound, keys[place], outcome, error, partial(reading, read=read)
-            )
-            for place, (outcome, error) in enumerate(zip(outcomes, known, strict=True))
-            if isinstance(outcome, Choice)
-            and isinstance(error, errors.UnusableReply)
-            and not outcome.origin.unusable
-        }
-        for place, repair in zip(
-            repairs, await gathered(repairs.values()) if repairs else (), strict=True
-        ):
-            known[place], usage = repair[0], usage + repair[1]
-        return Answers(tuple(known), usage)
+        repairs = {}
+        for place, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
+            if isinstance(result, errors.UnusableReply) and _may_be_repaired(outcome):
+                repairs[place] = self._repaired(
+                    with_schema, keys[place], outcome, result, read_all
+                )
+        repaired = await gathered(repairs.values()) if repairs else []
+        for place, (result, spent) in zip(repairs, repaired, strict=True):
+            results[place] = result
+            usage += spent
+        return Answers(tuple(results), usage)
 
     async def _repaired(
         self,
         request: ChatRequest,
         key: str,
-        reply: Choice,
+        reply: Outcome,
         problem: errors.UnusableReply,
-        read_all: Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]],
+        read_all: "_ReadAll[T]",
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used.
 
         A usable reply is kept in its place.
         """
-        # somebody else's repair was faster
-        if (kept := self._kept.get(key)) is not None and kept != reply:
-            (known,) = await read_all([kept])
-            return known, Usage()
+        kept = self._kept.get(key)
+        if kept is not None and kept != reply:  # somebody else's repair was faster
+            (result,) = await read_all([kept])
+            return result, Usage()
         if isinstance(problem, errors.ContentRefused):
             self._kept.reject(key)
             return problem, Usage()
         usage = Usage()
-        for repair in range(1, _REPAIRS + 1):
+        for repair in range(1, _MAX_REPAIRS + 1):
             repair_key = f"{key}|repair {repair}"
-            (again,), spent = await self._replies(
+            (outcome,), spent = await self._replies(
                 _repair(request, problem), [repair_key], keep=False
             )
             usage += replace(spent, repairs=spent.calls)
-            (answer,) = await read_all([again])
-            if not isinstance(answer, errors.UnusableReply):
-                # else whoever asked has kept it
-                if isinstance(again, Choice) and spent.calls:
-                    self._kept.put({key: again})
-                return answer, usage
-            problem = answer
-            if not isinstance(again, Choice) or isinstance(
-                problem, errors.ContentRefused
-            ):
+            (result,) = await read_all([outcome])
+            if not isinstance(result, errors.UnusableReply):
+                # Where nothing was called, whoever asked has kept it.
+                if isinstance(outcome, Choice) and spent.calls:
+                    self._kept.put({key: outcome})
+                return result, usage
+            problem = result
+            is_answered = isinstance(outcome, Choice)
+            if not is_answered or isinstance(problem, errors.ContentRefused):
                 break
         self._kept.reject(key)
         return problem, usage
@@ -282,7 +303,7 @@ class Session:
         It stands for everything that changes the reply, in the order in which it is
         sent.
         """
-        asked = {
+        settings = {
             "model": self._place,
             "messages": [
                 (message.role, message.content) for message in request.messages
@@ -294,11 +315,10 @@ class Session:
             "max_tokens": request.max_tokens,
             "replicate": self.replicate,
         }
-        common = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
-        polled = range(first_poll, first_poll + polls)
+        common = _digest(json.dumps(settings))
         return [
-            hashlib.sha256(f"{common}|poll {poll}".encode()).hexdigest()
-            for poll in polled
+            _digest(f"{common}|poll {poll}")
+            for poll in range(first_poll, first_poll + polls)
         ]
 
     # Stored replies, and one call for equal requests in flight.
@@ -306,40 +326,39 @@ class Session:
     async def _replies(
         self, request: ChatRequest, keys: Sequence[str], *, keep: bool = True
     ) -> tuple[list[Outcome], Usage]:
-        """Stored replies, and those of one call for all that are missing.
+        """Return stored replies, those of others in flight, and those of a new call.
 
-        And what it cost.
+        One call asks for all that are missing. The usage says what it cost.
         """
         assert self._here is not None  # noqa: S101  # prepared
-        spent: list[Usage] = []
         flights = self._here.flights
+        spent: list[Usage] = []
         outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
         while missing := [key for key, outcome in outcomes.items() if outcome is None]:
-            own, awaited = [], []
+            to_fetch: list[str] = []
+            to_await: dict[str, _Flight] = {}
             for key in missing:
-                if keep and (found := self._kept.get(key)) is not None:
-                    outcomes[key] = found
-                    spent.append(
-                        Usage(
-                            stored=1,
-                            models=(found.origin.model,) if found.origin.model else (),
-                        )
-                    )
+                stored = self._kept.get(key) if keep else None
+                if stored is not None:
+                    outcomes[key] = stored
+                    models = (stored.origin.model,) if stored.origin.model else ()
+                    spent.append(Usage(stored=1, models=models))
                 elif key in flights:
-                    awaited.append((key, *flights[key]))
+                    to_await[key] = flights[key]
                 else:
-                    own.append(key)
-            if own:
+                    to_fetch.append(key)
+            if to_fetch:
                 spent.append(
-                    await self._fetch(self._here, request, own, outcomes, keep)
+                    await self._fetch(self._here, request, to_fetch, outcomes, keep)
                 )
-            for key, store, flight in awaited:
-                # None if its owner gave up: ask again
-                outcomes[key] = given = await asyncio.shield(flight)
-                if isinstance(given, Choice):
+            for key, flight in to_await.items():
+                # None if whoever asked gave up: the next round asks again.
+                outcome = await asyncio.shield(flight.future)
+                outcomes[key] = outcome
+                if isinstance(outcome, Choice):
                     spent.append(Usage(stored=1))
-                    if keep and store is not self._kept:
-                        self._kept.put({key: given})
+                    if keep and flight.store is not self._kept:
+                        self._kept.put({key: outcome})
         usage = spent[0] if len(spent) == 1 else sum(spent, Usage())
         return [outcome for outcome in outcomes.values() if outcome is not None], usage
 
@@ -351,46 +370,59 @@ class Session:
         outcomes: dict[str, Outcome | None],
         keep: bool,
     ) -> Usage:
-        """Ask for several replies.
+        """Ask for several replies, and return what it cost.
 
-        Each is kept as it comes, and handed to whoever waits.
+        Each is kept as it comes, and handed to whoever waits for it.
         """
 
         async def send(request: ChatRequest, position: int) -> ChatReply:
-            parked = self._kept.parked(self.model, keys[position:], request)
-            if parked is not None:
-                spending_here().note(parked.usage)
-            reply = parked or await self._attempts.send(request)
-            origin = _origin(next(iter(reply.usage.models), ""), len(reply.choices))
-            pairs = zip(keys[position:], reply.choices, strict=False)
-            named = {
-                key: Choice(given.text, given.finish, given.tokens, origin)
-                for key, given in pairs
+            """Send a call for the replies from a position on."""
+            keys_wanted = keys[position:]
+            reply = self._kept.parked(self.model, keys_wanted, request)
+            if reply is not None:
+                spending_here().note(reply.usage)
+            else:
+                reply = await self._attempts.send(request)
+            model = next(iter(reply.usage.models), "")
+            origin = _origin(model, len(reply.choices))
+            choices = {
+                key: Choice(choice.text, choice.finish, choice.tokens, origin)
+                for key, choice in zip(keys_wanted, reply.choices, strict=False)
             }
-            if keep and named:
-                self._kept.put(named)
-            outcomes.update(named)
+            if keep and choices:
+                self._kept.put(choices)
+            outcomes.update(choices)
             return reply
 
-        request = replace(request, n=len(keys))
         loop = asyncio.get_running_loop()
-        shared.flights.update((key, (self._kept, loop.create_future())) for key in keys)
+        for key in keys:
+            shared.flights[key] = _Flight(self._kept, loop.create_future())
         try:
-            reply = await shared.fitting.complete(keys[0], request, send)
-            if unanswered := [key for key in keys if outcomes[key] is None]:
-                none = errors.EmptyReply(
-                    "the endpoint returned fewer replies than asked for"
-                )
-                outcomes.update(
-                    zip(unanswered, chain(reply.failures, repeat(none)), strict=False)
-                )
+            reply = await shared.fitting.complete(
+                keys[0], replace(request, n=len(keys)), send
+            )
+            unanswered = [key for key in keys if outcomes[key] is None]
+            too_few = errors.EmptyReply(
+                "the endpoint returned fewer replies than asked for"
+            )
+            reasons = chain(reply.failures, repeat(too_few))
+            outcomes.update(zip(unanswered, reasons, strict=False))
         finally:
             for key in keys:
-                given = outcomes[key]
-                shared.flights.pop(key)[1].set_result(
-                    None if isinstance(given, errors.LimitReached) else given
-                )
+                outcome = outcomes[key]
+                # The limit is that of this run: others ask for themselves.
+                is_own_limit = isinstance(outcome, errors.LimitReached)
+                flight = shared.flights.pop(key)
+                flight.future.set_result(None if is_own_limit else outcome)
         return reply.usage
+
+
+_ReadAll = Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]]
+
+
+def _may_be_repaired(outcome: Outcome) -> bool:
+    """Whether it is a reply, and not one that two runs could not use."""
+    return isinstance(outcome, Choice) and not outcome.origin.unusable
 
 
 async def _all_read(
@@ -400,27 +432,27 @@ async def _all_read(
 
     Long replies are read beside the event loop.
     """
-    length = sum(
+    n_characters = sum(
         len(outcome.text) for outcome in outcomes if isinstance(outcome, Choice)
     )
     return await computed(
-        lambda: [_read(outcome, read) for outcome in outcomes], size=length
+        lambda: [_read(outcome, read) for outcome in outcomes], size=n_characters
     )
 
 
-async def _read_apart(
+async def _all_read_apart(
     outcomes: Sequence[Outcome], read: Callable[[Choice], T]
 ) -> list[T | errors.JudgeError]:
     """Do the same as ``_all_read``, in a thread of its own.
 
     There a reader that never ends holds up nobody.
     """
-    begun = in_thread(
+    results = in_thread(
         lambda: [_read(outcome, read) for outcome in outcomes],
         context=copy_context(),
         name="ragmetrics reader",
     )
-    return await asyncio.wrap_future(begun)
+    return await asyncio.wrap_future(results)
 
 
 def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
@@ -440,21 +472,19 @@ def _repair(request: ChatRequest, problem: errors.UnusableReply) -> ChatRequest:
     if isinstance(problem, errors.EmptyReply):
         return request
     if isinstance(problem, errors.CutOffReply):
-        return replace(
-            request, max_tokens=request.max_tokens and request.max_tokens * _LONGER
-        )
-    said = (
+        if request.max_tokens is None:
+            return request
+        return replace(request, max_tokens=request.max_tokens * _LONGER)
+    complaint = (
         f"Your reply could not be used: {problem}. Reply again with only the JSON"
         " object."
     )
-    return replace(
-        request,
-        messages=(
-            *request.messages,
-            Message("assistant", problem.raw),
-            Message("user", said),
-        ),
-    )
+    exchange = (Message("assistant", problem.raw), Message("user", complaint))
+    return replace(request, messages=(*request.messages, *exchange))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 _origin = lru_cache(maxsize=64)(Origin)  # the same for thousands of replies
