@@ -290,14 +290,14 @@ class ContextAdherence(Metric):
             example=EXAMPLES,
         )
         note = "the metric has a prompt or examples of its own"
-        if found.several and self.template is None and not self.examples:
+        if found.go_beyond_this_turn and self.template is None and not self.examples:
             labelled = yield from self._rounds(rests_on(found, whole, self.language))
             if not isinstance(labelled, NotAnswered):
                 polls = replace(
                     labelled, replies=tuple(one.poll for one in labelled.replies)
                 )
                 return polls, Grounds.of(
-                    [one.claims for one in labelled.replies], found.kept
+                    [one.claims for one in labelled.replies], found.earlier_shown
                 )
             unknown = isinstance(labelled.error, QuestionNotSupported)
             if not unknown and not too_long(labelled):
@@ -312,7 +312,9 @@ class ContextAdherence(Metric):
             "Asked over the evidence of this and earlier turns, without labels:"
             f" {note}."
         )
-        return given, Grounds(kept=found.kept, note=note) if found.several else None
+        return given, Grounds(
+            kept=found.earlier_shown, note=note
+        ) if found.go_beyond_this_turn else None
 
     def _rounds(
         self, whole: Question[Any]

@@ -3,7 +3,7 @@
 Pure functions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -13,6 +13,7 @@ from ragmetrics_core.data import (
     CallVerdict,
     Context,
     EvidenceCall,
+    Ledger,
     Sample,
 )
 from ragmetrics_core.data.metric_evidence import CallUse
@@ -26,27 +27,40 @@ class Groups:
     Args:
         evidence: Contexts, then items of the turn's calls that are not known to be
             hidden.
-        ranks: The ranks of those contexts, then the numbers behind the last rank.
+        ranks: One for each text of ``evidence`` and then of ``earlier``: the rank of a
+            context, for every other text a number behind the last rank.
         earlier: Items of earlier turns' calls, shown or not, that are not among the
             evidence.
         user: What the user said in earlier turns, then the question.
-        own: What the assistant said in earlier turns, and what models of the
+        assistant: What the assistant said in earlier turns, and what models of the
             application wrote.
-        kept: Of the items of earlier turns how many were shown, and of how many that is
-            known; None of none.
+        earlier_shown: Of the items of earlier turns how many were shown, and of how
+            many that is known; None if it is known of none.
     """
 
     evidence: tuple[str, ...]
     ranks: tuple[int, ...]
     earlier: tuple[str, ...] = ()
     user: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
-    kept: tuple[int, int] | None = None
+    assistant: tuple[str, ...] = ()
+    earlier_shown: tuple[int, int] | None = None
 
     @property
-    def several(self) -> bool:
+    def go_beyond_this_turn(self) -> bool:
         """True if a claim may rest on more than this turn's evidence and question."""
-        return bool(self.earlier or self.own or len(self.user) > 1)
+        return bool(self.earlier or self.assistant or len(self.user) > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Brought:
+    """A text that a call brought.
+
+    ``was_shown`` says whether the answering call was shown it; None is unknown.
+    """
+
+    context: Context
+    turn: int
+    was_shown: bool | None
 
 
 def groups(sample: Sample) -> Groups:
@@ -54,106 +68,166 @@ def groups(sample: Sample) -> Groups:
 
     Without a ledger the contexts alone, as nothing is known of earlier turns.
     """
-    ranked = [
-        (rank, context)
-        for rank, context in enumerate(sample.contexts, 1)
-        if not context.blank
-    ]
     if sample.ledger is None:
-        return Groups(_texts(sample.contexts), tuple(rank for rank, _ in ranked))
-    calls = sample.ledger.calls
-    written = [item for call in calls if call.kind == "written" for item in call.items]
-    evident = [
-        (call, at, item)
-        for call in calls
-        if call.kind != "written"
-        for at, item in enumerate(call.items)
-    ]
-    brought = [(call, at, item) for call, at, item in evident if not item.blank]
-    alone = {item.text for item in written} - {item.text for _, _, item in brought}
-    ranked = [(rank, context) for rank, context in ranked if context.text not in alone]
-    evidence, earlier, known = (
-        [context for _, context in ranked],
-        list[Context](),
-        dict[str, bool](),
-    )
-    texts, ids = {one.text for one in evidence}, {one.id for one in evidence} - {None}
-    # a text of both belongs to this turn
-    for late, group in ((True, evidence), (False, earlier)):
-        for call, at, item in brought:
-            hidden = call.shown is not None and at not in call.shown
-            if (call.turn >= sample.ledger.turn) != late or (late and hidden):
-                continue
-            if item.text not in texts and item.id not in ids:
-                group.append(item)
-                texts.add(item.text)
-            if not late and call.shown is not None:
-                known[item.text] = known.get(item.text, False) or not hidden
-    user = tuple(turn.content for turn in sample.history if turn.role == "user")
-    behind = range(
-        len(sample.contexts) + 1,
-        len(sample.contexts) + len(evidence) + len(earlier) + 1,
+        context_by_rank = _context_by_rank(sample.contexts)
+        return Groups(_texts(context_by_rank.values()), tuple(context_by_rank))
+    brought = _brought_evidence(sample.ledger)
+    written_texts = _written_texts(sample.ledger)
+    only_written = set(written_texts) - {entry.context.text for entry in brought}
+    context_by_rank = _context_by_rank(sample.contexts, without=only_written)
+    contexts = list(context_by_rank.values())
+
+    turn = sample.ledger.turn
+    of_this_turn = [entry for entry in brought if entry.turn >= turn]
+    of_earlier_turns = [entry for entry in brought if entry.turn < turn]
+    not_hidden = [entry for entry in of_this_turn if entry.was_shown is not False]
+    evidence = (*_texts(contexts), *_further_texts(not_hidden, contexts))
+    # a text of this turn and of an earlier one belongs to this turn
+    earlier = _further_texts(of_earlier_turns, contexts, known_texts=evidence)
+
+    behind_last_rank = _numbers_behind(
+        len(sample.contexts), len(evidence) - len(contexts) + len(earlier)
     )
     return Groups(
-        evidence=_texts(evidence),
-        ranks=(*(rank for rank, _ in ranked), *behind),
-        earlier=_texts(earlier),
-        user=(*user, sample.question) if sample.question else user,
-        own=(
-            *(turn.content for turn in sample.history if turn.role != "user"),
-            *_texts(written),
-        ),
-        kept=(sum(known.values()), len(known)) if known else None,
+        evidence=evidence,
+        ranks=(*context_by_rank, *behind_last_rank),
+        earlier=tuple(earlier),
+        user=_user_words(sample),
+        assistant=(*_assistant_words(sample), *written_texts),
+        earlier_shown=_shown_and_known(of_earlier_turns),
     )
 
 
-def _texts(items: Sequence[Context]) -> tuple[str, ...]:
-    return tuple(item.text for item in items if not item.blank)
+def _context_by_rank(
+    contexts: Sequence[Context], without: Container[str] = ()
+) -> dict[int, Context]:
+    """Contexts that are not blank, without those of certain texts."""
+    return {
+        rank: context
+        for rank, context in enumerate(contexts, start=1)
+        if not context.blank and context.text not in without
+    }
+
+
+def _brought_evidence(ledger: Ledger) -> list[_Brought]:
+    """Every text that is evidence: not blank, and not of a call that is ``written``."""
+    brought: list[_Brought] = []
+    for call in ledger.calls:
+        if call.kind == "written":
+            continue
+        for place, context in enumerate(call.items):
+            was_shown = None if call.shown is None else place in call.shown
+            if not context.blank:
+                brought.append(_Brought(context, call.turn, was_shown))
+    return brought
+
+
+def _written_texts(ledger: Ledger) -> list[str]:
+    """What models of the application wrote, in order."""
+    texts: list[str] = []
+    for call in ledger.calls:
+        if call.kind == "written":
+            texts += _texts(call.items)
+    return texts
+
+
+def _further_texts(
+    brought: Iterable[_Brought],
+    contexts: Sequence[Context],
+    known_texts: Container[str] = (),
+) -> list[str]:
+    """Texts that stand neither among the contexts nor the known texts, each once."""
+    texts = [
+        entry.context.text
+        for entry in brought
+        if place_of(entry.context, contexts) is None
+    ]
+    return [text for text in dict.fromkeys(texts) if text not in known_texts]
+
+
+def _numbers_behind(rank: int, count: int) -> range:
+    """So many numbers that follow on a rank."""
+    return range(rank + 1, rank + 1 + count)
+
+
+def _user_words(sample: Sample) -> tuple[str, ...]:
+    """What the user said in earlier turns, then the question."""
+    earlier = tuple(turn.content for turn in sample.history if turn.role == "user")
+    return (*earlier, sample.question) if sample.question else earlier
+
+
+def _assistant_words(sample: Sample) -> list[str]:
+    return [turn.content for turn in sample.history if turn.role != "user"]
+
+
+def _shown_and_known(brought: Sequence[_Brought]) -> tuple[int, int] | None:
+    """How many texts were shown, and of how many that is known; None if of none."""
+    known = {entry.context.text for entry in brought if entry.was_shown is not None}
+    shown = {entry.context.text for entry in brought if entry.was_shown}
+    return (len(shown), len(known)) if known else None
+
+
+def _texts(contexts: Iterable[Context]) -> tuple[str, ...]:
+    return tuple(context.text for context in contexts if not context.blank)
 
 
 def originals(contexts: Sequence[Context]) -> list[int]:
     """By place, that of the first context with the same text."""
-    first: dict[str, int] = {}
+    original_places: dict[str, int] = {}
     return [
-        first.setdefault(context.text, place) for place, context in enumerate(contexts)
+        original_places.setdefault(context.text, place)
+        for place, context in enumerate(contexts)
     ]
 
 
-def place_of(item: Context, contexts: Sequence[Context]) -> int | None:
-    """Where an item stands among contexts: with its text, else under its id; None if nowhere."""
-    same = (
-        place
-        for place, one in enumerate(contexts)
-        if one.text == item.text and not item.blank
-    )
-    named = (
-        place
-        for place, one in enumerate(contexts)
-        if one.id == item.id and None not in (one.id, item.id)
-    )
-    return next(same, next(named, None))
+def place_of(brought: Context, contexts: Sequence[Context]) -> int | None:
+    """Where a text that a call brought stands among contexts.
+
+    That is the place of its text, else of its id; None if it stands nowhere.
+    """
+    if not brought.blank:
+        for place, context in enumerate(contexts):
+            if context.text == brought.text:
+                return place
+    if brought.id is not None:
+        for place, context in enumerate(contexts):
+            if context.id == brought.id:
+                return place
+    return None
 
 
-def arrivals(
-    sample: Sample, contexts: Sequence[Context]
-) -> list[tuple[int, EvidenceCall, tuple[int, ...]]]:
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A call that retrieved in this turn or brought one of the contexts.
+
+    Args:
+        number: The call's place in the ledger, from 0.
+        call: The call.
+        places: Those of the contexts that it brought, each once, in its own order.
+    """
+
+    number: int
+    call: EvidenceCall
+    places: tuple[int, ...]
+
+
+def arrivals(sample: Sample, contexts: Sequence[Context]) -> list[Arrival]:
     """List the calls that retrieved in this turn or brought one of the contexts.
 
-    Each entry is the call's place in the ledger, the call, and the places of its
-    contexts. Calls of kind ``written`` are left out.
+    Calls of kind ``written`` are left out.
     """
-    found = []
-    for number, call in enumerate(sample.ledger.calls if sample.ledger else ()):
-        places = (place_of(item, contexts) for item in call.items)
-        brought = tuple(dict.fromkeys(place for place in places if place is not None))
-        now = (
-            sample.ledger is not None
-            and call.kind == "retrieval"
-            and call.turn == sample.ledger.turn
-        )
-        if call.kind != "written" and (brought or now):
-            found.append((number, call, brought))
-    return found
+    if sample.ledger is None:
+        return []
+    arrived: list[Arrival] = []
+    for number, call in enumerate(sample.ledger.calls):
+        if call.kind == "written":
+            continue
+        places = [place_of(context, contexts) for context in call.items]
+        brought = dict.fromkeys(place for place in places if place is not None)
+        is_search = call.kind == "retrieval" and call.turn == sample.ledger.turn
+        if brought or is_search:
+            arrived.append(Arrival(number, call, tuple(brought)))
+    return arrived
 
 
 def call_table(
@@ -163,29 +237,15 @@ def call_table(
 
     ``useful`` is the verdict on each context.
     """
-    verdicts: list[CallVerdict] = []
-    precisions: list[float] = []  # of the calls that brought a useful context
-    is_repeated: list[bool] = []  # of each item that a call brought
-    arrived_places: set[int] = set()
-    arrived_texts: set[str] = set()
-    for number, call, places in arrivals(sample, contexts):
-        useful_places = {place for place in places if useful[place]}
-        if useful_places:
-            is_new = bool(useful_places - arrived_places)
-            verdict: CallUse = "useful" if is_new else "repeated"
-            precisions.append(average_precision([useful[place] for place in places]))
-        else:
-            verdict = _verdict_on_useless(call, places)
-        ranks = tuple(place + 1 for place in places)
-        verdicts.append(CallVerdict(call=number, verdict=verdict, ranks=ranks))
-        is_repeated += [item.text in arrived_texts for item in call.items]
-        arrived_places.update(places)
-        arrived_texts.update(item.text for item in call.items)
-    if not verdicts:
+    arrived = arrivals(sample, contexts)
+    if not arrived:
         return None
+    verdicts = _call_verdicts(arrived, useful)
     useful_calls = [
         number for number, line in enumerate(verdicts, 1) if line.verdict == "useful"
     ]
+    is_repeated = _are_repeated(arrived)
+    precisions = _precisions_inside(arrived, useful)
     return CallTable(
         calls=tuple(verdicts),
         wasted=1 - len(useful_calls) / len(verdicts),
@@ -196,13 +256,57 @@ def call_table(
     )
 
 
-def _verdict_on_useless(call: EvidenceCall, places: Sequence[int]) -> CallUse:
+def _call_verdicts(
+    arrived: Sequence[Arrival], useful: Sequence[bool]
+) -> list[CallVerdict]:
+    """What each call was good for, given the calls before it."""
+    verdicts: list[CallVerdict] = []
+    arrived_places: set[int] = set()
+    for arrival in arrived:
+        useful_places = {place for place in arrival.places if useful[place]}
+        verdict: CallUse
+        if not useful_places:
+            verdict = _verdict_on_useless(arrival)
+        elif useful_places <= arrived_places:
+            verdict = "repeated"
+        else:
+            verdict = "useful"
+        ranks = tuple(place + 1 for place in arrival.places)
+        verdicts.append(CallVerdict(call=arrival.number, verdict=verdict, ranks=ranks))
+        arrived_places.update(arrival.places)
+    return verdicts
+
+
+def _verdict_on_useless(arrival: Arrival) -> CallUse:
     """What a call that brought no useful context did instead."""
-    if places:
+    if arrival.places:
         return "noise"
-    if call.error is not None:
+    if arrival.call.error is not None:
         return "failed"
-    return "unread" if call.items else "empty"
+    return "unread" if arrival.call.items else "empty"
+
+
+def _are_repeated(arrived: Sequence[Arrival]) -> list[bool]:
+    """Of each text that a call brought, whether an earlier call had brought it."""
+    are_repeated: list[bool] = []
+    arrived_texts: set[str] = set()
+    for arrival in arrived:
+        texts = [context.text for context in arrival.call.items]
+        are_repeated += [text in arrived_texts for text in texts]
+        arrived_texts.update(texts)
+    return are_repeated
+
+
+def _precisions_inside(
+    arrived: Sequence[Arrival], useful: Sequence[bool]
+) -> list[float]:
+    """Average precision inside each call that brought a useful context."""
+    verdicts_by_call = [
+        [useful[place] for place in arrival.places] for arrival in arrived
+    ]
+    return [
+        average_precision(verdicts) for verdicts in verdicts_by_call if any(verdicts)
+    ]
 
 
 def curve(
@@ -210,19 +314,23 @@ def curve(
 ) -> tuple[CallGain, ...]:
     """The value of the contexts by call.
 
-    A context that no call brought counts from the start.
+    A context that no call brought counts from the start. ``value`` takes the places of
+    some of the contexts.
     """
-    found = arrivals(sample, contexts)
-    known, gains = (
-        set(originals(contexts)).difference(*(block for _, _, block in found)),
-        list[CallGain](),
-    )
-    for number, _, block in found:
-        before, known = value(known), known.union(block)
-        total = value(known)
-        gains.append(
-            CallGain(
-                call=number, alone=value(set(block)), gain=total - before, total=total
-            )
+    arrived = arrivals(sample, contexts)
+    counted = set(originals(contexts))
+    for arrival in arrived:
+        counted -= set(arrival.places)
+    gains: list[CallGain] = []
+    for arrival in arrived:
+        value_before = value(counted)
+        counted = counted.union(arrival.places)
+        total = value(counted)
+        gain = CallGain(
+            call=arrival.number,
+            alone=value(set(arrival.places)),
+            gain=total - value_before,
+            total=total,
         )
+        gains.append(gain)
     return tuple(gains)

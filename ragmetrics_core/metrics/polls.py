@@ -152,7 +152,10 @@ def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
         "contexts": Part("Context", found.evidence),
         "earlier": Part("Earlier context", found.earlier),
     }
-    parts |= {"user": Part("User", found.user), "own": Part("Assistant", found.own)}
+    parts |= {
+        "user": Part("User", found.user),
+        "own": Part("Assistant", found.assistant),
+    }
     return RestsOn(
         parts={**parts, "answer": whole.parts["answer"]},
         instructions=prompt(
