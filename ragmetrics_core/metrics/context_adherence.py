@@ -16,7 +16,9 @@ from ragmetrics_core.data import (
     Bit,
     Comment,
     NotAnswered,
+    Part,
     Sample,
+    Scored,
     Share,
     Silent,
     stopped_estimate,
@@ -35,7 +37,9 @@ from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
 from ragmetrics_core.metrics.polls import (
     EXAMPLES,
     Adherent,
+    LabelledPoll,
     Poll,
+    PollVerdict,
     SentenceSupport,
     by_claims,
     rests_on,
@@ -107,24 +111,25 @@ class AdherenceEvidence(Polled, extra="ignore"):
     def verdicts(self) -> list[str]:
         """How the polls went, or how sure a deterministic judge is."""
         if self.probability is not None:
-            why = (
-                " (fitted on labels of people; words alone never reach 1)"
-                if self.sentences
-                else ""
-            )
-            return [
-                f"{'supported' if self.yes else 'not supported'}, probability"
-                f" {self.probability:.2f}{why}"
-            ]
-        kinds = (
-            ("yes", self.yes),
-            ("no", self.no),
-            ("no claim", self.abstained),
-            ("not answered", self.missing),
-        )
+            return [self._probable_verdict(self.probability)]
+        counts = {
+            "yes": self.yes,
+            "no": self.no,
+            "no claim": self.abstained,
+            "not answered": self.missing,
+        }
         return [
-            f"{count} of {self.asked} polls: {kind}" for kind, count in kinds if count
+            f"{count} of {self.asked} polls: {verdict}"
+            for verdict, count in counts.items()
+            if count
         ]
+
+    def _probable_verdict(self, probability: float) -> str:
+        verdict = "supported" if self.yes else "not supported"
+        line = f"{verdict}, probability {probability:.2f}"
+        if self.sentences:  # of the lexical judge
+            line += " (fitted on labels of people; words alone never reach 1)"
+        return line
 
 
 _REMEDIES: dict[Cause, str] = {
@@ -141,11 +146,13 @@ _REMEDIES: dict[Cause, str] = {
         " and keep irrelevant chunks out of it."
     ),
 }
-_SHORT, _LONG = (
+_SUFFICIENCY_EXAMPLES = (
     Sufficiency.model_construct(
-        reason="The contexts hold it all. " * n, sufficient=True, on_question=True
-    )
-    for n in (6, 26)
+        reason="The contexts hold it all. " * 6, sufficient=True, on_question=True
+    ),
+    Sufficiency.model_construct(
+        reason="The contexts hold it all. " * 26, sufficient=True, on_question=True
+    ),
 )
 
 
@@ -247,41 +254,40 @@ class ContextAdherence(Metric):
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
         settings = {"polls": str(self.polls), "T": str(self.temperature)}
-        return {**settings, "early_stop": "yes"} if self.early_stop else settings
+        if self.early_stop:
+            settings["early_stop"] = "yes"
+        return settings
 
     def plan(self, sample: Sample) -> Plan:
         """Poll the judge, conclude by majority, and seek the cause of a low score."""
-        found, parts = groups(sample), turn(sample)
-        parts["contexts"] = replace(
-            parts["contexts"], text=found.evidence + found.earlier
-        )
-        if not parts["contexts"].texts:
+        texts = groups(sample)
+        parts = turn(sample)
+        evidence_and_earlier = texts.evidence + texts.earlier
+        if not evidence_and_earlier:
             return self.undefined("no contexts")
-        polls, grounds = yield from self._poll(found, parts)
+        parts["contexts"] = replace(parts["contexts"], text=evidence_and_earlier)
+        polls, grounds = yield from self._poll(texts, parts)
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
-        outcome = self._conclude(polls, found.ranks, grounds)
-        if (
-            outcome.status != "scored"
-            or outcome.value >= 0.5
-            or not self.cause
-            or outcome.evidence is None
-        ):
+        outcome = self._conclude(polls, texts.ranks, grounds)
+        evidence = outcome.evidence
+        if not self.cause or evidence is None or not _is_low(outcome):
             return outcome
-        cause = yield from self._find_cause(parts, in_windows=bool(polls.windows))
+        in_windows = bool(polls.windows)
+        cause = yield from self._find_cause(parts, in_windows=in_windows)
         return outcome.model_copy(
-            update={"evidence": outcome.evidence.model_copy(update=cause)}
+            update={"evidence": evidence.model_copy(update=cause)}
         )
 
     def _poll(
-        self, found: Groups, parts: Mapping[str, Any]
+        self, texts: Groups, parts: Mapping[str, Part]
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge, and return the polls with the grounds of the claims.
 
         Polls label the claims where these may rest on earlier turns and the judge can
         label.
         """
-        whole = Adherent(
+        question = Adherent(
             parts=parts,
             instructions=self.instructions()[0],
             Reply=Poll,
@@ -289,64 +295,79 @@ class ContextAdherence(Metric):
             temperature=self.temperature,
             example=EXAMPLES,
         )
-        note = "the metric has a prompt or examples of its own"
-        if found.go_beyond_this_turn and self.template is None and not self.examples:
-            labelled = yield from self._rounds(rests_on(found, whole, self.language))
-            if not isinstance(labelled, NotAnswered):
-                polls = replace(
-                    labelled, replies=tuple(one.poll for one in labelled.replies)
-                )
-                return polls, Grounds.of(
-                    [one.claims for one in labelled.replies], found.earlier_shown
-                )
-            unknown = isinstance(labelled.error, QuestionNotSupported)
-            if not unknown and not too_long(labelled):
+        if not texts.go_beyond_this_turn:
+            polls = yield from self._rounds(question)
+            return polls, None
+        if self.template is not None or self.examples:
+            why_unlabelled = "the metric has a prompt or examples of its own"
+        else:
+            labelled = yield from self._rounds(rests_on(texts, question, self.language))
+            if isinstance(labelled, Asked):
+                return _without_labels(labelled), _grounds(labelled, texts)
+            if isinstance(labelled.error, QuestionNotSupported):
+                why_unlabelled = "the judge cannot label claims"
+            elif too_long(labelled):
+                why_unlabelled = "all groups are longer than the judge's window"
+            else:
                 return labelled, None
-            note = (
-                "the judge cannot label claims"
-                if unknown
-                else "all groups are longer than the judge's window"
-            )
-        given = yield from self._rounds(whole)
+        polls = yield from self._rounds(question)
         note = (
             "Asked over the evidence of this and earlier turns, without labels:"
-            f" {note}."
+            f" {why_unlabelled}."
         )
-        return given, Grounds(
-            kept=found.earlier_shown, note=note
-        ) if found.go_beyond_this_turn else None
+        return polls, Grounds(kept=texts.earlier_shown, note=note)
 
     def _rounds(
-        self, whole: Question[Any]
+        self, question: Question[Any]
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """All polls in one round, or rounds that never overshoot the deciding poll."""
         total: Asked[Any] = Asked(())
-        left = self.polls // 2 + 1 if self.early_stop else self.polls
-        while left > 0:
-            first = total.asked if self.early_stop else None
+        n_polls = self._decisive_yes if self.early_stop else self.polls
+        while n_polls > 0:
+            first_poll = total.asked if self.early_stop else None
             reply: Asked[Any] | NotAnswered
-            (reply,) = yield from ask([replace(whole, polls=left, first_poll=first)])
-            if too_long(reply) and not total.replies and isinstance(whole, Adherent):
-                found = yield from by_claims(whole, self.instructions()[1])
-                unknown = isinstance(found, NotAnswered) and isinstance(
-                    found.error, QuestionNotSupported
-                )
-                return reply if unknown else found
+            (reply,) = yield from ask(
+                [replace(question, polls=n_polls, first_poll=first_poll)]
+            )
             if isinstance(reply, NotAnswered):
+                if not total.replies and too_long(reply):
+                    return (yield from self._claim_by_claim(question, reply))
                 if not total.replies or isinstance(reply.error, LimitReached):
                     return reply
-                reply = Asked((), (reply.error,) * left)
-            together = total.together or reply.together
-            replies, failures = (
-                total.replies + reply.replies,
-                total.failures + reply.failures,
-            )
-            total = Asked(replies, failures, reply.weights, reply.windows, together)
+                reply = Asked((), (reply.error,) * n_polls)
+            total = _added(total, reply)
             # a deterministic judge: asking again would tell nothing new
-            if reply.asked < left:
+            if reply.asked < n_polls:
                 break
-            left = min(self.polls - total.asked, self._undecided(total))
+            n_polls = min(self.polls - total.asked, self._undecided(total))
         return total
+
+    def _claim_by_claim(
+        self, question: Question[Any], too_long_reply: NotAnswered
+    ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
+        """Polls made of polls about claims, where the whole answer is too long to ask.
+
+        The question what claims rest on, and a judge that cannot list claims, have
+        none.
+        """
+        if not isinstance(question, Adherent):
+            return too_long_reply
+        polls = yield from by_claims(question, self.instructions()[1])
+        if isinstance(polls, NotAnswered) and isinstance(
+            polls.error, QuestionNotSupported
+        ):
+            return too_long_reply
+        return polls
+
+    @property
+    def _decisive_yes(self) -> int:
+        """How many times yes decide the majority."""
+        return self.polls // 2 + 1
+
+    @property
+    def _decisive_no(self) -> int:
+        """How many times no decide it; half of an even number does."""
+        return (self.polls + 1) // 2
 
     def _undecided(self, polls: Asked[Any]) -> int:
         """Return how many more polls can be asked at once.
@@ -355,71 +376,35 @@ class ContextAdherence(Metric):
         """
         if polls.together or not self.early_stop:
             return self.polls
-        yes, no = len(_saying("yes", polls)), len(_saying("no", polls))
-        return min(self.polls // 2 + 1 - yes, (self.polls + 1) // 2 - no)
+        yes, no = _saying("yes", polls), _saying("no", polls)
+        return min(self._decisive_yes - len(yes), self._decisive_no - len(no))
 
     def _conclude(
         self, polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
     ) -> Outcome:
-        answered, asked, missing = len(polls.replies), polls.asked, len(polls.failures)
-        if not answered and polls.failures:
+        """The outcome of all polls."""
+        n_answered = len(polls.replies)
+        if n_answered == 0 and polls.failures:
             return self.failed(polls.failures[0])
-        yes, no, evidence = (
-            _saying("yes", polls),
-            _saying("no", polls),
-            _evidence(polls, ranks, grounds),
-        )
-        if 2 * answered <= asked:
-            cause = (
-                f"; the first failed with {type(polls.failures[0]).__name__}"
-                if polls.failures
-                else ""
-            )
-            message = (
-                f"only {answered} of {asked} polls were answered, a majority is"
-                f" needed{cause}"
-            )
-            return self.failed(TooFewPolls(message), evidence)
-        if 2 * evidence.abstained > answered or not (yes or no):
-            said = (
-                "beyond the user's own words"
-                if grounds is not None and any(grounds.claims)
-                else ""
-            )
-            reason = (
-                f"{evidence.abstained} of {answered} polls found that the answer makes"
-                f" no claim {said}".rstrip()
-            )
-            return self.undefined(reason, "abstained", evidence)
-        value = (
-            len(yes) / (len(yes) + len(no))
-            if evidence.probability is None
-            else evidence.probability
-        )
+        evidence = _evidence(polls, ranks, grounds)
+        if 2 * n_answered <= polls.asked:
+            return self.failed(_too_few(polls), evidence)
+        has_verdict = evidence.yes + evidence.no > 0
+        if 2 * evidence.abstained > n_answered or not has_verdict:
+            return self.undefined(_no_claim(evidence), "abstained", evidence)
+        value = evidence.yes / (evidence.yes + evidence.no)
+        if evidence.probability is not None:
+            value = evidence.probability
         if self.early_stop and not polls.together and self._undecided(polls) <= 0:
-            value = stopped_estimate(
-                [poll.verdict == "yes" for poll in (*yes, *no)], self.polls
-            )
+            verdicts = [True] * evidence.yes + [False] * evidence.no
+            value = stopped_estimate(verdicts, self.polls)
             evidence = evidence.model_copy(update={"early_stopped": True})
-        if missing:
-            most = len(yes) + len(no) + missing
-            evidence = evidence.model_copy(
-                update={"bounds": (len(yes) / most, (len(yes) + missing) / most)}
-            )
-        tie = (
-            "The polls are tied; the side against the answer says: "
-            if len(yes) == len(no)
-            else ""
-        )
-        windows = (
-            f" (Judged claim by claim in {evidence.windows} windows of the contexts.)"
-            if evidence.windows
-            else ""
-        )
-        return self.scored(value, tie + evidence.explanation + windows, evidence)
+        if evidence.missing:
+            evidence = evidence.model_copy(update={"bounds": _bounds(evidence)})
+        return self.scored(value, _reason(evidence), evidence)
 
     def _find_cause(
-        self, parts: Mapping[str, Any], in_windows: bool
+        self, parts: Mapping[str, Part], *, in_windows: bool
     ) -> Generator[Batch, Replies, dict[str, object]]:
         """A hypothesis why the answer does not adhere, from a question of its own."""
         if parts["question"].text is None:
@@ -431,17 +416,16 @@ class ContextAdherence(Metric):
                     " window"
                 )
             }
-        told = self.instructions()[2]
         question = Sufficient(
-            parts=parts, instructions=told, Reply=Sufficiency, example=(_SHORT, _LONG)
+            parts=parts,
+            instructions=self.instructions()[2],
+            Reply=Sufficiency,
+            example=_SUFFICIENCY_EXAMPLES,
         )
         (asked,) = yield from ask([question])
         if isinstance(asked, NotAnswered):
             return {"cause_note": f"no cause was determined: {asked.error}"}
-        cause: Cause = (
-            "reasoning_error" if asked.reply.sufficient else "insufficient_context"
-        )
-        cause = cause if asked.reply.on_question else "misread_question"
+        cause = _likely_cause(asked.reply)
         return {
             "cause": cause,
             "remedy": _REMEDIES[cause],
@@ -449,8 +433,128 @@ class ContextAdherence(Metric):
         }
 
 
-def _saying(verdict: str, polls: Asked[Any]) -> list[Any]:
+def _is_low(outcome: Outcome) -> bool:
+    """True for a score of which a cause is looked for."""
+    return isinstance(outcome, Scored) and outcome.value < 0.5
+
+
+def _without_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
+    """The polls, of which labels make the verdicts, as polls without labels."""
+    polls = tuple(reply.poll for reply in labelled.replies)
+    return Asked(
+        replies=polls,
+        failures=labelled.failures,
+        weights=labelled.weights,
+        windows=labelled.windows,
+        together=labelled.together,
+    )
+
+
+def _grounds(labelled: Asked[LabelledPoll], texts: Groups) -> Grounds:
+    claims = [reply.claims for reply in labelled.replies]
+    return Grounds.of(claims, texts.earlier_shown)
+
+
+def _added(total: Asked[Any], reply: Asked[Any]) -> Asked[Any]:
+    """The polls of all rounds up to this one."""
+    return Asked(
+        replies=total.replies + reply.replies,
+        failures=total.failures + reply.failures,
+        weights=reply.weights,
+        windows=reply.windows,
+        together=total.together or reply.together,
+    )
+
+
+def _saying(verdict: PollVerdict, polls: Asked[Any]) -> list[Any]:
     return [poll for poll in polls.replies if poll.verdict == verdict]
+
+
+def _too_few(polls: Asked[Poll]) -> TooFewPolls:
+    message = (
+        f"only {len(polls.replies)} of {polls.asked} polls were answered, a majority"
+        " is needed"
+    )
+    if polls.failures:
+        message += f"; the first failed with {type(polls.failures[0]).__name__}"
+    return TooFewPolls(message)
+
+
+def _no_claim(evidence: AdherenceEvidence) -> str:
+    """Why the score is undefined where most polls abstain."""
+    n_answered = evidence.asked - evidence.missing
+    reason = (
+        f"{evidence.abstained} of {n_answered} polls found that the answer makes no"
+        " claim"
+    )
+    has_labels = evidence.ledger is not None and any(evidence.ledger.claims)
+    return f"{reason} beyond the user's own words" if has_labels else reason
+
+
+def _bounds(evidence: AdherenceEvidence) -> tuple[float, float]:
+    """The shares of yes that missing polls could have led to."""
+    n_polls = evidence.yes + evidence.no + evidence.missing
+    return evidence.yes / n_polls, (evidence.yes + evidence.missing) / n_polls
+
+
+def _reason(evidence: AdherenceEvidence) -> str:
+    """The explanation, and how it came about where that is not usual."""
+    reason = evidence.explanation
+    if evidence.yes == evidence.no:
+        reason = f"The polls are tied; the side against the answer says: {reason}"
+    if evidence.windows:
+        reason += (
+            f" (Judged claim by claim in {evidence.windows} windows of the contexts.)"
+        )
+    return reason
+
+
+def _likely_cause(judgement: Sufficiency) -> Cause:
+    if not judgement.on_question:
+        return "misread_question"
+    if judgement.sufficient:
+        return "reasoning_error"
+    return "insufficient_context"
+
+
+def _evidence(
+    polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
+) -> AdherenceEvidence:
+    """What the polls say, without a score.
+
+    Args:
+        polls: The polls.
+        ranks: The rank among all contexts of each text that was shown.
+        grounds: What the claims rest on, where that was asked.
+    """
+    yes, no = _saying("yes", polls), _saying("no", polls)
+    n_decided = len(yes) + len(no)
+    majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
+    is_single = polls.asked == 1
+    probability = polls.weights[0].p if is_single and polls.weights else None
+    repeatability = None
+    if not is_single and n_decided:
+        repeatability = wilson(len(yes), n_decided)
+    return AdherenceEvidence(
+        asked=polls.asked,
+        windows=polls.windows[0] if polls.windows else None,
+        yes=len(yes),
+        no=len(no),
+        abstained=len(polls.replies) - n_decided,
+        missing=len(polls.failures),
+        polls=tuple(
+            poll.model_copy(update={"sentences": ()}) for poll in polls.replies
+        ),
+        probability=probability,
+        repeatability=repeatability,
+        explanation=_strongest(majority),
+        dissent=_strongest(minority),
+        unsupported=tuple(
+            dict.fromkeys(claim for poll in no for claim in poll.unsupported)
+        ),
+        sentences=_sentences(polls.replies, ranks),
+        ledger=grounds,
+    )
 
 
 def _strongest(polls: Sequence[Poll]) -> str:
@@ -458,45 +562,22 @@ def _strongest(polls: Sequence[Poll]) -> str:
 
     Of several with equally many, it is the longest, then the first.
     """
-    return (
-        max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason))).reason
-        if polls
-        else ""
-    )
+    if not polls:
+        return ""
+    strongest = max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason)))
+    return strongest.reason
 
 
-def _evidence(
-    polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
-) -> AdherenceEvidence:
-    answers, asked = polls.replies, polls.asked
-    yes, no = _saying("yes", polls), _saying("no", polls)
-    majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
-    lines = (line for poll in answers for line in poll.sentences)
-    return AdherenceEvidence(
-        asked=asked,
-        windows=polls.windows[0] if polls.windows else None,
-        yes=len(yes),
-        no=len(no),
-        abstained=len(answers) - len(yes) - len(no),
-        missing=len(polls.failures),
-        polls=tuple(poll.model_copy(update={"sentences": ()}) for poll in answers),
-        probability=polls.weights[0].p if asked == 1 and polls.weights else None,
-        repeatability=(
-            wilson(len(yes), len(yes) + len(no)) if asked > 1 and (yes or no) else None
-        ),
-        explanation=_strongest(majority),
-        dissent=_strongest(minority),
-        unsupported=tuple(
-            dict.fromkeys(claim for poll in no for claim in poll.unsupported)
-        ),
-        # The rank among all contexts instead of that among those that were shown.
-        sentences=tuple(
-            (
-                it
-                if it.rank is None
-                else it.model_copy(update={"rank": ranks[it.rank - 1]})
-            )
-            for it in lines
-        ),
-        ledger=grounds,
-    )
+def _sentences(
+    polls: Sequence[Poll], ranks: Sequence[int]
+) -> tuple[SentenceSupport, ...]:
+    """The support of each sentence, with ranks among all contexts.
+
+    The judge counts among the contexts that it was shown.
+    """
+    sentences: list[SentenceSupport] = []
+    for poll in polls:
+        for sentence in poll.sentences:
+            rank = None if sentence.rank is None else ranks[sentence.rank - 1]
+            sentences.append(sentence.model_copy(update={"rank": rank}))
+    return tuple(sentences)

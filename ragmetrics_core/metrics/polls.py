@@ -19,6 +19,7 @@ from ragmetrics_core.data import (
     Claim,
     Comment,
     ContextWindowExceeded,
+    JudgeError,
     NotAnswered,
     Share,
     Silent,
@@ -38,7 +39,8 @@ from ragmetrics_core.metrics.ledger_calls import Groups
 from ragmetrics_core.metrics.templates import prompt
 
 PollVerdict = Literal["yes", "no", "abstains"]
-_UNHELD = {"own", "none"}
+_UNSUPPORTED_NEEDS = {"own", "none"}
+_SUPPORTED_NEEDS = {"evidence", "earlier"}
 
 
 class SentenceSupport(Silent, extra="ignore"):
@@ -59,6 +61,14 @@ class SentenceSupport(Silent, extra="ignore"):
     numbers: tuple[str, ...] = Field((), description="Numbers found nowhere.")
 
 
+def _plain_word(verdict: object) -> object:
+    return verdict.strip().lower() if isinstance(verdict, str) else verdict
+
+
+def _distinct_claims(claims: object) -> object:
+    return () if claims is None else distinct(claims)
+
+
 class Poll(Silent, extra="ignore"):
     """One judgement whether the answer is based purely on the contexts.
 
@@ -68,13 +78,8 @@ class Poll(Silent, extra="ignore"):
     """
 
     reason: Comment = ""
-    verdict: Annotated[
-        PollVerdict,
-        BeforeValidator(lambda it: it.strip().lower() if isinstance(it, str) else it),
-    ]
-    unsupported: Annotated[
-        tuple[str, ...], BeforeValidator(lambda it: () if it is None else distinct(it))
-    ] = ()
+    verdict: Annotated[PollVerdict, BeforeValidator(_plain_word)]
+    unsupported: Annotated[tuple[str, ...], BeforeValidator(_distinct_claims)] = ()
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
 
 
@@ -100,19 +105,19 @@ class LabelledPoll(Silent, extra="ignore"):
         poll abstains.
         """
         needs = {claim.needs for claim in self.claims}
-        return (
-            "no"
-            if needs & _UNHELD
-            else "yes"
-            if needs & {"evidence", "earlier"}
-            else "abstains"
-        )
+        if needs & _UNSUPPORTED_NEEDS:
+            return "no"
+        if needs & _SUPPORTED_NEEDS:
+            return "yes"
+        return "abstains"
 
     @property
     def poll(self) -> Poll:
         """The same without labels."""
-        unheld = tuple(claim.claim for claim in self.claims if claim.needs in _UNHELD)
-        return Poll(reason=self.reason, verdict=self.verdict, unsupported=unheld)
+        unsupported = tuple(
+            claim.claim for claim in self.claims if claim.needs in _UNSUPPORTED_NEEDS
+        )
+        return Poll(reason=self.reason, verdict=self.verdict, unsupported=unsupported)
 
 
 class RestsOn(Question[LabelledPoll]):
@@ -130,34 +135,34 @@ EXAMPLES = (
         unsupported=("A claim.",) * 3,
     ),
 )
+_LABELLED_EXAMPLES = (
+    LabelledPoll(
+        reason="It stands there. " * 9,
+        claims=(Claim(claim="A claim.", needs="evidence"),) * 3,
+    ),
+    LabelledPoll(
+        reason="It stands there. " * 42,
+        claims=(Claim(claim="A claim.", needs="none"),) * 3,
+    ),
+)
 _NO_CLAIM = Poll.model_construct(
     verdict="abstains", reason="The answer makes no claim."
 )
 
 
-def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
+def rests_on(groups: Groups, whole_answer: Adherent, language: str | None) -> RestsOn:
     """Return the question what claims rest on.
 
     It is asked as often as the question about the whole answer.
     """
-    said = (
-        {
-            "reason": "It stands there. " * n,
-            "claims": [{"claim": "A claim.", "needs": needs}] * 3,
-        }
-        for n, needs in ((9, "evidence"), (42, "none"))
-    )
-    short, long = map(LabelledPoll.model_validate, said)
-    parts = {
-        "contexts": Part("Context", found.evidence),
-        "earlier": Part("Earlier context", found.earlier),
-    }
-    parts |= {
-        "user": Part("User", found.user),
-        "own": Part("Assistant", found.assistant),
-    }
     return RestsOn(
-        parts={**parts, "answer": whole.parts["answer"]},
+        parts={
+            "contexts": Part("Context", groups.evidence),
+            "earlier": Part("Earlier context", groups.earlier),
+            "user": Part("User", groups.user),
+            "own": Part("Assistant", groups.assistant),
+            "answer": whole_answer.parts["answer"],
+        },
         instructions=prompt(
             "adherent_labelled",
             None,
@@ -165,9 +170,9 @@ def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
             language=language,
         ),
         Reply=LabelledPoll,
-        polls=whole.polls,
-        temperature=whole.temperature,
-        example=(short, long),
+        polls=whole_answer.polls,
+        temperature=whole_answer.temperature,
+        example=_LABELLED_EXAMPLES,
     )
 
 
@@ -182,108 +187,179 @@ def too_long(reply: Asked[Any] | NotAnswered) -> bool:
 
 
 def by_claims(
-    whole: Adherent, listing: Instructions
+    whole_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
-    """Polls about the answer, as many as asked for, made of polls about its claims.
+    """Make polls about the answer of polls about its claims.
 
-    Or why there are none.
+    There are as many as were asked for. Each claim is set against windows of the
+    contexts until a window supports it; a window that is too long is divided.
+
+    Args:
+        whole_answer: The question that is too long for the judge.
+        listing: How claims are listed.
+
+    Returns:
+        The polls, or why there are none: the claims could not be listed, or a poll
+        failed for another reason than its length.
     """
-    question = {"question": replace(whole.parts["question"], rewrite=None, history=())}
-    (listed,) = yield from ask([extraction(whole["answer"], listing, question)])
+    claims = yield from _listed_claims(whole_answer, listing)
+    if isinstance(claims, NotAnswered):
+        return claims
+    if not claims:
+        return Asked((_NO_CLAIM,))
+    polls_by_claim: dict[str, list[Asked[Poll]]] = {claim: [] for claim in claims}
+    waiting_windows = _first_windows(whole_answer)
+    n_judged = 0
+    while waiting_windows:
+        pending = [
+            claim for claim, polls in polls_by_claim.items() if not _is_settled(polls)
+        ]
+        if not pending:
+            break
+        window = waiting_windows.pop(0)
+        replies = yield from _judged_in(window, pending, whole_answer)
+        if not isinstance(replies, NotAnswered):
+            n_judged += 1
+            for claim, polls in replies.items():
+                polls_by_claim[claim].append(polls)
+            continue
+        shorter_windows = divided(window) if too_long(replies) else ()
+        if not shorter_windows:
+            return replies
+        waiting_windows = [*shorter_windows, *waiting_windows]
+    return _combined(polls_by_claim, n_judged)
+
+
+def _listed_claims(
+    whole_answer: Adherent, listing: Instructions
+) -> Generator[Batch, Replies, tuple[str, ...] | NotAnswered]:
+    """The claims of the answer, by a question of its own."""
+    question = replace(whole_answer.parts["question"], rewrite=None, history=())
+    (listed,) = yield from ask(
+        [extraction(whole_answer["answer"], listing, {"question": question})]
+    )
     if isinstance(listed, NotAnswered):
         return listed
-    found: dict[str, list[Asked[Poll]]] = {claim: [] for claim in listed.reply.facts}
-    if not found:
-        return Asked((_NO_CLAIM,))
-    contexts = whole["contexts"]
-    windows = (
-        (contexts,)
-        if len(whole["answer"]) > sum(map(len, contexts))
-        else divided(contexts)
+    facts: tuple[str, ...] = listed.reply.facts
+    return facts
+
+
+def _first_windows(whole_answer: Adherent) -> list[tuple[str, ...]]:
+    """The windows of the contexts to begin with: halves.
+
+    All contexts are one window where the answer is longer than they are, as then the
+    answer may be what is too long; and where they cannot be divided.
+    """
+    contexts: tuple[str, ...] = whole_answer["contexts"]
+    if len(whole_answer["answer"]) > sum(len(text) for text in contexts):
+        return [contexts]
+    return list(divided(contexts)) or [contexts]
+
+
+def _judged_in(
+    window: tuple[str, ...], claims: Sequence[str], whole_answer: Adherent
+) -> Generator[Batch, Replies, dict[str, Asked[Poll]] | NotAnswered]:
+    """Polls by claim whether the window supports it; or why one was not answered.
+
+    The longest claim is asked about first: it shows whether the window is small enough.
+    """
+    shorter_claims = sorted(claims, key=len)
+    longest_claim = shorter_claims.pop()
+    (reply,) = yield from ask([_about(whole_answer, window, longest_claim)])
+    if isinstance(reply, NotAnswered):
+        return reply
+    replies = yield from ask(
+        [_about(whole_answer, window, claim) for claim in shorter_claims]
     )
-    waiting, judged = [*reversed(windows or (contexts,))], 0
-    while waiting and (
-        pending := sorted(
-            filter(lambda claim: not _settled(found[claim]), found), key=len
-        )
-    ):
-        # the longest shows whether the window is small enough
-        window, first = waiting.pop(), pending.pop()
-        replies: tuple[Any, ...] = yield from ask([_about(whole, window, first)])
-        if isinstance(replies[0], Asked):
-            replies += yield from ask(
-                [_about(whole, window, claim) for claim in pending]
-            )
-        failed = next(
-            (reply for reply in replies if isinstance(reply, NotAnswered)), None
-        )
-        if failed is None:
-            judged += 1
-            for claim, polls in zip((first, *pending), replies, strict=True):
-                found[claim].append(polls)
-        elif too_long(failed) and (smaller := divided(window)):
-            waiting += reversed(smaller)
-        else:
-            return failed
-    return _combined(found, judged)
+    polls_by_claim = {longest_claim: reply}
+    for claim, reply in zip(shorter_claims, replies, strict=True):
+        if isinstance(reply, NotAnswered):
+            return reply
+        polls_by_claim[claim] = reply
+    return polls_by_claim
 
 
-def _about(whole: Adherent, window: tuple[str, ...], claim: str) -> Adherent:
-    contexts, answer = (
-        replace(whole.parts["contexts"], text=window),
-        replace(whole.parts["answer"], text=claim),
-    )
-    return replace(whole, parts={**whole.parts, "contexts": contexts, "answer": answer})
+def _about(whole_answer: Adherent, window: tuple[str, ...], claim: str) -> Adherent:
+    """The question whether a window of the contexts supports a claim."""
+    parts = {
+        **whole_answer.parts,
+        "contexts": replace(whole_answer.parts["contexts"], text=window),
+        "answer": replace(whole_answer.parts["answer"], text=claim),
+    }
+    return replace(whole_answer, parts=parts)
 
 
-def _settled(windows: Sequence[Asked[Poll]]) -> bool:
+def _is_settled(windows: Sequence[Asked[Poll]]) -> bool:
     """True if each poll settled the claim in the windows asked so far.
 
     A poll has settled it if it found the claim supported by a window, or found it to be
     no claim.
     """
     verdicts = _over_windows(windows)
-    return bool(verdicts) and all(
-        verdict is not None and verdict.verdict != "no" for verdict in verdicts
-    )
+    if not verdicts:
+        return False
+    return all(poll is not None and poll.verdict != "no" for poll in verdicts)
 
 
 def _over_windows(windows: Sequence[Asked[Poll]]) -> list[Poll | None]:
-    """Per poll, what it says of a claim: yes if it says so in any window, else no; None if that is not known."""
-    columns = zip_longest(
-        *((*polls.replies, *(None,) * len(polls.failures)) for polls in windows)
-    )
-    return list(map(_any, columns))
+    """Per poll, what it says of a claim over all windows; None if that is not known."""
+    polls_by_window = [
+        [*polls.replies, *[None] * len(polls.failures)] for polls in windows
+    ]
+    return [_over_all(poll) for poll in zip_longest(*polls_by_window)]
 
 
-def _any(windows: Sequence[Poll | None]) -> Poll | None:
-    given = [poll for poll in windows if poll is not None]
-    supported = next((poll for poll in given if poll.verdict == "yes"), None)
-    if supported is not None or len(given) < len(windows):
-        return supported
-    return max(given, key=lambda poll: (poll.verdict == "no", len(poll.reason)))
+def _over_all(windows: Sequence[Poll | None]) -> Poll | None:
+    """What one poll says of a claim: yes if it says so in any window, else no.
+
+    None if it says yes in none and was not answered in all.
+    """
+    answered = [poll for poll in windows if poll is not None]
+    for poll in answered:
+        if poll.verdict == "yes":
+            return poll
+    if len(answered) < len(windows):
+        return None
+    return max(answered, key=lambda poll: (poll.verdict == "no", len(poll.reason)))
 
 
-def _combined(found: Mapping[str, Sequence[Asked[Poll]]], windows: int) -> Asked[Poll]:
+def _combined(
+    polls_by_claim: Mapping[str, Sequence[Asked[Poll]]], n_windows: int
+) -> Asked[Poll]:
     """Polls about the whole answer, each from its verdicts on the claims."""
-    columns = list(zip_longest(*map(_over_windows, found.values())))
-    answers = [
-        poll
-        for poll in (_all(dict(zip(found, column, strict=True))) for column in columns)
-        if poll is not None
+    verdicts_by_claim = [_over_windows(polls) for polls in polls_by_claim.values()]
+    verdicts_by_poll = list(zip_longest(*verdicts_by_claim))
+    polls = [
+        _over_claims(dict(zip(polls_by_claim, verdicts, strict=True)))
+        for verdicts in verdicts_by_poll
     ]
+    answered = [poll for poll in polls if poll is not None]
+    n_missing = len(polls) - len(answered)
     failures = [
-        error for polls in found.values() for reply in polls for error in reply.failures
+        error for polls in polls_by_claim.values() for error in _failures(polls)
     ]
-    missing = len(columns) - len(answers)
-    failures += [TooFewPolls("a claim was polled less often than others")] * missing
+    failures += [TooFewPolls("a claim was polled less often than others")] * n_missing
     return Asked(
-        tuple(answers), tuple(failures[:missing]), (), (windows,), together=True
+        replies=tuple(answered),
+        failures=tuple(failures[:n_missing]),
+        windows=(n_windows,),
+        together=True,
     )
 
 
-def _all(verdicts: Mapping[str, Poll | None]) -> Poll | None:
-    """One poll's verdict on the answer: yes if each claim is supported; None if that is not known."""
+def _failures(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
+    failures: list[JudgeError] = []
+    for polls in windows:
+        failures += polls.failures
+    return failures
+
+
+def _over_claims(verdicts: Mapping[str, Poll | None]) -> Poll | None:
+    """One poll's verdict on the answer: yes if each claim is supported.
+
+    None if that is not known.
+    """
+    answered = [poll for poll in verdicts.values() if poll is not None]
     against = {
         claim: poll
         for claim, poll in verdicts.items()
@@ -292,10 +368,12 @@ def _all(verdicts: Mapping[str, Poll | None]) -> Poll | None:
     if against:
         reason = max((poll.reason for poll in against.values()), key=len)
         return Poll(verdict="no", reason=reason, unsupported=tuple(against))
-    if None in verdicts.values():
+    if len(answered) < len(verdicts):
         return None
-    claims = sum(
-        poll is not None and poll.verdict == "yes" for poll in verdicts.values()
+    n_supported = sum(poll.verdict == "yes" for poll in answered)
+    if n_supported == 0:
+        return _NO_CLAIM
+    reason = (
+        f"Each of the {n_supported} claims is supported by some part of the contexts."
     )
-    reason = f"Each of the {claims} claims is supported by some part of the contexts."
-    return Poll(verdict="yes", reason=reason) if claims else _NO_CLAIM
+    return Poll(verdict="yes", reason=reason)
