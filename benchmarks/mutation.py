@@ -22,7 +22,7 @@ Which mutants are tried depends on the seed and on the text of each mutated line
 that an edit elsewhere in a file leaves the choice nearly as it was. Operators take
 turns; otherwise constants would be most of the mutants. Mutants that change no
 behaviour stand with their reason in ``benchmarks/mutation_equivalent.toml`` and are not
-counted.
+counted. They are found by the mutated statement, so that line breaks do not matter.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ from typing import Any, Literal
 ROOT = Path.cwd()
 CACHE = ROOT / "build" / "mutation"
 EQUIVALENT = Path(__file__).with_name("mutation_equivalent.toml")
+DELETED = "delete: "  # before a statement that a mutant lacks
 
 # of covering tests that one mutant is tried with, by their recorded time
 TEST_SECONDS = 30.0
@@ -125,6 +126,7 @@ class Mutant:
     last_line: int
     source: str
     diff: str
+    statement: str  # as EQUIVALENT names it, whatever its line breaks
 
     @property
     def text(self) -> str:
@@ -207,14 +209,16 @@ class Changes(ast.NodeVisitor):
         before = self._lines[line - 1].encode()[:column_in_bytes]
         return self._line_starts[line - 1] + len(before.decode())
 
-    def _start(self, node: ast.expr | ast.stmt) -> int:
+    def start_of(self, node: ast.expr | ast.stmt) -> int:
+        """The offset of a node's first character."""
         return self._offset(node.lineno, node.col_offset)
 
-    def _end(self, node: ast.expr | ast.stmt) -> int:
+    def end_of(self, node: ast.expr | ast.stmt) -> int:
+        """The offset behind a node's last character."""
         return self._offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
 
     def _text(self, node: ast.expr | ast.stmt) -> str:
-        return self.source[self._start(node) : self._end(node)]
+        return self.source[self.start_of(node) : self.end_of(node)]
 
     # How changes are noted
 
@@ -222,7 +226,7 @@ class Changes(ast.NodeVisitor):
         self, operator: str, node: ast.expr | ast.stmt, replacement: str
     ) -> None:
         self.changes.append(
-            Change(operator, self._start(node), self._end(node), replacement)
+            Change(operator, self.start_of(node), self.end_of(node), replacement)
         )
 
     def _replace_between(
@@ -234,7 +238,7 @@ class Changes(ast.NodeVisitor):
         replacement: str,
     ) -> None:
         """Replaces the operator sign that stands between two operands."""
-        start, end = self._end(left), self._start(right)
+        start, end = self.end_of(left), self.start_of(right)
         word = pattern[0].isalpha()
         match = re.search(
             rf"\b{pattern}\b" if word else pattern, self.source[start:end]
@@ -388,10 +392,12 @@ class Changes(ast.NodeVisitor):
             return
         for left, right in pairwise(node.args):
             if not isinstance(left, ast.Starred) and not isinstance(right, ast.Starred):
-                between = self.source[self._end(left) : self._start(right)]
+                between = self.source[self.end_of(left) : self.start_of(right)]
                 swapped = self._text(right) + between + self._text(left)
                 self.changes.append(
-                    Change("arguments", self._start(left), self._end(right), swapped)
+                    Change(
+                        "arguments", self.start_of(left), self.end_of(right), swapped
+                    )
                 )
         self.generic_visit(node)
 
@@ -433,13 +439,92 @@ class Changes(ast.NodeVisitor):
 def mutants_of(file: str, source: str) -> list[Mutant]:
     """All mutants of one file, in no order; some may not compile."""
     mutants = []
+    statements = _statements(source)
     for change in Changes(source).changes:
         mutated = source[: change.start] + change.replacement + source[change.end :]
         line = source.count("\n", 0, change.start) + 1
         last_line = source.count("\n", 0, change.end) + 1
         diff = _diff(file, source, mutated, line, last_line)
-        mutants.append(Mutant(file, change.operator, line, last_line, mutated, diff))
+        statement = _changed_statement(source, statements, change)
+        mutants.append(
+            Mutant(file, change.operator, line, last_line, mutated, diff, statement)
+        )
     return mutants
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Where a statement stands, by offsets; a compound one ends before its body."""
+
+    start: int
+    end: int
+    has_body: bool
+
+
+def _statements(source: str) -> list[Statement]:
+    """All statements of a source; each stands before those inside it."""
+    places = Changes(source)
+    statements = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            end = places.start_of(body[0]) if body else places.end_of(node)
+            statements.append(Statement(places.start_of(node), end, bool(body)))
+    return statements
+
+
+def _changed_statement(
+    source: str, statements: Sequence[Statement], change: Change
+) -> str:
+    """The innermost statement as the change makes it, or ``delete:`` and what it deletes.
+
+    Empty where the change is in no statement's head, as behind an ``except``.
+    """
+    around = [
+        statement
+        for statement in statements
+        if statement.start <= change.start and change.end <= statement.end
+    ]
+    if not around:
+        return ""
+    innermost = around[-1]
+    if change.operator == "deletion":
+        return DELETED + normalized(source[innermost.start : innermost.end])
+    text = (
+        source[innermost.start : change.start]
+        + change.replacement
+        + source[change.end : innermost.end]
+    )
+    if innermost.has_body:
+        text += "..."
+    return normalized(re.sub(r"^elif\b", "if", text))
+
+
+def normalized(statement: str) -> str:
+    """A statement as ``ast`` writes it, or nothing where it does not compile."""
+    deleted = DELETED if statement.startswith(DELETED) else ""
+    try:
+        return deleted + ast.unparse(ast.parse(statement.removeprefix(DELETED)))
+    except SyntaxError:
+        return ""
+
+
+def stale_equivalents() -> list[tuple[str, str]]:
+    """Entries of EQUIVALENT that are no mutant of what the sources say now."""
+    by_file: dict[str, set[str]] = defaultdict(set)
+    for file, statement in equivalent_mutants():
+        by_file[file].add(statement)
+    stale = []
+    for file, listed in sorted(by_file.items()):
+        path = ROOT / file
+        source = path.read_text(encoding="utf-8") if path.exists() else ""
+        statements = _statements(source)
+        changed = {
+            _changed_statement(source, statements, change)
+            for change in Changes(source).changes
+        }
+        stale += [(file, statement) for statement in sorted(listed - changed)]
+    return stale
 
 
 def _is_a_program(mutant: Mutant) -> bool:
@@ -488,13 +573,11 @@ def chosen(mutants: Iterable[Mutant], at_most: int, seed: int) -> list[Mutant]:
 
 
 def equivalent_mutants() -> set[tuple[str, str]]:
-    """File and mutated line of each mutant that changes no behaviour."""
+    """File and statement of each mutant that changes no behaviour."""
     if not EQUIVALENT.exists():
         return set()
-    entries = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get(
-        "equivalent", []
-    )
-    return {(entry["file"], entry["line"].strip()) for entry in entries}
+    entries = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["equivalent"]
+    return {(entry["file"], normalized(entry["statement"])) for entry in entries}
 
 
 # Tests in processes of their own
@@ -978,6 +1061,8 @@ def main() -> None:
     )
     options = parser.parse_args()
 
+    for file, statement in stale_equivalents():
+        print(f"{EQUIVALENT.name}: {file} has no mutant {statement!r}", file=sys.stderr)
     files = _files(options.paths)
     _import_heavy_packages()
     by_room: dict[str, Counter[str]] = defaultdict(Counter)
@@ -1017,7 +1102,7 @@ def _of_one_file(
     mutants = [
         mutant
         for mutant in chosen(mutants_of(file, source), options.mutants, options.seed)
-        if (file, mutant.text) not in not_counted
+        if (file, mutant.statement) not in not_counted
     ]
     of_file = covering(file, coverages)
     return pool.map(

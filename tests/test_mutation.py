@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-pytestmark = pytest.mark.nightly  # a process for each mutant
+a_process_for_each_mutant = pytest.mark.nightly
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "mutation.py"
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "benchmarks" / "mutation.py"
 
 SOURCE = '''\
 """A module of which one function is tested well, one badly and one not at all."""
@@ -93,6 +96,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (root / "survivors.txt").read_text() + done.stdout.partition("\n\n")[0]
 
 
+@a_process_for_each_mutant
 def test_a_mutant_that_a_test_catches_is_killed(printed: str) -> None:
     assert "number >= LIMIT" not in printed
     assert "number < LIMIT" not in printed
@@ -100,6 +104,7 @@ def test_a_mutant_that_a_test_catches_is_killed(printed: str) -> None:
     assert "LIMIT = (11)" not in printed
 
 
+@a_process_for_each_mutant
 def test_a_mutant_that_no_test_catches_survives_with_its_place(printed: str) -> None:
     expected = (
         "survived [boundary] tiny/module.py:13\n-    return number > 100\n+    return"
@@ -108,6 +113,7 @@ def test_a_mutant_that_no_test_catches_survives_with_its_place(printed: str) -> 
     assert expected in printed
 
 
+@a_process_for_each_mutant
 def test_a_mutant_that_no_test_runs_is_uncovered(printed: str) -> None:
     assert (
         "uncovered [arithmetic] tiny/module.py:18\n-    return number + 1\n+    return"
@@ -115,6 +121,7 @@ def test_a_mutant_that_no_test_runs_is_uncovered(printed: str) -> None:
     )
 
 
+@a_process_for_each_mutant
 def test_a_mutant_that_does_not_end_counts_as_caught(printed: str) -> None:
     assert "number += 1" not in printed
     mutants, killed, timeouts, survived, uncovered = map(
@@ -122,3 +129,42 @@ def test_a_mutant_that_does_not_end_counts_as_caught(printed: str) -> None:
     )
     assert timeouts >= 1
     assert mutants == killed + timeouts + survived + uncovered
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script as a module; it takes the current folder for the project's root."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    monkeypatch.delitem(sys.modules, "mutation", raising=False)
+    return importlib.import_module("mutation")
+
+
+def test_each_listed_mutant_without_effect_is_one_of_todays_source(
+    command: ModuleType,
+) -> None:
+    assert command.stale_equivalents() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "mutated"),
+    [
+        ("x = f(\n    1\n) > y", "x = f(1) >= y"),
+        (
+            "def f():\n    while (\n        a > b\n    ):\n        a -= 1",
+            "while a >= b: ...",
+        ),
+        ("if a:\n    b()\nelif c > 1:\n    # why\n    d()", "if c >= 1: ..."),
+        ("def f(n=a > b):\n    return n", "def f(n=a >= b): ..."),
+        (
+            "def f():\n    if a:\n        raise E(\n            'no'\n        )",
+            "delete: raise E('no')",
+        ),
+        ("for x in 'ä', *y:\n    x += 1  # ü\n", "delete: x += 1"),
+    ],
+)
+def test_a_mutant_is_named_by_its_statement_whatever_the_line_breaks(
+    source: str, mutated: str, command: ModuleType
+) -> None:
+    statements = [mutant.statement for mutant in command.mutants_of("f.py", source)]
+    assert command.normalized(mutated) in statements
