@@ -159,8 +159,24 @@ class _Showing:
         answered_at = self.group.answered_at
         if answered_at is None or later.group.began < answered_at:
             return False
-        is_same_question = not _queries(self.group).isdisjoint(_queries(later.group))
-        return not (is_same_question and self.answers)
+        return not (self.asks_the_same(later) and self.answers)
+
+    def asks_the_same(self, other: "_Showing") -> bool:
+        """Whether both groups searched with one query."""
+        return not _queries(self.group).isdisjoint(_queries(other.group))
+
+    def continues(self, answered: Sequence["_Showing"]) -> bool:
+        """Whether prompts of another strand ask this group's question after those they answered.
+
+        It began after those were answered, or is another question that still waits
+        for its answer.
+        """
+        if not self.is_asked:
+            return False
+        if all(one.is_over_for(self) for one in answered):
+            return True
+        is_another = not any(one.asks_the_same(self) for one in answered)
+        return is_another and self.group.answered_at is None
 
     @property
     def shows_what_was_found(self) -> bool:
@@ -578,11 +594,7 @@ def _shown(
     if all(showing.group.answered_at is not None for showing in showings):
         beside = _showings(others, prompts)
         if showings:
-            beside = [
-                other
-                for other in beside
-                if other.is_asked and all(one.is_over_for(other) for one in showings)
-            ]
+            beside = [other for other in beside if other.continues(showings)]
         showings += beside
     current = [
         one for one in showings if not any(one.is_over_for(other) for other in showings)

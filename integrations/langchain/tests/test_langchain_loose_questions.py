@@ -6,6 +6,7 @@ None goes without a word.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -27,6 +28,11 @@ IN_1874 = "It was opened in 1874, by the mayor of the town himself."
 HOURLY = "It goes every hour, but only in the summer months."
 
 
+async def in_its_own_task(call: Coroutine[Any, Any, Any]) -> Any:
+    """As ``asyncio.wait_for`` runs a call on Python 3.11; since 3.12 it runs it in the caller's task."""
+    return await asyncio.create_task(call)
+
+
 async def ask(
     question: str,
     answer: str,
@@ -34,14 +40,14 @@ async def ask(
     before: str = "",
     limited: bool = True,
 ) -> None:
-    """Searches at once, each with a time limit, then a model, perhaps with another: no run is around them."""
+    """Searches at once, each in its own task, then a model, perhaps in another: no run is around them."""
     searches = [
-        asyncio.wait_for(Shelf(books=books).ainvoke(question), 60) for books in found
+        in_its_own_task(Shelf(books=books).ainvoke(question)) for books in found
     ]
     documents = [one for some in await asyncio.gather(*searches) for one in some]
     prompt = f"{before}Use only this:\n{joined(documents)}\n\nQuestion: {question}"
     call = Speaker(lines=answer).ainvoke(prompt)
-    await (asyncio.wait_for(call, 60) if limited else call)
+    await (in_its_own_task(call) if limited else call)
 
 
 def triples(samples: list[Sample]) -> list[tuple[Any, ...]]:
@@ -56,7 +62,7 @@ def triples(samples: list[Sample]) -> list[tuple[Any, ...]]:
 def test_a_question_that_shows_the_earlier_one_as_text_is_a_question_of_its_own(
     page: str, name: str, limited: bool
 ) -> None:
-    """A chat that keeps its history as text, and searches with ``wait_for`` and ``gather``: new pages, or the same."""
+    """A chat that keeps its history as text, and searches in tasks of their own: new pages, or the same."""
 
     async def chat() -> None:
         await ask(FIRST, IN_1874, [document(BRIDGE, "b")], [], limited=limited)
@@ -145,7 +151,7 @@ def test_a_draft_that_is_revised_belongs_to_the_question_that_it_answers(
 
     async def revise() -> None:
         await ask(FIRST, draft, [document(BRIDGE, "b")], limited=False)
-        await asyncio.wait_for(ask(other, HOURLY, [document(BRIDGE, "b")]), 60)
+        await in_its_own_task(ask(other, HOURLY, [document(BRIDGE, "b")]))
         await Speaker(lines=IN_1874).ainvoke(
             f"Shorten the answer to {FIRST}\n{draft}\nfrom {BRIDGE}"
         )
@@ -240,7 +246,7 @@ def test_questions_one_after_another_or_at_once_are_as_many_as_were_asked(
             for word in words
         ]
         if together:
-            await asyncio.gather(*(asyncio.wait_for(one, 60) for one in asked))
+            await asyncio.gather(*map(in_its_own_task, asked))
             return
         for one in asked:
             await one
@@ -331,7 +337,10 @@ def test_a_later_call_that_comes_when_the_sample_was_handed_on_is_told() -> None
     assert [words for words in captured.problems.counts if "handed on" in words]
 
 
-def test_a_note_on_one_of_two_searches_at_once_is_part_of_their_question() -> None:
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_note_on_one_of_two_searches_at_once_is_part_of_their_question(
+    limited: bool,
+) -> None:
     async def fan_out() -> None:
         shelves = [
             Shelf(books=[document(BRIDGE, "b")]),
@@ -344,11 +353,11 @@ def test_a_note_on_one_of_two_searches_at_once_is_part_of_their_question() -> No
             )
         )
         note = "The mayor of the town opened the bridge in the year 1874."
-        await asyncio.wait_for(
-            Speaker(lines=note).ainvoke(f"Sum up for {FIRST}\n{BRIDGE}"), 60
-        )
+        noting = Speaker(lines=note).ainvoke(f"Sum up for {FIRST}\n{BRIDGE}")
+        await (in_its_own_task(noting) if limited else noting)
         prompt = f"{note}\n{FERRY}\n\nQuestion: {FIRST} {SECOND}"
-        await asyncio.wait_for(Speaker(lines=HOURLY).ainvoke(prompt), 60)
+        answering = Speaker(lines=HOURLY).ainvoke(prompt)
+        await (in_its_own_task(answering) if limited else answering)
 
     with capture() as captured:
         asyncio.run(fan_out())
@@ -357,3 +366,35 @@ def test_a_note_on_one_of_two_searches_at_once_is_part_of_their_question() -> No
         {BRIDGE, FERRY},
         HOURLY,
     )
+
+
+def test_a_draft_is_revised_while_somebody_else_asks_the_same() -> None:
+    """The other one searched and waits for an answer: the revision takes nothing from them."""
+    draft = "The mayor of the town opened the bridge in the year 1874."
+
+    async def revise(searched: asyncio.Event, revised: asyncio.Event) -> None:
+        await ask(FIRST, draft, [document(BRIDGE, "b")], limited=False)
+        await searched.wait()
+        await Speaker(lines=IN_1874).ainvoke(
+            f"Shorten the answer to {FIRST}\n{draft}\nfrom {BRIDGE}"
+        )
+        revised.set()
+
+    async def somebody_else(searched: asyncio.Event, revised: asyncio.Event) -> None:
+        books = [document(BRIDGE, "b"), document(MILL, "m")]
+        documents = await Shelf(books=books).ainvoke(FIRST)
+        searched.set()
+        await revised.wait()
+        prompt = f"{joined(documents)}\n\nQuestion: {FIRST}"
+        await Speaker(lines=HOURLY).ainvoke(prompt)
+
+    async def both() -> None:
+        events = asyncio.Event(), asyncio.Event()
+        await asyncio.gather(revise(*events), somebody_else(*events))
+
+    with capture() as captured:
+        asyncio.run(both())
+    assert sorted(triples(list(captured.samples))) == [
+        (FIRST, [BRIDGE], IN_1874),
+        (FIRST, [BRIDGE, MILL], HOURLY),
+    ]
