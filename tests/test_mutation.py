@@ -140,10 +140,23 @@ def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("mutation")
 
 
-def test_each_listed_mutant_without_effect_is_one_of_todays_source(
-    command: ModuleType,
+def test_a_listed_mutant_that_no_source_has_any_more_is_told(
+    command: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert command.stale_equivalents() == []
+    listed = [
+        ("module.py", "return number >= 100"),
+        ("module.py", "return number >= 101"),
+        ("gone.py", "delete: number -= 1"),
+    ]
+    entries = [
+        f"[[equivalent]]\nfile = {file!r}\nstatement = {statement!r}\n"
+        for file, statement in listed
+    ]
+    (tmp_path / "module.py").write_text(SOURCE)
+    (tmp_path / "listed.toml").write_text("\n".join(entries))
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    monkeypatch.setattr(command, "EQUIVALENT", tmp_path / "listed.toml")
+    assert sorted(command.stale_equivalents()) == sorted(listed[1:])
 
 
 @pytest.mark.parametrize(
