@@ -11,6 +11,7 @@ What columns are called decides, never what their cells hold:
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -140,11 +141,30 @@ def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
 
 
 def _names_in(row: Row) -> Mapping[str, Sequence[str]]:
-    """The usual names of each field.
+    """The usual names of each field that lead to a column of this row."""
+    return _names_among(frozenset(name for name in row if isinstance(name, str)))
+
+
+@lru_cache(maxsize=64)  # the rows of one file have the same columns
+def _names_among(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
+    plain_columns = {plain_name(column) for column in columns}
+
+    def leads_to_a_column(usual: str) -> bool:
+        holder = usual.partition(".")[0]
+        return not plain_columns.isdisjoint((plain_name(usual), plain_name(holder)))
+
+    return {
+        field: tuple(filter(leads_to_a_column, names))
+        for field, names in _names_of_dialect(columns).items()
+    }
+
+
+def _names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
+    """All usual names of each field.
 
     In data frames of Phoenix ``reference`` is the retrieved text.
     """
-    if not any(mark in row for mark in _PHOENIX_MARKS):
+    if columns.isdisjoint(_PHOENIX_MARKS):
         return USUAL_NAMES
     references = [name for name in USUAL_NAMES["reference"] if name != "reference"]
     return {
