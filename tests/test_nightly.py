@@ -44,6 +44,10 @@ PYTHON = r"""#!/usr/bin/env bash
 if [ "$1" = "$MISSING" ]; then exit 1; fi
 printf 'python%s\n' "$1"
 """
+ADAPTERS = r"""#!/usr/bin/env bash
+printf 'adapters %s\n' "$*" >>"$CALLS"
+[[ "adapters $*" != "$FAULT"* ]]
+"""
 PROJECT = """[tool.uv]
 constraint-dependencies = [
     "a<=1",
@@ -58,6 +62,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(SCRIPTS, folder / ".ci")
     (folder / "pyproject.toml").write_text(PROJECT)
     write_script(folder / ".ci" / "python", PYTHON)
+    write_script(folder / ".ci" / "adapters", ADAPTERS)
     for name, text in {
         "uv": UV,
         "npm": NPM,
@@ -116,6 +121,7 @@ ALL = {
     "3.13": "all tests on Python 3.13",
     "resolution": "installing the newest releases",
     "newest": "all tests with the newest releases",
+    "adapters": "the adapters with the oldest and newest frameworks",
     "laws": "the laws on ten times as many examples",
 }
 
@@ -126,11 +132,12 @@ def test_all_lanes_run_on_each_python_and_with_the_newest_releases(
     code, outcomes, calls = run_nightly(checkout)
     assert outcomes == [f"passed  {name}" for name in ALL.values()]
     assert code == 0
-    assert [call for call in calls if "pytest" in call] == [
+    assert [call for call in calls if "pytest" in call or "adapters" in call] == [
         "python3.11 checkout: run pytest -m ",
         "python3.12 checkout: run pytest -m ",
         "python3.13 checkout: run pytest -m ",
         "python3.13 newest: run pytest -m ",
+        "adapters all -m ",
         (
             "python3.13 checkout: run pytest -m hypothesis --hypothesis-profile=deep"
             " --timeout=3000"
@@ -146,6 +153,7 @@ def test_all_lanes_run_on_each_python_and_with_the_newest_releases(
         ({"FAULT": "python3.12 checkout: run python"}, "3.12"),
         ({"FAULT": "python3.13 newest: run pytest"}, "newest"),
         ({"FAULT": "python3.13 checkout: run pytest -m hypothesis"}, "laws"),
+        ({"FAULT": "adapters"}, "adapters"),
         ({"SKIPS": "python3.11 checkout:"}, "3.11"),
         ({"SKIPS": "python3.13 newest:"}, "newest"),
     ],
@@ -183,6 +191,7 @@ def test_newest_releases_that_cannot_be_installed_fail_the_night(
     code, outcomes, _ = run_nightly(checkout, FAULT=fault)
     assert outcomes[3:] == [
         "FAILED  installing the newest releases",
+        f"passed  {ALL['adapters']}",
         f"passed  {ALL['laws']}",
     ]
     assert code == 1
@@ -197,6 +206,7 @@ def test_upper_bounds_that_are_written_in_another_way_fail_the_night(
     code, outcomes, _ = run_nightly(checkout)
     assert outcomes[3:] == [
         "FAILED  installing the newest releases",
+        f"passed  {ALL['adapters']}",
         f"passed  {ALL['laws']}",
     ]
     assert code == 1
