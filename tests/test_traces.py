@@ -20,7 +20,7 @@ from ragmetrics_core.capture import InputError, Message
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.traces import samples_from_spans
-from ragmetrics_core.traces.values import opened, plain
+from ragmetrics_core.traces.values import parse_objects, plain
 
 ROOT = Path(__file__).parents[1]
 QUESTION, ANSWER = "When was the gate built?", "It was built in 1632."
@@ -1659,11 +1659,11 @@ def test_a_text_that_begins_with_the_name_of_llamaindexs_messages_is_a_text() ->
         "result": "ChatMessage(s) are kept.",
         "messages": ("ChatMessage(role='user', content='Who?')",),
     }
-    assert opened(texts) == {
+    assert parse_objects(texts) == {
         "result": "ChatMessage(s) are kept.",
         "messages": (Message("user", "Who?"),),
     }
-    assert opened("ChatMessage(role='us") is None
+    assert parse_objects("ChatMessage(role='us") is None
 
 
 @pytest.mark.parametrize("asked", [ANSWER, f"Question: {QUESTION}\nResponse: {ANSWER}"])

@@ -1,6 +1,6 @@
-"""What a span says, by the names that its instrumentation uses.
+"""What a span says, by the names of the attributes that its instrumentation uses.
 
-These stand in ``dialects.toml``.
+These names stand in ``dialects.toml``.
 """
 
 import re
@@ -15,114 +15,148 @@ from ragmetrics_core.capture import Document, Message
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import number_as_text
 from ragmetrics_core.data.conversation_names import conversation_in, conversation_name
-from ragmetrics_core.traces.values import made, mapping, messages_in, plain
+from ragmetrics_core.traces.values import (
+    mapping,
+    messages_in,
+    plain,
+    recorded_document,
+)
 
 DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(
     files(__package__).joinpath("dialects.toml").read_text("utf-8")
 )
 _PLACE = re.compile(r"-?\d+")
 _KINDS = {
-    name: cast("Kind", kind)
-    for kind, names in DIALECTS.pop("kinds").items()
-    for name in names
+    mark: cast("Kind", kind)
+    for kind, marks in DIALECTS.pop("kinds").items()
+    for mark in marks
 }
 
 
 @dataclass(slots=True)
 class Reading:
-    """What one span says, in plain values.
-
-    None, empty texts and tuples where it is silent.
-
-    ``taken`` and ``documents`` are those that it was given and returned, ``given`` what
-    the application said for us: ``metadata={"ragmetrics": …}``.
-    """
+    """What one span says, in plain values; None, empty texts and tuples where it is silent."""
 
     kind: Kind | None = None
     input: Any = None
     output: Any = None
+    # that the call returned
     documents: tuple[Document, ...] | None = None
-    taken: tuple[Document, ...] = ()
+    # that the call was given
+    input_documents: tuple[Document, ...] = ()
     prompt: tuple[Message, ...] = ()
     replies: tuple[Message, ...] = ()
     query: str | None = None
     tool: str | None = None
-    call: str | None = None
+    # of the tool call that a tool answers
+    call_id: str | None = None
     model: str | None = None
-    given: Mapping[str, Any] = field(default_factory=dict)
+    # what the application said for us: ``metadata={"ragmetrics": …}``
+    user_fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 def reading_of(
     attributes: Mapping[str, Any], dialect: str | None = None
 ) -> Reading | None:
-    """What a span says; None if it bears no known mark."""
-    merged: Reading | None = None
-    for names in (DIALECTS[dialect],) if dialect else DIALECTS.values():
-        others = tuple(names.get("others", ()))
-        if names["mark"] in attributes or any(
-            key.startswith(others) for key in attributes if others
-        ):
-            found = _read(attributes, names)
-            for one in fields(found) if merged is not None else ():
-                if getattr(merged, one.name) in (None, "", (), {}):
-                    setattr(merged, one.name, getattr(found, one.name))
-            merged = merged or found
-    # messages of a whole run are what it was given and returned
-    if merged is not None and merged.kind != "model":
-        merged.input = merged.input or _plain_messages(merged.prompt)
-        merged.output = merged.output or _plain_messages(merged.replies)
-    return merged
+    """Read what a span says.
+
+    Args:
+        attributes: The attributes of the span.
+        dialect: The only dialect that is read; None for each whose mark the span bears.
+
+    Returns:
+        The reading of the first dialect; the following ones fill what it leaves open.
+        None if the span bears no known mark.
+    """
+    dialects = [DIALECTS[dialect]] if dialect else list(DIALECTS.values())
+    marked = [names for names in dialects if _bears_mark(attributes, names)]
+    if not marked:
+        return None
+    reading = _read(attributes, marked[0])
+    for names in marked[1:]:
+        _fill_gaps(reading, _read(attributes, names))
+    if reading.kind != "model":
+        # messages of a whole run are what it was given and returned
+        reading.input = reading.input or _text_or_messages(reading.prompt)
+        reading.output = reading.output or _text_or_messages(reading.replies)
+    return reading
 
 
 def session_of(attributes: Mapping[str, Any]) -> str | None:
-    """The conversation that a span names, by the names that tables have for it, too."""
-    named = {
+    """Return the conversation that a span names, by the names that tables have for it.
+
+    None if it names none.
+    """
+    fields = {
         key: plain(value) for key, value in attributes.items() if conversation_name(key)
     }
     metadata = mapping(plain(attributes.get("metadata")))
-    conversation = conversation_in({**named, "metadata": metadata})
-    return None if conversation is None else str(number_as_text(conversation.value))
+    conversation = conversation_in({**fields, "metadata": metadata})
+    if conversation is None:
+        return None
+    return str(number_as_text(conversation.value))
 
 
-def _plain_messages(messages: tuple[Message, ...]) -> Any:
-    return (
-        plain(messages[0].text)
-        if len(messages) == 1 and messages[0].text
-        else messages or None
-    )
+def _bears_mark(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
+    if names["mark"] in attributes:
+        return True
+    prefixes = tuple(names.get("mark_prefixes", ()))
+    return bool(prefixes) and any(key.startswith(prefixes) for key in attributes)
+
+
+def _fill_gaps(reading: Reading, weaker: Reading) -> None:
+    """Take from a weaker dialect's reading what the stronger one leaves open."""
+    for entry in fields(Reading):
+        if getattr(reading, entry.name) in (None, "", (), {}):
+            setattr(reading, entry.name, getattr(weaker, entry.name))
+
+
+def _text_or_messages(messages: tuple[Message, ...]) -> Any:
+    if len(messages) == 1 and messages[0].text:
+        return plain(messages[0].text)
+    return messages or None
 
 
 def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
-    def told(field: str) -> Iterator[Any]:
-        return (
-            found
-            for name in names.get(field, ())
-            if (found := plain(_value(attributes, name))) not in (None, "")
-        )
+    """Read a span by the names of one dialect."""
 
-    kind, metadata = (
-        str(plain(attributes.get(names["mark"])) or "").lower(),
-        mapping(plain(attributes.get("metadata"))),
-    )
-    single = {
-        field: next(map(str, told(field)), None)
-        for field in ("query", "tool", "call", "model")
-    }
+    def values(field: str) -> Iterator[Any]:
+        """Values of the attributes that hold a field, of those that hold anything."""
+        for name in names.get(field, ()):
+            value = plain(_value(attributes, name))
+            if value not in (None, ""):
+                yield value
+
+    def text(field: str) -> str | None:
+        return next(map(str, values(field)), None)
+
+    metadata = mapping(plain(attributes.get("metadata")))
     return Reading(
-        (
-            "ignored"
-            if "ragmetrics.judge" in attributes
-            else _KINDS.get(kind, "step" if kind else None)
+        kind=_kind(attributes, names["mark"]),
+        input=_unwrapped(next(values("input"), None), "inputs"),
+        output=_unwrapped(next(values("output"), None), "outputs"),
+        documents=_documents(attributes, names.get("documents", ())),
+        input_documents=(
+            _documents(attributes, names.get("input_documents", ())) or ()
         ),
-        _unwrapped(next(told("input"), None), "inputs"),
-        _unwrapped(next(told("output"), None), "outputs"),
-        _documents(attributes, names.get("documents", ())),
-        _documents(attributes, names.get("taken", ())) or (),
-        messages_in(tuple(told("prompt"))),
-        messages_in(tuple(told("replies"))),
-        given=metadata.get("ragmetrics") or next(told("given"), {}),
-        **single,
+        prompt=messages_in(tuple(values("prompt"))),
+        replies=messages_in(tuple(values("replies"))),
+        query=text("query"),
+        tool=text("tool"),
+        call_id=text("call_id"),
+        model=text("model"),
+        user_fields=metadata.get("ragmetrics") or next(values("user_fields"), {}),
     )
+
+
+def _kind(attributes: Mapping[str, Any], mark: str) -> Kind | None:
+    """What a span's call is; a mark of an unknown word is that of a step."""
+    if "ragmetrics.judge" in attributes:
+        return "ignored"
+    word = str(plain(attributes.get(mark)) or "").lower()
+    if not word:
+        return None
+    return _KINDS.get(word, "step")
 
 
 def _value(attributes: Mapping[str, Any], name: str) -> Any:
@@ -138,43 +172,50 @@ def _value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def _nested(leaves: Mapping[str, Any]) -> Any:
+    """The mapping or list whose leaves stand at these paths."""
     if "" in leaves:
         return leaves[""]
-    parts = defaultdict[str, dict[str, Any]](dict)
+    leaves_by_branch = defaultdict[str, dict[str, Any]](dict)
     for path, value in leaves.items():
-        first, _, rest = path.partition(".")
-        parts[first][rest] = value
-    found = {key: _nested(part) for key, part in parts.items()}
-    places = [key for key in found if key.isdecimal()]
+        branch, _, rest = path.partition(".")
+        leaves_by_branch[branch][rest] = value
+    branches = {key: _nested(part) for key, part in leaves_by_branch.items()}
+    places = [key for key in branches if key.isdecimal()]
     # a negative place is nobody's
-    if places and all(_PLACE.fullmatch(key) for key in found):
-        return [found[key] for key in sorted(places, key=int)]
-    return found
+    if places and all(_PLACE.fullmatch(key) for key in branches):
+        return [branches[key] for key in sorted(places, key=int)]
+    return branches
 
 
 def _documents(
     attributes: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[Document, ...] | None:
     """Documents of fields; of conventions that name only ids the text is not recorded."""
-    for listed in (_value(attributes, name) for name in names):
-        listed = plain(listed) if isinstance(listed, str) else listed
-        items = [
-            one.get("document", one) for one in listed or () if isinstance(one, Mapping)
+    for name in names:
+        entries = _value(attributes, name)
+        if isinstance(entries, str):
+            entries = plain(entries)
+        documents = [
+            entry.get("document", entry)
+            for entry in entries or ()
+            if isinstance(entry, Mapping)
         ]
-        if items or listed in ([], ()):
-            return tuple(
-                made(*map(one.get, ("content", "id", "score", "metadata")))
-                for one in items
-            )
+        if documents or entries in ([], ()):
+            return tuple(map(_document, documents))
     return None
+
+
+def _document(entry: Mapping[str, Any]) -> Document:
+    return recorded_document(
+        entry.get("content"), entry.get("id"), entry.get("score"), entry.get("metadata")
+    )
 
 
 def _unwrapped(value: Any, name: str) -> Any:
     """Traceloop puts a value into a mapping with what it knows of it."""
-    return (
-        value[name]
-        if isinstance(value, Mapping)
+    is_wrapped = (
+        isinstance(value, Mapping)
         and name in value
-        and {"kwargs", "tags"} & set(value)
-        else value
+        and not {"kwargs", "tags"}.isdisjoint(value)
     )
+    return value[name] if is_wrapped else value

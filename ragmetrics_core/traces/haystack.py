@@ -12,9 +12,9 @@ from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.span_trees import Call
 from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.values import (
-    evaluated,
     mapping,
     messages_in,
+    parse_repr,
     plain,
     replies_in,
 )
@@ -45,7 +45,7 @@ def read(calls: Sequence[Call]) -> None:
         said.input, said.output = _opened(said.input), _opened(said.output)
         # it held a function
         if isinstance(said.input, str) and said.input.startswith("{'"):
-            said.input = _opened(evaluated(said.input))
+            said.input = _opened(parse_repr(said.input))
         said.kind = _kind(call, said)
     held = [
         one
@@ -190,7 +190,7 @@ def _opened(value: Any) -> Any:
     return (
         Document("", document[1])
         if document is not None
-        else evaluated(value)
+        else parse_repr(value)
         if value.startswith("Chat")
         else None
     )

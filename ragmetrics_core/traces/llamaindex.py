@@ -15,7 +15,7 @@ from ragmetrics_core.traces.values import (
     ToolMessage,
     mapping,
     messages_in,
-    opened,
+    parse_objects,
     replies_in,
 )
 
@@ -91,9 +91,11 @@ class _Trace:
 
     def __init__(self, calls: Sequence[Call]) -> None:
         said = [(call, call.said) for call in calls if call.said is not None]
-        self._given = {call: opened(one.input) for call, one in said}
+        self._given = {call: parse_objects(one.input) for call, one in said}
         self._made = {
-            call: opened(one.output, whole=_has(one.input, "ev", "init_state"))
+            call: parse_objects(
+                one.output, any_object=_has(one.input, "ev", "init_state")
+            )
             for call, one in said
         }
         for step, later in (pair for call in calls for pair in pairwise(call.inside)):
@@ -276,7 +278,7 @@ class _Trace:
 
     def _search(self, call: Call, said: Reading) -> None:
         given, made = self._given[call], self._made[call]
-        said.query, said.taken = _query(given), self._nodes(given)
+        said.query, said.input_documents = _query(given), self._nodes(given)
         said.documents = self._nodes(said.documents or made) or (
             None if made is None else ()
         )
@@ -291,9 +293,9 @@ class _Trace:
         said.query, said.output = _query(given), _answer(self._made[call])
         # that one shows a model no nodes
         if said.kind == "step" and not call.span.name.startswith("Generation."):
-            said.taken = self._nodes(mapping(given).get("nodes")) or self._shown(
-                call, sources
-            )
+            said.input_documents = self._nodes(
+                mapping(given).get("nodes")
+            ) or self._shown(call, sources)
         if method == "run":
             steps = [one for one in call.inside if one in self._made]
             ends = (

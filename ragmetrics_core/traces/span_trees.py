@@ -209,7 +209,10 @@ def _tree(call: Call, said: Reading, session: str | None) -> Tree:
         inputs is None
         or (isinstance(inputs, Mapping) and {"resume", "goto"} <= set(inputs))
     )
-    asked, place = said.given.get("question"), "metadata['ragmetrics']['question']"
+    asked, place = (
+        said.user_fields.get("question"),
+        "metadata['ragmetrics']['question']",
+    )
     if asked is None and is_step and not continues:
         asked, place = question_in(inputs), f"input of {root.name}"
         asked = None if asked is not None and _FIELDS.match(asked) else asked
@@ -360,7 +363,7 @@ def _node(call: Call, said: Reading) -> Node:
     elif node.kind in ("retriever", "reranker"):
         node.query, node.taken = (
             said.query or question_in(said.input),
-            said.taken or tuple(each(said.input, Document)),
+            said.input_documents or tuple(each(said.input, Document)),
         )
         node.documents = (
             held
@@ -378,9 +381,9 @@ def _node(call: Call, said: Reading) -> Node:
             tuple(each(told.artifact if told is not None else said.output, Document))
             or None
         )
-        node.call = said.call or (told.calls[0].id if told is not None else None)
+        node.call = said.call_id or (told.calls[0].id if told is not None else None)
     elif node.kind in ("step", "agent"):
-        node.query, node.taken = said.query, said.taken
+        node.query, node.taken = said.query, said.input_documents
         node.text = (
             said.output
             if said.query is not None and isinstance(said.output, str)

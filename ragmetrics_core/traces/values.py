@@ -4,25 +4,37 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from ragmetrics_core.capture import SCORE_KEYS, Document, Message, ToolCall
 from ragmetrics_core.data import json_value
 from ragmetrics_core.data.messages import CALL_PARTS, ROLES, text_of, unwrapped
 
-_NAMED = re.compile(
+_SCORED_NODE = re.compile(
     r"<NodeWithScore\(node=\w+\(id_=(.*)\), score=([^)]*)\)>", re.DOTALL
 )
 _OBJECT = re.compile(r"[A-Z]\w*\((?:\)|\w+=|$).*", re.DOTALL)
-_STRANGE = re.compile(r"<.* at 0x[0-9a-f]+.*>", re.DOTALL)
-# Python's own words for what is no literal, outside of texts: a member of an
-# enumeration, and any other object.
-_WORDS = re.compile(
+_NAMELESS_OBJECT = re.compile(r"<.* at 0x[0-9a-f]+.*>", re.DOTALL)
+# In what Python writes: a text, which stays; a member of an enumeration, of which the
+# value stays; and any other object that is no literal.
+_TEXT_OR_OBJECT = re.compile(
     r"""('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")|<[\w.]+: ('\w*')>|<(?:[^<>]|<[^<>]*>)*>""",
     re.DOTALL,
 )
-_HAYSTACK = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
+_HAYSTACK_FIELDS = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
+_CONTENT_FIELDS = ("content", "contents", "parts", "blocks")
+_PROMPT_FIELDS = ("messages", "prompt", "prompts")
+_REPLY_FIELDS = (
+    "generations",
+    "message",
+    "messages",
+    "choices",
+    "output",
+    "text",
+    "content",
+)
+# levels of a value that are read; what stands deeper is left out
 _DEPTH = 8
 # A value that is nested deeper is none that an application recorded; how deep a Python
 # can read differs by its version.
@@ -43,41 +55,49 @@ class ToolMessage(Message):
     artifact: Any = field(default=None, repr=False)
 
 
-def plain(value: object, depth: int = _DEPTH) -> Any:
-    """The plain value of an attribute, which may be JSON; ``NestedTooDeeply`` on every Python at the same depth."""
-    if depth == _DEPTH:
-        _refuse_deep_value(value)
+def plain(value: object) -> Any:
+    """Make the plain value of an attribute, which may be JSON.
+
+    Raises:
+        NestedTooDeeply: If it is nested more than 100 levels deep, on every Python.
+    """
+    _refuse_deep_value(value)
+    if not isinstance(value, str):
+        return _plain(value, _DEPTH)
+    decoded = _decoded(value)
+    return _plain(value if decoded is None else decoded, _DEPTH - 1)
+
+
+def _plain(value: object, depth: int) -> Any:
+    """The plain value of what is no text of JSON, down to a depth."""
     if isinstance(value, str):
-        found = _decoded(value) if depth == _DEPTH else None
-        return (
-            (None if value == "null" else value)
-            if found is None
-            else plain(found, depth - 1)
-        )
+        return None if value == "null" else value
     if isinstance(value, list):
-        return _pair(value) or (
-            tuple(plain(item, depth - 1) for item in value) if depth else ()
-        )
-    if not isinstance(value, Mapping):
-        return value
-    known = _document(value) or _message(value)
-    return known or (
-        {str(key): plain(item, depth - 1) for key, item in value.items()}
-        if depth
-        else {}
-    )
+        return _pair(value) or _plain_elements(value, depth)
+    if isinstance(value, Mapping):
+        return _document(value) or _message(value) or _plain_fields(value, depth)
+    return value
+
+
+def _plain_elements(value: list[Any], depth: int) -> tuple[Any, ...]:
+    if depth == 0:
+        return ()
+    return tuple(_plain(element, depth - 1) for element in value)
+
+
+def _plain_fields(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    if depth == 0:
+        return {}
+    return {str(key): _plain(entry, depth - 1) for key, entry in value.items()}
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A value that is a mapping; any other is an empty one."""
+    """Return a value that is a mapping; for any other an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def _decoded(value: object) -> Any:
-    """What a text of JSON stands for, None for any other text.
-
-    What is no text as it is.
-    """
+    """What a text of JSON stands for, None for any other text; other values as they are."""
     if not isinstance(value, str):
         return value
     if value.lstrip()[:1] not in ("{", "[", '"'):
@@ -93,255 +113,263 @@ def _refuse_deep_text(text: str) -> None:
     """Raise ``NestedTooDeeply`` for JSON that opens more than the deepest number of brackets inside one another."""
     if text.count("{") + text.count("[") <= _DEEPEST:
         return
-    steps = (
-        1 if bracket in "{[" else -1
-        for bracket in _NO_BRACKETS.sub("", text)
-        if bracket in "{}[]"
-    )
+    brackets = _NO_BRACKETS.sub("", text)
+    steps = (_step(bracket) for bracket in brackets if bracket in "{}[]")
     if max(accumulate(steps), default=0) > _DEEPEST:
         raise NestedTooDeeply
+
+
+def _step(bracket: str) -> int:
+    """The levels that a bracket leads down; up for a closing one."""
+    return 1 if bracket in "{[" else -1
 
 
 def _refuse_deep_value(value: object) -> None:
     """Raise ``NestedTooDeeply`` for lists and mappings that stand deeper inside one another, without recursion."""
     level = [value]
     for _ in range(_DEEPEST + 1):
-        level = [item for outer in level for item in _items(outer)]
+        level = list(chain.from_iterable(map(_inner_values, level)))
         if not level:
             return
     raise NestedTooDeeply
 
 
-def _items(value: object) -> Iterable[Any]:
+def _inner_values(value: object) -> Iterable[Any]:
     """What stands inside a mapping or a list; nothing inside any other value."""
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list) else ()
 
 
-def made(
+def recorded_document(
     text: object, name: object = None, score: object = None, metadata: object = None
 ) -> Document:
-    """A document of what was recorded of it."""
-    kept = {str(key): entry for key, entry in mapping(_decoded(metadata)).items()}
-    scores = (
-        float(one)
-        for one in (score, *map(kept.get, SCORE_KEYS))
-        if isinstance(one, (int, float))
-    )
+    """Make a document of what was recorded of it.
+
+    Args:
+        text: Its text; None where that was not recorded.
+        name: Its id; None if it has none.
+        score: Its score; of none, and of what is no number, that of the metadata.
+        metadata: A mapping or its JSON; anything else is none.
+    """
+    fields = mapping(_decoded(metadata))
+    metadata_by_name = {str(key): value for key, value in fields.items()}
+    scores = [score, *map(metadata_by_name.get, SCORE_KEYS)]
+    numbers = (float(number) for number in scores if isinstance(number, (int, float)))
     return Document(
-        str(text or ""), None if name is None else str(name), next(scores, None), kept
+        text=str(text or ""),
+        id=None if name is None else str(name),
+        score=next(numbers, None),
+        metadata=metadata_by_name,
     )
 
 
 def _document(value: object) -> Document | None:
+    """A document of LlamaIndex, Haystack or LangChain; None for anything else."""
     fields = unwrapped(mapping(value))[1]
     node = fields.get("node")
+    score = fields.get("score")
     if isinstance(node, Mapping) and "id_" in node:
-        return _scored(node, fields.get("score"))
-    # Haystack, which writes metadata beside the fields
+        return _node_as_shown(node, score)
     if {"id", "content", "blob"} <= set(fields):
-        told = {key: one for key, one in fields.items() if key not in _HAYSTACK}
-        return made(
-            fields["content"],
-            fields["id"],
-            fields.get("score"),
-            fields.get("meta", told),
+        # Haystack, which may write metadata beside the fields
+        beside = {
+            key: entry for key, entry in fields.items() if key not in _HAYSTACK_FIELDS
+        }
+        return recorded_document(
+            fields["content"], fields["id"], score, fields.get("meta", beside)
         )
     text = fields.get("page_content")
-    return (
-        made(text, *map(fields.get, ("id", "score", "metadata")))
-        if isinstance(text, str)
-        else None
-    )
+    if isinstance(text, str):
+        return recorded_document(text, fields.get("id"), score, fields.get("metadata"))
+    return None
 
 
-def _scored(node: Mapping[str, Any], score: object) -> Document:
+def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
     """A node of LlamaIndex, with the text that models are shown of it, and as another form the text alone."""
-    told, text = _decoded(node.get("metadata")) or {}, str(node.get("text") or "")
-    line = str(node.get("metadata_template") or "{key}: {value}")
-    joint = str(node.get("metadata_separator") or "\n")
-    whole = str(node.get("text_template") or "{metadata_str}\n\n{content}")
-    seen = [
-        name
-        for name in told
-        if name not in (node.get("excluded_llm_metadata_keys") or ())
+    metadata = _decoded(node.get("metadata")) or {}
+    text = str(node.get("text") or "")
+    lines = _metadata_as_shown(node, metadata)
+    shown_text = text
+    if lines and text:
+        template = str(node.get("text_template") or "{metadata_str}\n\n{content}")
+        shown_text = template.replace("{metadata_str}", lines)
+        shown_text = shown_text.replace("{content}", text).strip()
+    document = recorded_document(shown_text, node["id_"], score, metadata)
+    return replace(document, forms=() if shown_text == text else (text,))
+
+
+def _metadata_as_shown(node: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    """The metadata of a node as its templates write them, without those that models are not shown."""
+    template = str(node.get("metadata_template") or "{key}: {value}")
+    separator = str(node.get("metadata_separator") or "\n")
+    excluded = node.get("excluded_llm_metadata_keys") or ()
+    lines = [
+        template.replace("{key}", name).replace("{value}", str(metadata[name]))
+        for name in metadata
+        if name not in excluded
     ]
-    lines = joint.join(
-        line.replace("{key}", name).replace("{value}", str(told[name])) for name in seen
-    )
-    shown = (
-        whole.replace("{metadata_str}", lines).replace("{content}", text).strip()
-        if lines and text
-        else text
-    )
-    return replace(
-        made(shown, node["id_"], score, told), forms=() if shown == text else (text,)
-    )
+    return separator.join(lines)
 
 
 def _pair(value: list[Any]) -> Document | Message | None:
-    """A document with its score, or a message with its role."""
-    if len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES:
-        return _message({"role": value[0], "content": value[1]})
-    scored = (
-        _document(value[0])
-        if len(value) == 2 and type(value[1]) in (int, float)
-        else None
-    )
-    return scored and replace(scored, score=float(value[1]))
+    """A document with its score, or a message with its role; None for any other list."""
+    if len(value) != 2:
+        return None
+    content, companion = value
+    if isinstance(content, str) and content in ROLES:
+        return _message({"role": content, "content": companion})
+    if type(companion) not in (int, float):
+        return None
+    document = _document(content)
+    if document is None:
+        return None
+    return replace(document, score=float(companion))
 
 
 def _message(value: Mapping[str, Any]) -> Message | None:
-    """A message of LangChain, of a provider or of a convention.
-
-    None for anything else.
-    """
+    """A message of LangChain, of a provider or of a convention; None for anything else."""
     kind, fields = unwrapped(value)
     role = ROLES.get(str(fields.get("role") or kind or fields.get("type")))
-    content = next(
-        (
-            fields[key]
-            for key in ("content", "contents", "parts", "blocks")
-            if key in fields
-        ),
-        None,
-    )
-    parts = (
-        [one for one in content if isinstance(one, Mapping)]
-        if isinstance(content, list)
-        else []
-    )
+    contents = (fields[name] for name in _CONTENT_FIELDS if name in fields)
+    content = next(contents, None)
     fields = {**mapping(fields.get("additional_kwargs")), **fields}
     calls = list(fields.get("tool_calls") or ())
-    calls += (
-        one
-        for one in parts
-        if one.get("type") in CALL_PARTS or {"tool_call", "tool_name"} & set(one)
-    )
-    if role is None or (content is None and not calls and set(fields) != {"role"}):
+    calls += _calls_in_content(content)
+    is_bare_role = set(fields) == {"role"}
+    if role is None or (content is None and not calls and not is_bare_role):
         return None
-    found = tuple(_call(one) for one in calls if isinstance(one, Mapping))
+    tool_calls = tuple(_tool_call(call) for call in calls if isinstance(call, Mapping))
     if role != "tool":
-        return Message(role, text_of(content), found)
-    found = found or (
-        ToolCall(str(fields.get("name") or ""), id=fields.get("tool_call_id")),
-    )
-    return ToolMessage(
-        role, text_of(content), found, plain(fields.get("artifact"), _DEPTH - 1)
-    )
+        return Message(role, text_of(content), tool_calls)
+    if not tool_calls:
+        name = str(fields.get("name") or "")
+        tool_calls = (ToolCall(name, id=fields.get("tool_call_id")),)
+    artifact = _plain(fields.get("artifact"), _DEPTH - 1)
+    return ToolMessage(role, text_of(content), tool_calls, artifact)
 
 
-def _call(call: Mapping[str, Any]) -> ToolCall:
+def _calls_in_content(content: object) -> list[Mapping[str, Any]]:
+    """The parts of a message's content that are calls of tools."""
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, Mapping) and _is_call(part)]
+
+
+def _is_call(part: Mapping[str, Any]) -> bool:
+    return part.get("type") in CALL_PARTS or "tool_call" in part or "tool_name" in part
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
     call = unwrapped(call)[1]
-    inner = mapping(call.get("function")) or call
-    given = _decoded(
-        next(
-            (inner[key] for key in ("args", "arguments", "input") if key in inner), None
-        )
+    function = mapping(call.get("function")) or call
+    arguments = (
+        function[key] for key in ("args", "arguments", "input") if key in function
     )
     return ToolCall(
-        str(inner.get("name") or inner.get("tool_name") or ""),
-        mapping(given),
+        str(function.get("name") or function.get("tool_name") or ""),
+        mapping(_decoded(next(arguments, None))),
         call.get("id"),
     )
 
 
 def messages_in(value: object) -> tuple[Message, ...]:
-    """The messages that a model was shown."""
+    """Find the messages that a model was shown; a text alone is the user's."""
     if isinstance(value, tuple):
-        return tuple(one for item in value for one in messages_in(item))
+        return tuple(chain.from_iterable(map(messages_in, value)))
     if isinstance(value, Mapping):
         if value.get("type") == "text":
             return (Message("system", text_of(value)),)
-        return tuple(
-            one
-            for name in ("messages", "prompt", "prompts")
-            for one in messages_in(value.get(name))
-        )
-    said = Message("user", value) if isinstance(value, str) and value.strip() else value
-    return (said,) if isinstance(said, Message) else ()
+        return messages_in(tuple(value.get(name) for name in _PROMPT_FIELDS))
+    if isinstance(value, str) and value.strip():
+        return (Message("user", value),)
+    if isinstance(value, Message):
+        return (value,)
+    return ()
 
 
 def replies_in(value: object) -> tuple[Message, ...]:
-    """What a model said, in any of the forms in which providers and frameworks return it."""
+    """Find what a model said, in any of the forms in which providers and frameworks return it."""
     if isinstance(value, tuple):
-        return tuple(one for item in value for one in replies_in(item))
+        return tuple(chain.from_iterable(map(replies_in, value)))
     if isinstance(value, Mapping):
-        names = (
-            "generations",
-            "message",
-            "messages",
-            "choices",
-            "output",
-            "text",
-            "content",
-        )
-        return next(
-            (found for name in names if (found := replies_in(value.get(name)))), ()
-        )
-    said = (
-        Message("assistant", value)
-        if isinstance(value, str) and value.strip()
-        else value
-    )
-    return (said,) if isinstance(said, Message) and said.role == "assistant" else ()
+        candidates = (replies_in(value.get(name)) for name in _REPLY_FIELDS)
+        return next(filter(None, candidates), ())
+    if isinstance(value, str) and value.strip():
+        return (Message("assistant", value),)
+    if isinstance(value, Message) and value.role == "assistant":
+        return (value,)
+    return ()
 
 
-def opened(value: Any, *, whole: bool = False, depth: int = _DEPTH) -> Any:
-    """A value with LlamaIndex's objects that stand in it as text: as JSON, as Python writes them, or only named.
+def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) -> Any:
+    """Parse LlamaIndex's objects that stand as text in a value: as JSON, as Python writes them, or only named.
 
-    With ``whole`` any text that has the form of an object is one.
+    Args:
+        value: The plain value.
+        any_object: Whether any text that has the form of an object is one; else only
+            messages, scored nodes, and what stands under ``ev``.
+        depth: Levels of the value that are parsed.
     """
     if depth and isinstance(value, tuple):
-        return tuple(opened(one, whole=whole, depth=depth - 1) for one in value)
+        return tuple(
+            parse_objects(element, any_object=any_object, depth=depth - 1)
+            for element in value
+        )
     if depth and isinstance(value, Mapping):
         return {
-            key: opened(one, whole=whole or key == "ev", depth=depth - 1)
-            for key, one in value.items()
+            key: parse_objects(
+                entry, any_object=any_object or key == "ev", depth=depth - 1
+            )
+            for key, entry in value.items()
         }
     if not isinstance(value, str):
         return value
-    named = _NAMED.fullmatch(value)
-    if named is not None:
-        return Document("", named[1], None if named[2] == "None" else float(named[2]))
-    if value.startswith('{"node":'):
-        return plain(value)
-    if (whole or value.startswith("ChatMessage(")) and _OBJECT.fullmatch(value):
-        return evaluated(value)
-    return None if _STRANGE.fullmatch(value) else value
+    return _parse_object(value, any_object=any_object)
 
 
-def evaluated(text: str) -> Any:
-    """The fields of an object as Python writes it; None where it was cut."""
+def _parse_object(text: str, *, any_object: bool) -> Any:
+    """The object that a text stands for; the text where it stands for none, None where it says nothing."""
+    scored_node = _SCORED_NODE.fullmatch(text)
+    if scored_node is not None:
+        name, score = scored_node.groups()
+        return Document("", name, None if score == "None" else float(score))
+    if text.startswith('{"node":'):
+        return plain(text)
+    may_be_object = any_object or text.startswith("ChatMessage(")
+    if may_be_object and _OBJECT.fullmatch(text):
+        return parse_repr(text)
+    return None if _NAMELESS_OBJECT.fullmatch(text) else text
+
+
+def parse_repr(text: str) -> Any:
+    """Parse the fields of an object as Python writes it; None where it was cut."""
     try:
-        return plain(
-            _fields_of(
-                ast.parse(
-                    _WORDS.sub(lambda one: one[1] or one[2] or "None", text),
-                    mode="eval",
-                ).body
-            )
-        )
+        literals = _TEXT_OR_OBJECT.sub(_literal, text)
+        return plain(_fields_of(ast.parse(literals, mode="eval").body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
+def _literal(match: re.Match[str]) -> str:
+    """A text as it is, of a member of an enumeration the value, of any other object None."""
+    text, enumerated = match.groups()
+    return text or enumerated or "None"
+
+
 def _fields_of(node: ast.AST) -> Any:
+    """The value of an expression of literals and constructors; None for any other."""
     if isinstance(node, ast.Call) and not node.args:
         return {
-            str(one.arg).lstrip("_"): _fields_of(one.value) for one in node.keywords
+            str(keyword.arg).lstrip("_"): _fields_of(keyword.value)
+            for keyword in node.keywords
         }
     if isinstance(node, (ast.List, ast.Tuple)):
-        return [_fields_of(one) for one in node.elts]
+        return [_fields_of(element) for element in node.elts]
     if isinstance(node, ast.Dict):
+        entries = zip(node.keys, node.values, strict=True)
         return {
-            str(_fields_of(key)): _fields_of(one)
-            for key, one in zip(node.keys, node.values, strict=True)
-            if key
+            str(_fields_of(key)): _fields_of(entry) for key, entry in entries if key
         }
-    return (
-        ast.literal_eval(node)
-        if isinstance(node, (ast.Constant, ast.UnaryOp))
-        else None
-    )
+    if isinstance(node, (ast.Constant, ast.UnaryOp)):
+        return ast.literal_eval(node)
+    return None
