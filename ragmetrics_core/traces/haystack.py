@@ -23,190 +23,276 @@ _DOCUMENT = re.compile(r"\bDocument\(id=([^,]{1,200}), ")
 _ANSWER = re.compile(
     r"""GeneratedAnswer\(data=('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\")"""
 )
-_NAMED = ("last_message", "replies", "reply", "answer", "answers", "response")
+_ANSWER_SOCKETS = (
+    "last_message",
+    "replies",
+    "reply",
+    "answer",
+    "answers",
+    "response",
+)
 # Objects as ``repr`` begins them, perhaps cut; "Document(s) required: ..." is a text.
 _WRITTEN = re.compile(
     r"(?:ChatMessage|GeneratedAnswer|ExtractedAnswer|Document)\((?:\w*\Z|\w+=|[A-Z]\w*\()"
 )
-_DOCUMENTS = "haystack.dataclasses.document.Document"
+_DOCUMENT_CLASS = "haystack.dataclasses.document.Document"
 
 
-def is_own(span: Span) -> bool:
-    """Whether a span has attributes of Haystack's own tracing."""
+def is_traced_by_haystack(span: Span) -> bool:
+    """Tell whether a span has attributes of Haystack's own tracing."""
     return any(key.startswith("haystack.") for key in span.attributes)
 
 
 def read(calls: Sequence[Call]) -> None:
-    """Say of the calls of a trace, by their sockets and whether they are outermost, what all rules read."""
-    spans = [
-        (one, one.said) for call in calls for one in call.walk() if one.said is not None
+    """Write into the readings of a trace what the rules of all frameworks read.
+
+    Args:
+        calls: The outermost calls of the trace.
+    """
+    readings = [
+        (call, call.reading)
+        for outermost in calls
+        for call in outermost.walk()
+        if call.reading is not None
     ]
-    for call, said in spans:
-        said.input, said.output = _opened(said.input), _opened(said.output)
-        # it held a function
-        if isinstance(said.input, str) and said.input.startswith("{'"):
-            said.input = _opened(parse_repr(said.input))
-        said.kind = _kind(call, said)
-    held = [
-        one
-        for _, said in spans[::-1]
-        for one in each((said.documents or (), said.output), Document)
-    ]
-    known = {one.id: one for one in held if one.text.strip()}
-    models = [said for _, said in spans if said.kind == "model"]
-    answered = next(
-        (some for _, said in spans[::-1] if (some := list(each(said.output, Answer)))),
-        [],
-    )
-    listed = (mapping(said.output).get("documents") for _, said in spans)
-    indexes = any("documents_written" in mapping(said.output) for _, said in spans)
-    latest = [some for some in listed if isinstance(some, tuple)][-1:]
-    for call, said in spans[::-1]:
-        found = tuple(
-            one if one.text else known.get(one.id, one)
-            for one in each(said.output, Document)
-        )
-        given, made = dict(_sockets(said.input)), dict(_sockets(said.output))
-        asked = question_in(
-            {
-                name: some[-1]
-                for name, value in given.items()
-                if (some := list(_texts(value)))
-            }
-        )
-        if said.kind == "model":
-            said.prompt = (
-                messages_in((given.get("messages"), given.get("prompt"))) or said.prompt
-            )
-            said.replies = said.replies or replies_in(made.get("replies"))
-            said.input = said.output = None
-        elif said.kind in ("retriever", "reranker"):
-            said.input, said.output = asked, None
-            said.documents = (
-                found
-                if said.documents is None
-                else tuple(one for one in said.documents if one.text)
-            )
-        elif call in calls and not models and indexes:
-            said.kind = "ignored"  # the building of an index
-        elif call in calls and not isinstance(said.output, str):
-            said.documents = () if latest == [()] else None
-            said.kind, said.input = (
-                "agent" if models and asked is not None else said.kind,
-                asked,
-            )
-            said.output = _written(made, answered, models) if models else found or None
-        elif said.kind == "step":
-            found += _windows(call, given, made)
-            said.input, said.output = (
-                None,
-                None if "Builder" in _type(call) else found or None,
-            )
+    for call, reading in readings:
+        reading.input = _with_objects(reading.input)
+        reading.output = _with_objects(reading.output)
+        if isinstance(reading.input, str) and reading.input.startswith("{'"):
+            # it held a function, so that it is no JSON
+            reading.input = _with_objects(parse_repr(reading.input))
+        reading.kind = _kind(call, reading)
+    trace = _Trace(calls, [reading for _, reading in readings])
+    for call, reading in reversed(readings):
+        trace.read(call, reading)
 
 
-def _written(
-    made: Mapping[str, Any], answered: Sequence[Answer], models: Sequence[Reading]
-) -> Any:
-    """What a run answered: its answers, else the one text in what it returned; None where that does not tell."""
-    named = [made[key] for key in _NAMED if key in made] or list(made.values())
-    wrote = list(_texts(tuple(named[:1] if "last_message" in made else named)))
-    if answered:
-        return answered[0].text if len(answered) == 1 else tuple(answered)
-    if len(wrote) == 1 and (len(models) < 2 or len(wrote[0].split()) > 1):
-        return wrote[0]
-    # several, a verdict, or a tool ended the run
-    for one in models if wrote or len(models) > 1 else ():
-        one.replies = ()
-    return None
+class _Trace:
+    """What the components of one trace returned, which says what its runs answered."""
+
+    def __init__(self, calls: Sequence[Call], readings: Sequence[Reading]) -> None:
+        self._outermost = calls
+        self._models = [reading for reading in readings if reading.kind == "model"]
+        self._answers = _last_answers(readings)
+        self._documents_by_id = _documents_by_id(readings)
+        outputs = [mapping(reading.output) for reading in readings]
+        self._builds_index = any("documents_written" in output for output in outputs)
+        lists = [output.get("documents") for output in outputs]
+        lists = [documents for documents in lists if isinstance(documents, tuple)]
+        self._ends_without_documents = lists[-1:] == [()]
+
+    def read(self, call: Call, reading: Reading) -> None:
+        """Read one component or run; those inside it have been read."""
+        inputs = dict(_sockets(reading.input))
+        outputs = dict(_sockets(reading.output))
+        if reading.kind == "model":
+            prompt = messages_in((inputs.get("messages"), inputs.get("prompt")))
+            reading.prompt = prompt or reading.prompt
+            reading.replies = reading.replies or replies_in(outputs.get("replies"))
+            reading.input = None
+            reading.output = None
+        elif reading.kind in ("retriever", "reranker"):
+            self._read_retriever(reading, inputs)
+        elif call in self._outermost and self._builds_index and not self._models:
+            reading.kind = "ignored"
+        elif call in self._outermost and not isinstance(reading.output, str):
+            self._read_run(reading, inputs, outputs)
+        elif reading.kind == "step":
+            self._read_step(call, reading, inputs, outputs)
+
+    def _read_retriever(self, reading: Reading, inputs: Mapping[str, Any]) -> None:
+        if reading.documents is None:
+            reading.documents = self._documents(reading.output)
+        else:
+            reading.documents = tuple(
+                document for document in reading.documents if document.text
+            )
+        reading.input = _question(inputs)
+        reading.output = None
+
+    def _read_run(
+        self, reading: Reading, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+    ) -> None:
+        """Read an outermost call: a pipeline or an agent."""
+        reading.input = _question(inputs)
+        reading.documents = () if self._ends_without_documents else None
+        if not self._models:
+            reading.output = self._documents(reading.output) or None
+            return
+        if reading.input is not None:
+            reading.kind = "agent"
+        reading.output = self._answer(outputs)
+
+    def _read_step(
+        self,
+        call: Call,
+        reading: Reading,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+    ) -> None:
+        documents = self._documents(reading.output)
+        documents += _windows(call, inputs, outputs)
+        reading.input = None
+        reading.output = documents or None
+        if "Builder" in _component_type(call):
+            reading.output = None
+
+    def _documents(self, output: Any) -> tuple[Document, ...]:
+        """The documents in an output; of those cut to an id the text that another component returned."""
+        documents = each(output, Document)
+        return tuple(
+            document
+            if document.text
+            else self._documents_by_id.get(document.id, document)
+            for document in documents
+        )
+
+    def _answer(self, outputs: Mapping[str, Any]) -> Any:
+        """What a run answered: its answers, else the one text that it returned; None where that does not tell."""
+        if len(self._answers) == 1:
+            return self._answers[0].text
+        if self._answers:
+            return tuple(self._answers)
+        texts = list(_texts(_answer_values(outputs)))
+        several_models = len(self._models) > 1
+        if len(texts) == 1:
+            is_verdict = several_models and len(texts[0].split()) < 2
+            if not is_verdict:
+                return texts[0]
+        if texts or several_models:
+            # several texts, a verdict, or a tool ended the run
+            for model in self._models:
+                model.replies = ()
+        return None
+
+
+def _last_answers(readings: Sequence[Reading]) -> list[Answer]:
+    """The answers of the last component that returned any."""
+    for reading in reversed(readings):
+        answers = list(each(reading.output, Answer))
+        if answers:
+            return answers
+    return []
+
+
+def _documents_by_id(readings: Sequence[Reading]) -> dict[str | None, Document]:
+    """Documents with a text, as the first component returned them."""
+    documents: dict[str | None, Document] = {}
+    for reading in reversed(readings):
+        for document in each((reading.documents or (), reading.output), Document):
+            if document.text.strip():
+                documents[document.id] = document
+    return documents
+
+
+def _answer_values(outputs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The outputs of a run that may be its answer: those of usual names, else all."""
+    if "last_message" in outputs:
+        return (outputs["last_message"],)
+    named = [outputs[name] for name in _ANSWER_SOCKETS if name in outputs]
+    return tuple(named or outputs.values())
+
+
+def _question(inputs: Mapping[str, Any]) -> str | None:
+    """The question among what a run or component was given: of several texts in a socket the last."""
+    last_texts = {}
+    for name, value in inputs.items():
+        texts = list(_texts(value))
+        if texts:
+            last_texts[name] = texts[-1]
+    return question_in(last_texts)
 
 
 def _windows(
-    call: Call, given: Mapping[str, Any], made: Mapping[str, Any]
+    call: Call, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[Document, ...]:
-    """Documents with the texts around each that a component hands on."""
-    spec = mapping(
-        mapping(plain(call.span.attributes.get("haystack.component.output_spec"))).get(
-            "context_windows"
-        )
+    """Documents with the texts around each, which a component hands on if another takes them."""
+    windows = zip(
+        each(inputs, Document), outputs.get("context_windows", ()), strict=False
     )
-    pairs = zip(each(given, Document), made.get("context_windows", ()), strict=False)
-    return tuple(
-        replace(one, text=text) for one, text in pairs if spec.get("receivers", True)
-    )
+    output_spec = plain(call.span.attributes.get("haystack.component.output_spec"))
+    socket = mapping(mapping(output_spec).get("context_windows"))
+    if not socket.get("receivers", True):
+        return ()
+    return tuple(replace(document, text=text) for document, text in windows)
 
 
-def _type(call: Call) -> str:
+def _component_type(call: Call) -> str:
     return str(call.span.attributes.get("haystack.component.type") or call.span.name)
 
 
-def _kind(call: Call, said: Reading) -> Kind | None:
+def _kind(call: Call, reading: Reading) -> Kind | None:
     """What a component is: by its name, else by what it takes and gives, of which its own tracing tells the types."""
-    name, given, made = _type(call), dict(_sockets(said.input)), mapping(said.output)
-    takes, gives = (
-        str(call.span.attributes.get(f"haystack.component.{one}_spec", ""))
-        for one in ("input", "output")
-    )
-    if "Evaluator" in name or said.kind == "ignored":
+    name = _component_type(call)
+    if "Evaluator" in name or reading.kind == "ignored":
         return "ignored"
     if "Builder" in name:
         return "step"
-    if given and ("replies" in made or '"replies": ' in gives):
+    inputs = dict(_sockets(reading.input))
+    attributes = call.span.attributes
+    takes = str(attributes.get("haystack.component.input_spec", ""))
+    gives = str(attributes.get("haystack.component.output_spec", ""))
+    replies = "replies" in mapping(reading.output) or '"replies": ' in gives
+    if inputs and replies:
         return "model"
-    if not is_own(call.span):
-        return said.kind
-    finds = _DOCUMENTS in gives and _DOCUMENTS not in takes and "replies" not in given
-    return (
-        "tool"
-        if name.endswith(".tool")
-        else "reranker"
-        if "Ranker" in name
-        else "retriever"
-        if finds
-        else "step"
-    )
+    if not is_traced_by_haystack(call.span):
+        return reading.kind
+    if name.endswith(".tool"):
+        return "tool"
+    if "Ranker" in name:
+        return "reranker"
+    takes_documents = _DOCUMENT_CLASS in takes or "replies" in inputs
+    if _DOCUMENT_CLASS in gives and not takes_documents:
+        return "retriever"
+    return "step"
 
 
-def _sockets(given: Any) -> Iterator[tuple[str, Any]]:
-    """Sockets and their values, however a run or component groups them."""
-    for name, value in given.items() if isinstance(given, Mapping) else ():
-        yield from _sockets(value) if isinstance(value, Mapping) else ((name, value),)
+def _sockets(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield sockets and their values, however a run or component groups them."""
+    for name, entry in mapping(value).items():
+        if isinstance(entry, Mapping):
+            yield from _sockets(entry)
+        else:
+            yield name, entry
 
 
-def _opened(value: Any) -> Any:
+def _with_objects(value: Any) -> Any:
     """A value with its objects: messages, documents and answers, extracted ones left out."""
     if isinstance(value, tuple):
-        return tuple(map(_opened, value))
+        return tuple(map(_with_objects, value))
     if isinstance(value, Mapping):
         if {"data", "query", "meta"} <= set(value):
-            return Answer(
-                str(value["data"] or ""), "answers", extracted="documents" not in value
-            )
-        return {key: _opened(one) for key, one in value.items()}
-    if not isinstance(value, str) or not _WRITTEN.match(value):
-        return value
-    answer, document = _ANSWER.match(value), _DOCUMENT.match(value)
+            text = str(value["data"] or "")
+            return Answer(text, "answers", extracted="documents" not in value)
+        return {key: _with_objects(entry) for key, entry in value.items()}
+    if isinstance(value, str) and _WRITTEN.match(value):
+        return _object_written(value)
+    return value
+
+
+def _object_written(text: str) -> Any:
+    """The object that ``repr`` wrote; None where it was cut or was extracted."""
+    answer = _ANSWER.match(text)
     if answer is not None:
         return Answer(str(ast.literal_eval(answer[1])), "answers")
-    return (
-        Document("", document[1])
-        if document is not None
-        else parse_repr(value)
-        if value.startswith("Chat")
-        else None
-    )
+    document = _DOCUMENT.match(text)
+    if document is not None:
+        return Document("", document[1])
+    return parse_repr(text) if text.startswith("Chat") else None
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a value, those of messages and answers included; each once."""
-    found = (
-        one if isinstance(one, str) else one.text
-        for one in each(value, str, Message, Answer)
-        if not _calls(one)
-    )
-    yield from (text for text in dict.fromkeys(found) if text and text.strip())
+    """Yield the texts in a value, those of messages and answers included; each once."""
+    yielded: set[str] = set()
+    for entry in each(value, str, Message, Answer):
+        if isinstance(entry, Message) and not _is_spoken(entry):
+            continue
+        text = entry if isinstance(entry, str) else entry.text
+        if text and text.strip() and text not in yielded:
+            yielded.add(text)
+            yield text
 
 
-def _calls(one: Any) -> bool:
-    return isinstance(one, Message) and (
-        bool(one.calls) or one.role not in ("user", "assistant")
-    )
+def _is_spoken(message: Message) -> bool:
+    """Whether user or assistant said it, and it calls no tool."""
+    return message.role in ("user", "assistant") and not message.calls

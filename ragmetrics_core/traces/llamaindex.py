@@ -80,7 +80,7 @@ _TOOL = "Tool name: {}\nTool description: "  # what an index of tools holds of e
 def read(calls: Sequence[Call]) -> None:
     """Say of the calls of a trace what the rules of all frameworks read."""
     trace = _Trace(
-        [one for call in calls for one in call.walk() if one.said is not None]
+        [one for call in calls for one in call.walk() if one.reading is not None]
     )
     for call in calls:
         trace.read(call, (), ())
@@ -90,7 +90,7 @@ class _Trace:
     """The calls of one trace, what went into each and came out, and the nodes that these hold."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
-        said = [(call, call.said) for call in calls if call.said is not None]
+        said = [(call, call.reading) for call in calls if call.reading is not None]
         self._given = {call: parse_objects(one.input) for call, one in said}
         self._made = {
             call: parse_objects(
@@ -132,7 +132,7 @@ class _Trace:
 
         With the calls around it that count, and the nodes that an engine names.
         """
-        said, kind = call.said, None
+        said, kind = call.reading, None
         if call in self._given and said is not None:
             kind, output = self._kind(call, said, above), self._made[call]
             sources = self._nodes(mapping(output).get("source_nodes")) or sources
@@ -216,7 +216,7 @@ class _Trace:
             replace(one, calls=calls) for one, calls in zip(replies, named, strict=True)
         )
         for one in inner:
-            one.said = None
+            one.reading = None
 
     def _replied(self, call: Call) -> None:
         """Give the reply of an agent's step to the call of a model in it."""
@@ -236,7 +236,7 @@ class _Trace:
         models = [
             one
             for one in inner
-            if one.said is not None and self._kind(one, one.said, ()) == "model"
+            if one.reading is not None and self._kind(one, one.reading, ()) == "model"
         ]
         for one in (
             []
@@ -254,10 +254,13 @@ class _Trace:
         ][-1:]:
             if (
                 isinstance(reply, Message)
-                and one.said is not None
-                and (calls or not one.said.replies)
+                and one.reading is not None
+                and (calls or not one.reading.replies)
             ):
-                one.said.replies, self._made[one] = (replace(reply, calls=calls),), None
+                one.reading.replies, self._made[one] = (
+                    (replace(reply, calls=calls),),
+                    None,
+                )
 
     def _tool(self, call: Call, said: Reading) -> None:
         given, made = mapping(self._given[call]), mapping(self._made[call])
@@ -494,7 +497,10 @@ class Asides:
     def hear(self, calls: Sequence[Call]) -> None:
         """Remember what a model chose last for tools."""
         replies = [
-            reply for one in calls if one.said is not None for reply in one.said.replies
+            reply
+            for one in calls
+            if one.reading is not None
+            for reply in one.reading.replies
         ]
         chosen = [
             [*map(one_line, texts_in(one.arguments))]

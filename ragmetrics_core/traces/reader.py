@@ -111,7 +111,10 @@ class TraceReader:
     def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
         calls = calls_of(spans, self._dialect, self._resolve)
         told = [
-            one.said for call in calls for one in call.walk() if one.said is not None
+            one.reading
+            for call in calls
+            for one in call.walk()
+            if one.reading is not None
         ]
         self.known = self.known or bool(told)
         self.seen.update(
@@ -131,7 +134,8 @@ class TraceReader:
             "haystack" in span.scope or _HAYSTACK.match(span.name) for span in spans
         ):
             if not any(
-                haystack.is_own(one) or _MARK in one.attributes for one in spans
+                haystack.is_traced_by_haystack(one) or _MARK in one.attributes
+                for one in spans
             ):
                 self.without[trace] = "framework"
                 return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from ragmetrics_core.capture import (
@@ -30,164 +30,205 @@ from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
 
 Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
-_DEEPEST = 250
+_DEEPEST = 250  # levels of calls inside one another that are read
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 _ABANDONED = "the stream was abandoned before its end"
 _DROPPED = (
     "{} spans lack attributes, dropped at the limit of the SDK: raise"
     " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
 )
+# what a function of the user may raise
+_RESOLVE_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(eq=False)
 class Call:
-    """A span, what it says (None if it bears no known mark), and the spans inside it."""
+    """A span, what it says (None if it bears no known mark), and the calls inside it."""
 
     span: Span
-    said: Reading | None
+    reading: Reading | None
     inside: list[Call] = field(default_factory=list)
 
     def walk(self) -> Iterator[Call]:
-        """It and all below it, in the order in which they began."""
+        """Yield the call and all below it, in the order in which they began."""
         yield self
-        for one in self.inside:
-            yield from one.walk()
+        for inner in self.inside:
+            yield from inner.walk()
 
 
 def calls_of(
     spans: Sequence[Span], dialect: str | None = None, resolve: Resolve | None = None
 ) -> list[Call]:
-    """The outermost calls of a trace.
+    """Put the spans of a trace into the calls that they record, and return the outermost.
+
+    Args:
+        spans: The spans of one trace, in any order.
+        dialect: The only dialect that is read; None for all.
+        resolve: Texts of documents of which only ids were recorded.
 
     Raises:
-        ValueError: If a span cannot be read, or spans are inside of each other or one
-            inside the other without end.
+        ValueError: If a span cannot be read, or spans stand inside each other in a
+            circle or too deep.
         InputError: If ``resolve`` raises.
     """
-    ordered = sorted(spans, key=lambda one: (one.start, -one.end, one.id))
-    found = {
+    ordered = sorted(spans, key=_outermost_of_the_same_start)
+    calls = {
         span.id: Call(span, reading_of(span.attributes, dialect)) for span in ordered
     }
+    if "" in calls:
+        raise ValueError("a span cannot be read")
     roots: list[Call] = []
-    for call in found.values():
-        around = found.get(call.span.parent)
-        if (
-            around
-            and not around.inside
-            and call.span.name.endswith(".workflow")
-            and call.span.name == around.span.name
-        ):
-            around = None  # of a batch, whose runs Traceloop puts one inside the other
-        (roots if around is None else around.inside).append(call)
-    level, reached = roots, 0
-    for _ in range(_DEEPEST):
-        reached, level = (
-            reached + len(level),
-            [inner for one in level for inner in one.inside],
-        )
-    if reached < len(found) or "" in found:
-        raise ValueError("no tree")
-    _name([call.said for call in found.values() if call.said is not None])
+    for call in calls.values():
+        parent = calls.get(call.span.parent)
+        if parent is None or _is_run_of_batch(call, parent):
+            roots.append(call)
+        else:
+            parent.inside.append(call)
+    if _count_down_to_deepest(roots) < len(calls):
+        raise ValueError("spans stand inside each other in a circle or too deep")
+    readings = [call.reading for call in calls.values() if call.reading is not None]
+    _restore_ids(readings)
     if resolve is not None:
-        _resolve(
-            [call.said for call in found.values() if call.said is not None],
-            resolve,
-            ordered[0].trace,
-        )
+        _resolve_texts(readings, resolve, ordered[0].trace)
     return roots
 
 
-def _name(said: Sequence[Reading]) -> None:
+def _outermost_of_the_same_start(span: Span) -> tuple[int, int, str]:
+    return span.start, -span.end, span.id
+
+
+def _is_run_of_batch(call: Call, parent: Call) -> bool:
+    """Traceloop puts the runs of a batch one inside the other."""
+    return (
+        not parent.inside
+        and call.span.name == parent.span.name
+        and call.span.name.endswith(".workflow")
+    )
+
+
+def _count_down_to_deepest(roots: list[Call]) -> int:
+    """Count the calls below the roots, none deeper than is read; those of a circle hang on no root."""
+    count = 0
+    level = roots
+    for _ in range(_DEEPEST):
+        count += len(level)
+        level = list(chain.from_iterable(call.inside for call in level))
+    return count
+
+
+def _restore_ids(readings: Sequence[Reading]) -> None:
     """Give retrieved documents of which only the text was recorded the ids that a later step was given with it."""
-    named: dict[str, dict[str, None]] = {}
-    for one in (
-        document
-        for some in said
-        for document in each(some.input, Document)
-        if document.id is not None
-    ):
-        named.setdefault(one.text, {})[one.id] = None
-    for some in said if named else ():
-        found = (
-            list(each(some.output, Document))
-            if some.kind == "retriever" and some.documents is None
-            else []
-        )
-        if any(one.id is None for one in found):
-            left = {text: iter(ids) for text, ids in named.items()}
-            ids = (one.id or next(left.get(one.text, iter(())), None) for one in found)
-            some.documents = tuple(
-                replace(one, id=name) for one, name in zip(found, ids, strict=True)
-            )
-            some.output = None
+    ids_by_text: dict[str, dict[str, None]] = {}
+    for reading in readings:
+        for document in each(reading.input, Document):
+            if document.id is not None:
+                ids_by_text.setdefault(document.text, {})[document.id] = None
+    if not ids_by_text:
+        return
+    for reading in readings:
+        if reading.kind != "retriever" or reading.documents is not None:
+            continue
+        documents = list(each(reading.output, Document))
+        if any(document.id is None for document in documents):
+            reading.documents = _with_ids(documents, ids_by_text)
+            reading.output = None
 
 
-def _resolve(said: Sequence[Reading], resolve: Resolve, trace: str) -> None:
+def _with_ids(
+    documents: Sequence[Document], ids_by_text: Mapping[str, Mapping[str, None]]
+) -> tuple[Document, ...]:
+    """The documents; of those without an id the next id of the same text that none before has got."""
+    unused_ids = {text: iter(ids) for text, ids in ids_by_text.items()}
+    named: list[Document] = []
+    for document in documents:
+        name = document.id
+        if not name:
+            name = next(unused_ids.get(document.text, iter(())), None)
+        named.append(replace(document, id=name))
+    return tuple(named)
+
+
+def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) -> None:
     """Give retrieved documents the texts that the spans do not hold."""
-    missing = list(
+    retrieved = chain.from_iterable(reading.documents or () for reading in readings)
+    missing_ids = list(
         dict.fromkeys(
-            one.id
-            for some in said
-            for one in some.documents or ()
-            if one.id and not one.text
+            document.id for document in retrieved if document.id and not document.text
         )
     )
+    if not missing_ids:
+        return
+    texts = _texts_by_id(missing_ids, resolve, trace)
+    for reading in readings:
+        if reading.documents:
+            reading.documents = tuple(
+                _with_text(document, texts) for document in reading.documents
+            )
+
+
+def _texts_by_id(ids: Sequence[str], resolve: Resolve, trace: str) -> Mapping[str, str]:
+    if isinstance(resolve, Mapping):
+        return resolve
     try:
-        texts = (
-            (resolve if isinstance(resolve, Mapping) else resolve(missing))
-            if missing
-            else {}
-        )
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        OSError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
+        return resolve(ids)
+    except _RESOLVE_ERRORS as error:
         raise InputError(
             f"resolve= failed on trace {trace}: {type(error).__name__}: {error}"
         ) from error
-    for some in (some for some in said if some.documents):
-        found = (
-            replace(one, text=one.text or str(texts.get(one.id or "") or ""))
-            for one in some.documents or ()
-        )
-        some.documents = tuple(found)
+
+
+def _with_text(document: Document, texts: Mapping[str, str]) -> Document:
+    if document.text:
+        return document
+    return replace(document, text=str(texts.get(document.id or "") or ""))
 
 
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
-    """The turn of a call; of a loop and of a span that is nobody's call, or says nothing, those below it.
+    """Make the tree of a call's turn.
 
-    ``session_around`` is the conversation that the spans around the call name.
+    A loop over runs, and a span that is nobody's call or says nothing, are no turns:
+    there each turn stands below.
+
+    Args:
+        call: The call.
+        session_around: The conversation that the spans around the call name.
     """
-    said = call.said
-    own_session = session_of(call.span.attributes) or session_around
-    silent = (
-        said is not None
-        and said.kind == "step"
-        and said.input is None
-        and said.output is None
-    )
-    if (
-        said is not None
-        and not call.span.name.startswith("RunnableEach<")
-        and not (silent and len(call.inside) == 1)
-    ):
-        yield _tree(call, said, own_session or _session_below(call))
+    reading = call.reading
+    session = session_of(call.span.attributes) or session_around
+    if reading is not None and not _only_surrounds_turns(call, reading):
+        yield _tree(call, reading, session or _session_below(call))
         return
-    inside = [tree for one in call.inside for tree in trees_of(one, own_session)]
-    whole = [
-        tree
-        for tree in inside
-        if {node.kind for node in tree.root.walk()} >= {"model", "retriever"}
-    ]
-    if call.said is not None or len(inside) == 1 or len(whole) > 1:
-        yield from inside
-    elif inside:
-        yield joined(inside, FLOW)
+    trees: list[Tree] = []
+    for inner in call.inside:
+        trees += trees_of(inner, session)
+    answering_trees = [tree for tree in trees if _retrieves_and_answers(tree)]
+    are_turns = reading is not None or len(trees) == 1 or len(answering_trees) > 1
+    if are_turns:
+        yield from trees
+    elif trees:
+        yield joined(trees, FLOW)
+
+
+def _only_surrounds_turns(call: Call, reading: Reading) -> bool:
+    if call.span.name.startswith("RunnableEach<"):
+        return True
+    says_nothing = (
+        reading.kind == "step" and reading.input is None and reading.output is None
+    )
+    return says_nothing and len(call.inside) == 1
+
+
+def _retrieves_and_answers(tree: Tree) -> bool:
+    kinds = {node.kind for node in tree.root.walk()}
+    return {"model", "retriever"} <= kinds
 
 
 def _session_below(call: Call) -> str | None:
@@ -196,243 +237,348 @@ def _session_below(call: Call) -> str | None:
     return sessions.pop() if len(sessions) == 1 else None
 
 
-def _tree(call: Call, said: Reading, session: str | None) -> Tree:
-    root, inputs, output = _node(call, said), said.input, said.output
-    models, is_step = (
-        [node for node in root.walk() if node.kind == "model"],
-        root.kind in ("step", "agent"),
+def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
+    """The tree of one turn, whose outermost call is given."""
+    root = _node(call, reading)
+    tree = Tree(
+        root,
+        output=reading.output,
+        thread=session and f"{root.name}/{session}",
+        conversation=session,
+        given={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
+        places=(call.span.trace,),
     )
-    # of a stream a reply may be missing
-    if len(models) == 1 and isinstance(output, str) and not call.span.error:
-        models[0].reply = models[0].reply or Message("assistant", output)
-    continues = is_step and (
-        inputs is None
-        or (isinstance(inputs, Mapping) and {"resume", "goto"} <= set(inputs))
-    )
-    asked, place = (
-        said.user_fields.get("question"),
-        "metadata['ragmetrics']['question']",
-    )
-    if asked is None and is_step and not continues:
-        asked, place = question_in(inputs), f"input of {root.name}"
-        asked = None if asked is not None and _FIELDS.match(asked) else asked
-    if asked is None and is_step:
-        asked, place = question_in_state(output), f"output of {root.name}"
-    if is_step and not root.taken and not has_written(inputs):
-        root.taken = tuple(documents_in(inputs))
+    models = [node for node in root.walk() if node.kind == "model"]
+    _restore_reply_of_stream(call, models, reading.output)
+    _tell_question(tree, reading)
     name_authors(root)
     synthesizers = [
         node for node in root.walk() if node.kind == "step" and node.query is not None
     ]
-    _leave_out(root, synthesizers)
-    unread = dict.fromkeys(
-        one.id for node in root.walk() for one in node.documents or () if not one.text
-    )
-    for node in root.walk() if unread else ():
-        node.documents = tuple(one for one in node.documents or () if one.text) or None
-    cut = _spans_without_all_attributes(call)
-    waits = any((one.error or "").startswith("GraphInterrupt") for one in root.walk())
-    error = call.span.error or (
-        _ABANDONED if output is None and _is_abandoned(call) else None
-    )
-    shows_none = said.documents == () or (
-        output is not None and any(not one.taken for one in synthesizers[-1:])
-    )
-    alone = root.kind in ("retriever", "reranker") or (
-        root.kind == "tool" and not models
-    )
-    return Tree(
-        root,
-        question=asked,
-        asked_at=place if asked is not None else "",
-        history=(history_in(inputs) or history_in(output, asked)) if is_step else (),
-        answers=_answers(root, output, synthesizers),
-        output=output,
-        flow=() if shows_none else None,
-        is_query=root.kind == "agent" and (bool(models) or said.query is not None),
-        gives_documents=alone
-        or (isinstance(output, tuple) and {*map(type, output)} == {Document}),
-        error=error,
-        complete=not error and not (output is None and not models),
-        thread=session and f"{root.name}/{session}",
-        conversation=session,
-        paused=waits and call.span.error is None and session is not None,
-        continues=continues,
-        given={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
-        other=tuple(Document("", one) for one in unread),
-        unread=len(unread) + cut,
-        warnings=(_DROPPED.format(cut),) if cut else (),
-        places=(call.span.trace,),
+    _ignore_other_indices(root, synthesizers)
+    _tell_what_was_not_recorded(tree, call)
+    _tell_end(tree, call, models)
+    tree.answers = _answers(root, reading.output, synthesizers)
+    tree.is_query = _is_query(root, reading, models)
+    tree.gives_documents = _gives_only_documents(root, reading.output, models)
+    if _shows_no_documents(reading, synthesizers):
+        tree.flow = ()
+    return tree
+
+
+def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) -> None:
+    """Take the run's output as the reply of its only model, whose own may be missing of a stream."""
+    if len(models) != 1 or not isinstance(output, str) or call.span.error:
+        return
+    model = models[0]
+    if model.reply is None:
+        model.reply = Message("assistant", output)
+
+
+def _tell_question(tree: Tree, reading: Reading) -> None:
+    """Write into a tree what the run was asked, and what it was given beside the question."""
+    root = tree.root
+    is_run = root.kind in ("step", "agent")
+    tree.continues = is_run and _continues_a_run(reading.input)
+    question, place = _question(tree, reading)
+    tree.question = question
+    tree.asked_at = place
+    if not is_run:
+        return
+    tree.history = history_in(reading.input) or history_in(reading.output, question)
+    if not root.taken and not has_written(reading.input):
+        root.taken = tuple(documents_in(reading.input))
+
+
+def _continues_a_run(inputs: Any) -> bool:
+    """A run of LangGraph that goes on with an interrupted one is given nothing, or a command."""
+    if isinstance(inputs, Mapping):
+        return {"resume", "goto"} <= set(inputs)
+    return inputs is None
+
+
+def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
+    """The user's question and where it was found, in words; None and no words if it was not recorded."""
+    root = tree.root
+    question = reading.user_fields.get("question")
+    if question is not None:
+        return question, "metadata['ragmetrics']['question']"
+    if root.kind not in ("step", "agent"):
+        return None, ""
+    if not tree.continues:
+        question = question_in(reading.input)
+        if question is not None and not _FIELDS.match(question):
+            return question, f"input of {root.name}"
+    question = question_in_state(reading.output)
+    if question is not None:
+        return question, f"output of {root.name}"
+    return None, ""
+
+
+def _ignore_other_indices(root: Node, synthesizers: Sequence[Node]) -> None:
+    """Ignore retrievers that only lead to other indices: the last synthesizer was given what was answered there."""
+    if not synthesizers:
+        return
+    last_taken = synthesizers[-1].taken
+    if not last_taken or not all(document.author for document in last_taken):
+        return
+    used_ids: set[str | None] = set()
+    for synthesizer in synthesizers:
+        used_ids.update(document.id for document in synthesizer.taken)
+    for node in root.walk():
+        if node.kind == "retriever":
+            retrieved_ids = {document.id for document in node.documents or ()}
+            if used_ids.isdisjoint(retrieved_ids):
+                node.kind = "ignored"
+
+
+def _take_out_documents_without_text(root: Node) -> list[str | None]:
+    """Take out of the tree documents of which only the id was recorded, and return the ids, each once."""
+    ids: dict[str | None, None] = {}
+    for node in root.walk():
+        for document in node.documents or ():
+            if not document.text:
+                ids[document.id] = None
+    if ids:
+        for node in root.walk():
+            documents = node.documents or ()
+            readable = tuple(document for document in documents if document.text)
+            node.documents = readable or None
+    return list(ids)
+
+
+def _tell_what_was_not_recorded(tree: Tree, call: Call) -> None:
+    """Write into a tree how much of its documents and prompts the spans may not hold."""
+    ids_without_text = _take_out_documents_without_text(tree.root)
+    cut_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
+    tree.other = tuple(Document("", name) for name in ids_without_text)
+    tree.unread = len(ids_without_text) + len(cut_spans)
+    if cut_spans:
+        tree.warnings = (_DROPPED.format(len(cut_spans)),)
+
+
+def _tell_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
+    """Write into a tree how its run ended: with an error, with a person to wait for, or whole."""
+    tree.error = call.span.error
+    if tree.error is None and tree.output is None and _is_abandoned(call):
+        tree.error = _ABANDONED
+    tree.complete = not tree.error and (tree.output is not None or bool(models))
+    errors = [node.error or "" for node in tree.root.walk()]
+    is_interrupted = any(error.startswith("GraphInterrupt") for error in errors)
+    # the next run of its session goes on with it
+    tree.paused = (
+        is_interrupted and call.span.error is None and tree.conversation is not None
     )
 
 
-def _spans_without_all_attributes(call: Call) -> int:
-    """How many spans of a turn lack attributes that the SDK dropped: they may have held documents or a prompt."""
-    return sum(inner.span.dropped > 0 for inner in call.walk())
+def _is_abandoned(call: Call) -> bool:
+    """Whether a stream was left before its end: the parser of its text has nothing, or the model never ended."""
+    for inner in call.walk():
+        reading = inner.reading
+        if reading is None:
+            continue
+        span = inner.span
+        if span.name.endswith("Parser") and reading.output is None:
+            return True
+        if reading.kind == "model" and not span.end and not span.error:
+            return True
+    return False
 
 
-def _leave_out(root: Node, synthesizers: Sequence[Node]) -> None:
-    """Take nodes out that only lead to other indices: the synthesizer was given what was answered there."""
-    if any(
-        one.taken and all(node.author for node in one.taken)
-        for one in synthesizers[-1:]
-    ):
-        used = {node.id for one in synthesizers for node in one.taken}
-        for one in root.walk():
-            if one.kind == "retriever" and used.isdisjoint(
-                node.id for node in one.documents or ()
-            ):
-                one.kind = "ignored"
+def _shows_no_documents(reading: Reading, synthesizers: Sequence[Node]) -> bool:
+    """Whether the framework itself says that no document reached the model that answered."""
+    if reading.documents == ():
+        return True
+    if reading.output is None or not synthesizers:
+        return False
+    return not synthesizers[-1].taken
+
+
+def _is_query(root: Node, reading: Reading, models: Sequence[Node]) -> bool:
+    """Whether a run is a turn even if it retrieved nothing."""
+    return root.kind == "agent" and (bool(models) or reading.query is not None)
+
+
+def _gives_only_documents(root: Node, output: Any, models: Sequence[Node]) -> bool:
+    """Whether a run returns documents and answers nothing: another one may answer from them."""
+    if root.kind in ("retriever", "reranker"):
+        return True
+    if root.kind == "tool" and not models:
+        return True
+    return _holds_only(output, Document)
+
+
+def _holds_only(output: Any, kind: type) -> bool:
+    """Whether an output is a tuple of objects of one kind, and not empty."""
+    return isinstance(output, tuple) and set(map(type, output)) == {kind}
 
 
 def _answers(
     root: Node, output: Any, synthesizers: Sequence[Node]
 ) -> tuple[Answer, ...]:
     if root.kind == "model":
-        return (
-            (Answer(root.reply.text, "the model call", call=root),)
-            if root.reply and root.reply.text
-            else ()
-        )
-    if isinstance(output, tuple) and {*map(type, output)} == {Answer}:
-        return output
-    found, key = answer_in(output)
-    if found is None:
+        if root.reply is None or not root.reply.text:
+            return ()
+        return (Answer(root.reply.text, "the model call", call=root),)
+    if _holds_only(output, Answer):
+        return tuple(output)
+    text, key = answer_in(output)
+    if text is None:
         return ()
-    parts = [
-        one.reply
-        for node in synthesizers[-1:]
-        if "Accumulate" in node.name
-        for one in node.walk()
-    ]
-    # put together, one after other
-    replies = tuple(one.text for one in parts if one is not None and one.text in found)
-    return (Answer(found, f"output {key}".strip(), replies),)
+    replies = _replies_put_together(text, synthesizers)
+    return (Answer(text, f"output {key}".strip(), replies),)
 
 
-def _is_abandoned(call: Call) -> bool:
-    """A stream was left before its end: the parser of its text has nothing, or the model never ended."""
-    parsers = (one.said for one in call.walk() if one.span.name.endswith("Parser"))
-    models = (
-        one.span
-        for one in call.walk()
-        if one.said is not None and one.said.kind == "model"
+def _replies_put_together(answer: str, synthesizers: Sequence[Node]) -> tuple[str, ...]:
+    """The replies that LlamaIndex's response mode "accumulate" put one after the other into an answer."""
+    if not synthesizers or "Accumulate" not in synthesizers[-1].name:
+        return ()
+    replies = [node.reply for node in synthesizers[-1].walk()]
+    return tuple(
+        reply.text for reply in replies if reply is not None and reply.text in answer
     )
-    empty = any(said is not None and said.output is None for said in parsers)
-    return empty or any(not one.end and not one.error for one in models)
 
 
-def _node(call: Call, said: Reading) -> Node:
-    """A call of the core's tree, with those inside it but for attempts that a later one replaced."""
-    kept: list[Call] = []
-    for one in call.inside[::-1]:
-        if not (
-            one.span.error and any(one.span.name == later.span.name for later in kept)
-        ):
-            kept.append(one)
-    # the prompt of a model may have been recorded alone as what the step before made
-    for one, by in pairwise(kept):
-        if (
-            one.said is not None
-            and one.said.kind == "model"
-            and by.said is not None
-            and not one.said.prompt
-        ):
-            one.said.prompt = tuple(each(by.said.output, Message))
-    inside = [
-        node for one in kept[::-1] for node in _apart(_node(one, one.said or Reading()))
-    ]
+def _node(call: Call, reading: Reading) -> Node:
+    """A call as a node of the core's tree, with those inside it but for attempts that a later one replaced."""
+    steps = _without_replaced_attempts(call.inside)
+    _take_prompts_of_steps_before(steps)
+    children: list[Node] = []
+    for step in steps:
+        child = _node(step, step.reading or Reading())
+        children += [child, *_take_out_models_beside(child)]
     node = Node(
-        said.kind or "step",
-        call.span.name,
-        call.span.start,
-        call.span.end,
-        inside,
+        reading.kind or "step",
+        name=call.span.name,
+        began=call.span.start,
+        ended=call.span.end,
+        children=children,
         error=call.span.error,
     )
-    held = tuple(each(said.output, Document))
-    if node.kind == "model":
-        shown = [said.prompt, messages_in(said.input)]
-        node.prompt = max(shown, key=lambda some: sum(len(one.text) for one in some))
-        replies = (
-            said.replies
-            if any(one.text or one.calls for one in said.replies)
-            else replies_in(said.output)
-        )
-        node.model, node.reply = said.model, next(iter(replies), None)
-    elif node.kind in ("retriever", "reranker"):
-        node.query, node.taken = (
-            said.query or question_in(said.input),
-            said.input_documents or tuple(each(said.input, Document)),
-        )
-        node.documents = (
-            held
-            if held or (said.documents is None and said.output is not None)
-            else said.documents
-        )
-    elif node.kind == "tool":
-        told = next(each(said.output, ToolMessage), None)
-        node.name, node.query, node.text = (
-            said.tool or node.name,
-            _argument(said.input),
-            _result(said.output),
-        )
-        node.documents = (
-            tuple(each(told.artifact if told is not None else said.output, Document))
-            or None
-        )
-        node.call = said.call_id or (told.calls[0].id if told is not None else None)
-    elif node.kind in ("step", "agent"):
-        node.query, node.taken = said.query, said.input_documents
-        node.text = (
-            said.output
-            if said.query is not None and isinstance(said.output, str)
-            else None
-        )
-        given = {(one.id, one.text, one.score) for one in documents_in(said.input)}
-        found = documents_in(said.output)
-        node.documents = (
-            tuple(one for one in found if (one.id, one.text, one.score) not in given)
-            or None
-        )
-    if node.error and node.kind in ("retriever", "reranker") and node.documents:
-        # what it found was recorded, so it was handed on, whatever came afterwards
-        node.error = None
+    match node.kind:
+        case "model":
+            _fill_model(node, reading)
+        case "retriever" | "reranker":
+            _fill_retriever(node, reading)
+        case "tool":
+            _fill_tool(node, reading)
+        case "step" | "agent":
+            _fill_step(node, reading)
     if node.error:
-        node.documents = node.reply = node.text = None
+        node.documents = None
+        node.reply = None
+        node.text = None
     return node
 
 
-def _apart(node: Node) -> list[Node]:
-    """Calls of models that ran beside each other, which MLflow puts one inside the other."""
-    others = [
-        one
-        for one in node.children
-        if node.kind == one.kind == "model" and one.prompt != node.prompt
+def _without_replaced_attempts(calls: Sequence[Call]) -> list[Call]:
+    """Calls beside each other, without failed ones after which one of the same name was made."""
+    attempts: list[Call] = []
+    later_names: set[str] = set()
+    for call in reversed(calls):
+        if call.span.error and call.span.name in later_names:
+            continue
+        attempts.append(call)
+        later_names.add(call.span.name)
+    return attempts[::-1]
+
+
+def _take_prompts_of_steps_before(steps: Sequence[Call]) -> None:
+    """Fill the prompts of models that were recorded only as what the step before made."""
+    for step, following in pairwise(steps):
+        model = following.reading
+        if model is None or model.kind != "model" or model.prompt:
+            continue
+        if step.reading is not None:
+            model.prompt = tuple(each(step.reading.output, Message))
+
+
+def _take_out_models_beside(node: Node) -> list[Node]:
+    """Take calls of models out of a model's that ran beside it, and return them: MLflow puts one inside the other."""
+    if node.kind != "model":
+        return []
+    beside = [
+        child
+        for child in node.children
+        if child.kind == "model" and child.prompt != node.prompt
     ]
-    node.children = [one for one in node.children if one not in others]
-    return [node, *others]
+    node.children = [child for child in node.children if child not in beside]
+    return beside
 
 
-def _argument(given: Any) -> str | None:
-    """The one text argument of a tool, else all of them as JSON."""
-    texts = list(given.values()) if isinstance(given, Mapping) else [given]
-    return (
-        texts[0]
-        if len(texts) == 1 and isinstance(texts[0], str)
-        else None
-        if given is None
-        else compact(given)
+def _fill_model(node: Node, reading: Reading) -> None:
+    prompts = (reading.prompt, messages_in(reading.input))
+    node.prompt = max(prompts, key=_length)
+    node.model = reading.model
+    replies = reading.replies
+    if not any(reply.text or reply.calls for reply in replies):
+        replies = replies_in(reading.output)
+    node.reply = replies[0] if replies else None
+
+
+def _length(messages: Sequence[Message]) -> int:
+    return sum(len(message.text) for message in messages)
+
+
+def _fill_retriever(node: Node, reading: Reading) -> None:
+    node.query = reading.query or question_in(reading.input)
+    node.taken = reading.input_documents or tuple(each(reading.input, Document))
+    node.documents = tuple(each(reading.output, Document))
+    if not node.documents and (reading.documents is not None or reading.output is None):
+        node.documents = reading.documents
+    if node.documents:
+        # what it found was recorded, so it was handed on, whatever came afterwards
+        node.error = None
+
+
+def _fill_tool(node: Node, reading: Reading) -> None:
+    message = next(each(reading.output, ToolMessage), None)
+    node.name = reading.tool or node.name
+    node.query = _argument(reading.input)
+    node.text = _result(reading.output)
+    node.call = reading.call_id
+    result = reading.output
+    if message is not None:
+        node.call = node.call or message.calls[0].id
+        result = message.artifact
+    node.documents = tuple(each(result, Document)) or None
+
+
+def _fill_step(node: Node, reading: Reading) -> None:
+    node.query = reading.query
+    node.taken = reading.input_documents
+    if reading.query is not None and isinstance(reading.output, str):
+        node.text = reading.output
+    passed_on = {_identity(document) for document in documents_in(reading.input)}
+    returned = documents_in(reading.output)
+    brought = tuple(
+        document for document in returned if _identity(document) not in passed_on
     )
+    node.documents = brought or None
+
+
+def _identity(document: Document) -> tuple[str | None, str, float | None]:
+    return document.id, document.text, document.score
+
+
+def _argument(inputs: Any) -> str | None:
+    """The one text argument of a tool, else all of them as JSON; None if it was given nothing."""
+    arguments = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
+    if len(arguments) == 1 and isinstance(arguments[0], str):
+        return arguments[0]
+    return None if inputs is None else compact(inputs)
 
 
 def _result(output: Any) -> str | None:
-    """The text that a tool returned."""
-    if isinstance(output, (str, Message)):
-        return output.text if isinstance(output, Message) else output
-    texts = (
-        []
-        if isinstance(output, Mapping)
-        else [one for one in texts_in(output) if one.strip()]
-    )
-    return texts[0] if len(texts) == 1 else None if output is None else compact(output)
+    """The text that a tool returned, else its result as JSON; None if it returned nothing."""
+    if output is None:
+        return None
+    if isinstance(output, str):
+        return output
+    if isinstance(output, Message):
+        return output.text
+    if not isinstance(output, Mapping):
+        texts = [text for text in texts_in(output) if text.strip()]
+        if len(texts) == 1:
+            return texts[0]
+    return compact(output)
