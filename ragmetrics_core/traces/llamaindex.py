@@ -1,8 +1,8 @@
 """LlamaIndex as instrumentations record it: a call is known by its method, or by what went into it and came out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from ragmetrics_core.capture import Document, Message, ToolCall, answer_text, one_line
@@ -21,12 +21,13 @@ from ragmetrics_core.traces.values import (
 
 # so the generator of test data begins
 _GENERATOR = "You are a Teacher/Professor. Your task is to setup"
-_MOST = 100_000  # answers remembered: an application may be traced for ever
-_GIVEN = (
+# answers remembered: an application may be traced for ever
+_MAX_ANSWERS = 100_000
+_NODES_WERE_GIVEN = (
     "nodes were given to a synthesizer and not retrieved: the question may be that of"
     " building an index"
 )
-_CHOSEN = (
+_MODEL_MAY_ASK = (
     "a model called a tool before, in another trace: it may have written the question"
 )
 # The methods that count, without the "a" of those that are awaited; others are looked
@@ -45,8 +46,8 @@ _KINDS: dict[str, Kind] = {
     "retrieve": "retriever",
 }
 # Where no method is named, these keys of what went in, or with ">" came out, tell it:
-# the first of which all are there.
-_TOLD = {
+# the first row of which all are there.
+_METHODS_BY_KEYS = {
     "ev": "step",
     ">tool_name >raw_output": "call",
     ">response >tool_calls": "run_agent_step",
@@ -65,7 +66,7 @@ _TOLD = {
 }
 # it tells the prompt where a model's own call was not recorded
 _PREPARED = "_prepare_chat_with_tools"
-_ASKED = (
+_QUERY_KEYS = (
     "message",
     "user_msg",
     "query",
@@ -73,440 +74,527 @@ _ASKED = (
     "query_bundle",
     "str_or_query_bundle",
 )
-_ASKED_FIELDS = ("query", "question", "input", "message")
-_TOOL = "Tool name: {}\nTool description: "  # what an index of tools holds of each
+_QUESTION_FIELDS = ("query", "question", "input", "message")
+_RESPONSE_KEYS = ("result", "response", "response_txt")
+# what an index of tools holds of each
+_TOOL_TEXT = "Tool name: {}\nTool description: "
 
 
 def read(calls: Sequence[Call]) -> None:
-    """Say of the calls of a trace what the rules of all frameworks read."""
-    trace = _Trace(
-        [one for call in calls for one in call.walk() if one.reading is not None]
-    )
+    """Write into the readings of a trace what the rules of all frameworks read.
+
+    Args:
+        calls: The outermost calls of the trace.
+    """
+    all_calls = chain.from_iterable(call.walk() for call in calls)
+    trace = _Trace([call for call in all_calls if call.reading is not None])
     for call in calls:
-        trace.read(call, (), ())
+        trace.read(call, around=(), sources=())
 
 
 class _Trace:
-    """The calls of one trace, what went into each and came out, and the nodes that these hold."""
+    """The calls of one trace: what went into each and came out, and the nodes that these hold."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
-        said = [(call, call.reading) for call in calls if call.reading is not None]
-        self._given = {call: parse_objects(one.input) for call, one in said}
-        self._made = {
-            call: parse_objects(
-                one.output, any_object=_has(one.input, "ev", "init_state")
-            )
-            for call, one in said
-        }
-        for step, later in (pair for call in calls for pair in pairwise(call.inside)):
-            # here the reply of the step before is not cut
-            if later.span.name.endswith(".parse_agent_output"):
-                self._made[step] = self._made.get(step) or self._event(later)
+        self._inputs: dict[Call, Any] = {}
+        self._outputs: dict[Call, Any] = {}
+        self._parse(calls)
         self._methods = {
-            call: _method(call, self._given[call], self._made[call])
-            for call in self._given
+            call: _method(call, self._inputs[call], self._outputs[call])
+            for call in self._inputs
         }
-        held = [
-            (one.documents, self._made[call], self._given[call]) for call, one in said
-        ]
-        nodes = list(each(held, Document, depth=9))
-        self._named = {node.id: node for node in reversed(nodes) if node.text}
-        self._whole = {(node.id, node.forms[0]): node for node in nodes if node.forms}
-        self._chunks = sorted(
-            (text for call in calls for text in self._texts(call)), key=len
-        )
-        ran = [
-            some
-            for call in calls
-            for some in (self._event(call), mapping(self._made[call]))
-            if "tool_id" in some
-        ]
-        self._tools = {
-            some["tool_id"]: str(some.get("tool_name") or "") for some in ran
+        nodes = self._all_nodes(calls)
+        self._nodes_by_id = {node.id: node for node in reversed(nodes) if node.text}
+        # nodes with the text that models are shown, by id and the text alone
+        self._shown_nodes = {
+            (node.id, node.forms[0]): node for node in nodes if node.forms
         }
+        chunks = chain.from_iterable(map(self._chunks_given, calls))
+        self._chunks = sorted(chunks, key=len)
+        self._tool_names = self._names_of_tool_calls(calls)
+
+    def _parse(self, calls: Sequence[Call]) -> None:
+        for call in calls:
+            if call.reading is None:
+                continue
+            inputs = call.reading.input
+            is_workflow = _has(inputs, "ev", "init_state")
+            self._inputs[call] = parse_objects(inputs)
+            self._outputs[call] = parse_objects(
+                call.reading.output, any_object=is_workflow
+            )
+        for call in calls:
+            for step, following in pairwise(call.inside):
+                # here the reply of the step before is not cut
+                if following.span.name.endswith(".parse_agent_output"):
+                    output = self._outputs.get(step)
+                    self._outputs[step] = output or self._event(following)
+
+    def _all_nodes(self, calls: Sequence[Call]) -> list[Document]:
+        nodes: list[Document] = []
+        for call in calls:
+            documents = call.reading.documents if call.reading is not None else None
+            values = (documents, self._outputs[call], self._inputs[call])
+            nodes += each(values, Document)
+        return nodes
+
+    def _names_of_tool_calls(self, calls: Sequence[Call]) -> dict[Any, str]:
+        """The names of tools by the ids of their calls, as workflows record them."""
+        names = {}
+        for call in calls:
+            for record in (self._event(call), mapping(self._outputs[call])):
+                if "tool_id" in record:
+                    names[record["tool_id"]] = str(record.get("tool_name") or "")
+        return names
 
     def read(
-        self, call: Call, above: tuple[Call, ...], sources: tuple[Document, ...]
+        self, call: Call, *, around: tuple[Call, ...], sources: tuple[Document, ...]
     ) -> None:
         """Read a call and those inside it.
 
-        With the calls around it that count, and the nodes that an engine names.
+        Args:
+            call: The call.
+            around: The calls around it that count, the outermost first.
+            sources: The nodes that the engine around it names as its sources.
         """
-        said, kind = call.reading, None
-        if call in self._given and said is not None:
-            kind, output = self._kind(call, said, above), self._made[call]
-            sources = self._nodes(mapping(output).get("source_nodes")) or sources
-            said.kind, said.input, said.output = kind or "step", None, None
+        reading = call.reading
+        if reading is not None and call in self._inputs:
+            kind = self._kind(call, reading, around)
+            source_nodes = mapping(self._outputs[call]).get("source_nodes")
+            sources = self._nodes(source_nodes) or sources
+            reading.kind = kind or "step"
+            reading.input = None
+            reading.output = None
             if kind == "model":
-                self._model(call, said)
+                self._read_model(call, reading)
             elif kind == "tool":
-                self._tool(call, said)
+                self._read_tool(call, reading)
             elif kind in ("retriever", "reranker"):
-                self._search(call, said)
+                self._read_retriever(call, reading)
             elif kind in ("agent", "step"):
-                self._engine(call, said, sources)
+                self._read_engine(call, reading, sources)
             elif self._methods[call] == "run_agent_step":
-                self._replied(call)
-        for one in call.inside:
-            self.read(one, (*above, call) if kind is not None else above, sources)
+                self._read_agent_step(call)
+            if kind is not None:
+                around = (*around, call)
+        for inner in call.inside:
+            self.read(inner, around=around, sources=sources)
 
-    def _kind(self, call: Call, said: Reading, above: tuple[Call, ...]) -> Kind | None:
+    def _kind(
+        self, call: Call, reading: Reading, around: tuple[Call, ...]
+    ) -> Kind | None:
         """What a call does; None for what is looked through: steps of workflows, and what a call around it tells."""
-        method, given = self._methods[call], self._given[call]
-        kind, around = _KINDS.get(method), [self._methods[one] for one in above]
-        if _has(given, "ev") or (
-            method == "get_response" and {"synthesize", "get_response"} & set(around)
+        method = self._methods[call]
+        inputs = self._inputs[call]
+        methods_around = [self._methods[outer] for outer in around]
+        if _has(inputs, "ev"):
+            return None
+        if method == "get_response" and not {"synthesize", "get_response"}.isdisjoint(
+            methods_around
         ):
             return None
-        if said.kind == "ignored" or (method == "run" and _has(given, "documents")):
+        builds_index = method == "run" and _has(inputs, "documents")
+        if reading.kind == "ignored" or builds_index:
             return "ignored"
-        if (
-            kind == "tool"
-            and said.kind != "tool"
-            and not _has(self._made[call], "raw_output")
-        ):
-            kind = (
-                "ignored"
-                if _has(given, "nodes")
-                else "step"
-                if _has(given, "llm_kwargs")
-                else None
-            )
-        if (kind == "tool" and _KINDS.get("".join(around[-1:])) == "tool") or (
-            method == "predict_and_call" and above
-        ):
+        kind = _KINDS.get(method)
+        if kind == "tool" and not self._is_tool(call, reading):
+            kind = _kind_of_callable(inputs)
+        is_inside_tool = (
+            bool(methods_around) and _KINDS.get(methods_around[-1]) == "tool"
+        )
+        if kind == "tool" and is_inside_tool:
             return None
-        if method in ("chat", "stream_chat") and not _has(given, "message"):
+        if method == "predict_and_call" and around:
+            return None
+        if method in ("chat", "stream_chat") and not _has(inputs, "message"):
             return "model"
-        retried = any(
-            one.span.name.startswith("Retry") for one in above
-        ) and not call.span.name.startswith("Retry")
-        # that of an evaluator
-        return "ignored" if method == "query" and retried else kind
+        if method == "query" and _is_inside_retry(call, around):
+            # that of an evaluator
+            return "ignored"
+        return kind
 
-    def _model(self, call: Call, said: Reading) -> None:
-        """What a model was shown and said; a call inside it is the same one."""
-        given, output = self._given[call], self._made[call]
-        loose = (
-            *(mapping(given).get("args") or ()),
-            *mapping(mapping(given).get("kwargs")).values(),
-        )
-        said.prompt = (
-            said.prompt
-            or messages_in(given)
-            or messages_in(loose[:1] if _has(given, "args") else ())
-        )
-        told = (
-            replies_in(output)
-            if _has(output, "message") or not said.replies
-            else said.replies
-        )
-        inner = [one for one in call.walk() if one is not call]
-        replies = told or next(
-            (some for one in inner if (some := replies_in(self._made.get(one)))), ()
-        )
-        named = (
-            tuple(
-                replace(it, name=it.name or self._tools.get(it.id, ""))
-                for it in one.calls
+    def _is_tool(self, call: Call, reading: Reading) -> bool:
+        """Whether a call of a method that many classes have is that of a tool."""
+        return reading.kind == "tool" or _has(self._outputs[call], "raw_output")
+
+    def _read_model(self, call: Call, reading: Reading) -> None:
+        """Read what a model was shown and said; a call inside it is the same one."""
+        inputs = mapping(self._inputs[call])
+        output = self._outputs[call]
+        reading.prompt = reading.prompt or messages_in(self._inputs[call])
+        if not reading.prompt and "args" in inputs:
+            arguments = [
+                *(inputs["args"] or ()),
+                *mapping(inputs.get("kwargs")).values(),
+            ]
+            reading.prompt = messages_in(tuple(arguments[:1]))
+        if _has(output, "message") or not reading.replies:
+            reading.replies = replies_in(output)
+        inner_calls = [inner for inner in call.walk() if inner is not call]
+        if not reading.replies:
+            inner_replies = (
+                replies_in(self._outputs.get(inner)) for inner in inner_calls
             )
-            for one in replies
-        )
-        said.replies = tuple(
-            replace(one, calls=calls) for one, calls in zip(replies, named, strict=True)
-        )
-        for one in inner:
-            one.reading = None
+            reading.replies = next(filter(None, inner_replies), ())
+        reading.replies = tuple(map(self._with_names_of_tools, reading.replies))
+        for inner in inner_calls:
+            inner.reading = None
 
-    def _replied(self, call: Call) -> None:
-        """Give the reply of an agent's step to the call of a model in it."""
-        reply, made = (
-            mapping(self._made[call]).get("response"),
-            mapping(self._made[call]).get("tool_calls") or (),
-        )
+    def _with_names_of_tools(self, reply: Message) -> Message:
         calls = tuple(
-            ToolCall(
-                str(one.get("tool_name")),
-                mapping(one.get("tool_kwargs")),
-                one.get("tool_id"),
-            )
-            for one in made
+            replace(call, name=call.name or self._tool_names.get(call.id, ""))
+            for call in reply.calls
         )
-        inner = [one for one in call.walk() if one in self._given]
-        models = [
-            one
-            for one in inner
-            if one.reading is not None and self._kind(one, one.reading, ()) == "model"
-        ]
-        for one in (
-            []
-            if models
-            else [one for one in inner if self._methods[one] == _PREPARED][-1:]
-        ):
-            self._methods[one], self._given[one], self._made[one] = (
-                "complete",
-                self._made[one],
-                None,
-            )
-            models = [one]
-        for one in [
-            one for one in models if not any(one in other.inside for other in models)
-        ][-1:]:
-            if (
-                isinstance(reply, Message)
-                and one.reading is not None
-                and (calls or not one.reading.replies)
-            ):
-                one.reading.replies, self._made[one] = (
-                    (replace(reply, calls=calls),),
-                    None,
-                )
+        return replace(reply, calls=calls)
 
-    def _tool(self, call: Call, said: Reading) -> None:
-        given, made = mapping(self._given[call]), mapping(self._made[call])
-        said.input = {
-            **dict(enumerate(given.get("args") or ())),
-            **mapping(given.get("kwargs")),
-        }
-        said.tool = str(said.tool or made.get("tool_name") or call.span.name)
-        text = "".join(
-            str(mapping(one).get("text") or "") for one in made.get("blocks") or ()
-        )
-        found = (
-            self._nodes(raw) if isinstance(raw := made.get("raw_output"), tuple) else ()
-        )
-        said.output = (
-            ToolMessage("tool", text, (ToolCall(said.tool),), found) if made else None
-        )
+    def _read_agent_step(self, call: Call) -> None:
+        """Give the reply of an agent's step to the call of a model in it."""
+        output = mapping(self._outputs[call])
+        reply = output.get("response")
+        tool_calls = tuple(map(_tool_call, output.get("tool_calls") or ()))
+        model = self._model_of_step(call)
+        if model is None or model.reading is None or not isinstance(reply, Message):
+            return
+        if tool_calls or not model.reading.replies:
+            model.reading.replies = (replace(reply, calls=tool_calls),)
+            self._outputs[model] = None
 
-    def _search(self, call: Call, said: Reading) -> None:
-        given, made = self._given[call], self._made[call]
-        said.query, said.input_documents = _query(given), self._nodes(given)
-        said.documents = self._nodes(said.documents or made) or (
-            None if made is None else ()
-        )
-        if said.documents and all(
-            _TOOL.format(one.metadata.get("name")) in one.text for one in said.documents
-        ):
-            said.kind = "ignored"
+    def _model_of_step(self, step: Call) -> Call | None:
+        """The last outermost call of a model in an agent's step, else the method that prepared one."""
+        calls = [call for call in step.walk() if call in self._inputs]
+        models = [call for call in calls if self._is_model(call)]
+        if models:
+            nested = list(chain.from_iterable(model.inside for model in models))
+            outermost = [model for model in models if model not in nested]
+            return outermost[-1]
+        prepared = [call for call in calls if self._methods[call] == _PREPARED]
+        if not prepared:
+            return None
+        model = prepared[-1]
+        self._methods[model] = "complete"
+        self._inputs[model] = self._outputs[model]
+        self._outputs[model] = None
+        return model
 
-    def _engine(self, call: Call, said: Reading, sources: tuple[Document, ...]) -> None:
-        """An engine, a workflow or a synthesizer: what it was asked, which nodes it was given, what it answered."""
-        given, method = self._given[call], self._methods[call]
-        said.query, said.output = _query(given), _answer(self._made[call])
-        # that one shows a model no nodes
-        if said.kind == "step" and not call.span.name.startswith("Generation."):
-            said.input_documents = self._nodes(
-                mapping(given).get("nodes")
-            ) or self._shown(call, sources)
-        if method == "run":
-            steps = [one for one in call.inside if one in self._made]
-            ends = (
-                one
-                for one in steps
-                if self._methods[one] == "run_agent_step"
-                or _has(self._made[one], "result")
-            )
-            texts = [text for one in ends if (text := _answer(self._made[one]))]
-            said.query, said.output = (
-                self._asked(call, steps),
-                said.output or (texts[-1] if texts else None),
-            )
-        said.input = {
-            "question": said.query,
-            "chat_history": mapping(given).get("chat_history"),
+    def _is_model(self, call: Call) -> bool:
+        if call.reading is None:
+            return False
+        return self._kind(call, call.reading, ()) == "model"
+
+    def _read_tool(self, call: Call, reading: Reading) -> None:
+        inputs = mapping(self._inputs[call])
+        output = mapping(self._outputs[call])
+        arguments: dict[Any, Any] = dict(enumerate(inputs.get("args") or ()))
+        arguments.update(mapping(inputs.get("kwargs")))
+        reading.input = arguments
+        reading.tool = str(reading.tool or output.get("tool_name") or call.span.name)
+        if not output:
+            return
+        blocks = [mapping(block) for block in output.get("blocks") or ()]
+        text = "".join(str(block.get("text") or "") for block in blocks)
+        result = output.get("raw_output")
+        nodes = self._nodes(result) if isinstance(result, tuple) else ()
+        tool_call = ToolCall(reading.tool)
+        reading.output = ToolMessage("tool", text, (tool_call,), nodes)
+
+    def _read_retriever(self, call: Call, reading: Reading) -> None:
+        inputs = self._inputs[call]
+        output = self._outputs[call]
+        reading.query = _query(inputs)
+        reading.input_documents = self._nodes(inputs)
+        documents = self._nodes(reading.documents or output)
+        nothing_recorded = output is None and not documents
+        reading.documents = None if nothing_recorded else documents
+        if documents and all(map(_describes_tool, documents)):
+            reading.kind = "ignored"
+
+    def _read_engine(
+        self, call: Call, reading: Reading, sources: tuple[Document, ...]
+    ) -> None:
+        """Read what an engine, workflow or synthesizer was asked, was given and answered."""
+        inputs = self._inputs[call]
+        reading.query = _query(inputs)
+        reading.output = _answer(self._outputs[call])
+        # a generation shows a model no nodes
+        shows_nodes = not call.span.name.startswith("Generation.")
+        if reading.kind == "step" and shows_nodes:
+            nodes = self._nodes(mapping(inputs).get("nodes"))
+            reading.input_documents = nodes or self._shown_nodes_of(call, sources)
+        if self._methods[call] == "run":
+            steps = [step for step in call.inside if step in self._outputs]
+            reading.query = self._question_of_workflow(call, steps)
+            reading.output = reading.output or self._last_answer(steps)
+        reading.input = {
+            "question": reading.query,
+            "chat_history": mapping(inputs).get("chat_history"),
         }
 
-    def _asked(self, call: Call, steps: Sequence[Call]) -> str | None:
+    def _last_answer(self, steps: Sequence[Call]) -> str | None:
+        """The answer of the last step of a workflow that ended it, or ended a turn of an agent."""
+        for step in reversed(steps):
+            output = self._outputs[step]
+            if self._methods[step] == "run_agent_step" or _has(output, "result"):
+                answer = _answer(output)
+                if answer:
+                    return answer
+        return None
+
+    def _question_of_workflow(self, call: Call, steps: Sequence[Call]) -> str | None:
         """What a workflow was asked: its message, else a text of its start event; None where that was not recorded."""
-        hidden = _has(self._given[call], "init_state") and steps
-        begun = mapping(self._event(steps[0]) if hidden else self._given[call])
-        fields = {
-            name: text for name, text in begun.items() if isinstance(text, str) and text
-        }
-        events = (
-            mapping(value)
-            for one in steps
-            for value in (self._made[one], self._event(one))
-        )
-        inputs = (one["input"] for one in events if isinstance(one.get("input"), tuple))
-        said = next((some for one in inputs if (some := messages_in(one))), ())
-        inner = (
-            one
-            for one in call.walk()
-            if one is not call and self._methods.get(one) in ("query", "retrieve")
-        )
-        first = next(
-            (query for one in inner if (query := _query(self._given[one]))), None
-        )
-        found = [
+        fields = self._texts_of_start(call, steps)
+        candidates: list[str | None] = [
             fields.get("user_msg"),
-            *[one.text for one in said if one.role == "user"][-1:],
+            self._user_message(steps),
         ]
-        found += [text for text in fields.values() if text == first] + [
-            fields.get(name) for name in _ASKED_FIELDS
-        ]
-        return next(
-            (text for text in found if text),
-            next(iter(fields.values())) if len(fields) == 1 else None,
-        )
+        inner_query = self._first_inner_query(call)
+        candidates += [text for text in fields.values() if text == inner_query]
+        candidates += [fields.get(name) for name in _QUESTION_FIELDS]
+        question = next(filter(None, candidates), None)
+        if question is None and len(fields) == 1:
+            return next(iter(fields.values()))
+        return question
 
-    def _shown(self, call: Call, sources: tuple[Document, ...]) -> tuple[Document, ...]:
+    def _texts_of_start(self, call: Call, steps: Sequence[Call]) -> dict[str, str]:
+        """The texts that a workflow was started with; some tell them only to their first step."""
+        start = mapping(self._inputs[call])
+        if "init_state" in start and steps:
+            start = self._event(steps[0])
+        return {
+            name: text for name, text in start.items() if isinstance(text, str) and text
+        }
+
+    def _user_message(self, steps: Sequence[Call]) -> str | None:
+        """The last message of the user in the first messages that a step of an agent was given."""
+        for step in steps:
+            for record in (mapping(self._outputs[step]), self._event(step)):
+                inputs = record.get("input")
+                messages = messages_in(inputs) if isinstance(inputs, tuple) else ()
+                if messages:
+                    texts = [
+                        message.text for message in messages if message.role == "user"
+                    ]
+                    return texts[-1] if texts else None
+        return None
+
+    def _first_inner_query(self, call: Call) -> str | None:
+        """What the first engine or retriever inside a workflow was asked."""
+        for inner in call.walk():
+            if inner is call or self._methods.get(inner) not in ("query", "retrieve"):
+                continue
+            query = _query(self._inputs[inner])
+            if query:
+                return query
+        return None
+
+    def _shown_nodes_of(
+        self, synthesizer: Call, sources: tuple[Document, ...]
+    ) -> tuple[Document, ...]:
         """The nodes of which a synthesizer was given the texts."""
-        texts = next((some for one in call.walk() if (some := self._texts(one))), ())
-        known = {node.text: node for node in map(self._node, self._named.values())}
-        found = []
+        texts_given = filter(None, map(self._chunks_given, synthesizer.walk()))
+        texts = next(texts_given, ())
+        nodes_by_text = {
+            node.text: node for node in map(self._as_shown, self._nodes_by_id.values())
+        }
+        nodes: list[Document] = []
         for place, text in enumerate(texts):
-            node = sources[place] if len(texts) <= len(sources) else Document(text)
-            held = node.forms[0] if node.forms else node.text
-            if (held and held not in text) or (not held and text in known):
-                node = known.get(text, Document(text))
-            found.append(replace(node, text=text))
-        return tuple(found) or sources
+            # sources may be fewer where texts were packed together
+            has_source = len(texts) <= len(sources)
+            node = sources[place] if has_source else Document(text)
+            if not _may_be_shown_as(node, text, nodes_by_text):
+                node = nodes_by_text.get(text, Document(text))
+            nodes.append(replace(node, text=text))
+        return tuple(nodes) or sources
 
     def _event(self, call: Call) -> Mapping[str, Any]:
         """What a step of a workflow was sent."""
-        return mapping(mapping(self._given.get(call)).get("ev"))
+        return mapping(mapping(self._inputs.get(call)).get("ev"))
 
-    def _texts(self, call: Call) -> tuple[str, ...]:
-        chunks = mapping(self._given.get(call)).get("text_chunks")
-        return tuple(one for one in chunks or () if isinstance(one, str))
+    def _chunks_given(self, call: Call) -> tuple[str, ...]:
+        """The texts that a synthesizer was given."""
+        chunks = mapping(self._inputs.get(call)).get("text_chunks")
+        return tuple(chunk for chunk in chunks or () if isinstance(chunk, str))
 
     def _nodes(self, value: Any) -> tuple[Document, ...]:
-        return tuple(map(self._node, each(value, Document)))
+        return tuple(map(self._as_shown, each(value, Document)))
 
-    def _node(self, node: Document) -> Document:
+    def _as_shown(self, node: Document) -> Document:
         """A node with the text that models are shown of it: its metadata stand before it."""
-        node = (
-            node
-            if node.text
-            else replace(self._named.get(node.id, node), score=node.score)
-        )
-        told = {
+        score = node.score
+        if not node.text:
+            node = replace(self._nodes_by_id.get(node.id, node), score=score)
+        metadata = {
             name: str(value)
             for name, value in node.metadata.items()
             if (name, value) != ("score", node.score)
         }
-        node = replace(self._whole.get((node.id, node.text), node), score=node.score)
-        if node.forms or not told or not node.text:
+        shown_node = self._shown_nodes.get((node.id, node.text), node)
+        node = replace(shown_node, score=score)
+        if node.forms or not metadata or not node.text:
             return node
-        end = f"\n\n{node.text}"
-        before = (
-            one.removesuffix(end).splitlines()
-            for one in self._chunks
-            if one.endswith(end)
-        )
-        fitting = (
-            some
-            for some in before
-            if all(any(value in line for value in told.values()) for line in some)
-        )
-        lines = next(fitting, [f"{name}: {value}" for name, value in told.items()])
+        lines = "\n".join(self._metadata_lines(node.text, metadata))
         return Document(
-            "\n".join(lines) + end, node.id, node.score, node.metadata, (node.text,)
+            text=f"{lines}\n\n{node.text}",
+            id=node.id,
+            score=score,
+            metadata=node.metadata,
+            forms=(node.text,),
         )
 
+    def _metadata_lines(self, text: str, metadata: Mapping[str, str]) -> list[str]:
+        """The lines of metadata before a node's text: those of the shortest chunk that fits, else all."""
+        end = f"\n\n{text}"
+        for chunk in self._chunks:
+            if chunk.endswith(end):
+                lines = chunk.removesuffix(end).splitlines()
+                if all(_holds_any(line, metadata.values()) for line in lines):
+                    return lines
+        return [f"{name}: {value}" for name, value in metadata.items()]
 
-def _method(call: Call, given: Any, made: Any) -> str:
+
+def _may_be_shown_as(
+    node: Document, text: str, nodes_by_text: Mapping[str, Document]
+) -> bool:
+    """Whether a text holds a node's own; of a node without text, whether no other node has that text."""
+    own_text = node.forms[0] if node.forms else node.text
+    if own_text:
+        return own_text in text
+    return text not in nodes_by_text
+
+
+def _holds_any(line: str, values: Iterable[str]) -> bool:
+    return any(value in line for value in values)
+
+
+def _kind_of_callable(inputs: Any) -> Kind | None:
+    """What a call of a class is that is no tool: a postprocessor, a program, or nothing that counts."""
+    if _has(inputs, "nodes"):
+        return "ignored"
+    if _has(inputs, "llm_kwargs"):
+        return "step"
+    return None
+
+
+def _is_inside_retry(call: Call, around: tuple[Call, ...]) -> bool:
+    """Whether an engine that asks again until an evaluator agrees is around a call."""
+    if call.span.name.startswith("Retry"):
+        return False
+    return any(outer.span.name.startswith("Retry") for outer in around)
+
+
+def _tool_call(record: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(
+        name=str(record.get("tool_name")),
+        arguments=mapping(record.get("tool_kwargs")),
+        id=record.get("tool_id"),
+    )
+
+
+def _describes_tool(document: Document) -> bool:
+    return _TOOL_TEXT.format(document.metadata.get("name")) in document.text
+
+
+def _method(call: Call, inputs: Any, output: Any) -> str:
+    """The method of a call, without the "a" of one that is awaited; "" if nothing tells it."""
     owner, _, name = call.span.name.rpartition(".")
     if name not in ("task", "workflow"):
-        return name[1:] if name[:1] == "a" and name[1:] in _KINDS else name
-    keys = {*mapping(given), *(f">{key}" for key in mapping(made))}
-    found = next(
-        (method for told, method in _TOLD.items() if keys >= set(told.split())), ""
-    )
-    if name == "workflow" and not found and not isinstance(made, (str, tuple)):
+        is_awaited = name.startswith("a") and name[1:] in _KINDS
+        return name[1:] if is_awaited else name
+    method = _method_by_keys(inputs, output)
+    returns_answer = isinstance(output, (str, tuple))
+    if name == "workflow" and not method and not returns_answer:
         return "run"
-    return (
-        "retrieve"
-        if found == "query" and (isinstance(made, tuple) or owner.endswith("Retriever"))
-        else found
-    )
+    returns_nodes = isinstance(output, tuple) or owner.endswith("Retriever")
+    if method == "query" and returns_nodes:
+        return "retrieve"
+    return method
+
+
+def _method_by_keys(inputs: Any, output: Any) -> str:
+    """The method of a call that Traceloop names no method of; "" if the keys do not tell it."""
+    keys = {*mapping(inputs), *(f">{key}" for key in mapping(output))}
+    for needed_keys, method in _METHODS_BY_KEYS.items():
+        if keys.issuperset(needed_keys.split()):
+            return method
+    return ""
 
 
 def _has(value: Any, *keys: str) -> bool:
+    """Whether a value is a mapping with one of the keys."""
     return any(key in mapping(value) for key in keys)
 
 
-def _query(given: Any) -> str | None:
+def _query(inputs: Any) -> str | None:
     """The question in what an engine, retriever or synthesizer was given."""
-    while isinstance(given, Mapping):
-        given = next(
-            (given[name] for name in _ASKED if given.get(name) is not None), None
-        )
-    return given if isinstance(given, str) else None
+    while isinstance(inputs, Mapping):
+        inputs = _first_entry(inputs, _QUERY_KEYS)
+    return inputs if isinstance(inputs, str) else None
 
 
-def _answer(made: Any) -> str | None:
-    """The answer in what an engine, synthesizer or workflow returned.
-
-    None if it is not there, or not yet.
-    """
-    names = ("result", "response", "response_txt")
-    while _has(made, "response_gen", *names):
-        made = next((made[name] for name in names if made.get(name) is not None), None)
-    text = answer_text(made)
-    reasoned = (
-        text.partition("\nAnswer: ")[2]
-        if text is not None and text.startswith("Thought: ")
-        else ""
-    )
-    return reasoned or text
+def _first_entry(value: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """The first of some entries that is there."""
+    entries = (value.get(name) for name in names)
+    return next((entry for entry in entries if entry is not None), None)
 
 
-class Asides:
-    """Tells what its evaluators, generators of test data and builders of indices ask: their traces look like users'."""
+def _answer(output: Any) -> str | None:
+    """The answer in what an engine, synthesizer or workflow returned; None if it is not there, or not yet."""
+    while _has(output, "response_gen", *_RESPONSE_KEYS):
+        output = _first_entry(output, _RESPONSE_KEYS)
+    text = answer_text(output)
+    if text is None or not text.startswith("Thought: "):
+        return text
+    answer = text.partition("\nAnswer: ")[2]
+    return answer or text
+
+
+class EvaluatorQuestions:
+    """Tells what evaluators, generators of test data and builders of indices ask: their traces look like users'."""
 
     def __init__(self) -> None:
-        self._answers, self._nodes = dict[int, None](), set[str | None]()
-        # what a model chose last; "" for what was not recorded
-        self._chosen = set[str]()
+        self._answers: dict[int, None] = {}
+        self._node_ids: set[str | None] = set()
+        # what a model chose last for tools; "" for what was not recorded
+        self._tool_arguments: set[str] = set()
 
-    def are_judged(self, sample: Sample) -> bool:
-        """Whether the question is an earlier answer that is judged, or one that was made to be test data."""
-        asked, found = (
-            one_line(sample.question),
-            {one.id for one in sample.retrieved or ()},
-        )
-        if asked.startswith(_GENERATOR) or (found and found <= self._nodes):
-            self._nodes |= found
+    def include(self, sample: Sample) -> bool:
+        """Tell whether the question is an earlier answer that is judged, or was made to be test data."""
+        question = one_line(sample.question)
+        node_ids = {context.id for context in sample.retrieved or ()}
+        retrieves_for_tests = bool(node_ids) and node_ids <= self._node_ids
+        if question.startswith(_GENERATOR) or retrieves_for_tests:
+            self._node_ids |= node_ids
             return True
-        asked = (
-            asked.partition(" Response: ")[2]
-            if asked.startswith("Question: ")
-            else asked
-        )
-        judged = bool(asked) and hash(asked) in self._answers
+        if question.startswith("Question: "):
+            question = question.partition(" Response: ")[2]
+        is_judged = bool(question) and hash(question) in self._answers
         self._answers[hash(one_line(sample.answer))] = None
-        if len(self._answers) > _MOST:
-            del self._answers[next(iter(self._answers))]
-        return judged
+        if len(self._answers) > _MAX_ANSWERS:
+            oldest = next(iter(self._answers))
+            del self._answers[oldest]
+        return is_judged
 
     def doubt(self, sample: Sample) -> str | None:
-        """Why the question of a sample may be none of a user's."""
-        chosen = not self._chosen.isdisjoint(("", one_line(sample.question)))
-        self._chosen.clear()
-        return (
-            _GIVEN
-            if sample.retrieved is None and sample.contexts
-            else _CHOSEN
-            if chosen
-            else None
-        )
+        """Say why the question of a sample may be none of a user's; None if nothing speaks for that."""
+        question = one_line(sample.question)
+        model_may_ask = not self._tool_arguments.isdisjoint(("", question))
+        self._tool_arguments.clear()
+        if sample.retrieved is None and sample.contexts:
+            return _NODES_WERE_GIVEN
+        return _MODEL_MAY_ASK if model_may_ask else None
 
-    def hear(self, calls: Sequence[Call]) -> None:
+    def remember_tool_arguments(self, calls: Sequence[Call]) -> None:
         """Remember what a model chose last for tools."""
-        replies = [
-            reply
-            for one in calls
-            if one.reading is not None
-            for reply in one.reading.replies
-        ]
-        chosen = [
-            [*map(one_line, texts_in(one.arguments))]
-            for reply in replies
-            for one in reply.calls
-        ]
-        self._chosen = {
-            text for texts in chosen for text in texts or [""]
-        } or self._chosen
+        arguments: set[str] = set()
+        for tool_call in _tool_calls(calls):
+            texts = [one_line(text) for text in texts_in(tool_call.arguments)]
+            arguments.update(texts or [""])
+        if arguments:
+            self._tool_arguments = arguments
+
+
+def _tool_calls(calls: Sequence[Call]) -> Iterator[ToolCall]:
+    """Yield the tools that models called."""
+    for call in calls:
+        replies = call.reading.replies if call.reading is not None else ()
+        for reply in replies:
+            yield from reply.calls

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 from ragmetrics_core.capture import InputError, Overrides, RowError, Turns
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces import haystack, llamaindex
-from ragmetrics_core.traces.dialects import DIALECTS
+from ragmetrics_core.traces.dialects import DIALECTS, Reading
 from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
 from ragmetrics_core.traces.span_trees import Call, Resolve, calls_of, trees_of
 from ragmetrics_core.traces.spans import WRONG, Span
@@ -25,25 +25,28 @@ Code = Literal[
 ]
 # The traces of these codes may hold answers that nobody judged.
 _UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")
-_LLAMAINDEX = re.compile(
+_LLAMAINDEX_METHOD = re.compile(
     r"\w+\.[_a]*(query|retrieve|synthesize|get_response|run_agent_step)$"
 )
-_HAYSTACK = re.compile(r"haystack[._]|((Async)?Pipeline|SuperComponent|Agent)\.run")
-_MARK = "openinference.span.kind"
-_LOST = (
+_HAYSTACK_SPAN = re.compile(
+    r"haystack[._]|((Async)?Pipeline|SuperComponent|Agent)\.run"
+)
+_OPENINFERENCE_MARK = "openinference.span.kind"
+_MAX_KEYS = 12  # of attributes, in a message
+_SPANS_ARE_MISSING = (
     "spans of the trace are missing: beside its root one stands whose parent is not"
     " there"
 )
-_NONE = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
+_NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
 
 
 @dataclass(frozen=True)
-class _Used(Overrides):
-    """Nothing said by the user; notes of which traces samples are made."""
+class _UsedTraces(Overrides):
+    """Overrides of a user who said nothing; they note of which traces samples are made."""
 
     traces: set[str] = field(default_factory=set)
 
-    def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:  # noqa: ARG002  # the one it overrides
+    def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:  # noqa: ARG002  # the signature that it overrides
         """Note the traces of a sample in the making."""
         self.traces.update(places)
         return False, None
@@ -51,10 +54,7 @@ class _Used(Overrides):
 
 @dataclass
 class Notes:
-    """Traces that gave no sample, and why, in the words of docs/traces.md.
-
-    And lines that hold no spans.
-    """
+    """Traces that gave no sample, and why, in the words of docs/traces.md; and lines that hold no spans."""
 
     without: list[tuple[str, Code]] = field(default_factory=list)
     bad: list[RowError] = field(default_factory=list)
@@ -63,13 +63,21 @@ class Notes:
 class TraceReader:
     """Makes samples of traces as they end, and remembers of each what later ones go on with.
 
+    Args:
+        dialect: The only dialect that is read; None for all.
+        resolve: Texts of documents of which only ids were recorded.
+
+    Raises:
+        InputError: If there is no such dialect.
+
     Attributes:
         turns: Joins runs of one question or conversation; its ``finish`` gives what
             still waits there.
         used: Which traces samples were made of.
         without: Why a trace gives no sample, of each that was read, whether it gave one
             or not.
-        known: Whether any span bore a mark; until then ``seen`` are attributes.
+        has_marked_spans: Whether any span bore a mark; until then ``keys`` are names of
+            attributes.
     """
 
     def __init__(
@@ -79,107 +87,150 @@ class TraceReader:
             raise InputError(
                 f"no dialect {dialect!r}; there are: {', '.join(DIALECTS)}"
             )
-        self._dialect, self._resolve, self._asides = (
-            dialect,
-            resolve,
-            llamaindex.Asides(),
-        )
-        self.used, self.without, self.known, self.seen = (
-            _Used(),
-            dict[str, Code](),
-            False,
-            set[str](),
-        )
+        self._dialect = dialect
+        self._resolve = resolve
+        self._evaluator_questions = llamaindex.EvaluatorQuestions()
+        self.used = _UsedTraces()
         self.turns: Turns[Call] = Turns(trees_of, self.used)
+        self.without: dict[str, Code] = {}
+        self.has_marked_spans = False
+        self.keys: set[str] = set()
 
     def read(self, trace: str, spans: Sequence[Span] | None) -> list[Sample]:
-        """The samples that are complete with a trace.
+        """Read a trace and return the samples that are complete with it.
 
-        None are the spans of one that is too large.
+        Args:
+            trace: The id of the trace.
+            spans: Its spans; None if they are too large.
+
+        Raises:
+            InputError: If ``resolve`` raises.
         """
-        try:
-            if spans is not None:
-                return self._read(trace, spans)
+        if spans is None:
             self.without[trace] = "too_large"
-        except WRONG as error:
-            if isinstance(error, InputError):
-                raise
+            return []
+        try:
+            return self._read(trace, spans)
+        except InputError:
+            raise
+        except WRONG:
             self.without[trace] = "unreadable"
             self.used.traces.discard(trace)
-        return []
+            return []
 
     def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
         calls = calls_of(spans, self._dialect, self._resolve)
-        told = [
-            one.reading
-            for call in calls
-            for one in call.walk()
-            if one.reading is not None
-        ]
-        self.known = self.known or bool(told)
-        self.seen.update(
-            ()
-            if self.known or len(self.seen) > 12
-            else (key for one in spans for key in one.attributes)
-        )
-        content = any(
-            one.input is not None or one.output is not None or one.prompt
-            for one in told
-        )
-        retrieves = any(one.kind == "retriever" for one in told)
-        self.without[trace] = (
-            "incomplete" if retrieves else "no_retrieval" if content else "no_content"
-        )
-        if any(
-            "haystack" in span.scope or _HAYSTACK.match(span.name) for span in spans
-        ):
-            if not any(
-                haystack.is_traced_by_haystack(one) or _MARK in one.attributes
-                for one in spans
-            ):
+        all_calls = chain.from_iterable(call.walk() for call in calls)
+        readings = [call.reading for call in all_calls if call.reading is not None]
+        self._note_keys(spans, readings)
+        self.without[trace] = _why_no_sample(readings)
+        if _is_haystack(spans):
+            if not any(map(_holds_sockets, spans)):
                 self.without[trace] = "framework"
                 return []
             haystack.read(calls)
-        marks = [
-            f"{one.scope} {one.attributes.get('mlflow.message.format')}".replace(
-                "_", ""
-            )
-            for one in spans
-        ]
-        is_llamaindex = any("llamaindex" in one for one in marks) or any(
-            _LLAMAINDEX.match(one.name) for one in spans
-        )
+        is_llamaindex = _is_llamaindex(spans)
         if is_llamaindex:
             llamaindex.read(calls)
-        found = [
-            sample for call in calls for sample in self.turns.add(call)
-        ] + self.turns.part()
-        above = {one.span.parent for one in calls if not one.span.remote} - {
-            one.id for one in spans
-        }
-        # one alone may be a span around all, which was left out
-        if "" in above and len(above) > 1:
-            found = [_warned(sample, _LOST, grade="incomplete") for sample in found]
-        if is_llamaindex:
-            judged = [sample for sample in found if self._asides.are_judged(sample)]
-            found = [
-                _warned(sample, self._asides.doubt(sample))
-                for sample in found
-                if sample not in judged
+        samples: list[Sample] = []
+        for call in calls:
+            samples += self.turns.add(call)
+        samples += self.turns.part()
+        if _lacks_spans(calls, spans):
+            samples = [
+                _with_warning(sample, _SPANS_ARE_MISSING, grade="incomplete")
+                for sample in samples
             ]
-            self._asides.hear(calls)
-            self.used.traces.difference_update(str(sample.id) for sample in judged)
-            self.without.update((str(sample.id), "judge") for sample in judged)
-        return found
+        if is_llamaindex:
+            samples = self._without_evaluators(samples)
+            self._evaluator_questions.remember_tool_arguments(calls)
+        return samples
+
+    def _note_keys(self, spans: Sequence[Span], readings: Sequence[Reading]) -> None:
+        """Note what attributes there are, for the message that none is a mark."""
+        if readings:
+            self.has_marked_spans = True
+        if self.has_marked_spans or len(self.keys) > _MAX_KEYS:
+            return
+        for span in spans:
+            self.keys.update(span.attributes)
+
+    def _without_evaluators(self, samples: Sequence[Sample]) -> list[Sample]:
+        """Leave out samples whose question is an evaluator's, and warn of those whose question may be."""
+        users_samples = []
+        for sample in samples:
+            if self._evaluator_questions.include(sample):
+                self.used.traces.discard(str(sample.id))
+                self.without[str(sample.id)] = "judge"
+            else:
+                users_samples.append(sample)
+        return [
+            _with_warning(sample, self._evaluator_questions.doubt(sample))
+            for sample in users_samples
+        ]
 
 
-def _warned(sample: Sample, warning: str | None, **more: str) -> Sample:
-    """The sample with a further warning in its notes, if there is one, and what else changes there."""
+def _why_no_sample(readings: Sequence[Reading]) -> Code:
+    """Why a trace gives no sample, if it gives none."""
+    if any(reading.kind == "retriever" for reading in readings):
+        return "incomplete"
+    return "no_retrieval" if any(map(_has_content, readings)) else "no_content"
+
+
+def _has_content(reading: Reading) -> bool:
+    return (
+        reading.input is not None or reading.output is not None or bool(reading.prompt)
+    )
+
+
+def _is_haystack(spans: Sequence[Span]) -> bool:
+    return any(
+        "haystack" in span.scope or _HAYSTACK_SPAN.match(span.name) for span in spans
+    )
+
+
+def _holds_sockets(span: Span) -> bool:
+    """Whether a span of Haystack says what went into a component and came out."""
+    return (
+        haystack.is_traced_by_haystack(span) or _OPENINFERENCE_MARK in span.attributes
+    )
+
+
+def _is_llamaindex(spans: Sequence[Span]) -> bool:
+    return any(_is_of_llamaindex(span) for span in spans)
+
+
+def _is_of_llamaindex(span: Span) -> bool:
+    message_format = span.attributes.get("mlflow.message.format")
+    mark = f"{span.scope} {message_format}".replace("_", "")
+    return "llamaindex" in mark or bool(_LLAMAINDEX_METHOD.match(span.name))
+
+
+def _lacks_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
+    """Whether calls stand beside the root whose parents are not there.
+
+    One alone may be a span around all, which was left out.
+    """
+    ids = {span.id for span in spans}
+    parents = {call.span.parent for call in calls if not call.span.remote}
+    missing_parents = parents - ids
+    return "" in missing_parents and len(missing_parents) > 1
+
+
+def _with_warning(
+    sample: Sample,
+    warning: str | None,
+    *,
+    grade: Literal["incomplete"] | None = None,
+) -> Sample:
+    """The sample with a further warning in its notes, if there is one, and another grade."""
     notes = sample.capture
     if notes is None or warning is None:
         return sample
-    told = {"warnings": (*notes.warnings, warning), **more}
-    return sample.model_copy(update={"capture": notes.model_copy(update=told)})
+    changes: dict[str, Any] = {"warnings": (*notes.warnings, warning)}
+    if grade is not None:
+        changes["grade"] = grade
+    return sample.model_copy(update={"capture": notes.model_copy(update=changes)})
 
 
 class SpanSamples(Iterable[Sample]):
@@ -192,25 +243,29 @@ class SpanSamples(Iterable[Sample]):
         dialect: str | None,
         max_trace_mb: int,
     ) -> None:
-        self._begin, self.notes = partial(TraceReader, dialect, resolve), Notes()
-        self._begin()  # an unknown dialect is refused at once
+        self._resolve = resolve
+        self._dialect = dialect
+        self.notes = Notes()
+        self._new_reader()  # an unknown dialect is refused at once
         self.lines = Lines(source, max_trace_mb * 2**20)
 
     def __iter__(self) -> Iterator[Sample]:
-        reader, self.notes = self._begin(), Notes(bad=self.lines.bad)
+        reader = self._new_reader()
+        self.notes = Notes(bad=self.lines.bad)
         for trace, spans in traces_of(self.lines):
             yield from reader.read(trace, spans)
-        if reader.seen and not reader.known:
-            raise InputError(
-                _NONE.format(", ".join(DIALECTS), ", ".join(sorted(reader.seen)[:12]))
-            )
+        if reader.keys and not reader.has_marked_spans:
+            keys = sorted(reader.keys)[:_MAX_KEYS]
+            raise InputError(_NO_MARK.format(", ".join(DIALECTS), ", ".join(keys)))
         yield from reader.turns.finish()
         self.notes.without = [
-            one for one in reader.without.items() if one[0] not in reader.used.traces
+            (trace, code)
+            for trace, code in reader.without.items()
+            if trace not in reader.used.traces
         ]
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
-        """The samples, then an error for each trace, line and span that cannot be read.
+        """Yield the samples, then an error for each trace, line and span not read.
 
         Nobody knows what those hold, so an evaluation counts them as bad rows.
         """
@@ -222,13 +277,16 @@ class SpanSamples(Iterable[Sample]):
         }
         for error in self.notes.bad:
             # a span that made its whole trace unreadable is counted with the trace
-            if (
-                not isinstance(error, UnreadableSpan)
-                or error.trace not in unknown_traces
-            ):
+            is_counted_with_trace = (
+                isinstance(error, UnreadableSpan) and error.trace in unknown_traces
+            )
+            if not is_counted_with_trace:
                 yield error
         for trace, code in unknown_traces.items():
             yield RowError(f"trace {trace} is {code.replace('_', ' ')}")
+
+    def _new_reader(self) -> TraceReader:
+        return TraceReader(self._dialect, self._resolve)
 
 
 def samples_from_spans(
