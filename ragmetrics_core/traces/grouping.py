@@ -7,10 +7,11 @@ import sys
 import tempfile
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,100 +20,130 @@ from ragmetrics_core.traces.spans import WRONG, Span, UnknownForm, spans_in
 from ragmetrics_core.traces.splitting import elements
 
 # what cannot be read twice is kept in memory up to here, then in a temporary file
-_SPOOLED = 64 * 2**20
+_MAX_SPOOLED_IN_MEMORY = 64 * 2**20
 _PIECE = 2**20  # that a line is looked through by
 _LONG = 4 * 2**20  # a line that is not read before it is known what it would take
 _OBJECT = 64  # bytes of an object of Python, with its place in the one that holds it
 _PLACE = 128  # bytes of what is noted of each element of a long line
-_MOST_RECENT = 4
-# bytes of a packed file, and how many times its own size
-MOST_UNPACKED, _MOST_TIMES = 2**30, 200
+_MAX_RECENT_LINES = 4
+# bytes that a packed file may hold, and how many times its size
+MOST_UNPACKED = 2**30
+_MAX_UNPACKED_RATIO = 200
 _NO_FORM = (
     "{} holds no spans in a known form (OTLP JSON, Phoenix, MLflow, Langfuse,"
     " LangSmith); keys seen: {}"
 )
+_CREATE_INDEX = (
+    "CREATE TABLE lines"
+    " (trace TEXT, ended INT, size INT, file INT, position INT, length INT)"
+)
+_TRACES_AS_THEY_ENDED = (
+    "SELECT trace, max(ended), sum(size) FROM lines GROUP BY trace ORDER BY 2, 1"
+)
+_LINES_OF_TRACE = (
+    "SELECT DISTINCT file, position, length FROM lines WHERE trace = ?"
+    " ORDER BY file, position"
+)
 
+# number of the file, offset and length of a line; of a list the number of the element
+Place = tuple[int, int, int]
 Source = str | Path | Iterable[Any]
 
 
 class Lines:
-    """The lines of files or the items of a list, which can be read again by their number and place."""
+    """The lines of files or the elements of a list, which can be read again by their place.
+
+    Args:
+        source: A path or several, ``-`` for standard input; else values that hold
+            spans.
+        largest: Bytes of memory that one line may take.
+    """
 
     def __init__(self, source: Source, largest: int = 256 * 2**20) -> None:
         self.largest = largest
-        listed = [source] if isinstance(source, (str, Path)) else list(source)
-        self.paths = [Path(one) for one in listed if isinstance(one, (str, Path))]
-        self.items = [] if self.paths else listed
+        values = [source] if isinstance(source, (str, Path)) else list(source)
+        self.paths = [Path(value) for value in values if isinstance(value, (str, Path))]
+        self.values = [] if self.paths else values
         self.bad: list[RowError] = []
-        self._files: list[BufferedReader] = []
-        self.piped = _spooled(sys.stdin.buffer) if Path("-") in self.paths else None
-        if self.piped is not None:
+        self.piped: BufferedReader | None = None
+        if Path("-") in self.paths:
+            self.piped = _spooled(sys.stdin.buffer)
             weakref.finalize(self, self.piped.close)
-        self._recent: dict[tuple[int, int, int], list[Span]] = {}
+        self._files: list[BufferedReader] = []
+        self._recent_lines: dict[Place, list[Span]] = {}
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Open the files for one reading."""
         with ExitStack() as stack:
-            self._recent.clear()
-            named = (
-                self.piped if one == Path("-") else stack.enter_context(_opened(one))
-                for one in self.paths
-            )
-            self._files = [one for one in named if one is not None]
+            self._recent_lines.clear()
+            self._files = []
+            for path in self.paths:
+                if path == Path("-") and self.piped is not None:
+                    self._files.append(self.piped)
+                else:
+                    self._files.append(stack.enter_context(_opened(path)))
             try:
                 yield
             finally:
-                self._recent.clear()
+                self._recent_lines.clear()
 
-    def places(self) -> Iterator[tuple[int, int, int]]:
-        """Number of the file, offset and length of each line.
-
-        Of a list the number of the item.
-
-        Of a long line that holds a list each element is a place of its own.
-        """
-        yield from ((0, number, 0) for number in range(len(self.items)))
+    def places(self) -> Iterator[Place]:
+        """Yield the place of each line; of a long line that holds a list that of each element."""
+        for number in range(len(self.values)):
+            yield 0, number, 0
         for number, file in enumerate(self._files):
             for offset, length in _values(file):
-                most = self.largest // _PLACE
-                parts = (
-                    elements(file, offset, length, most=most)
-                    if length > _LONG
-                    else None
-                )
-                yield from ((number, *part) for part in parts or [(offset, length)])
+                for part_offset, part_length in self._parts(file, offset, length):
+                    yield number, part_offset, part_length
                 file.seek(offset + length)
 
-    def parsed(self, file: int, offset: int, length: int) -> list[Span]:
-        """The spans of one line; of the latest lines they are remembered, unless those are long."""
-        place = (file, offset, length)
-        if place not in self._recent:
-            if length > _LONG or len(self._recent) >= _MOST_RECENT:
-                self._recent.clear()
-            self._recent[place] = self._parsed(*place)
-        return self._recent[place]
+    def _parts(
+        self, file: BufferedReader, offset: int, length: int
+    ) -> list[tuple[int, int]]:
+        """Offset and length of the parts in which a line is read: of one that is not long of the line itself."""
+        if length > _LONG:
+            most = self.largest // _PLACE
+            parts = elements(file, offset, length, most=most)
+            if parts:
+                return parts
+        return [(offset, length)]
 
-    def _parsed(self, file: int, offset: int, length: int) -> list[Span]:
-        """The spans of one line.
+    def parsed(self, place: Place) -> list[Span]:
+        """Parse the spans of one line; those of the latest lines are remembered, unless they are long.
 
         Raises:
-            TooLarge: If it would take more memory than ``largest`` bytes.
+            TooLarge: If the line would take more memory than ``largest`` bytes.
         """
-        if self.items:
-            return list(spans_in(self.items[offset]))
+        if place not in self._recent_lines:
+            is_long = place[2] > _LONG
+            if is_long or len(self._recent_lines) >= _MAX_RECENT_LINES:
+                self._recent_lines.clear()
+            self._recent_lines[place] = self._parsed(*place)
+        return self._recent_lines[place]
+
+    def _parsed(self, file_number: int, offset: int, length: int) -> list[Span]:
+        if self.values:
+            return list(spans_in(self.values[offset]))
         most = max(self.largest, _LONG)
         if length > most:
             raise TooLarge(length, most)
-        self._files[file].seek(offset)
-        text = self._files[file].read(length)
-        if length > _LONG and (weight := _weight(text)) > most:
-            raise TooLarge(weight, most)
+        file = self._files[file_number]
+        file.seek(offset)
+        text = file.read(length)
+        if length > _LONG:
+            weight = _weight(text)
+            if weight > most:
+                raise TooLarge(weight, most)
         return list(spans_in(json_value(text)))
 
 
 class UnreadableSpan(RowError):
-    """A span that cannot be read, in a line with others; ``trace`` is "" if it names none."""
+    """A span that cannot be read, in a line with others.
+
+    Attributes:
+        trace: The id of its trace; "" if it names none.
+    """
 
     def __init__(self, line: int, trace: str) -> None:
         super().__init__(f"line {line} holds a span that cannot be read")
@@ -132,22 +163,26 @@ class TooLarge(Exception):
 
 def _weight(text: bytes) -> int:
     """How many bytes a text of JSON takes once it is read, nearly: each value and each field is an object."""
-    return len(text) + _OBJECT * (
-        text.count(b"{") + text.count(b"[") + text.count(b",")
-    )
+    n_objects = text.count(b"{") + text.count(b"[") + text.count(b",")
+    return len(text) + _OBJECT * n_objects
 
 
 def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
     """Offset and length of each value of a file: a line, or lines up to the one that closes what the first opened."""
-    closing, length = _closing(file), 0
+    closing_start = _start_of_closing_line(file)
     file.seek(0)
-    closes = begins_line = True
+    length = 0
+    begins_line = True
+    closes = True
     while piece := file.readline(_PIECE):
         if begins_line:
-            closes = piece.startswith(closing)
+            closes = piece.startswith(closing_start)
         begins_line = piece.endswith(b"\n")
-        length += len(piece) if length or piece.strip() else 0
-        if length and begins_line and closes:
+        is_blank = not piece.strip()
+        if length == 0 and is_blank:
+            continue
+        length += len(piece)
+        if begins_line and closes:
             offset = file.tell() - length
             yield offset, length
             file.seek(offset + length)
@@ -156,83 +191,93 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
         yield file.tell() - length, length
 
 
-def _closing(file: BufferedReader) -> bytes:
+def _start_of_closing_line(file: BufferedReader) -> bytes:
     """How the line begins that ends a value: any line, unless the first line only opens it."""
     file.seek(0)
-    first, last = b"", b""
+    opening = b""
+    ending = b""
     while piece := file.readline(_PIECE):
-        shown = piece.strip()
-        first, last = first or shown[:1], shown[-1:] or last
+        text = piece.strip()
+        opening = opening or text[:1]
+        ending = text[-1:] or ending
         if piece.endswith(b"\n"):
             break
-    if last not in (b"{", b"[", b","):
+    if ending not in (b"{", b"[", b","):
         return b""
     if file.readline(1).isspace():  # an indented value ends with its bracket
-        return b"}" if first == b"{" else b"]"
+        return b"}" if opening == b"{" else b"]"
     return b"\n\n"  # no line begins so: the value ends with the file
 
 
 def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
-    """Each trace with its spans, None where they are larger than allowed.
+    """Yield each trace with its spans, in the order in which they ended.
 
-    In the order in which they ended.
+    Args:
+        lines: Where the spans stand; ``bad`` then says which lines hold none.
+
+    Returns:
+        Ids of traces with their spans; None for spans that are larger than allowed.
 
     Raises:
         InputError: If nothing has a known form.
     """
     # a temporary file, once it is larger than its cache
     with closing(sqlite3.connect("")) as index, lines.opened():
-        index.execute(
-            "CREATE TABLE lines (trace TEXT, ended INT, size INT, file INT, at INT,"
-            " length INT)"
-        )
-        lines.bad.clear()
-        seen = ""
-        for number, place in enumerate(lines.places(), start=1):
-            try:
-                spans = lines.parsed(*place)
-            except TooLarge as error:
-                lines.bad.append(RowError(f"line {number} {error}"))
-                continue
-            except (UnknownForm, *WRONG) as error:
-                seen = seen or (str(error) if isinstance(error, UnknownForm) else "")
-                why = (
-                    str(error) if isinstance(error, RowError) else type(error).__name__
-                )
-                lines.bad.append(RowError(f"line {number} holds no span: {why}"))
-                continue
-            unreadable = [one for one in spans if not one.id or not _is_text(one.trace)]
-            lines.bad += [UnreadableSpan(number, one.trace) for one in unreadable]
-            share = place[2] // max(1, len(spans))
-            rows = [
-                (one.trace, one.end, share, *place)
-                for one in spans
-                if one.trace and _is_text(one.trace)
-            ]
-            index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
-        if lines.bad and not index.execute("SELECT 1 FROM lines LIMIT 1").fetchone():
-            form = _NO_FORM.format(", ".join(map(str, lines.paths)) or "the list", seen)
-            raise InputError(form) if seen else lines.bad[0]
-        index.execute("CREATE INDEX by_trace ON lines (trace)")
-        order = (
-            "SELECT trace, max(ended), sum(size) FROM lines GROUP BY trace ORDER BY"
-            " 2, 1"
-        )
-        for trace, _, size in index.execute(order):
-            where = (
-                "SELECT DISTINCT file, at, length FROM lines WHERE trace = ? ORDER BY"
-                " file, at"
-            )
-            yield (
-                trace,
-                (
-                    None
-                    if size > lines.largest
-                    else _together(
-                        trace, lines, index.execute(where, (trace,)).fetchall()
-                    )
-                ),
-            )
+        _write_index(index, lines)
+        for trace, _, size in index.execute(_TRACES_AS_THEY_ENDED):
+            if size > lines.largest:
+                yield trace, None
+            else:
+                places = index.execute(_LINES_OF_TRACE, (trace,)).fetchall()
+                yield trace, _spans_of_trace(trace, lines, places)
+
+
+def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
+    """Write into an index which lines hold spans of which trace."""
+    index.execute(_CREATE_INDEX)
+    lines.bad.clear()
+    unknown_keys = ""  # of the first line of no known form
+    for number, place in enumerate(lines.places(), start=1):
+        try:
+            spans = lines.parsed(place)
+        except TooLarge as error:
+            lines.bad.append(RowError(f"line {number} {error}"))
+        except (UnknownForm, *WRONG) as error:
+            if isinstance(error, UnknownForm):
+                unknown_keys = unknown_keys or str(error)
+            lines.bad.append(RowError(f"line {number} holds no span: {_reason(error)}"))
+        else:
+            _index_line(index, lines, number, place, spans)
+    if lines.bad and not index.execute("SELECT 1 FROM lines LIMIT 1").fetchone():
+        if not unknown_keys:
+            raise lines.bad[0]
+        names = ", ".join(map(str, lines.paths)) or "the list"
+        raise InputError(_NO_FORM.format(names, unknown_keys))
+    index.execute("CREATE INDEX by_trace ON lines (trace)")
+
+
+def _reason(error: Exception) -> str:
+    """Why a line holds no span: the words of our own error, of any other its type."""
+    return str(error) if isinstance(error, RowError) else type(error).__name__
+
+
+def _index_line(
+    index: sqlite3.Connection,
+    lines: Lines,
+    number: int,
+    place: Place,
+    spans: Sequence[Span],
+) -> None:
+    """Write the spans of one line into the index, each with its share of the line's length."""
+    share = place[2] // max(1, len(spans))
+    rows = []
+    for span in spans:
+        is_text = _is_text(span.trace)
+        if not span.id or not is_text:
+            lines.bad.append(UnreadableSpan(number, span.trace))
+        if span.trace and is_text:
+            rows.append((span.trace, span.end, share, *place))
+    index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 def _is_text(name: str) -> bool:
@@ -244,74 +289,85 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _together(
-    trace: str, lines: Lines, places: list[tuple[int, int, int]]
-) -> list[Span]:
+def _spans_of_trace(trace: str, lines: Lines, places: Sequence[Place]) -> list[Span]:
     """The spans of a trace, each once, with what events tell of them."""
-    found: dict[str, Span] = {}
-    for span in (
-        span for place in places for span in lines.parsed(*place) if span.trace == trace
-    ):
-        known = found.get(span.id, span)
-        first, more = (known, span) if known.name else (span, known)
-        found[span.id] = replace(
-            first, attributes={**more.attributes, **first.attributes}
-        )
-        both = [
-            (first.attributes[key], more.attributes[key])
-            for key in first.attributes.keys() & more.attributes
-        ]
-        # two spans of one id
-        if any(None not in pair and str(pair[0]) != str(pair[1]) for pair in both):
-            found[""] = Span(trace, "", name="unreadable")
-    return [span for span in found.values() if span.name]
+    spans: dict[str, Span] = {}
+    for span in chain.from_iterable(map(lines.parsed, places)):
+        if span.trace != trace:
+            continue
+        earlier = spans.get(span.id, span)
+        spans[span.id] = _merged(earlier, span)
+        if _contradict(earlier, span):
+            # two spans of one id
+            spans[""] = Span(trace, "", name="unreadable")
+    return [span for span in spans.values() if span.name]
+
+
+def _merged(earlier: Span, later: Span) -> Span:
+    """One span of two records: the one that has a name, with what the other records beside it."""
+    span, event = (earlier, later) if earlier.name else (later, earlier)
+    return replace(span, attributes={**event.attributes, **span.attributes})
+
+
+def _contradict(earlier: Span, later: Span) -> bool:
+    """Whether two records of a span give an attribute different values."""
+    for name in earlier.attributes.keys() & later.attributes:
+        values = (earlier.attributes[name], later.attributes[name])
+        if None not in values and str(values[0]) != str(values[1]):
+            return True
+    return False
 
 
 def _opened(path: Path) -> BufferedReader:
-    """A file whose lines are JSON and that can be read twice."""
+    """Open a file whose lines are JSON and that can be read twice."""
     with told(f"{path} cannot be read"):
         source = path.open("rb")
         start = source.peek(4)[:4] if source.seekable() else b""
     if start == b"PAR1":
         source.close()
-        batches = (
-            extra("pyarrow.parquet", "parquet", f"reading {path}")
-            .ParquetFile(path)
-            .iter_batches(batch_size=1000)
-        )
-        rows = (row for batch in batches for row in batch.to_pylist())
-        return _spooled(json.dumps(row, default=str).encode() + b"\n" for row in rows)
+        return _spooled(_parquet_lines(path))
     if start[:2] == b"\x1f\x8b":
         with source, gzip.open(source) as packed:
             return _spooled(_bounded(path, _unpacked(packed)))
     return source if source.seekable() else _spooled(source)
 
 
+def _parquet_lines(path: Path) -> Iterator[bytes]:
+    """Yield the rows of a Parquet file, each as a line of JSON."""
+    parquet = extra("pyarrow.parquet", "parquet", f"reading {path}")
+    for batch in parquet.ParquetFile(path).iter_batches(batch_size=1000):
+        for row in batch.to_pylist():
+            yield json.dumps(row, default=str).encode() + b"\n"
+
+
 def _unpacked(packed: gzip.GzipFile) -> Iterator[bytes]:
-    """What a file holds; where it was cut off or is damaged, a line that is no JSON."""
+    """Yield what a file holds; where it was cut off or is damaged, a line that is no JSON."""
     try:
-        yield from iter(lambda: packed.read1(2**20), b"")
+        while part := packed.read1(_PIECE):
+            yield part
     except (EOFError, OSError, zlib.error):
         yield b"\0"
 
 
 def _bounded(path: Path, parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The parts of a packed file, as long as it does not hold more than any traces would."""
-    most = max(MOST_UNPACKED, _MOST_TIMES * path.stat().st_size)
+    """Yield the parts of a packed file, as long as it does not hold more than any traces would."""
+    most = max(MOST_UNPACKED, _MAX_UNPACKED_RATIO * path.stat().st_size)
     size = 0
     for part in parts:
         size += len(part)
         if size > most:
             raise InputError(
-                f"{path} unpacks to more than {most // 2**20:,} MB, {_MOST_TIMES} times"
-                " its size, as no traces do: unpack it yourself, and give the file"
-                " that comes of it"
+                f"{path} unpacks to more than {most // 2**20:,} MB,"
+                f" {_MAX_UNPACKED_RATIO} times its size, as no traces do: unpack it"
+                " yourself, and give the file that comes of it"
             )
         yield part
 
 
 def _spooled(parts: Iterable[bytes]) -> BufferedReader:
-    file = tempfile.SpooledTemporaryFile(max_size=_SPOOLED)  # noqa: SIM115  # lives as long as the samples are read
+    """Keep what cannot be read twice, in memory or in a temporary file."""
+    # lives as long as the samples are read
+    file = tempfile.SpooledTemporaryFile(max_size=_MAX_SPOOLED_IN_MEMORY)  # noqa: SIM115
     try:
         file.writelines(parts)
     except BaseException:

@@ -1,6 +1,7 @@
 """Traces judged as they end: a span processor of OpenTelemetry's SDK, of which nothing is imported."""
 
 from collections import Counter, OrderedDict, defaultdict
+from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture import (
@@ -87,27 +88,23 @@ class SampleProcessor(BackgroundEvaluator[int]):
                 f"linger_s must be at least 0 and max_open 1, got {linger_s} and"
                 f" {max_open}"
             )
-        self._most, self._dialect, self._resolve, self._ending = (
-            max_open,
-            dialect,
-            resolve,
-            Lock(),
-        )
-        settings |= {"linger_s": linger_s, "rest": lambda: self._reader.turns.finish()}
-        super().__init__(self._made, metrics, judge, **settings)
+        self._max_open = max_open
+        self._dialect = dialect
+        self._resolve = resolve
+        self._ending = Lock()
+        settings |= {"linger_s": linger_s, "rest": self._waiting_samples}
+        super().__init__(self._samples, metrics, judge, **settings)
 
     def after_fork(self) -> None:
-        """See the one it extends; what spans said before is the parent's as well."""
+        """Begin anew in a forked process: what spans said before is the parent's as well."""
         super().after_fork()
-        self._reader, self.without = (
-            TraceReader(self._dialect, self._resolve),
-            Counter[Code](),
-        )
-        # spans by trace, that of the latest span last
-        self._open: OrderedDict[int, list[Any]] = OrderedDict()
+        self._reader = TraceReader(self._dialect, self._resolve)
+        self.without: Counter[Code] = Counter()
+        # spans by trace, that of the latest span at the end
+        self._open_spans: OrderedDict[int, list[Any]] = OrderedDict()
+        self._n_open_spans = 0
         # traces that were let go: what comes later is no whole
-        self._gone: OrderedDict[int, None] = OrderedDict()
-        self._held = 0
+        self._let_go_traces: OrderedDict[int, None] = OrderedDict()
 
     def on_start(self, *_: object, **__: object) -> None:
         """Called by the SDK; what a span says is known when it has ended."""
@@ -117,18 +114,20 @@ class SampleProcessor(BackgroundEvaluator[int]):
     @guarded
     def on_end(self, span: Any) -> None:
         """Put a span by that has ended; what judges do is left out."""
-        trace, lost = span.context.trace_id, 0
+        trace = span.context.trace_id
+        n_let_go = 0
         with self._ending:
-            if self._stopped or is_judge_work() or trace in self._gone:
+            if self._stopped or is_judge_work() or trace in self._let_go_traces:
                 return
-            self._open.setdefault(trace, []).append(span)
-            self._open.move_to_end(trace)
-            self._held += 1
-            while self._held > self._most:
-                self._let_go(next(iter(self._open)))
-                lost += 1
-        if lost:
-            self._lost(lost, _LET_GO.format(self._most))
+            self._open_spans.setdefault(trace, []).append(span)
+            self._open_spans.move_to_end(trace)
+            self._n_open_spans += 1
+            while self._n_open_spans > self._max_open:
+                quietest_trace = next(iter(self._open_spans))
+                self._let_go(quietest_trace)
+                n_let_go += 1
+        if n_let_go:
+            self._lost(n_let_go, _LET_GO.format(self._max_open))
         if _is_root(span) and not self.record(trace):
             with self._ending:
                 self._let_go(trace)
@@ -142,47 +141,61 @@ class SampleProcessor(BackgroundEvaluator[int]):
         self.stop(_SHUTDOWN_SECONDS)
 
     def _let_go(self, trace: int) -> None:
-        self._held -= len(self._open.pop(trace, ()))
-        self._gone[trace] = None
-        if len(self._gone) > self._most:
-            self._gone.popitem(last=False)
+        """Forget the spans of a trace and do not take any later ones."""
+        self._n_open_spans -= len(self._open_spans.pop(trace, ()))
+        self._let_go_traces[trace] = None
+        if len(self._let_go_traces) > self._max_open:
+            self._let_go_traces.popitem(last=False)
 
-    def _whole(self, trace: int) -> list[Any]:
-        """The roots of a trace that have ended, with all inside them.
+    def _take_ended_spans(self, trace: int) -> list[Any]:
+        """Take the roots of a trace that have ended, with all inside them.
 
-        What is inside of others stays.
+        What is inside of spans that go on stays.
         """
-        inside = defaultdict[int | None, list[Any]](list)
+        roots: list[Any] = []
+        spans_by_parent = defaultdict[int, list[Any]](list)
         with self._ending:
-            for span in self._open.pop(trace, ()):
-                inside[None if _is_root(span) else span.parent.span_id].append(span)
-            found = inside.pop(None, [])
-            for span in found:
-                found += inside.pop(span.context.span_id, ())
-            self._held -= len(found)
-            if inside:
-                self._open[trace] = [
-                    span for spans in inside.values() for span in spans
-                ]
-        return found
+            for span in self._open_spans.pop(trace, ()):
+                if _is_root(span):
+                    roots.append(span)
+                else:
+                    spans_by_parent[span.parent.span_id].append(span)
+            ended_spans = roots
+            # the list grows while it is gone through
+            for span in ended_spans:
+                ended_spans += spans_by_parent.pop(span.context.span_id, ())
+            self._n_open_spans -= len(ended_spans)
+            if spans_by_parent:
+                waiting = chain.from_iterable(spans_by_parent.values())
+                self._open_spans[trace] = list(waiting)
+        return ended_spans
 
-    def _made(self, trace: int) -> list[Sample]:
-        spans = [one for span in self._whole(trace) for one in spans_in(span)]
-        found = self._reader.read(spans[0].trace, spans) if spans else []
-        if spans and not found:
-            self.without[self._reader.without[spans[0].trace]] += 1
+    def _samples(self, trace: int) -> list[Sample]:
+        """The samples that are complete with the ended spans of a trace."""
+        ended_spans = self._take_ended_spans(trace)
+        spans = list(chain.from_iterable(map(spans_in, ended_spans)))
+        if not spans:
+            return []
+        name = spans[0].trace
+        samples = self._reader.read(name, spans)
+        if not samples:
+            self.without[self._reader.without[name]] += 1
         self._reader.without.clear()
         self._reader.used.traces.clear()
-        return found
+        return samples
+
+    def _waiting_samples(self) -> list[Sample]:
+        """The samples that still wait for a later trace."""
+        return self._reader.turns.finish()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Accept no further spans, judge the traces that have ended, and count the others; see ``flush``."""
-        done = super().stop(timeout)
+        has_judged_all = super().stop(timeout)
         with self._ending:
-            lost = len(self._open)
-            self._open.clear()
-        self._lost(lost, _UNENDED)
-        return done
+            n_unended = len(self._open_spans)
+            self._open_spans.clear()
+        self._lost(n_unended, _UNENDED)
+        return has_judged_all
 
 
 def _is_root(span: Any) -> bool:

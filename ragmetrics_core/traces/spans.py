@@ -2,24 +2,33 @@
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
-_HEX = re.compile(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
+_HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
 _FAILED = (2, "STATUS_CODE_ERROR", "ERROR")
 _TRACE = ("trace_id", "traceId", "context.trace_id")
 _ID = ("span_id", "spanId", "context.span_id", "id")
-_ABOVE = ("parentObservationId", "parent_observation_id", "parent_run_id")
-_PARENT = ("parent_id", "parentSpanId", "parent_span_id", *_ABOVE)
+_PARENT = (
+    "parent_id",
+    "parentSpanId",
+    "parent_span_id",
+    "parentObservationId",
+    "parent_observation_id",
+    "parent_run_id",
+)
 _START = ("start_time", "startTime", "start_time_unix_nano", "startTimeUnixNano")
 _END = ("end_time", "endTime", "end_time_unix_nano", "endTimeUnixNano")
-# an element of the first stands alone
-_OTLP = frozenset(
-    {"resourceSpans", "resourceLogs", "scopeSpans", "scopeLogs", "resourceMetrics"}
-)
-# values
+_OTLP_GROUPS = ("resourceSpans", "scopeSpans", "resourceLogs", "scopeLogs")
+# metrics are of OTLP as well, and hold no spans
+_OTLP_MARKS = frozenset({*_OTLP_GROUPS, "resourceMetrics"})
+_PARENT_IS_REMOTE = 0x200  # among the flags of OTLP
+_MOST_NANOSECONDS = 2**63
+_MAX_KEYS = 12  # of a value, in a message
+# what values of another form than expected raise
 WRONG = (
     TypeError,
     ValueError,
@@ -49,59 +58,49 @@ class Span:
 
 
 class UnknownForm(Exception):
-    """A value that holds no spans in any known form; the keys that were seen."""
+    """A value that holds no spans in any known form; its message names the keys."""
 
 
 def spans_in(value: Any) -> Iterator[Span]:
-    """The spans of one value: a file's JSON, one of its lines or items, or a span of the OpenTelemetry SDK.
+    """Yield the spans of one value.
+
+    Args:
+        value: A file's JSON, one of its lines or elements, or a span of the
+            OpenTelemetry SDK.
 
     Raises:
         UnknownForm: If it has none of the forms.
     """
     if hasattr(value, "to_json"):
-        value = _told(value)
-    inner = (
-        value.get("data", value.get("observations"))
-        if isinstance(value, Mapping)
-        else value
-    )
-    if isinstance(inner, list):
-        yield from (span for item in inner for span in spans_in(item))
-    elif not isinstance(value, Mapping):
+        yield _span(_fields_of_sdk_span(value))
+        return
+    if isinstance(value, list):
+        yield from chain.from_iterable(map(spans_in, value))
+        return
+    if not isinstance(value, Mapping):
         yield _span(value)
-    elif not _OTLP.isdisjoint(value):
-        yield from _otlp(value)
-    elif isinstance(inner, Mapping) and "info" in value:  # MLflow
-        info = value["info"]
-        session = {
-            "mlflow.trace.session": (
-                (info.get("trace_metadata") or {}).get("mlflow.trace.session")
-            )
-        }
-        for span in (
-            _span(one, trace_id=info.get("trace_id"))
-            for one in inner.get("spans") or ()
-        ):
-            yield replace(span, attributes={**session, **span.attributes})
+        return
+    observations = value.get("data", value.get("observations"))
+    if isinstance(observations, list):
+        yield from chain.from_iterable(map(spans_in, observations))
+    elif not _OTLP_MARKS.isdisjoint(value):
+        yield from _otlp_spans(value)
+    elif isinstance(observations, Mapping) and "info" in value:
+        yield from _mlflow_spans(value["info"], observations)
     elif any(name in value for name in (*_TRACE, "context")):
         yield _span(value)
         yield from spans_in(value.get("child_runs") or [])
     else:
-        raise UnknownForm(", ".join(sorted(map(str, value))[:12]))
+        keys = sorted(map(str, value))[:_MAX_KEYS]
+        raise UnknownForm(", ".join(keys))
 
 
-def _told(span: Any) -> dict[str, Any]:
-    """What a span of the SDK says.
+def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
+    """The fields of a span of the SDK.
 
     Its own ``to_json`` would take several times as long, beside the application.
     """
-    above = span.parent
-    around = (
-        {}
-        if above is None
-        else {"parent_id": f"{above.span_id:016x}", "flags": above.is_remote * 0x200}
-    )
-    return {
+    fields = {
         "trace_id": f"{span.context.trace_id:032x}",
         "span_id": f"{span.context.span_id:016x}",
         "name": span.name,
@@ -109,209 +108,250 @@ def _told(span: Any) -> dict[str, Any]:
         "start_time": span.start_time,
         "end_time": span.end_time,
         "attributes": {
-            key: [*item] if isinstance(item, tuple) else item
-            for key, item in span.attributes.items()
+            key: list(entry) if isinstance(entry, tuple) else entry
+            for key, entry in span.attributes.items()
         },
         "status": {"code": span.status.status_code.name},
         "dropped_attributes_count": span.dropped_attributes,
         "events": [
-            {"name": one.name, "attributes": one.attributes} for one in span.events
+            {"name": event.name, "attributes": event.attributes}
+            for event in span.events
         ],
-        **around,
     }
+    if span.parent is not None:
+        fields["parent_id"] = f"{span.parent.span_id:016x}"
+        fields["flags"] = _PARENT_IS_REMOTE if span.parent.is_remote else 0
+    return fields
 
 
-def _otlp(value: Any) -> Iterator[Span]:
-    """The spans in an object or in those inside it.
+def _mlflow_spans(info: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Span]:
+    """Yield the spans of a trace of MLflow, which names its session beside them."""
+    trace_metadata = info.get("trace_metadata") or {}
+    session = {"mlflow.trace.session": trace_metadata.get("mlflow.trace.session")}
+    for fields in data.get("spans") or ():
+        span = _span(fields, trace_id=info.get("trace_id"))
+        yield replace(span, attributes={**session, **span.attributes})
+
+
+def _otlp_spans(value: Any) -> Iterator[Span]:
+    """Yield the spans in an object of OTLP and in those inside it.
 
     What events tell of a span has its id and no name.
     """
     try:
-        for name in ("resourceSpans", "scopeSpans", "resourceLogs", "scopeLogs"):
-            yield from (span for one in value.get(name) or () for span in _otlp(one))
-        scope = (
-            value["scope"].get("name")
-            if isinstance(value.get("scope"), Mapping)
-            else None
-        )
-        yield from (_span(one, scope=scope) for one in value.get("spans") or ())
-        events = (
-            one
-            for one in value.get("logRecords") or ()
-            if not isinstance(one, Mapping) or one.get("spanId")
-        )
-        yield from (
-            replace(one, name="" if one.id else one.name) for one in map(_span, events)
-        )
+        for name in _OTLP_GROUPS:
+            for inner in value.get(name) or ():
+                yield from _otlp_spans(inner)
+        scope = value.get("scope")
+        scope_name = scope.get("name") if isinstance(scope, Mapping) else None
+        for fields in value.get("spans") or ():
+            yield _span(fields, scope=scope_name)
+        for record in value.get("logRecords") or ():
+            if not isinstance(record, Mapping) or record.get("spanId"):
+                yield _without_name(_span(record))
     except WRONG:
         yield _span(value)
 
 
-def _span(value: Any, **more: Any) -> Span:
+def _without_name(event: Span) -> Span:
+    """An event of a span; an unreadable one keeps the name that says so."""
+    return replace(event, name="") if event.id else event
+
+
+def _span(value: Any, **further_fields: Any) -> Span:
+    """The span of a mapping of any form; an unreadable one if it is none."""
     trace = ""
     try:
-        value = {**value, **more}
-        context = value["context"] if isinstance(value.get("context"), Mapping) else {}
-        value |= {f"context.{key}": item for key, item in context.items()}
-
-        def first(names: Any) -> Any:
-            return next(
-                (value[name] for name in names if value.get(name) not in (None, "")), ""
-            )
-
-        trace, name = _name(first(_TRACE)), _name(first(_ID))
-        times = _nanoseconds(first(_START)), _nanoseconds(first(_END))
-        called, scope = str(value.get("name") or "span"), str(value.get("scope") or "")
-        # as OTLP says it
-        parent, remote = (
-            _name(first(_PARENT)),
-            bool(int(value.get("flags") or 0) & 0x200),
+        fields = _with_context({**value, **further_fields})
+        name = _hex_id(_first(fields, _ID))
+        trace = _hex_id(_first(fields, _TRACE))
+        start = _nanoseconds(_first(fields, _START))
+        end = _nanoseconds(_first(fields, _END))
+        flags = int(fields.get("flags") or 0)
+        span = Span(
+            trace=trace,
+            id=name,
+            parent=_hex_id(_first(fields, _PARENT)),
+            name=str(fields.get("name") or "span"),
+            scope=str(fields.get("scope") or ""),
+            start=start,
+            end=end,
+            attributes=_attributes(fields),
+            error=_error(fields),
+            remote=bool(flags & _PARENT_IS_REMOTE),
+            dropped=_dropped(fields),
         )
-        if trace and name and max(map(abs, times)) < 2**63:
-            dropped = int(
-                value.get("droppedAttributesCount")
-                or value.get("dropped_attributes_count")
-                or 0
-            )
-            return Span(
-                trace,
-                name,
-                parent,
-                called,
-                scope,
-                *times,
-                _attributes(value),
-                _error(value),
-                remote,
-                dropped,
-            )
     except WRONG:
-        pass
+        return Span(trace, "", name="unreadable")
+    has_times = max(abs(start), abs(end)) < _MOST_NANOSECONDS
+    if trace and name and has_times:
+        return span
     return Span(trace, "", name="unreadable")
 
 
-def _attributes(value: Mapping[str, Any]) -> dict[str, Any]:
+def _with_context(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields, with those that a ``context`` holds beside them."""
+    context = fields.get("context")
+    if isinstance(context, Mapping):
+        for key, entry in context.items():
+            fields[f"context.{key}"] = entry
+    return fields
+
+
+def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """The first field of some names that holds anything; "" if none does."""
+    entries = (fields.get(name) for name in names)
+    return next((entry for entry in entries if entry not in (None, "")), "")
+
+
+def _dropped(fields: Mapping[str, Any]) -> int:
+    count = fields.get("droppedAttributesCount")
+    return int(count or fields.get("dropped_attributes_count") or 0)
+
+
+def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What a span recorded, by the names of its dialect."""
-    given, kind = value.get("attributes"), value.get("span_kind")
-    if isinstance(given, list):
-        return {one["key"]: _value(one.get("value")) for one in given}
-    if "run_type" in value:  # LangSmith
-        metadata = (value.get("extra") or {}).get("metadata") or {}
-        named = {
-            "langsmith.span.kind": "run_type",
-            "gen_ai.prompt": "inputs",
-            "gen_ai.completion": "outputs",
-        }
-        found: dict[str, Any] = {
-            f"langsmith.metadata.{key}": item for key, item in metadata.items()
-        }
-        return found | {key: value.get(name) for key, name in named.items()}
+    attributes = fields.get("attributes")
+    if isinstance(attributes, list):
+        return _otlp_attributes(attributes)
+    if "run_type" in fields:
+        return _langsmith_attributes(fields)
     columns = {
-        key.removeprefix("attributes."): item
-        for key, item in value.items()
+        key.removeprefix("attributes."): entry
+        for key, entry in fields.items()
         if key.startswith("attributes.")
     }
-    # Phoenix nests them, or has a column for each
-    if isinstance(given, Mapping) or kind or columns:
-        flat = {
-            key: item
-            for name, part in {**columns, **(given or {})}.items()
-            for key, item in _flat(name, part)
-        }
-        return {**({"openinference.span.kind": kind} if kind else {}), **flat}
-    told = {
-        key: value.get(key.partition(".")[0])
-        for key in ("type", "input", "output", "model.name")
+    kind = fields.get("span_kind")
+    if isinstance(attributes, Mapping) or kind or columns:
+        # Phoenix nests them, or has a column for each
+        return _phoenix_attributes(kind, {**columns, **(attributes or {})})
+    return _langfuse_attributes(fields)
+
+
+def _otlp_attributes(attributes: Sequence[Any]) -> dict[str, Any]:
+    return {
+        attribute["key"]: _otlp_value(attribute.get("value"))
+        for attribute in attributes
     }
-    found = (
-        {f"langfuse.observation.{key}": item for key, item in told.items()}
-        if told["type"]
-        else {}
-    )
-    return found | {"session.id": value.get("sessionId") or value.get("session_id")}
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    listed = isinstance(value, list) and any(
-        isinstance(item, Mapping) for item in value
+def _langsmith_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = (fields.get("extra") or {}).get("metadata") or {}
+    attributes = {f"langsmith.metadata.{key}": entry for key, entry in metadata.items()}
+    attributes["langsmith.span.kind"] = fields.get("run_type")
+    attributes["gen_ai.prompt"] = fields.get("inputs")
+    attributes["gen_ai.completion"] = fields.get("outputs")
+    return attributes
+
+
+def _phoenix_attributes(kind: Any, nested: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {"openinference.span.kind": kind} if kind else {}
+    for name, value in nested.items():
+        attributes.update(_leaves(name, value))
+    return attributes
+
+
+def _langfuse_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {}
+    if fields.get("type"):
+        attributes = {
+            "langfuse.observation.type": fields["type"],
+            "langfuse.observation.input": fields.get("input"),
+            "langfuse.observation.output": fields.get("output"),
+            "langfuse.observation.model.name": fields.get("model"),
+        }
+    attributes["session.id"] = fields.get("sessionId") or fields.get("session_id")
+    return attributes
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a nested attribute by their paths; lists of plain values and metadata are leaves."""
+    is_list_of_mappings = isinstance(value, list) and any(
+        isinstance(element, Mapping) for element in value
     )
-    if name == "metadata" or not (listed or isinstance(value, Mapping)):
+    if name == "metadata":
         yield name, value
+    elif is_list_of_mappings:
+        for place, element in enumerate(value):
+            yield from _leaves(f"{name}.{place}", element)
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _leaves(f"{name}.{key}", entry)
     else:
-        items = enumerate(value) if listed else value.items()
-        yield from (
-            found for key, item in items for found in _flat(f"{name}.{key}", item)
-        )
+        yield name, value
 
 
-def _error(value: Mapping[str, Any]) -> str | None:
+def _error(fields: Mapping[str, Any]) -> str | None:
     """What a span ended with; LangGraph's interrupts end one that is no failure."""
-    status, failure = value.get("status"), value.get("error")
-    status = (
-        status
-        if isinstance(status, Mapping)
-        else {"code": value.get("status_code"), "message": failure}
-    )
-    raised = [
-        one.get("attributes") or {}
-        for one in value.get("events") or ()
-        if one.get("name") == "exception"
-    ]
-    told = _attributes({"attributes": raised[-1]}) if raised else {}
-    kind = str(told.get("exception.type") or "").rpartition(".")[2]
-    failed = (
+    status = fields.get("status")
+    if not isinstance(status, Mapping):
+        status = {"code": fields.get("status_code"), "message": fields.get("error")}
+    exception = _last_exception(fields)
+    kind = str(exception.get("exception.type") or "").rpartition(".")[2]
+    has_failed = (
         status.get("code", status.get("status_code")) in _FAILED
-        or value.get("level") == "ERROR"
-        or failure
+        or fields.get("level") == "ERROR"
+        or bool(fields.get("error"))
     )
-    if not failed and kind != "GraphInterrupt":
+    if not has_failed and kind != "GraphInterrupt":
         return None
     message = (
-        told.get("exception.message")
+        exception.get("exception.message")
         or status.get("message")
-        or value.get("statusMessage")
+        or fields.get("statusMessage")
         or ""
     )
-    return f"{kind}: {message}".partition("\nTraceback")[0].strip(": ") or "error"
+    text = f"{kind}: {message}".partition("\nTraceback")[0]
+    return text.strip(": ") or "error"
 
 
-def _name(value: Any) -> str:
-    """An id as hexadecimal digits, which OTLP's JSON also writes as base64.
+def _last_exception(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of the last exception among a span's events; none if there is none."""
+    exceptions = [
+        event
+        for event in fields.get("events") or ()
+        if event.get("name") == "exception"
+    ]
+    if not exceptions:
+        return {}
+    return _attributes({"attributes": exceptions[-1].get("attributes") or {}})
 
-    Any other as it is.
-    """
+
+def _hex_id(value: Any) -> str:
+    """An id as hexadecimal digits, which OTLP's JSON also writes as base64; any other as it is."""
     text = str(value or "")
-    found = _HEX.fullmatch(text)
-    if found is None and len(text) in (12, 24) and text.endswith("="):
+    match = _HEX_ID.fullmatch(text)
+    if match is not None:
+        return match[1].lower()
+    if len(text) in (12, 24) and text.endswith("="):
         return base64.b64decode(text).hex()
-    return found[1].lower() if found is not None else text
+    return text
 
 
 def _nanoseconds(value: Any) -> int:
+    """A time since 1970, which was recorded as a date or in seconds, milliseconds or nanoseconds."""
     if isinstance(value, str) and not value.isdecimal():
         value = datetime.fromisoformat(value) if value else 0
     if isinstance(value, datetime):
-        return (
-            int(
-                (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1e6
-            )
-            * 1000
-        )
-    return (
-        int(value)
-        if float(value) > 1e17
-        else int(float(value) * (1e6 if float(value) > 1e11 else 1e9))
-    )
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=UTC)
+        microseconds = int(value.timestamp() * 1e6)
+        return microseconds * 1000
+    number = float(value)
+    if number > 1e17:
+        return int(value)
+    is_milliseconds = number > 1e11
+    return int(number * (1e6 if is_milliseconds else 1e9))
 
 
-def _value(value: Any) -> Any:
+def _otlp_value(value: Any) -> Any:
     """A value of OTLP as a plain one."""
-    kind, found = next(iter((value or {}).items()), ("", None))
+    kind, content = next(iter((value or {}).items()), ("", None))
     if kind == "arrayValue":
-        return [_value(one) for one in (found or {}).get("values") or ()]
+        elements = (content or {}).get("values") or ()
+        return [_otlp_value(element) for element in elements]
     if kind == "kvlistValue":
-        return {
-            one["key"]: _value(one.get("value"))
-            for one in (found or {}).get("values") or ()
-        }
-    return int(found or 0) if kind == "intValue" else found
+        return _otlp_attributes((content or {}).get("values") or ())
+    if kind == "intValue":
+        return int(content or 0)
+    return content
