@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from io import BufferedReader
 
 _CHUNK = 2**20
-_OUTSIDE, _INSIDE = re.compile(rb'["\[\]{},]'), re.compile(rb'["\\]')  # of a text
+# what counts outside of a text, and inside of one
+_OUTSIDE = re.compile(rb'["\[\]{},]')
+_INSIDE = re.compile(rb'["\\]')
 _LISTED = re.compile(
     rb'\s*(?:\[|\{\s*"(?:data|observations|resourceSpans|resourceLogs)"\s*:\s*\[)'
 )
@@ -19,10 +21,18 @@ _LONGEST_REST = 2**16  # of an object, behind its list
 def elements(
     file: BufferedReader, offset: int, length: int, *, most: int
 ) -> list[tuple[int, int]] | None:
-    """Offset and length of each element of the list that a value is, or that its first field holds.
+    """Find the elements of the list that a value is, or that its first field holds.
 
-    None if it is no such value, has more than ``most`` elements, is not complete, or
-    has further fields that may hold spans: it can only be read whole.
+    Args:
+        file: The file that holds the value.
+        offset: Where the value begins.
+        length: Its bytes.
+        most: Elements that may be noted.
+
+    Returns:
+        Offset and length of each element. None if the value is no such list, has more
+        than ``most`` elements, is not complete, or has further fields that may hold
+        spans: it can only be read whole.
     """
     file.seek(offset)
     opening = _LISTED.match(file.read(min(length, 256)))
@@ -37,45 +47,58 @@ def elements(
         if len(places) > most:
             return None
         if is_last:
-            return places if _holds_no_spans(file, opening[0], begin, end) else None
+            can_be_split = _holds_no_spans(file, opening[0], begin, end)
+            return places if can_be_split else None
     return None
 
 
 def _boundaries(
     file: BufferedReader, start: int, end: int
 ) -> Iterator[tuple[int, bool]]:
-    """Where the elements of a list end, whose opening bracket is behind.
+    """Yield where the elements of a list end, and whether it is the last one.
 
-    And whether it is the last one.
+    Args:
+        file: The file.
+        start: Where the first element begins, behind the opening bracket.
+        end: Where the value ends.
     """
-    depth, in_text, position = 1, False, start
-    escaped = False  # the next byte belongs to a backslash
+    depth = 1
+    for position, mark in _marks_outside_texts(file, start, end):
+        if mark in (b"[", b"{"):
+            depth += 1
+        elif mark == b",":
+            if depth == 1:
+                yield position, False
+        else:
+            depth -= 1
+            if depth == 0:
+                yield position, True
+                return
+
+
+def _marks_outside_texts(
+    file: BufferedReader, start: int, end: int
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the commas and brackets that stand outside of texts, with their positions."""
+    in_text = False
+    is_escaped = False  # the first byte of the chunk belongs to a backslash
+    position = start
     while position < end:
         file.seek(position)
         chunk = file.read(min(_CHUNK, end - position))
         if not chunk:
             return
-        at = 1 if escaped else 0
-        escaped = False
-        while (
-            mark := (_INSIDE if in_text else _OUTSIDE).search(chunk, at)
-        ) is not None:
+        at = 1 if is_escaped else 0
+        is_escaped = False
+        while mark := (_INSIDE if in_text else _OUTSIDE).search(chunk, at):
             at = mark.end()
             if mark[0] == b"\\":
                 at += 1
-                escaped = at > len(chunk)
+                is_escaped = at > len(chunk)
             elif mark[0] == b'"':
                 in_text = not in_text
-            elif mark[0] == b",":
-                if depth == 1:
-                    yield position + mark.start(), False
-            elif mark[0] in b"[{":
-                depth += 1
             else:
-                depth -= 1
-                if depth == 0:
-                    yield position + mark.start(), True
-                    return
+                yield position + mark.start(), mark[0]
         position += len(chunk)
 
 

@@ -25,7 +25,7 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.data import extra
 
-_NO_MODEL = ("", "lexical")  # names of judges
+_JUDGES_WITHOUT_MODEL = ("", "lexical")
 # What an answer of OTLP may be called; "" where it is called nothing.
 _OTLP_KINDS = (
     "",
@@ -34,81 +34,91 @@ _OTLP_KINDS = (
     "application/protobuf",
     "application/octet-stream",
 )
+_PARTIAL_SUCCESS = ("partialSuccess", "partial_success")
+_LANGFUSE_KEYS = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+_LANGFUSE_CLOUD = "https://cloud.langfuse.com"
 logger = logging.getLogger("ragmetrics_core")
 _MLFLOW_REDIRECTS = "MLFLOW_ALLOW_HTTP_REDIRECTS"
 
 
 class _Score(NamedTuple):
+    """An outcome, and the trace and span that it judges."""
+
     outcome: MetricResult
     trace: str
     span: str
-    more: dict[str, str]  # what a target keeps beside the score
+    facts: dict[str, str]  # what a target keeps beside the score
+
+    @property
+    def id(self) -> str:
+        """The same each time the score is written."""
+        return self.facts["ragmetrics.id"]
 
 
 def _scores(result: SampleResult) -> Iterator[_Score]:
-    if result.sample is None:
+    """Yield the outcomes of one sample; ``InputError`` if it names no trace."""
+    sample = result.sample
+    if sample is None:
         return
-    own = (result.sample.id or "").partition("#")[0]
-    trace, span = (
-        str(result.sample.metadata.get(name) or "") for name in ("trace_id", "span_id")
-    )
-    if not (trace := trace or own):
+    sample_id = sample.id or ""
+    trace = str(sample.metadata.get("trace_id") or "") or sample_id.partition("#")[0]
+    span = str(sample.metadata.get("span_id") or "")
+    if not trace:
         raise InputError(
             f"row {result.index} names no trace: its id must be one, or its metadata"
             " have a trace_id"
         )
     # A trace may hold several samples: their spans or ids tell them apart, else their
     # texts.
-    sample_of_trace = [span, result.sample.id or ""]
+    sample_of_trace = [span, sample_id]
     if not any(sample_of_trace):
-        sample_of_trace += [result.sample.question or "", result.sample.answer or ""]
-    for one in result.results.values():
-        made = uuid5(
-            NAMESPACE_URL,
-            json.dumps(
-                ["ragmetrics", trace, *sample_of_trace, one.metric, str(one.signature)]
-            ),
-        )
-        more = {
-            "ragmetrics.id": str(made),
-            "signature": str(one.signature),
-            "outcome": one.status,
+        sample_of_trace += [sample.question or "", sample.answer or ""]
+    for outcome in result.results.values():
+        signature = str(outcome.signature)
+        identity = ["ragmetrics", trace, *sample_of_trace, outcome.metric, signature]
+        facts = {
+            "ragmetrics.id": str(uuid5(NAMESPACE_URL, json.dumps(identity))),
+            "signature": signature,
+            "outcome": outcome.status,
         }
-        yield _Score(
-            one,
-            trace,
-            span,
-            more | ({"code": one.code} if one.status == "undefined" else {}),
-        )
+        if outcome.status == "undefined":
+            facts["code"] = outcome.code
+        yield _Score(outcome, trace, span, facts)
+
+
+def _calls_model(outcome: MetricResult) -> bool:
+    return outcome.judge not in _JUDGES_WITHOUT_MODEL
 
 
 def _otel(module: str) -> Any:
     return extra(f"opentelemetry.{module}", "otel", "this target")
 
 
-class _Answers:
+class _OtlpAnswers:
     """What an OTLP endpoint answered: the exporters call every answer below 400 a success, and follow redirects."""
 
-    def __init__(self, response: str, rejected: str) -> None:
-        # the message, and its field that counts
-        self._response, self._rejected = response, rejected
-        self._last: Any = None
+    def __init__(self, message: str, rejected: str) -> None:
+        self._message = message
+        # the field that counts what was not taken
+        self._rejected = rejected
+        self._latest: Any = None
 
     def session(self) -> Any:
         """A session of ``requests`` that follows no redirect and notes each answer."""
         session = extra("requests", "otel", "this target").Session()
-        follow = session.send
+        send_and_follow = session.send
 
         def send(request: Any, **options: Any) -> Any:
-            self._last = follow(request, **{**options, "allow_redirects": False})
-            return self._last
+            options["allow_redirects"] = False
+            self._latest = send_and_follow(request, **options)
+            return self._latest
 
         session.send = send
         return session
 
     def problem(self) -> str:
         """Why the last answer is no success; "" if it is one."""
-        answer = self._last
+        answer = self._latest
         if answer is None:
             return "nothing was sent"
         if not 200 <= answer.status_code < 300:
@@ -135,30 +145,26 @@ class _Answers:
             return 0, False
         if kind == "application/json":
             return self._count_in_json(answer.json())
-        signal = "logs" if "Logs" in self._response else "trace"
+        signal = "logs" if "Logs" in self._message else "trace"
         service = _otel(f"proto.collector.{signal}.v1.{signal}_service_pb2")
-        partial = (
-            getattr(service, self._response).FromString(answer.content).partial_success
-        )
+        message = getattr(service, self._message).FromString(answer.content)
+        partial = message.partial_success
         return int(getattr(partial, self._rejected)), bool(partial.error_message)
 
     def _count_in_json(self, body: Any) -> tuple[int, bool]:
         """Read an answer in JSON, whose names are written in either way."""
-        if not isinstance(body, dict) or body.keys() - {
-            "partialSuccess",
-            "partial_success",
-        }:
+        if not isinstance(body, dict) or not body.keys() <= set(_PARTIAL_SUCCESS):
             raise ValueError("other fields than those of OTLP")
         partial = body.get("partialSuccess") or body.get("partial_success") or {}
-        head, *words = self._rejected.split("_")
-        rejected = (
-            partial.get("".join([head, *map(str.title, words)]))
-            or partial.get(self._rejected)
-            or 0
-        )
-        return int(rejected), bool(
-            partial.get("errorMessage") or partial.get("error_message")
-        )
+        rejected = partial.get(_camel_case(self._rejected))
+        rejected = rejected or partial.get(self._rejected) or 0
+        words = partial.get("errorMessage") or partial.get("error_message")
+        return int(rejected), bool(words)
+
+
+def _camel_case(name: str) -> str:
+    head, *words = name.split("_")
+    return head + "".join(map(str.title, words))
 
 
 class OpenTelemetry(Sink):
@@ -168,60 +174,69 @@ class OpenTelemetry(Sink):
     _answer = "ExportLogsServiceResponse", "rejected_log_records"
 
     def __init__(self, exporter: Any = None) -> None:
-        module, name = self._client
-        self._answers = None if exporter else _Answers(*self._answer)
-        if self._answers is not None:
-            exporter = getattr(_otel(f"exporter.otlp.proto.http.{module}"), name)(
-                session=self._answers.session()
-            )
         self._exporter = exporter
-        scope = _otel("sdk.util.instrumentation").InstrumentationScope("ragmetrics")
-        self._source = _otel("sdk.resources").Resource.create(), scope
+        self._answers: _OtlpAnswers | None = None
+        if not exporter:
+            module, name = self._client
+            exporter_class = getattr(_otel(f"exporter.otlp.proto.http.{module}"), name)
+            self._answers = _OtlpAnswers(*self._answer)
+            self._exporter = exporter_class(session=self._answers.session())
+        instrumentation = _otel("sdk.util.instrumentation")
+        self._scope = instrumentation.InstrumentationScope("ragmetrics")
+        self._resource = _otel("sdk.resources").Resource.create()
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample; ``InputError`` if they were not taken."""
-        records = [self._record(one, self._judged(one)) for one in _scores(result)]
+        records = [
+            self._record(score, self._judged(score)) for score in _scores(result)
+        ]
         if not records:
             return
-        taken = self._exporter.export(records).name == "SUCCESS"
-        problem = self._answers.problem() if taken and self._answers is not None else ""
-        if problem or not taken:
-            why = f" ({problem})" if problem else ""
-            raise InputError(
-                f"row {result.index} was not taken{why}: is OTEL_EXPORTER_OTLP_ENDPOINT"
-                " right?"
-            )
+        is_sent = self._exporter.export(records).name == "SUCCESS"
+        problem = ""
+        if is_sent and self._answers is not None:
+            problem = self._answers.problem()
+        if is_sent and not problem:
+            return
+        reason = f" ({problem})" if problem else ""
+        raise InputError(
+            f"row {result.index} was not taken{reason}: is OTEL_EXPORTER_OTLP_ENDPOINT"
+            " right?"
+        )
 
     def _judged(self, score: _Score) -> Any:
+        """The context of the span that a score judges."""
         try:
-            ids = int(score.trace.removeprefix("tr-"), 16), int(score.span, 16)
+            trace_id = int(score.trace.removeprefix("tr-"), 16)
+            span_id = int(score.span, 16)
         except ValueError:
             raise InputError(
                 f"trace {score.trace}: OpenTelemetry needs trace_id and span_id as hex"
                 " digits"
             ) from None
-        return _otel("trace").SpanContext(*ids, is_remote=True)
+        return _otel("trace").SpanContext(trace_id, span_id, is_remote=True)
 
     def _record(self, score: _Score, judged: Any) -> Any:
-        outcome, trace = score.outcome, _otel("trace")
-        said: dict[str, Any] = {"name": outcome.metric, "explanation": outcome.reason}
-        value = (
-            {"score.label": "undefined"}
-            if outcome.value is None
-            else {"score.value": outcome.value}
-        )
-        said |= {} if outcome.status == "failed" else value
-        told = {
-            **{f"gen_ai.evaluation.{name}": value for name, value in said.items()},
-            **score.more,
+        outcome = score.outcome
+        attributes: dict[str, Any] = {
+            "gen_ai.evaluation.name": outcome.metric,
+            "gen_ai.evaluation.explanation": outcome.reason,
         }
-        told |= {"error.type": outcome.error.type} if outcome.status == "failed" else {}
-        around = trace.set_span_in_context(trace.NonRecordingSpan(judged))
-        facts = {"timestamp": time.time_ns(), "context": around, "attributes": told}
+        if outcome.status == "undefined":
+            attributes["gen_ai.evaluation.score.label"] = "undefined"
+        elif outcome.status != "failed":
+            attributes["gen_ai.evaluation.score.value"] = outcome.value
+        attributes.update(score.facts)
+        if outcome.status == "failed":
+            attributes["error.type"] = outcome.error.type
+        trace = _otel("trace")
         record = _otel("_logs").LogRecord(
-            event_name="gen_ai.evaluation.result", **facts
+            event_name="gen_ai.evaluation.result",
+            timestamp=time.time_ns(),
+            context=trace.set_span_in_context(trace.NonRecordingSpan(judged)),
+            attributes=attributes,
         )
-        return _otel("sdk._logs").ReadableLogRecord(record, *self._source)
+        return _otel("sdk._logs").ReadableLogRecord(record, self._resource, self._scope)
 
 
 class OpenInference(OpenTelemetry):
@@ -234,47 +249,45 @@ class OpenInference(OpenTelemetry):
     _answer = "ExportTraceServiceResponse", "rejected_spans"
 
     def _record(self, score: _Score, judged: Any) -> Any:
-        outcome, trace, own = (
-            score.outcome,
-            _otel("trace"),
-            UUID(score.more["ragmetrics.id"]).int,
-        )
-        kind = "CODE" if outcome.judge in _NO_MODEL else "LLM"
-        said = {
-            "name": outcome.metric,
-            "explanation": outcome.reason,
-            "annotator_kind": kind,
-        }
-        said |= {
-            "identifier": score.more["ragmetrics.id"],
-            "metadata": json.dumps(score.more),
-        }
-        value = (
-            {"label": outcome.status}
-            if outcome.value is None
-            else {"score": outcome.value}
-        )
-        told = {
-            f"evaluations.0.evaluation.{name}": one
-            for name, one in (said | value).items()
-        }
-        error, now = (
-            outcome.error.type if outcome.status == "failed" else None,
-            time.time_ns(),
-        )
+        trace = _otel("trace")
+        number = UUID(score.id).int
+        now = time.time_ns()
         return _otel("sdk.trace").ReadableSpan(
-            f"evaluate {outcome.metric}",
-            trace.SpanContext(own, own % 2**64, False, trace.TraceFlags(1)),
-            resource=self._source[0],
-            attributes={"openinference.span.kind": "EVALUATOR", **told},
+            f"evaluate {score.outcome.metric}",
+            trace.SpanContext(number, number % 2**64, False, trace.TraceFlags(1)),
+            resource=self._resource,
+            attributes=self._attributes(score),
             links=[trace.Link(judged)],
-            status=trace.Status(
-                trace.StatusCode.ERROR if error else trace.StatusCode.OK, error
-            ),
+            status=self._status(score.outcome),
             start_time=now,
             end_time=now,
-            instrumentation_scope=self._source[1],
+            instrumentation_scope=self._scope,
         )
+
+    def _attributes(self, score: _Score) -> dict[str, Any]:
+        outcome = score.outcome
+        evaluation: dict[str, Any] = {
+            "name": outcome.metric,
+            "explanation": outcome.reason,
+            "annotator_kind": "LLM" if _calls_model(outcome) else "CODE",
+            "identifier": score.id,
+            "metadata": json.dumps(score.facts),
+        }
+        if outcome.value is None:
+            evaluation["label"] = outcome.status
+        else:
+            evaluation["score"] = outcome.value
+        attributes = {
+            f"evaluations.0.evaluation.{name}": value
+            for name, value in evaluation.items()
+        }
+        return {"openinference.span.kind": "EVALUATOR", **attributes}
+
+    def _status(self, outcome: MetricResult) -> Any:
+        trace = _otel("trace")
+        if outcome.status == "failed":
+            return trace.Status(trace.StatusCode.ERROR, outcome.error.type)
+        return trace.Status(trace.StatusCode.OK)
 
 
 @contextmanager
@@ -305,7 +318,7 @@ class MLflow(Sink):
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample; ``InputError`` if they were not taken."""
-        scores = [*_scores(result)]
+        scores = list(_scores(result))
         try:
             with _no_redirects_of_mlflow():
                 self._write(scores)
@@ -320,29 +333,34 @@ class MLflow(Sink):
             ) from error
 
     def _write(self, scores: Sequence[_Score]) -> None:
-        there = (
-            self._client.get_trace_info(scores[0].trace).assessments if scores else ()
-        )
-        known = {(one.metadata or {}).get("ragmetrics.id") for one in there}
+        if not scores:
+            return
+        assessments = self._client.get_trace_info(scores[0].trace).assessments
+        written_ids = {
+            (assessment.metadata or {}).get("ragmetrics.id")
+            for assessment in assessments
+        }
         for score in scores:
-            if score.more["ragmetrics.id"] not in known:
+            if score.id not in written_ids:
                 self._log(score)
 
     def _log(self, score: _Score) -> None:
-        outcome, entities = score.outcome, self._mlflow.entities
-        error = outcome.error if outcome.status == "failed" else None
-        kind = "CODE" if outcome.judge in _NO_MODEL else "LLM_JUDGE"
+        outcome = score.outcome
+        entities = self._mlflow.entities
+        error = None
+        if outcome.status == "failed":
+            error = entities.AssessmentError(
+                error_code=outcome.error.type, error_message=outcome.error.message
+            )
+        kind = "LLM_JUDGE" if _calls_model(outcome) else "CODE"
         self._mlflow.log_feedback(
             trace_id=score.trace,
             name=outcome.metric,
             value=outcome.value,
             source=entities.AssessmentSource(kind, outcome.judge or "ragmetrics"),
-            error=error
-            and entities.AssessmentError(
-                error_code=error.type, error_message=error.message
-            ),
+            error=error,
             rationale=outcome.reason,
-            metadata=score.more,
+            metadata=score.facts,
         )
 
 
@@ -353,55 +371,54 @@ class Langfuse(Sink):
     """
 
     def __init__(self) -> None:
-        api, told = extra("langfuse.api", "langfuse", "this target"), os.environ.get
-        names = [f"LANGFUSE_{name}_KEY" for name in ("PUBLIC", "SECRET")]
-        if missing := [name for name in names if not told(name)]:
+        self._api = extra("langfuse.api", "langfuse", "this target")
+        missing = [name for name in _LANGFUSE_KEYS if not os.environ.get(name)]
+        if missing:
             raise SettingError(
                 f"langfuse needs {' and '.join(missing)} in the environment"
             )
-        url = (
-            told("LANGFUSE_BASE_URL")
-            or told("LANGFUSE_HOST")
-            or "https://cloud.langfuse.com"
-        )
-        client = api.LangfuseAPI(
-            base_url=url,
-            username=told(names[0]),
-            password=told(names[1]),
+        public_key, secret_key = (os.environ[name] for name in _LANGFUSE_KEYS)
+        client = self._api.LangfuseAPI(
+            base_url=(
+                os.environ.get("LANGFUSE_BASE_URL")
+                or os.environ.get("LANGFUSE_HOST")
+                or _LANGFUSE_CLOUD
+            ),
+            username=public_key,
+            password=secret_key,
             follow_redirects=False,
         )
         self._scores = client.scores
-        refused = extra(
-            "langfuse.api.core.api_error", "langfuse", "this target"
-        ).ApiError
-        self._errors = refused, extra("httpx", "langfuse", "this target").HTTPError
+        error_module = extra("langfuse.api.core.api_error", "langfuse", "this target")
+        httpx = extra("httpx", "langfuse", "this target")
+        self._errors = (error_module.ApiError, httpx.HTTPError)
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample; ``InputError`` if they were not taken."""
-        bodies = [self._body(one) for one in _scores(result)]
+        bodies = [self._body(score) for score in _scores(result)]
+        if not bodies:
+            return
         try:
-            taken = not bodies or not getattr(
-                self._scores.create(request=bodies), "errors", None
-            )
+            response = self._scores.create(request=bodies)
         except self._errors as error:
             raise InputError(
                 f"row {result.index} was not taken by Langfuse: {type(error).__name__}"
             ) from None
-        if not taken:
+        if getattr(response, "errors", None):
             raise InputError(f"row {result.index} was not taken whole by Langfuse")
 
     def _body(self, score: _Score) -> Any:
-        outcome, kind = score.outcome, extra("langfuse.api", "langfuse", "this target")
-        plain = outcome.value is not None
-        return kind.CreateScoreRequest(
-            id=score.more["ragmetrics.id"],
-            name=outcome.metric if plain else f"{outcome.metric}.outcome",
-            value=outcome.value if plain else outcome.status,
-            data_type="NUMERIC" if plain else "CATEGORICAL",
+        outcome = score.outcome
+        is_scored = outcome.value is not None
+        return self._api.CreateScoreRequest(
+            id=score.id,
+            name=outcome.metric if is_scored else f"{outcome.metric}.outcome",
+            value=outcome.value if is_scored else outcome.status,
+            data_type="NUMERIC" if is_scored else "CATEGORICAL",
             trace_id=score.trace,
             observation_id=score.span or None,
             comment=outcome.reason,
-            metadata=score.more,
+            metadata=score.facts,
         )
 
 
