@@ -35,7 +35,10 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Reading:
-    """What one span says, in plain values; None, empty texts and tuples where it is silent."""
+    """What one span says, in plain values.
+
+    None, empty texts and empty tuples stand where it is silent.
+    """
 
     kind: Kind | None = None
     input: Any = None
@@ -160,7 +163,11 @@ def _kind(attributes: Mapping[str, Any], mark: str) -> Kind | None:
 
 
 def _value(attributes: Mapping[str, Any], name: str) -> Any:
-    """An attribute, or the value that is written as one attribute for each leaf: ``name.0.role``."""
+    """The value of an attribute.
+
+    A name that ends with a dot is written as one attribute for each leaf:
+    ``name.0.role``.
+    """
     if not name.endswith("."):
         return attributes.get(name)
     leaves = {
@@ -190,7 +197,7 @@ def _nested(leaves: Mapping[str, Any]) -> Any:
 def _documents(
     attributes: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[Document, ...] | None:
-    """Documents of fields; of conventions that name only ids the text is not recorded."""
+    """The documents of fields; some conventions record ids without texts."""
     for name in names:
         entries = _value(attributes, name)
         if isinstance(entries, str):

@@ -1,4 +1,7 @@
-"""The spans of files, trace by trace, in bounded memory: where each line of a trace stands is kept on disk."""
+"""The spans of files, trace by trace, in bounded memory.
+
+Where each line of a trace stands is kept on disk.
+"""
 
 import gzip
 import json
@@ -51,7 +54,7 @@ Source = str | Path | Iterable[Any]
 
 
 class Lines:
-    """The lines of files or the elements of a list, which can be read again by their place.
+    """The lines of files or the values of a list, which can be read again by place.
 
     Args:
         source: A path or several, ``-`` for standard input; else values that hold
@@ -89,7 +92,10 @@ class Lines:
                 self._recent_lines.clear()
 
     def places(self) -> Iterator[Place]:
-        """Yield the place of each line; of a long line that holds a list that of each element."""
+        """Yield the place of each line.
+
+        Of a long line that holds a list each element has a place.
+        """
         for number in range(len(self.values)):
             yield 0, number, 0
         for number, file in enumerate(self._files):
@@ -101,7 +107,10 @@ class Lines:
     def _parts(
         self, file: BufferedReader, offset: int, length: int
     ) -> list[tuple[int, int]]:
-        """Offset and length of the parts in which a line is read: of one that is not long of the line itself."""
+        """Offset and length of the parts in which a line is read.
+
+        A line that is not long is its only part.
+        """
         if length > _LONG:
             most = self.largest // _PLACE
             parts = elements(file, offset, length, most=most)
@@ -110,7 +119,9 @@ class Lines:
         return [(offset, length)]
 
     def parsed(self, place: Place) -> list[Span]:
-        """Parse the spans of one line; those of the latest lines are remembered, unless they are long.
+        """Parse the spans of one line.
+
+        Those of the latest lines are remembered, unless the lines are long.
 
         Raises:
             TooLarge: If the line would take more memory than ``largest`` bytes.
@@ -162,13 +173,19 @@ class TooLarge(Exception):
 
 
 def _weight(text: bytes) -> int:
-    """How many bytes a text of JSON takes once it is read, nearly: each value and each field is an object."""
+    """Bytes that a text of JSON takes once it is read, nearly.
+
+    Each value and each field is an object.
+    """
     n_objects = text.count(b"{") + text.count(b"[") + text.count(b",")
     return len(text) + _OBJECT * n_objects
 
 
 def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
-    """Offset and length of each value of a file: a line, or lines up to the one that closes what the first opened."""
+    """Yield offset and length of each value of a file.
+
+    A value is a line, or the lines up to the one that closes what the first opened.
+    """
     closing_start = _start_of_closing_line(file)
     file.seek(0)
     length = 0
@@ -192,7 +209,10 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
 
 
 def _start_of_closing_line(file: BufferedReader) -> bytes:
-    """How the line begins that ends a value: any line, unless the first line only opens it."""
+    """How the line begins that ends a value.
+
+    Any line does, unless the first line of the file only opens a value.
+    """
     file.seek(0)
     opening = b""
     ending = b""
@@ -268,7 +288,7 @@ def _index_line(
     place: Place,
     spans: Sequence[Span],
 ) -> None:
-    """Write the spans of one line into the index, each with its share of the line's length."""
+    """Write the spans of a line into the index, each with its share of the length."""
     share = place[2] // max(1, len(spans))
     rows = []
     for span in spans:
@@ -304,7 +324,7 @@ def _spans_of_trace(trace: str, lines: Lines, places: Sequence[Place]) -> list[S
 
 
 def _merged(earlier: Span, later: Span) -> Span:
-    """One span of two records: the one that has a name, with what the other records beside it."""
+    """Make one span of two records: events of a span tell of it without a name."""
     span, event = (earlier, later) if earlier.name else (later, earlier)
     return replace(span, attributes={**event.attributes, **span.attributes})
 
@@ -341,7 +361,10 @@ def _parquet_lines(path: Path) -> Iterator[bytes]:
 
 
 def _unpacked(packed: gzip.GzipFile) -> Iterator[bytes]:
-    """Yield what a file holds; where it was cut off or is damaged, a line that is no JSON."""
+    """Yield what a packed file holds.
+
+    Where it was cut off or is damaged, a line follows that is no JSON.
+    """
     try:
         while part := packed.read1(_PIECE):
             yield part
@@ -350,7 +373,7 @@ def _unpacked(packed: gzip.GzipFile) -> Iterator[bytes]:
 
 
 def _bounded(path: Path, parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the parts of a packed file, as long as it does not hold more than any traces would."""
+    """Yield the parts of a packed file; ``InputError`` if no traces hold as much."""
     most = max(MOST_UNPACKED, _MAX_UNPACKED_RATIO * path.stat().st_size)
     size = 0
     for part in parts:

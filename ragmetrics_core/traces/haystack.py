@@ -1,4 +1,7 @@
-"""Haystack: sockets say what a component is; OpenInference writes objects as ``repr`` does, its own tracing as JSON."""
+"""Haystack as instrumentations record it: its sockets say what a component is.
+
+OpenInference writes objects as ``repr`` does, Haystack's own tracing as JSON.
+"""
 
 import ast
 import re
@@ -138,7 +141,10 @@ class _Trace:
             reading.output = None
 
     def _documents(self, output: Any) -> tuple[Document, ...]:
-        """The documents in an output; of those cut to an id the text that another component returned."""
+        """The documents in an output.
+
+        Those that were cut to an id get the text that another component returned.
+        """
         documents = each(output, Document)
         return tuple(
             document
@@ -148,7 +154,10 @@ class _Trace:
         )
 
     def _answer(self, outputs: Mapping[str, Any]) -> Any:
-        """What a run answered: its answers, else the one text that it returned; None where that does not tell."""
+        """What a run answered: its answers, else the one text that it returned.
+
+        None where that does not tell the answer.
+        """
         if len(self._answers) == 1:
             return self._answers[0].text
         if self._answers:
@@ -194,7 +203,10 @@ def _answer_values(outputs: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _question(inputs: Mapping[str, Any]) -> str | None:
-    """The question among what a run or component was given: of several texts in a socket the last."""
+    """The question in what a run or component was given.
+
+    Of several texts in a socket the last one counts.
+    """
     last_texts = {}
     for name, value in inputs.items():
         texts = list(_texts(value))
@@ -206,7 +218,7 @@ def _question(inputs: Mapping[str, Any]) -> str | None:
 def _windows(
     call: Call, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[Document, ...]:
-    """Documents with the texts around each, which a component hands on if another takes them."""
+    """Documents with the texts around each, if another component takes these."""
     windows = zip(
         each(inputs, Document), outputs.get("context_windows", ()), strict=False
     )
@@ -222,7 +234,10 @@ def _component_type(call: Call) -> str:
 
 
 def _kind(call: Call, reading: Reading) -> Kind | None:
-    """What a component is: by its name, else by what it takes and gives, of which its own tracing tells the types."""
+    """What a component is: by its name, else by what it takes and gives.
+
+    Haystack's own tracing tells the types of both.
+    """
     name = _component_type(call)
     if "Evaluator" in name or reading.kind == "ignored":
         return "ignored"
@@ -257,7 +272,10 @@ def _sockets(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _with_objects(value: Any) -> Any:
-    """A value with its objects: messages, documents and answers, extracted ones left out."""
+    """A value with its messages, documents and answers as objects.
+
+    Extracted answers are left out.
+    """
     if isinstance(value, tuple):
         return tuple(map(_with_objects, value))
     if isinstance(value, Mapping):

@@ -1,4 +1,7 @@
-"""Traces judged as they end: a span processor of OpenTelemetry's SDK, of which nothing is imported."""
+"""Traces judged as they end, by a span processor.
+
+It fits OpenTelemetry's SDK, of which nothing is imported.
+"""
 
 from collections import Counter, OrderedDict, defaultdict
 from itertools import chain
@@ -30,7 +33,9 @@ _UNENDED = (
 
 
 class SampleProcessor(BackgroundEvaluator[int]):
-    """Judges what a traced application does, in the background: a span processor for its tracer provider.
+    """Judges in the background what a traced application does.
+
+    It is a span processor for the application's tracer provider.
 
     The application's threads only put ended spans by. Samples are made of a trace as
     ``samples_from_spans`` makes them, ``linger_s`` after its root in this process has
@@ -96,7 +101,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         super().__init__(self._samples, metrics, judge, **settings)
 
     def after_fork(self) -> None:
-        """Begin anew in a forked process: what spans said before is the parent's as well."""
+        """Begin anew in a forked process: earlier spans are the parent's as well."""
         super().after_fork()
         self._reader = TraceReader(self._dialect, self._resolve)
         self.without: Counter[Code] = Counter()
@@ -137,7 +142,10 @@ class SampleProcessor(BackgroundEvaluator[int]):
         return self.flush(timeout_millis / 1000)
 
     def shutdown(self) -> None:
-        """Stop, after two seconds at most; ``force_flush`` or ``stop`` before it waits for the judge."""
+        """Stop after two seconds at most.
+
+        Call ``force_flush`` or ``stop`` before to wait for the judge.
+        """
         self.stop(_SHUTDOWN_SECONDS)
 
     def _let_go(self, trace: int) -> None:
@@ -189,7 +197,10 @@ class SampleProcessor(BackgroundEvaluator[int]):
         return self._reader.turns.finish()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Accept no further spans, judge the traces that have ended, and count the others; see ``flush``."""
+        """Accept no further spans, judge the ended traces, and count the others.
+
+        See ``flush``.
+        """
         has_judged_all = super().stop(timeout)
         with self._ending:
             n_unended = len(self._open_spans)

@@ -1,4 +1,7 @@
-"""LlamaIndex as instrumentations record it: a call is known by its method, or by what went into it and came out."""
+"""LlamaIndex as instrumentations record it.
+
+A call is known by its method, or by what went into it and came out.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -93,7 +96,7 @@ def read(calls: Sequence[Call]) -> None:
 
 
 class _Trace:
-    """The calls of one trace: what went into each and came out, and the nodes that these hold."""
+    """What went into the calls of one trace and came out, and the nodes in these."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._inputs: dict[Call, Any] = {}
@@ -183,7 +186,11 @@ class _Trace:
     def _kind(
         self, call: Call, reading: Reading, around: tuple[Call, ...]
     ) -> Kind | None:
-        """What a call does; None for what is looked through: steps of workflows, and what a call around it tells."""
+        """What a call does.
+
+        None for what is looked through: steps of workflows, and calls of which the
+        call around them tells all.
+        """
         method = self._methods[call]
         inputs = self._inputs[call]
         methods_around = [self._methods[outer] for outer in around]
@@ -260,7 +267,10 @@ class _Trace:
             self._outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:
-        """The last outermost call of a model in an agent's step, else the method that prepared one."""
+        """The last outermost call of a model in an agent's step.
+
+        Where no model's call was recorded, the method that prepared one stands for it.
+        """
         calls = [call for call in step.walk() if call in self._inputs]
         models = [call for call in calls if self._is_model(call)]
         if models:
@@ -311,7 +321,7 @@ class _Trace:
     def _read_engine(
         self, call: Call, reading: Reading, sources: tuple[Document, ...]
     ) -> None:
-        """Read what an engine, workflow or synthesizer was asked, was given and answered."""
+        """Read what an engine, workflow or synthesizer was asked and answered."""
         inputs = self._inputs[call]
         reading.query = _query(inputs)
         reading.output = _answer(self._outputs[call])
@@ -330,7 +340,7 @@ class _Trace:
         }
 
     def _last_answer(self, steps: Sequence[Call]) -> str | None:
-        """The answer of the last step of a workflow that ended it, or ended a turn of an agent."""
+        """The answer of the last step that ended a workflow, or a turn of an agent."""
         for step in reversed(steps):
             output = self._outputs[step]
             if self._methods[step] == "run_agent_step" or _has(output, "result"):
@@ -340,7 +350,10 @@ class _Trace:
         return None
 
     def _question_of_workflow(self, call: Call, steps: Sequence[Call]) -> str | None:
-        """What a workflow was asked: its message, else a text of its start event; None where that was not recorded."""
+        """What a workflow was asked: its message, else a text of its start event.
+
+        None where neither was recorded.
+        """
         fields = self._texts_of_start(call, steps)
         candidates: list[str | None] = [
             fields.get("user_msg"),
@@ -355,7 +368,10 @@ class _Trace:
         return question
 
     def _texts_of_start(self, call: Call, steps: Sequence[Call]) -> dict[str, str]:
-        """The texts that a workflow was started with; some tell them only to their first step."""
+        """The texts that a workflow was started with.
+
+        Some workflows tell these only to their first step.
+        """
         start = mapping(self._inputs[call])
         if "init_state" in start and steps:
             start = self._event(steps[0])
@@ -364,7 +380,7 @@ class _Trace:
         }
 
     def _user_message(self, steps: Sequence[Call]) -> str | None:
-        """The last message of the user in the first messages that a step of an agent was given."""
+        """The user's last message among the first that a step of an agent was given."""
         for step in steps:
             for record in (mapping(self._outputs[step]), self._event(step)):
                 inputs = record.get("input")
@@ -418,7 +434,7 @@ class _Trace:
         return tuple(map(self._as_shown, each(value, Document)))
 
     def _as_shown(self, node: Document) -> Document:
-        """A node with the text that models are shown of it: its metadata stand before it."""
+        """A node with the text that models are shown: metadata stand before its own."""
         score = node.score
         if not node.text:
             node = replace(self._nodes_by_id.get(node.id, node), score=score)
@@ -441,7 +457,10 @@ class _Trace:
         )
 
     def _metadata_lines(self, text: str, metadata: Mapping[str, str]) -> list[str]:
-        """The lines of metadata before a node's text: those of the shortest chunk that fits, else all."""
+        """The lines of metadata before a node's text.
+
+        The shortest chunk that fits tells them; without one they are all metadata.
+        """
         end = f"\n\n{text}"
         for chunk in self._chunks:
             if chunk.endswith(end):
@@ -454,7 +473,10 @@ class _Trace:
 def _may_be_shown_as(
     node: Document, text: str, nodes_by_text: Mapping[str, Document]
 ) -> bool:
-    """Whether a text holds a node's own; of a node without text, whether no other node has that text."""
+    """Whether a text may be what a synthesizer was given of a node.
+
+    It holds the node's own text; of a node without text it must not be another's.
+    """
     own_text = node.forms[0] if node.forms else node.text
     if own_text:
         return own_text in text
@@ -466,7 +488,10 @@ def _holds_any(line: str, values: Iterable[str]) -> bool:
 
 
 def _kind_of_callable(inputs: Any) -> Kind | None:
-    """What a call of a class is that is no tool: a postprocessor, a program, or nothing that counts."""
+    """What a call of an object is that is no tool.
+
+    It is a postprocessor's, a program's, or nothing that counts.
+    """
     if _has(inputs, "nodes"):
         return "ignored"
     if _has(inputs, "llm_kwargs"):
@@ -494,7 +519,10 @@ def _describes_tool(document: Document) -> bool:
 
 
 def _method(call: Call, inputs: Any, output: Any) -> str:
-    """The method of a call, without the "a" of one that is awaited; "" if nothing tells it."""
+    """The method of a call, without the "a" of one that is awaited.
+
+    It is "" if nothing tells it.
+    """
     owner, _, name = call.span.name.rpartition(".")
     if name not in ("task", "workflow"):
         is_awaited = name.startswith("a") and name[1:] in _KINDS
@@ -510,7 +538,10 @@ def _method(call: Call, inputs: Any, output: Any) -> str:
 
 
 def _method_by_keys(inputs: Any, output: Any) -> str:
-    """The method of a call that Traceloop names no method of; "" if the keys do not tell it."""
+    """The method of a call whose name tells none, as Traceloop writes it.
+
+    It is "" if the keys do not tell it.
+    """
     keys = {*mapping(inputs), *(f">{key}" for key in mapping(output))}
     for needed_keys, method in _METHODS_BY_KEYS.items():
         if keys.issuperset(needed_keys.split()):
@@ -537,7 +568,10 @@ def _first_entry(value: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _answer(output: Any) -> str | None:
-    """The answer in what an engine, synthesizer or workflow returned; None if it is not there, or not yet."""
+    """The answer in what an engine, synthesizer or workflow returned.
+
+    None if it is not there, or not yet.
+    """
     while _has(output, "response_gen", *_RESPONSE_KEYS):
         output = _first_entry(output, _RESPONSE_KEYS)
     text = answer_text(output)
@@ -548,7 +582,10 @@ def _answer(output: Any) -> str | None:
 
 
 class EvaluatorQuestions:
-    """Tells what evaluators, generators of test data and builders of indices ask: their traces look like users'."""
+    """Tells what evaluators, generators of test data and builders of indices ask.
+
+    Their traces look like those of users' questions.
+    """
 
     def __init__(self) -> None:
         self._answers: dict[int, None] = {}
@@ -557,7 +594,10 @@ class EvaluatorQuestions:
         self._tool_arguments: set[str] = set()
 
     def include(self, sample: Sample) -> bool:
-        """Tell whether the question is an earlier answer that is judged, or was made to be test data."""
+        """Tell whether a question is none of a user's.
+
+        It is an earlier answer that is judged, or was made to be test data.
+        """
         question = one_line(sample.question)
         node_ids = {context.id for context in sample.retrieved or ()}
         retrieves_for_tests = bool(node_ids) and node_ids <= self._node_ids
@@ -574,7 +614,10 @@ class EvaluatorQuestions:
         return is_judged
 
     def doubt(self, sample: Sample) -> str | None:
-        """Say why the question of a sample may be none of a user's; None if nothing speaks for that."""
+        """Say why the question of a sample may be none of a user's.
+
+        None if nothing speaks for that.
+        """
         question = one_line(sample.question)
         model_may_ask = not self._tool_arguments.isdisjoint(("", question))
         self._tool_arguments.clear()

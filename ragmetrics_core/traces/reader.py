@@ -42,11 +42,11 @@ _NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes s
 
 @dataclass(frozen=True)
 class _UsedTraces(Overrides):
-    """Overrides of a user who said nothing; they note of which traces samples are made."""
+    """Overrides that find nothing, and note of which traces samples are made."""
 
     traces: set[str] = field(default_factory=set)
 
-    def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:  # noqa: ARG002  # the signature that it overrides
+    def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:  # noqa: ARG002  # overridden
         """Note the traces of a sample in the making."""
         self.traces.update(places)
         return False, None
@@ -54,14 +54,21 @@ class _UsedTraces(Overrides):
 
 @dataclass
 class Notes:
-    """Traces that gave no sample, and why, in the words of docs/traces.md; and lines that hold no spans."""
+    """Traces that gave no sample, and lines that hold no spans.
+
+    Attributes:
+        without: Traces with the reason, in the words of docs/traces.md.
+        bad: A problem for each line that was not read.
+    """
 
     without: list[tuple[str, Code]] = field(default_factory=list)
     bad: list[RowError] = field(default_factory=list)
 
 
 class TraceReader:
-    """Makes samples of traces as they end, and remembers of each what later ones go on with.
+    """Makes samples of traces as they end.
+
+    It remembers of each trace what later ones go on with.
 
     Args:
         dialect: The only dialect that is read; None for all.
@@ -156,7 +163,10 @@ class TraceReader:
             self.keys.update(span.attributes)
 
     def _without_evaluators(self, samples: Sequence[Sample]) -> list[Sample]:
-        """Leave out samples whose question is an evaluator's, and warn of those whose question may be."""
+        """Leave out samples that an evaluator asked for.
+
+        The others get a warning where the question may be none of a user's.
+        """
         users_samples = []
         for sample in samples:
             if self._evaluator_questions.include(sample):
@@ -223,7 +233,7 @@ def _with_warning(
     *,
     grade: Literal["incomplete"] | None = None,
 ) -> Sample:
-    """The sample with a further warning in its notes, if there is one, and another grade."""
+    """The sample with a further warning in its notes, if there is one."""
     notes = sample.capture
     if notes is None or warning is None:
         return sample
@@ -234,7 +244,10 @@ def _with_warning(
 
 
 class SpanSamples(Iterable[Sample]):
-    """The samples of recorded spans, read anew each time; ``notes`` then say what gave none; see the function below."""
+    """The samples of recorded spans, read anew each time.
+
+    ``notes`` say afterwards which traces gave none; see ``samples_from_spans``.
+    """
 
     def __init__(
         self,

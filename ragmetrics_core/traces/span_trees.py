@@ -51,7 +51,10 @@ _RESOLVE_ERRORS = (
 
 @dataclass(eq=False)
 class Call:
-    """A span, what it says (None if it bears no known mark), and the calls inside it."""
+    """A span, what it says, and the calls inside it.
+
+    ``reading`` is None if the span bears no known mark.
+    """
 
     span: Span
     reading: Reading | None
@@ -67,7 +70,7 @@ class Call:
 def calls_of(
     spans: Sequence[Span], dialect: str | None = None, resolve: Resolve | None = None
 ) -> list[Call]:
-    """Put the spans of a trace into the calls that they record, and return the outermost.
+    """Make calls of the spans of a trace, and return the outermost.
 
     Args:
         spans: The spans of one trace, in any order.
@@ -115,7 +118,10 @@ def _is_run_of_batch(call: Call, parent: Call) -> bool:
 
 
 def _count_down_to_deepest(roots: list[Call]) -> int:
-    """Count the calls below the roots, none deeper than is read; those of a circle hang on no root."""
+    """Count the calls from the roots down to the deepest level that is read.
+
+    Those of a circle hang on no root.
+    """
     count = 0
     level = roots
     for _ in range(_DEEPEST):
@@ -125,7 +131,10 @@ def _count_down_to_deepest(roots: list[Call]) -> int:
 
 
 def _restore_ids(readings: Sequence[Reading]) -> None:
-    """Give retrieved documents of which only the text was recorded the ids that a later step was given with it."""
+    """Give retrieved documents the ids that were not recorded with their texts.
+
+    Later steps were given the same texts with their ids.
+    """
     ids_by_text: dict[str, dict[str, None]] = {}
     for reading in readings:
         for document in each(reading.input, Document):
@@ -145,7 +154,10 @@ def _restore_ids(readings: Sequence[Reading]) -> None:
 def _with_ids(
     documents: Sequence[Document], ids_by_text: Mapping[str, Mapping[str, None]]
 ) -> tuple[Document, ...]:
-    """The documents; of those without an id the next id of the same text that none before has got."""
+    """The documents, those without an id with one that their text has.
+
+    Of several ids of a text each is used once, in their order.
+    """
     unused_ids = {text: iter(ids) for text, ids in ids_by_text.items()}
     named: list[Document] = []
     for document in documents:
@@ -232,7 +244,7 @@ def _retrieves_and_answers(tree: Tree) -> bool:
 
 
 def _session_below(call: Call) -> str | None:
-    """The only conversation that the spans below a call name; None for none or several."""
+    """The only conversation that the spans below a call name; None for several."""
     sessions = {session_of(inner.span.attributes) for inner in call.walk()} - {None}
     return sessions.pop() if len(sessions) == 1 else None
 
@@ -243,7 +255,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     tree = Tree(
         root,
         output=reading.output,
-        thread=session and f"{root.name}/{session}",
+        thread=None if session is None else f"{root.name}/{session}",
         conversation=session,
         given={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
         places=(call.span.trace,),
@@ -267,7 +279,10 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
 
 
 def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) -> None:
-    """Take the run's output as the reply of its only model, whose own may be missing of a stream."""
+    """Take the run's output as the reply of its only model.
+
+    A stream's own reply may be missing.
+    """
     if len(models) != 1 or not isinstance(output, str) or call.span.error:
         return
     model = models[0]
@@ -276,7 +291,7 @@ def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) ->
 
 
 def _tell_question(tree: Tree, reading: Reading) -> None:
-    """Write into a tree what the run was asked, and what it was given beside the question."""
+    """Write into a tree what the run was asked, and was given beside the question."""
     root = tree.root
     is_run = root.kind in ("step", "agent")
     tree.continues = is_run and _continues_a_run(reading.input)
@@ -291,14 +306,20 @@ def _tell_question(tree: Tree, reading: Reading) -> None:
 
 
 def _continues_a_run(inputs: Any) -> bool:
-    """A run of LangGraph that goes on with an interrupted one is given nothing, or a command."""
+    """Whether a run of LangGraph goes on with an interrupted one.
+
+    It is given nothing then, or a command.
+    """
     if isinstance(inputs, Mapping):
         return {"resume", "goto"} <= set(inputs)
     return inputs is None
 
 
 def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
-    """The user's question and where it was found, in words; None and no words if it was not recorded."""
+    """The user's question and where it was found, in words.
+
+    None and no words if it was not recorded.
+    """
     root = tree.root
     question = reading.user_fields.get("question")
     if question is not None:
@@ -316,7 +337,10 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
 
 
 def _ignore_other_indices(root: Node, synthesizers: Sequence[Node]) -> None:
-    """Ignore retrievers that only lead to other indices: the last synthesizer was given what was answered there."""
+    """Ignore retrievers that only lead to other indices.
+
+    The last synthesizer was given what was answered there.
+    """
     if not synthesizers:
         return
     last_taken = synthesizers[-1].taken
@@ -333,7 +357,7 @@ def _ignore_other_indices(root: Node, synthesizers: Sequence[Node]) -> None:
 
 
 def _take_out_documents_without_text(root: Node) -> list[str | None]:
-    """Take out of the tree documents of which only the id was recorded, and return the ids, each once."""
+    """Take documents without text out of the tree, and return their ids, each once."""
     ids: dict[str | None, None] = {}
     for node in root.walk():
         for document in node.documents or ():
@@ -348,7 +372,7 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
 
 
 def _tell_what_was_not_recorded(tree: Tree, call: Call) -> None:
-    """Write into a tree how much of its documents and prompts the spans may not hold."""
+    """Write into a tree what of its documents and prompts the spans do not hold."""
     ids_without_text = _take_out_documents_without_text(tree.root)
     cut_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
     tree.other = tuple(Document("", name) for name in ids_without_text)
@@ -358,7 +382,10 @@ def _tell_what_was_not_recorded(tree: Tree, call: Call) -> None:
 
 
 def _tell_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
-    """Write into a tree how its run ended: with an error, with a person to wait for, or whole."""
+    """Write into a tree how its run ended.
+
+    It ended with an error, it waits for a person, or it is complete.
+    """
     tree.error = call.span.error
     if tree.error is None and tree.output is None and _is_abandoned(call):
         tree.error = _ABANDONED
@@ -372,7 +399,10 @@ def _tell_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
 
 
 def _is_abandoned(call: Call) -> bool:
-    """Whether a stream was left before its end: the parser of its text has nothing, or the model never ended."""
+    """Whether a stream was left before its end.
+
+    The parser of its text has nothing then, or the model never ended.
+    """
     for inner in call.walk():
         reading = inner.reading
         if reading is None:
@@ -386,7 +416,7 @@ def _is_abandoned(call: Call) -> bool:
 
 
 def _shows_no_documents(reading: Reading, synthesizers: Sequence[Node]) -> bool:
-    """Whether the framework itself says that no document reached the model that answered."""
+    """Whether the framework says that no document reached the answering model."""
     if reading.documents == ():
         return True
     if reading.output is None or not synthesizers:
@@ -400,7 +430,7 @@ def _is_query(root: Node, reading: Reading, models: Sequence[Node]) -> bool:
 
 
 def _gives_only_documents(root: Node, output: Any, models: Sequence[Node]) -> bool:
-    """Whether a run returns documents and answers nothing: another one may answer from them."""
+    """Whether a run returns only documents: another one may answer from them."""
     if root.kind in ("retriever", "reranker"):
         return True
     if root.kind == "tool" and not models:
@@ -430,7 +460,7 @@ def _answers(
 
 
 def _replies_put_together(answer: str, synthesizers: Sequence[Node]) -> tuple[str, ...]:
-    """The replies that LlamaIndex's response mode "accumulate" put one after the other into an answer."""
+    """The replies that LlamaIndex's response mode "accumulate" put into an answer."""
     if not synthesizers or "Accumulate" not in synthesizers[-1].name:
         return ()
     replies = [node.reply for node in synthesizers[-1].walk()]
@@ -440,7 +470,10 @@ def _replies_put_together(answer: str, synthesizers: Sequence[Node]) -> tuple[st
 
 
 def _node(call: Call, reading: Reading) -> Node:
-    """A call as a node of the core's tree, with those inside it but for attempts that a later one replaced."""
+    """A call as a node of the core's tree, with those inside it.
+
+    Attempts that a later one replaced are left out.
+    """
     steps = _without_replaced_attempts(call.inside)
     _take_prompts_of_steps_before(steps)
     children: list[Node] = []
@@ -472,7 +505,7 @@ def _node(call: Call, reading: Reading) -> Node:
 
 
 def _without_replaced_attempts(calls: Sequence[Call]) -> list[Call]:
-    """Calls beside each other, without failed ones after which one of the same name was made."""
+    """Calls beside each other, without failed ones that were tried again."""
     attempts: list[Call] = []
     later_names: set[str] = set()
     for call in reversed(calls):
@@ -484,7 +517,7 @@ def _without_replaced_attempts(calls: Sequence[Call]) -> list[Call]:
 
 
 def _take_prompts_of_steps_before(steps: Sequence[Call]) -> None:
-    """Fill the prompts of models that were recorded only as what the step before made."""
+    """Fill prompts that were recorded only as the output of the step before."""
     for step, following in pairwise(steps):
         model = following.reading
         if model is None or model.kind != "model" or model.prompt:
@@ -494,7 +527,10 @@ def _take_prompts_of_steps_before(steps: Sequence[Call]) -> None:
 
 
 def _take_out_models_beside(node: Node) -> list[Node]:
-    """Take calls of models out of a model's that ran beside it, and return them: MLflow puts one inside the other."""
+    """Take models that ran beside a model out of its calls, and return them.
+
+    MLflow puts one inside the other.
+    """
     if node.kind != "model":
         return []
     beside = [
@@ -562,7 +598,10 @@ def _identity(document: Document) -> tuple[str | None, str, float | None]:
 
 
 def _argument(inputs: Any) -> str | None:
-    """The one text argument of a tool, else all of them as JSON; None if it was given nothing."""
+    """The one text argument of a tool, else all its arguments as JSON.
+
+    None if it was given nothing.
+    """
     arguments = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
     if len(arguments) == 1 and isinstance(arguments[0], str):
         return arguments[0]
@@ -570,7 +609,10 @@ def _argument(inputs: Any) -> str | None:
 
 
 def _result(output: Any) -> str | None:
-    """The text that a tool returned, else its result as JSON; None if it returned nothing."""
+    """The text that a tool returned, else its result as JSON.
+
+    None if it returned nothing.
+    """
     if output is None:
         return None
     if isinstance(output, str):

@@ -42,7 +42,11 @@ WRONG = (
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span: times in nanoseconds, no ``parent`` for a root, no ``id`` (nor ``trace``) for an unreadable one."""
+    """One span.
+
+    Times are nanoseconds since 1970. A root has no ``parent``. A span that cannot be
+    read has no ``id``, and perhaps no ``trace``.
+    """
 
     trace: str
     id: str
@@ -265,7 +269,10 @@ def _langfuse_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a nested attribute by their paths; lists of plain values and metadata are leaves."""
+    """Yield the leaves of a nested attribute with their paths.
+
+    Lists of plain values and metadata are leaves.
+    """
     is_list_of_mappings = isinstance(value, list) and any(
         isinstance(element, Mapping) for element in value
     )
@@ -306,7 +313,7 @@ def _error(fields: Mapping[str, Any]) -> str | None:
 
 
 def _last_exception(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of the last exception among a span's events; none if there is none."""
+    """The attributes of the last exception among a span's events."""
     exceptions = [
         event
         for event in fields.get("events") or ()
@@ -318,7 +325,10 @@ def _last_exception(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hex_id(value: Any) -> str:
-    """An id as hexadecimal digits, which OTLP's JSON also writes as base64; any other as it is."""
+    """An id as hexadecimal digits; any other text as it is.
+
+    OTLP's JSON may write ids as base64.
+    """
     text = str(value or "")
     match = _HEX_ID.fullmatch(text)
     if match is not None:
@@ -329,7 +339,10 @@ def _hex_id(value: Any) -> str:
 
 
 def _nanoseconds(value: Any) -> int:
-    """A time since 1970, which was recorded as a date or in seconds, milliseconds or nanoseconds."""
+    """A time in nanoseconds since 1970.
+
+    It was recorded as a date, or as seconds, milliseconds or nanoseconds.
+    """
     if isinstance(value, str) and not value.isdecimal():
         value = datetime.fromisoformat(value) if value else 0
     if isinstance(value, datetime):

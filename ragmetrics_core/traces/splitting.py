@@ -1,4 +1,4 @@
-"""The parts of a value of JSON that is too long to be read whole: where each element of its list begins and ends."""
+"""Where the elements of a list stand in JSON that is too long to be read whole."""
 
 import json
 import re
@@ -79,7 +79,7 @@ def _boundaries(
 def _marks_outside_texts(
     file: BufferedReader, start: int, end: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the commas and brackets that stand outside of texts, with their positions."""
+    """Yield the commas and brackets outside of texts, with their positions."""
     in_text = False
     is_escaped = False  # the first byte of the chunk belongs to a backslash
     position = start
@@ -103,7 +103,7 @@ def _marks_outside_texts(
 
 
 def _holds_no_spans(file: BufferedReader, opening: bytes, begin: int, end: int) -> bool:
-    """True if what stands behind the list ends the value, and holds no further spans."""
+    """Whether what stands behind the list ends the value and holds no spans."""
     if end - begin > _LONGEST_REST:
         return False
     file.seek(begin)

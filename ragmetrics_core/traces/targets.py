@@ -95,7 +95,10 @@ def _otel(module: str) -> Any:
 
 
 class _OtlpAnswers:
-    """What an OTLP endpoint answered: the exporters call every answer below 400 a success, and follow redirects."""
+    """What an OTLP endpoint answered.
+
+    The exporters call every answer below 400 a success, and follow redirects.
+    """
 
     def __init__(self, message: str, rejected: str) -> None:
         self._message = message
@@ -135,7 +138,11 @@ class _OtlpAnswers:
         return f"{rejected} of its outcomes were rejected" if rejected else ""
 
     def _count(self, answer: Any) -> tuple[int, bool]:
-        """How many records the endpoint rejected, and whether it says more; ``ValueError`` if it is no such answer."""
+        """How many records the endpoint rejected, and whether it adds words.
+
+        Raises:
+            ValueError: If the answer is not one of OTLP.
+        """
         kind = (
             answer.headers.get("Content-Type", "").partition(";")[0].strip().casefold()
         )
@@ -168,7 +175,10 @@ def _camel_case(name: str) -> str:
 
 
 class OpenTelemetry(Sink):
-    """An event ``gen_ai.evaluation.result`` in the context of the judged span, by OTLP over HTTP or your exporter."""
+    """An event ``gen_ai.evaluation.result`` in the context of the judged span.
+
+    It is sent by OTLP over HTTP, or by your exporter.
+    """
 
     _client = "_log_exporter", "OTLPLogExporter"
     _answer = "ExportLogsServiceResponse", "rejected_log_records"
@@ -292,7 +302,7 @@ class OpenInference(OpenTelemetry):
 
 @contextmanager
 def _no_redirects_of_mlflow() -> Iterator[None]:
-    """MLflow follows redirects unless its variable says otherwise: scores and keys would go to another place."""
+    """Keep MLflow from following redirects: scores and keys would go elsewhere."""
     before = os.environ.get(_MLFLOW_REDIRECTS)
     os.environ[_MLFLOW_REDIRECTS] = "false"
     try:

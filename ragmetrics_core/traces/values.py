@@ -1,4 +1,7 @@
-"""From what a span recorded to plain values: texts, documents, messages, mappings and tuples of these."""
+"""From what a span recorded to plain values.
+
+Plain values are texts, documents, messages, and mappings and tuples of these.
+"""
 
 import ast
 import re
@@ -97,7 +100,10 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _decoded(value: object) -> Any:
-    """What a text of JSON stands for, None for any other text; other values as they are."""
+    """What a text of JSON stands for; None for any other text.
+
+    A value that is no text is returned as it is.
+    """
     if not isinstance(value, str):
         return value
     if value.lstrip()[:1] not in ("{", "[", '"'):
@@ -110,7 +116,7 @@ def _decoded(value: object) -> Any:
 
 
 def _refuse_deep_text(text: str) -> None:
-    """Raise ``NestedTooDeeply`` for JSON that opens more than the deepest number of brackets inside one another."""
+    """Raise ``NestedTooDeeply`` for JSON with too many brackets inside one another."""
     if text.count("{") + text.count("[") <= _DEEPEST:
         return
     brackets = _NO_BRACKETS.sub("", text)
@@ -125,7 +131,10 @@ def _step(bracket: str) -> int:
 
 
 def _refuse_deep_value(value: object) -> None:
-    """Raise ``NestedTooDeeply`` for lists and mappings that stand deeper inside one another, without recursion."""
+    """Raise ``NestedTooDeeply`` for too many lists and mappings inside one another.
+
+    Level by level: recursion would end at another depth on each Python.
+    """
     level = [value]
     for _ in range(_DEEPEST + 1):
         level = list(chain.from_iterable(map(_inner_values, level)))
@@ -186,7 +195,10 @@ def _document(value: object) -> Document | None:
 
 
 def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
-    """A node of LlamaIndex, with the text that models are shown of it, and as another form the text alone."""
+    """A node of LlamaIndex with the text that models are shown of it.
+
+    The text alone is its other form.
+    """
     metadata = _decoded(node.get("metadata")) or {}
     text = str(node.get("text") or "")
     lines = _metadata_as_shown(node, metadata)
@@ -200,7 +212,7 @@ def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
 
 
 def _metadata_as_shown(node: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
-    """The metadata of a node as its templates write them, without those that models are not shown."""
+    """The metadata that models are shown of a node, as its templates write them."""
     template = str(node.get("metadata_template") or "{key}: {value}")
     separator = str(node.get("metadata_separator") or "\n")
     excluded = node.get("excluded_llm_metadata_keys") or ()
@@ -213,7 +225,7 @@ def _metadata_as_shown(node: Mapping[str, Any], metadata: Mapping[str, Any]) -> 
 
 
 def _pair(value: list[Any]) -> Document | Message | None:
-    """A document with its score, or a message with its role; None for any other list."""
+    """A document with its score, or a message with its role; None for other lists."""
     if len(value) != 2:
         return None
     content, companion = value
@@ -228,7 +240,7 @@ def _pair(value: list[Any]) -> Document | Message | None:
 
 
 def _message(value: Mapping[str, Any]) -> Message | None:
-    """A message of LangChain, of a provider or of a convention; None for anything else."""
+    """A message of LangChain, a provider or a convention; None for anything else."""
     kind, fields = unwrapped(value)
     role = ROLES.get(str(fields.get("role") or kind or fields.get("type")))
     contents = (fields[name] for name in _CONTENT_FIELDS if name in fields)
@@ -288,7 +300,7 @@ def messages_in(value: object) -> tuple[Message, ...]:
 
 
 def replies_in(value: object) -> tuple[Message, ...]:
-    """Find what a model said, in any of the forms in which providers and frameworks return it."""
+    """Find what a model said, in the forms that providers and frameworks return."""
     if isinstance(value, tuple):
         return tuple(chain.from_iterable(map(replies_in, value)))
     if isinstance(value, Mapping):
@@ -302,7 +314,9 @@ def replies_in(value: object) -> tuple[Message, ...]:
 
 
 def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) -> Any:
-    """Parse LlamaIndex's objects that stand as text in a value: as JSON, as Python writes them, or only named.
+    """Parse LlamaIndex's objects that stand as text in a value.
+
+    They may stand there as JSON, as Python writes them, or only named.
 
     Args:
         value: The plain value.
@@ -328,7 +342,10 @@ def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) 
 
 
 def _parse_object(text: str, *, any_object: bool) -> Any:
-    """The object that a text stands for; the text where it stands for none, None where it says nothing."""
+    """The object that a text stands for, else the text.
+
+    None for a text that says nothing: an object without its fields.
+    """
     scored_node = _SCORED_NODE.fullmatch(text)
     if scored_node is not None:
         name, score = scored_node.groups()
@@ -351,7 +368,7 @@ def parse_repr(text: str) -> Any:
 
 
 def _literal(match: re.Match[str]) -> str:
-    """A text as it is, of a member of an enumeration the value, of any other object None."""
+    """The literal of a match: the text, the value of an enumeration, or None."""
     text, enumerated = match.groups()
     return text or enumerated or "None"
 
