@@ -4,7 +4,8 @@ The field's usual column names are found, so none needs to be configured.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 from pydantic import ValidationError
@@ -40,7 +41,8 @@ _NO_PLACE = Place(None, "")
 def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
     """Return the samples of a row: one, or one per answer.
 
-    A row whose answer is a list of texts has several, with ids ``id#0``, ``id#1``, ….
+    A row whose answer is a list of texts has several, with ids ``id#0``, ``id#1``, …,
+    and one ``row_key``.
 
     Arguments and errors are those of ``Sample.from_row``.
     """
@@ -64,10 +66,26 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
     ids = [
         f"{name}#{number}" if present(name) else None for number in range(len(answers))
     ]
-    return [
+    samples = [
         _sample(row, found, {"answer": answer, "id": own})
         for answer, own in zip(answers, ids, strict=True)
     ]
+    row_key = _digest(samples)
+    return [sample.model_copy(update={"row_key": row_key}) for sample in samples]
+
+
+def _digest(samples: Sequence[Sample]) -> str:
+    """A short text that only rows of the same ids and texts share."""
+    texts = [
+        [
+            sample.id,
+            sample.question,
+            [context.text for context in sample.contexts],
+            sample.answer,
+        ]
+        for sample in samples
+    ]
+    return blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
 
 
 def columns_by_field(arguments: Mapping[str, Any]) -> dict[str, Any]:

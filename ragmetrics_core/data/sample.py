@@ -270,6 +270,12 @@ class Sample(Frozen):
         None,
         description="Calls that brought evidence, also earlier; None if unrecorded.",
     )
+    row_key: str | None = Field(
+        None,
+        description=(
+            "What the samples of one row with several answers share; None for others."
+        ),
+    )
 
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.

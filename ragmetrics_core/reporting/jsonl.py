@@ -32,8 +32,8 @@ from ragmetrics_core.reporting.run_facts import RunFacts
 
 FORMAT = 3
 _MAGIC = "ragmetrics_report"
-# came under the same number, so it is written only where there is one
-_LATER = "ledger"
+# came under the same number, so they are written only where there is one
+_LATER = ("ledger", "row_key")
 _DEEPEST = 100
 _UNFINISHED = {
     "interrupted": True,
@@ -182,8 +182,9 @@ def json_line(value: object) -> str:
 def _fields_to_write(model: BaseModel) -> dict[str, object]:
     """The fields of a model; contexts that were never recorded are no empty list."""
     written = {**model.__dict__, **(model.__pydantic_extra__ or {})}
-    if written.get(_LATER) is None:
-        written.pop(_LATER, None)
+    for name in _LATER:
+        if written.get(name) is None:
+            written.pop(name, None)
     if isinstance(model, Sample) and "contexts" not in model.model_fields_set:
         del written["contexts"]
     return written

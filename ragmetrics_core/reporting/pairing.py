@@ -40,6 +40,7 @@ sample, ``"auto"``, or None for samples that are independent.
 """
 
 _LEDGER = "ledger.conversation"
+_ROW = "row"
 _DOCUMENTS = {"documentid": "document_id", "sourcedocument": "source_document"}
 
 Pair = tuple[SampleResult, SampleResult]
@@ -75,7 +76,8 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
         sample: The sample; None for a row that is none.
         by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a
             callable, ``"auto"`` for the conversation that the metadata or else the
-            ledger name, else the source document of the metadata, or None.
+            ledger name, else the source document of the metadata, else the row with
+            several answers that the sample comes from, or None.
 
     Raises:
         SettingError: If ``by`` is empty, or a callable gives an object that has no text
@@ -87,7 +89,7 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     if callable(by):
         return _key(by(sample))
     if by == "auto":
-        return _automatic_group(sample.metadata, conversation)
+        return _automatic_group(sample.metadata, conversation, sample.row_key)
     if not by:
         raise SettingError(
             'cluster= takes a name, a path, a callable, "auto" or None; got ""'
@@ -112,12 +114,13 @@ def _named_in_metadata(metadata: Mapping[str, object], name: str) -> object:
 
 
 def _automatic_group(
-    metadata: Mapping[str, object], conversation: str | None
+    metadata: Mapping[str, object], conversation: str | None, row_key: str | None
 ) -> str | None:
     """The first usual name that has a key, and the key.
 
     A conversation that the caller named comes first, then that of the ledger, then the
-    document. Names are compared as those of columns are.
+    document, then the row that several answers stand in. Names are compared as those of
+    columns are.
     """
     named_conversation = conversation_in(metadata)
     if named_conversation is not None:
@@ -134,7 +137,7 @@ def _automatic_group(
     for document in _DOCUMENTS.values():
         if document in keys_of_documents:
             return f"{document}={keys_of_documents[document]}"
-    return None
+    return None if row_key is None else f"{_ROW}={row_key}"
 
 
 def _key(value: object) -> str | None:
