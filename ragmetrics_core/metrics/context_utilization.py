@@ -5,7 +5,7 @@ A chunk is useful if it helps to arrive at the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal
 
@@ -36,8 +36,8 @@ from ragmetrics_core.data.replies import (
     EachOnce,
     Item,
     Labelled,
-    NotAnswered,
     Points,
+    Weight,
     verdicts_of,
 )
 from ragmetrics_core.metrics import average_precision as ap
@@ -102,8 +102,8 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
     )
 
 
-_UNKNOWN = JudgedChunk.model_construct(rank=0)
-_EMPTY = _UNKNOWN.model_copy(
+_NOT_JUDGED = JudgedChunk.model_construct(rank=0)
+_BLANK = _NOT_JUDGED.model_copy(
     update={
         "useful": False,
         "probability": 0.0,
@@ -111,6 +111,10 @@ _EMPTY = _UNKNOWN.model_copy(
         "reason": "The chunk is empty.",
     }
 )
+_HIGHEST_GRADE = 3
+_MOST_RANKS_LISTED = 10
+# modes of weights beside which the verdict counts as it was given
+_VERDICT_MODES = ("verdict", "lexical")
 _REPLIES: dict[str, type[BaseModel]] = {
     "useful_binary": Usefulness,
     "useful_list_binary": EachChunk[_LabelledUsefulness],
@@ -239,12 +243,11 @@ class ContextUtilization(Metric):
             "judging": self.judging,
             "relevance": self.relevance,
         }
-        settings |= {} if self.k is None else {"k": str(self.k)}
-        return (
-            {**settings, "fallback": str(self.polls)}
-            if self.relevance == "probability"
-            else settings
-        )
+        if self.k is not None:
+            settings["k"] = str(self.k)
+        if self.relevance == "probability":
+            settings["fallback"] = str(self.polls)
+        return settings
 
     def plan(self, sample: Sample) -> Plan:
         """Ask for one verdict per distinct chunk and combine them over the ranks."""
@@ -254,39 +257,47 @@ class ContextUtilization(Metric):
         )
         if not texts:
             return self.undefined(f"the first {self.k} contexts are blank")
-        shown: list[tuple[str, ...]] = [(text,) for text in texts]
         if self.judging == "listwise":
-            shown = [_in_order_of_digest(sample, texts)]
-        replies = yield from ask([self._question(sample, chunks) for chunks in shown])
+            chunks_by_question = [_in_order_of_digest(sample, texts)]
+        else:
+            chunks_by_question = [(text,) for text in texts]
+        replies = yield from ask(
+            [self._question(sample, chunks) for chunks in chunks_by_question]
+        )
         verdicts: dict[str, JudgedChunk] = {}
-        for reply, chunks in zip(replies, shown, strict=True):
-            verdicts.update(_verdicts(reply, chunks))
+        for reply, chunks in zip(replies, chunks_by_question, strict=True):
+            if isinstance(reply, Asked):
+                verdicts |= _verdicts(reply, chunks)
         evidence = self._evidence(contexts, verdicts)
         if error := unanswered(replies):
             return self.failed(error, evidence)
         return self._outcome(sample, evidence)
 
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
-        listwise = self.judging == "listwise"
-        target = (
-            sample.answer if self.against == "answer" else "\n".join(sample.reference)
-        )
-        chunk = (
-            {"chunks": Part("Chunk", chunks, "letters")}
-            if listwise
-            else {"chunk": Part("Chunk", chunks[0])}
-        )
-        weigh = Weigh(
-            "useful", cell_key="label" if listwise else None, fallback_polls=self.polls
-        )
+        """The question which of the chunks are useful; pointwise there is one."""
+        target = sample.answer
+        if self.against == "reference":
+            target = "\n".join(sample.reference)
+        if self.judging == "listwise":
+            chunk_name, cell_key = "chunks", "label"
+            chunk = Part("Chunk", chunks, "letters")
+        else:
+            chunk_name, cell_key = "chunk", None
+            chunk = Part("Chunk", chunks[0])
+        weigh = None
+        if self.relevance == "probability":
+            weigh = Weigh("useful", cell_key=cell_key, fallback_polls=self.polls)
+        verdict_field = "grade" if self.relevance == "graded" else "useful"
         return Useful(
-            parts={**about(sample), "answer": Part("Answer", target or ""), **chunk},
+            parts={
+                **about(sample),
+                "answer": Part("Answer", target or ""),
+                chunk_name: chunk,
+            },
             instructions=self.instructions()[0],
             Reply=_REPLIES[self._form],
-            weigh=weigh if self.relevance == "probability" else None,
-            split=Split(
-                next(iter(chunk)), "grade" if self.relevance == "graded" else "useful"
-            ),
+            weigh=weigh,
+            split=Split(chunk_name, verdict_field),
             example=_examples,
         )
 
@@ -294,79 +305,62 @@ class ContextUtilization(Metric):
         self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]
     ) -> UtilizationEvidence:
         """The verdicts of distinct texts at the ranks of one sample."""
-        found = [
-            _EMPTY if one.blank else verdicts.get(one.text, _UNKNOWN)
-            for one in contexts
+        by_place = [
+            _BLANK if context.blank else verdicts.get(context.text, _NOT_JUDGED)
+            for context in contexts
         ]
-        complete = _UNKNOWN not in found
-        shares = ap.precisions([bool(verdict.useful) for verdict in found])
-        chunks, first = [], originals(contexts)
-        for at, (context, verdict, share) in enumerate(
-            zip(contexts, found, shares, strict=True)
-        ):
-            place = {
-                "rank": at + 1,
-                "id": context.id,
-                "precision": float(share) if complete else None,
+        is_complete = _NOT_JUDGED not in by_place
+        precisions = ap.precisions([bool(verdict.useful) for verdict in by_place])
+        original_places = originals(contexts)
+        chunks: list[JudgedChunk] = []
+        for place, verdict in enumerate(by_place):
+            original = original_places[place]
+            at_rank = {
+                "rank": place + 1,
+                "id": contexts[place].id,
+                "precision": float(precisions[place]) if is_complete else None,
+                "duplicate_of": None if original == place else original + 1,
             }
-            place["duplicate_of"] = None if first[at] == at else first[at] + 1
-            chunks.append(verdict.model_copy(update=place))
-        copies = len(contexts) - len(set(first))
+            chunks.append(verdict.model_copy(update=at_rank))
         return UtilizationEvidence(
-            formula=_FORMULAS[self.relevance], chunks=tuple(chunks), duplicates=copies
+            formula=_FORMULAS[self.relevance],
+            chunks=tuple(chunks),
+            duplicates=len(contexts) - len(set(original_places)),
         )
 
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
         """The score of complete verdicts, and what stands beside it."""
         chunks = evidence.chunks
-        ranks = [str(chunk.rank) for chunk in chunks if chunk.useful]
-        noise = (len(chunks) - len(ranks)) / len(chunks)
-        update: dict[str, Any] = {"useful": len(ranks), "noise_share": noise}
-        score: Callable[[Sequence[Any]], float] = ap.average_precision
-        said: list[Any] = [bool(chunk.useful) for chunk in chunks]
+        useful = [bool(chunk.useful) for chunk in chunks]
+        beside: dict[str, Any]
         if self.relevance == "graded":
-            score, said = (
-                ap.generalised_average_precision,
-                [it.grade / 3 for it in chunks if it.grade is not None],
-            )
-            update |= {
-                "ideal": score(sorted(said, reverse=True)),
-                "ndcg": ap.ndcg(said),
-            }
+            grades = [chunk.grade for chunk in chunks if chunk.grade is not None]
+            if len(grades) < len(chunks):
+                return self._failed_without("grades")
+            value, beside = _graded_score(grades)
         elif self.relevance == "probability":
-            score, said = (
-                ap.expected_average_precision,
-                [it.probability for it in chunks if it.probability is not None],
-            )
-        if len(said) < len(chunks):
-            lacking = "grades" if self.relevance == "graded" else "probabilities"
-            return self.failed(
-                MalformedReply(
-                    f"the judge gave no {lacking}; use relevance='binary' with this"
-                    " judge"
-                )
-            )
-        value = score(said)
-        if self.relevance == "binary":
-            baseline = ap.random_order(len(chunks), len(ranks))
-            update |= {
-                "random_order": baseline,
-                "lift": value - baseline,
-                "ideal": float(any(said)),
-            }
+            probabilities = [
+                chunk.probability for chunk in chunks if chunk.probability is not None
+            ]
+            if len(probabilities) < len(chunks):
+                return self._failed_without("probabilities")
+            value, beside = ap.expected_average_precision(probabilities), {}
+        else:
+            value, beside = _binary_score(useful)
         if sample.ledger is not None:
-            useful = [bool(chunk.useful) for chunk in chunks]
             contexts = sample.contexts[: self.k]
-            update["ledger"] = call_table(sample, contexts, useful)
-        reason = f"None of the {len(chunks)} chunks is useful to arrive at the answer."
-        if ranks or value:
-            listed = (
-                f", at rank {', '.join(ranks[:10])}{', …' if len(ranks) > 10 else ''}"
-                if ranks
-                else ""
+            beside["ledger"] = call_table(sample, contexts, useful)
+        beside["useful"] = sum(useful)
+        beside["noise_share"] = (len(chunks) - sum(useful)) / len(chunks)
+        evidence = evidence.model_copy(update=beside)
+        return self.scored(value, _reason(useful, value), evidence)
+
+    def _failed_without(self, lacking: str) -> Outcome:
+        return self.failed(
+            MalformedReply(
+                f"the judge gave no {lacking}; use relevance='binary' with this judge"
             )
-            reason = f"{len(ranks)} of {len(chunks)} chunks useful{listed}."
-        return self.scored(value, reason, evidence.model_copy(update=update))
+        )
 
 
 def _in_order_of_digest(sample: Sample, texts: Sequence[str]) -> tuple[str, ...]:
@@ -381,51 +375,90 @@ def _in_order_of_digest(sample: Sample, texts: Sequence[str]) -> tuple[str, ...]
     return tuple(sorted(texts, key=digest))
 
 
-def _verdicts(
-    asked: Asked[Any] | NotAnswered, chunks: Sequence[str]
-) -> Iterator[tuple[str, JudgedChunk]]:
-    """What the judge said of each chunk of a question; nothing if it did not answer."""
-    if isinstance(asked, NotAnswered):
-        return
-    columns: Any = zip(
-        chunks, *(verdicts_of(reply) for reply in asked.replies), strict=True
-    )
-    for place, (text, *polls) in enumerate(columns):
-        grade = getattr(polls[0], "grade", None)
+def _verdicts(asked: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk]:
+    """What the judge said of each chunk of a question."""
+    verdicts_by_reply = [verdicts_of(reply) for reply in asked.replies]
+    polls_by_chunk = zip(*verdicts_by_reply, strict=True)
+    judged: dict[str, JudgedChunk] = {}
+    for place, (text, polls) in enumerate(zip(chunks, polls_by_chunk, strict=True)):
         weight = asked.weights[place] if asked.weights else None
-        said = polls[0].useful if grade is None else grade > 0
-        useful = (
-            said
-            if weight is None or weight.mode in ("verdict", "lexical")
-            else weight.p > 0.5
-        )
-        # Polls that are tied are explained from the side that counts, which is "not
-        # useful".
-        agreeing = (
-            poll.reason for poll in polls if grade is not None or poll.useful == useful
-        )
-        windows = asked.windows[place] if asked.windows else 1
-        judged = JudgedChunk(
-            rank=0,
-            useful=useful,
-            probability=weight.p if weight else None,
-            grade=grade,
-            reason=next(agreeing, polls[0].reason),
-            mode=weight.mode if weight else "verdict",
-            windows=windows if windows > 1 else None,
-        )
-        yield text, judged
+        n_windows = asked.windows[place] if asked.windows else 1
+        judged[text] = _judged_chunk(polls, weight, n_windows)
+    return judged
+
+
+def _judged_chunk(
+    polls: Sequence[Any], weight: Weight | None, n_windows: int
+) -> JudgedChunk:
+    """The verdict on a chunk, still without its rank.
+
+    Args:
+        polls: What each poll says of the chunk: the first counts, or the weight.
+        weight: The probability that it is useful, where there is one.
+        n_windows: In how many windows it was judged.
+    """
+    grade = getattr(polls[0], "grade", None)
+    useful = polls[0].useful if grade is None else grade > 0
+    if weight is not None and weight.mode not in _VERDICT_MODES:
+        useful = weight.p > 0.5
+    reasons = [poll.reason for poll in polls]
+    if grade is None:
+        # Polls that are tied are explained from the side that counts, "not useful".
+        reasons = [poll.reason for poll in polls if poll.useful == useful]
+    return JudgedChunk(
+        rank=0,
+        useful=useful,
+        probability=weight.p if weight else None,
+        grade=grade,
+        reason=reasons[0] if reasons else polls[0].reason,
+        mode=weight.mode if weight else "verdict",
+        windows=n_windows if n_windows > 1 else None,
+    )
+
+
+def _binary_score(useful: Sequence[bool]) -> tuple[float, dict[str, Any]]:
+    """The score of verdicts in order of rank, and the evidence beside it."""
+    value = ap.average_precision(useful)
+    baseline = ap.random_order(len(useful), sum(useful))
+    beside = {
+        "random_order": baseline,
+        "lift": value - baseline,
+        "ideal": float(any(useful)),
+    }
+    return value, beside
+
+
+def _graded_score(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
+    """The score of grades in order of rank, and the evidence beside it."""
+    gains = [grade / _HIGHEST_GRADE for grade in grades]
+    ideal = ap.generalised_average_precision(sorted(gains, reverse=True))
+    value = ap.generalised_average_precision(gains)
+    return value, {"ideal": ideal, "ndcg": ap.ndcg(gains)}
+
+
+def _reason(useful: Sequence[bool], value: float) -> str:
+    """How many chunks are useful, and at which ranks."""
+    ranks = [str(rank) for rank, verdict in enumerate(useful, start=1) if verdict]
+    if not ranks and not value:
+        return f"None of the {len(useful)} chunks is useful to arrive at the answer."
+    reason = f"{len(ranks)} of {len(useful)} chunks useful"
+    if ranks:
+        reason += f", at rank {', '.join(ranks[:_MOST_RANKS_LISTED])}"
+    if len(ranks) > _MOST_RANKS_LISTED:
+        reason += ", …"
+    return f"{reason}."
 
 
 def _examples(question: Useful) -> tuple[Any, Any]:
     """The best verdict on each chunk, with a short and a long reason."""
-    labels = question.parts["chunks"].labels if "chunks" in question.parts else ()
-    best = (
-        {"useful": 1, "grade": 3, "reason": reason}
-        for reason in ("It says so.", "It says what is asked. " * 4)
-    )
-    short, long = (
-        question.read({**one, "chunks": [{**one, "label": label} for label in labels]})
-        for one in best
-    )
+    short = _best_reply(question, "It says so.")
+    long = _best_reply(question, "It says what is asked. " * 4)
     return short, long
+
+
+def _best_reply(question: Useful, reason: str) -> Any:
+    """The reply that calls every chunk useful, in any form that replies have."""
+    best = {"useful": 1, "grade": _HIGHEST_GRADE, "reason": reason}
+    labels = question.parts["chunks"].labels if "chunks" in question.parts else ()
+    chunks = [{**best, "label": label} for label in labels]
+    return question.read({**best, "chunks": chunks})

@@ -5,7 +5,7 @@ The matrix facts × contexts is the evidence.
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from itertools import chain, product
+from itertools import product
 from math import fsum, prod
 from typing import Annotated, Any, Literal
 
@@ -37,14 +37,16 @@ def distinct(texts: object) -> object:
 
     Anything else as it is.
     """
-    if not isinstance(texts, (list, tuple)) or not all(
-        isinstance(text, str) for text in texts
-    ):
+    if not isinstance(texts, (list, tuple)):
         return texts
-    found: dict[str, str] = {}
-    for text in filter(str.strip, texts):
-        found.setdefault(" ".join(text.split()).casefold(), text.strip())
-    return tuple(found.values())
+    if not all(isinstance(text, str) for text in texts):
+        return texts
+    text_by_wording: dict[str, str] = {}
+    for text in texts:
+        if text.strip():
+            wording = " ".join(text.split()).casefold()
+            text_by_wording.setdefault(wording, text.strip())
+    return tuple(text_by_wording.values())
 
 
 class Facts(Silent, extra="ignore"):
@@ -68,30 +70,35 @@ class ExtractFacts(Question[Any]):
 
 
 def extraction(
-    text: str, told: Instructions, question: dict[str, Part], *, reasoning: bool = False
+    text: str,
+    instructions: Instructions,
+    question: dict[str, Part],
+    *,
+    reasoning: bool = False,
 ) -> ExtractFacts:
     """The question for the facts of a golden response, or of an answer.
 
     With ``reasoning`` after a chain of thought.
     """
-    parts, reply = (
-        {**question, "reference": Part("Reference answer", text)},
-        ReasonedFacts if reasoning else Facts,
+    return ExtractFacts(
+        parts={**question, "reference": Part("Reference answer", text)},
+        instructions=instructions,
+        Reply=ReasonedFacts if reasoning else Facts,
+        example=_examples,
     )
-    return ExtractFacts(parts=parts, instructions=told, Reply=reply, example=_examples)
 
 
 def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
     """One fact per sentence, and three."""
     text = question["reference"]
     # as long as facts often are
-    own = sha256(text.encode(errors="replace")).hexdigest()[:32]
-    sentences = max(1, sum(text.count(end) for end in ".!?。"))
-    short, long = (
-        Facts(facts=tuple(f"{number} {own}" for number in range(sentences * each)))
-        for each in (1, 3)
-    )
-    return short, long
+    wording = sha256(text.encode(errors="replace")).hexdigest()[:32]
+    n_sentences = max(1, sum(text.count(end) for end in ".!?。"))
+    return _numbered(n_sentences, wording), _numbered(3 * n_sentences, wording)
+
+
+def _numbered(count: int, wording: str) -> Facts:
+    return Facts(facts=tuple(f"{number} {wording}" for number in range(count)))
 
 
 class Covered(Silent, extra="ignore"):
@@ -118,9 +125,12 @@ class FactInContext(Question[Any]):
 
 
 Combination = Literal["or", "noisy_or", "soft"]
-"""How a fact's cells become one number: 1 if any is above one half; 1 − Π(1 − p) over different texts, which takes the
-judge's errors as independent and grows with the number of contexts; or the highest
-probability.
+"""How a fact's cells become one number.
+
+- ``or``: 1 if any is above one half;
+- ``noisy_or``: 1 − Π(1 − p) over different texts, which takes the judge's errors as
+  independent and grows with the number of contexts;
+- ``soft``: the highest probability.
 """
 
 
@@ -176,30 +186,76 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         Raises:
             IndexError: If an index is not that of a context.
         """
-        columns = sorted(set(subset))
+        columns = set(subset)
         if any(not 0 <= column < len(self.context_ids) for column in columns):
             raise IndexError(
-                f"contexts are numbered 0 to {len(self.context_ids) - 1}, got {columns}"
+                f"contexts are numbered 0 to {len(self.context_ids) - 1}, got"
+                f" {sorted(columns)}"
             )
-        if self.duplicate_of:  # a copy shares its original's verdict, errors included
-            columns = sorted(
-                {
-                    at if (first := self.duplicate_of[at]) is None else first
-                    for at in columns
-                }
-            )
-        found = (
-            fact.weight * self._found([row[column] for column in columns])
+        if self.duplicate_of:
+            columns = {self._original(column) for column in columns}
+        values = [
+            fact.weight * self._value_of([row[column] for column in sorted(columns)])
             for fact, row in zip(self.facts, self.cells, strict=True)
-        )
-        return fsum(found) / fsum(fact.weight for fact in self.facts)
+        ]
+        return fsum(values) / fsum(fact.weight for fact in self.facts)
 
-    def _found(self, cells: Sequence[Cell]) -> float:
+    def _original(self, column: int) -> int:
+        """The column whose verdict a column shares, errors included."""
+        original = self.duplicate_of[column]
+        return column if original is None else original
+
+    def _value_of(self, cells: Sequence[Cell]) -> float:
+        """The cells of one fact as one number."""
+        probabilities = [cell.probability or 0.0 for cell in cells]
         if self.combination == "noisy_or":
-            return 1.0 - prod(1.0 - (cell.probability or 0.0) for cell in cells)
+            return 1.0 - prod(1.0 - probability for probability in probabilities)
         if self.combination == "soft":
-            return max((cell.probability or 0.0 for cell in cells), default=0.0)
+            return max(probabilities, default=0.0)
         return float(any(cell.covered for cell in cells))
+
+
+def covering(
+    about: dict[str, Part],
+    context: str,
+    facts: Sequence[str],
+    instructions: Instructions,
+    polls: int | None,
+) -> list[FactInContext]:
+    """Return the questions which facts a context covers.
+
+    With ``polls`` there is one question for each fact, with so many polls for weights.
+    With None there is one for all facts.
+    """
+    reply: type[Covered | CoveredList]
+    if polls is None:
+        reply = CoveredList
+        weigh = Weigh("covered", cell_key="label", fallback_polls=1)
+        fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
+    else:
+        reply = Covered
+        weigh = Weigh("covered", fallback_polls=polls)
+        fact_parts = [{"fact": Part("Fact", fact)} for fact in facts]
+    context_part = Part("Context", context)
+    return [
+        FactInContext(
+            parts={**about, "context": context_part, **fact_part},
+            instructions=instructions,
+            Reply=reply,
+            weigh=weigh,
+            split=Split("context", "covered"),
+            example=_all_covered,
+        )
+        for fact_part in fact_parts
+    ]
+
+
+def _all_covered(question: FactInContext) -> tuple[Any, Any]:
+    """Every fact is covered."""
+    labels = question.parts["facts"].labels if "facts" in question.parts else ()
+    verdicts = [{"label": label, "covered": 1} for label in labels]
+    reply = question.read({"covered": 1, "facts": verdicts})
+    return reply, reply
 
 
 Grid = dict[tuple[str, str], Cell]
@@ -208,47 +264,6 @@ Grid = dict[tuple[str, str], Cell]
 EMPTY = Cell.model_construct(
     probability=0.0, mode="verdict", reason="The context is empty."
 )
-
-
-def _covered(question: FactInContext) -> tuple[Any, Any]:
-    """Every fact is covered."""
-    labels = question.parts["facts"].labels if "facts" in question.parts else ()
-    reply = question.read(
-        {"covered": 1, "facts": [{"label": label, "covered": 1} for label in labels]}
-    )
-    return reply, reply
-
-
-def covering(
-    about: dict[str, Part],
-    context: str,
-    facts: Sequence[str],
-    told: Instructions,
-    polls: int | None,
-) -> list[FactInContext]:
-    """Return the questions which facts a context covers.
-
-    With ``polls`` there is one question for each fact, with so many polls for weights.
-    With None there is one for all facts.
-    """
-    each = [{"fact": Part("Fact", fact)} for fact in facts]
-    shared = {**about, "context": Part("Context", context)}
-    weigh = Weigh(
-        "covered", cell_key=None if polls else "label", fallback_polls=polls or 1
-    )
-    return [
-        FactInContext(
-            parts={**shared, **shown},
-            instructions=told,
-            Reply=Covered if polls else CoveredList,
-            weigh=weigh,
-            split=Split("context", "covered"),
-            example=_covered,
-        )
-        for shown in (
-            each if polls else [{"facts": Part("Facts", tuple(facts), "lines")}]
-        )
-    ]
 
 
 def grid_of(
@@ -260,36 +275,29 @@ def grid_of(
 
     An unanswered question leaves them without probability.
     """
-    expected = len(facts) * len(texts) // len(replies)
-    return dict(
-        zip(
-            product(texts, facts),
-            chain.from_iterable(_cells(it, expected) for it in replies),
-            strict=True,
-        )
-    )
+    facts_per_question = len(facts) * len(texts) // len(replies)
+    cells: list[Cell] = []
+    for reply in replies:
+        cells += _cells(reply, facts_per_question)
+    return dict(zip(product(texts, facts), cells, strict=True))
 
 
-def _cells(asked: Asked[Any] | NotAnswered, expected: int) -> list[Cell]:
+def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     """One cell per fact of a question; JudgeError if the judge gave more or fewer."""
-    if isinstance(asked, NotAnswered):
-        return [Cell(probability=None, reason=type(asked.error).__name__)] * expected
-    verdicts: tuple[Any, ...] = verdicts_of(asked.reply)
-    if len(verdicts) != expected:
-        raise JudgeError(
-            f"the judge gave {len(verdicts)} verdicts for {expected} facts"
-        )
-    weights = asked.weights or shares(asked.replies, Weigh("covered"))
-    windows = [count if count > 1 else None for count in asked.windows] or [
-        None
-    ] * expected
+    if isinstance(reply, NotAnswered):
+        return [Cell(probability=None, reason=type(reply.error).__name__)] * n_facts
+    verdicts: tuple[Any, ...] = verdicts_of(reply.reply)
+    if len(verdicts) != n_facts:
+        raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {n_facts} facts")
+    weights = reply.weights or shares(reply.replies, Weigh("covered"))
+    n_windows = reply.windows or (1,) * n_facts
     return [
         Cell(
             probability=weight.p,
             mode=weight.mode,
             mass=weight.mass,
             reason=verdict.reason,
-            windows=count,
+            windows=count if count > 1 else None,
         )
-        for verdict, weight, count in zip(verdicts, weights, windows, strict=True)
+        for verdict, weight, count in zip(verdicts, weights, n_windows, strict=True)
     ]

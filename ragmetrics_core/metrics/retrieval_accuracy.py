@@ -10,7 +10,15 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from ragmetrics_core.data import Asked, Context, Fact, JudgeError, Sample, Undefined
+from ragmetrics_core.data import (
+    Cell,
+    Context,
+    Fact,
+    JudgeError,
+    NotAnswered,
+    Sample,
+    Undefined,
+)
 from ragmetrics_core.data.asking import (
     Batch,
     Instructions,
@@ -21,10 +29,11 @@ from ragmetrics_core.data.asking import (
 )
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve, originals
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
+from ragmetrics_core.metrics.metric import Metric, Plan, unanswered
 from ragmetrics_core.metrics.templates import prompt
 
-_POOL = 200
+# how many samples of a run lend a control context
+_MOST_LENDERS = 200
 
 
 class RetrievalAccuracy(Metric):
@@ -110,28 +119,24 @@ class RetrievalAccuracy(Metric):
 
     def instructions(self) -> tuple[Instructions, ...]:
         """How a cell is judged, and how facts are extracted."""
-        cell, fact = (
-            ("facts_in_context", "facts")
-            if self.calls == "per_context"
-            else ("fact_in_context", "fact")
+        return self._cell_instructions(), self._extraction_instructions()
+
+    def _cell_instructions(self) -> Instructions:
+        if self.calls == "per_context":
+            name, required = "facts_in_context", "context facts"
+        else:
+            name, required = "fact_in_context", "context fact"
+        return prompt(
+            name, self.template, required, "question", self.examples, self.language
         )
-        return (
-            prompt(
-                cell,
-                self.template,
-                f"context {fact}",
-                "question",
-                self.examples,
-                self.language,
-            ),
-            prompt(
-                f"facts_{self.extraction}",
-                self.extraction_template,
-                "reference",
-                "question",
-                "",
-                self.language,
-            ),
+
+    def _extraction_instructions(self) -> Instructions:
+        return prompt(
+            f"facts_{self.extraction}",
+            self.extraction_template,
+            "reference",
+            "question",
+            language=self.language,
         )
 
     def settings(self) -> dict[str, str]:
@@ -141,22 +146,17 @@ class RetrievalAccuracy(Metric):
             "calls": self.calls,
             "fallback": str(self.polls),
         }
-        return (
-            settings
-            if self.combination == "or"
-            else {**settings, "combination": self.combination}
-        )
+        if self.combination != "or":
+            settings["combination"] = self.combination
+        return settings
 
     def gap(self, sample: Sample) -> Undefined | None:
         """Return why the metric is undefined for a sample, as for every metric.
 
         In addition, a retrieval that found nothing leaves nothing to judge.
         """
-        if (
-            sample.error is None
-            and sample.retrieved is not None
-            and sample.missing("retrieved")
-        ):
+        was_retrieved = sample.error is None and sample.retrieved is not None
+        if was_retrieved and sample.missing("retrieved"):
             return self.undefined("nothing was retrieved")
         return super().gap(sample)
 
@@ -171,7 +171,7 @@ class RetrievalAccuracy(Metric):
             return self
         pool = [
             sample.contexts[0].text
-            for sample in samples[:_POOL]
+            for sample in samples[:_MOST_LENDERS]
             if not sample.missing("contexts")
         ]
         return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
@@ -181,138 +181,137 @@ class RetrievalAccuracy(Metric):
 
         Facts are extracted where the sample brings none.
         """
-        options = yield from self._facts(sample)
-        if isinstance(options, JudgeError):
-            return self.failed(options)
-        if not any(options):
+        fact_lists = yield from self._facts(sample)
+        if isinstance(fact_lists, JudgeError):
+            return self.failed(fact_lists)
+        if not fact_lists:
             return self.undefined("the reference states no fact", "no_facts")
-        contexts = sample.retrieved if sample.retrieved is not None else sample.contexts
-        facts = list(dict.fromkeys(fact.text for option in options for fact in option))
-        texts = list(
-            dict.fromkeys(context.text for context in contexts if not context.blank)
-        )
+        contexts = _evaluated_contexts(sample)
+        texts = _distinct_texts(contexts)
         control = self._control(texts) if self.controls else None
-        asked = [*texts, control] if control is not None else texts
-        told, polls = (
-            self.instructions()[0],
-            None if self.calls == "per_context" else self.polls,
-        )
-        questions = [
-            it
-            for text in asked
-            for it in matrix.covering(about(sample), text, facts, told, polls)
-        ]
+        judged_texts = texts if control is None else [*texts, control]
+        facts = _distinct_statements(fact_lists)
+        questions = self._questions(sample, judged_texts, facts)
         replies = yield from ask(questions)
-        grid = matrix.grid_of(replies, asked, facts)
-        outcomes = [
-            self._outcome(sample, option, grid, contexts)
-            for option in options
-            if option
-        ]
-        best = max(
-            outcomes, key=lambda evidence: evidence.combine(range(len(contexts)))
-        )
-        update: dict[str, object] = {
-            "matrix_calls": len(questions) // len(asked) * len(texts)
-        }
+        grid = matrix.grid_of(replies, judged_texts, facts)
+
+        best = self._best_evidence(sample, fact_lists, grid)
+        questions_per_text = len(questions) // len(judged_texts)
+        beside: dict[str, object] = {"matrix_calls": questions_per_text * len(texts)}
         if control is not None:
-            update["control"] = fmean(
-                grid[control, fact.text].covered for fact in best.facts
-            )
-        best = best.model_copy(update=update)
+            beside["control"] = _share_covered(control, best.facts, grid)
+        best = best.model_copy(update=beside)
         if error := unanswered(replies):
             return self.failed(error, best)
         if sample.ledger is not None:
-            best = best.model_copy(
-                update={"ledger": curve(sample, contexts, best.combine)}
-            )
-        return self._concluded(best)
+            gains = curve(sample, contexts, best.combine)
+            best = best.model_copy(update={"ledger": gains})
+        return self.scored(_value(best), self._reason(best), best)
 
     def _facts(
         self, sample: Sample
     ) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | JudgeError]:
-        """The sample's own facts, or those of each distinct reference."""
+        """The sample's own facts, or those of each distinct reference that states any."""
         if sample.facts:
             return [_distinct(sample.facts)]
-        told, cot = self.instructions()[1], self.extraction == "cot"
-        asked, texts = (
-            {"question": Part("Question", sample.question)},
-            dict.fromkeys(sample.reference),
-        )
+        instructions = self._extraction_instructions()
+        question = {"question": Part("Question", sample.question)}
         replies = yield from ask(
-            [matrix.extraction(text, told, asked, reasoning=cot) for text in texts]
+            [
+                matrix.extraction(
+                    reference,
+                    instructions,
+                    question,
+                    reasoning=self.extraction == "cot",
+                )
+                for reference in dict.fromkeys(sample.reference)
+            ]
         )
-        if error := unanswered(replies):
-            return error
-        return [
-            _distinct(Fact(text=text) for text in it.reply.facts)
-            for it in replies
-            if isinstance(it, Asked)
-        ]
+        fact_lists: list[tuple[Fact, ...]] = []
+        for reply in replies:
+            if isinstance(reply, NotAnswered):
+                return reply.error
+            facts = [Fact(text=text) for text in reply.reply.facts]
+            if facts:
+                fact_lists.append(_distinct(facts))
+        return fact_lists
+
+    def _questions(
+        self, sample: Sample, texts: Sequence[str], facts: Sequence[str]
+    ) -> list[matrix.FactInContext]:
+        """The questions which facts each text covers."""
+        questions: list[matrix.FactInContext] = []
+        for text in texts:
+            questions += matrix.covering(
+                about(sample),
+                text,
+                facts,
+                self._cell_instructions(),
+                polls=None if self.calls == "per_context" else self.polls,
+            )
+        return questions
 
     def _control(self, texts: Sequence[str]) -> str | None:
         """One foreign context, chosen by digest so that equal runs choose alike.
 
         None if there is none.
         """
-        own = set(texts)
         foreign = [
-            text for text in self.control_contexts if text not in own and text.strip()
+            text for text in self.control_contexts if text not in texts and text.strip()
         ]
-        key = "\0".join(texts)
-        return min(
-            foreign,
-            key=lambda text: sha256(f"{key}\0{text}".encode()).digest(),
-            default=None,
-        )
+        all_texts = "\0".join(texts)
 
-    def _outcome(
-        self,
-        sample: Sample,
-        option: Sequence[Fact],
-        grid: matrix.Grid,
-        contexts: Sequence[Context],
+        def digest(text: str) -> bytes:
+            return sha256(f"{all_texts}\0{text}".encode()).digest()
+
+        return min(foreign, key=digest, default=None)
+
+    def _best_evidence(
+        self, sample: Sample, fact_lists: Iterable[Sequence[Fact]], grid: matrix.Grid
     ) -> matrix.AccuracyEvidence:
-        rows = tuple(
-            tuple(
-                matrix.EMPTY if c.blank else grid[c.text, fact.text] for c in contexts
-            )
-            for fact in option
-        )
-        modes = {cell.mode for row in rows for cell in row if cell is not matrix.EMPTY}
-        # Where the embedded judge split the reference itself, its soft mean is nearer
-        # to people's labels.
-        overlap = self.combination == "or" and not sample.facts and modes == {"lexical"}
-        copied = tuple(
-            None if first == at else first
-            for at, first in enumerate(originals(contexts))
-        )
+        """The evidence of the reference with the highest value."""
+        candidates = [self._evidence(sample, facts, grid) for facts in fact_lists]
+        return max(candidates, key=_value)
+
+    def _evidence(
+        self, sample: Sample, facts: Sequence[Fact], grid: matrix.Grid
+    ) -> matrix.AccuracyEvidence:
+        """The matrix of the facts of one reference, and the values beside the score."""
+        contexts = _evaluated_contexts(sample)
+        rows = [_row(fact, contexts, grid) for fact in facts]
+        combination = self.combination
+        if combination == "or" and not sample.facts and _is_lexical(rows):
+            # The embedded judge split the reference itself: its soft mean is nearer to
+            # people's labels.
+            combination = "soft"
         evidence = matrix.AccuracyEvidence(
-            facts=tuple(option),
+            facts=tuple(facts),
             facts_from="sample" if sample.facts else self.extraction,
-            evaluated="retrieved" if sample.retrieved is not None else "contexts",
+            evaluated="contexts" if sample.retrieved is None else "retrieved",
             context_ids=tuple(context.id for context in contexts),
-            cells=rows,
+            cells=tuple(rows),
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
-            combination="soft" if overlap else self.combination,
-            duplicate_of=copied if self.combination == "noisy_or" else (),
+            combination=combination,
+            duplicate_of=(
+                _duplicate_of(contexts) if self.combination == "noisy_or" else ()
+            ),
         )
-        update: dict[str, float] = {}
+        beside: dict[str, float] = {}
         if all(cell.probability is not None for row in rows for cell in row):
             soft = evidence.model_copy(
                 update={"combination": "soft", "duplicate_of": ()}
             )
-            update["soft"] = soft.combine(range(len(contexts)))
-        places = {context.text: column for column, context in enumerate(contexts)}
-        shown = {context.text for context in sample.contexts if not context.blank}
-        if sample.retrieved is not None and shown and shown <= places.keys():
-            update["contexts_value"] = evidence.combine(places[text] for text in shown)
-        return evidence.model_copy(update=update)
+            beside["soft"] = _value(soft)
+        columns_shown = _columns_shown(sample)
+        if columns_shown is not None:
+            beside["contexts_value"] = evidence.combine(columns_shown)
+        return evidence.model_copy(update=beside)
 
-    def _concluded(self, evidence: matrix.AccuracyEvidence) -> Outcome:
-        covered = sum(any(cell.covered for cell in row) for row in evidence.cells)
+    def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
+        """How many facts are covered, and what else one must know of the score."""
+        n_covered = sum(_is_covered(row) for row in evidence.cells)
         reason = (
-            f"{covered} of {len(evidence.facts)} facts are covered by at least one"
+            f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
             " context."
         )
         if self.combination == "noisy_or":
@@ -322,11 +321,9 @@ class RetrievalAccuracy(Metric):
             )
         if evidence.combination == "soft":
             reason += " The score is the mean of each fact's highest probability"
-            reason += (
-                ", because the embedded judge split the reference itself."
-                if self.combination == "or"
-                else "."
-            )
+            if self.combination == "or":
+                reason += ", because the embedded judge split the reference itself"
+            reason += "."
         if evidence.control is not None:
             reason += (
                 f" In a foreign context the judge finds {evidence.control:.0%} of them."
@@ -336,14 +333,83 @@ class RetrievalAccuracy(Metric):
                 " There is no control: no context of another question was there to take"
                 " it from."
             )
-        return self.scored(
-            evidence.combine(range(len(evidence.context_ids))), reason, evidence
-        )
+        return reason
+
+
+def _value(evidence: matrix.AccuracyEvidence) -> float:
+    """The value over all contexts."""
+    return evidence.combine(range(len(evidence.context_ids)))
+
+
+def _evaluated_contexts(sample: Sample) -> Sequence[Context]:
+    """What was retrieved where that is known, else what was shown."""
+    return sample.contexts if sample.retrieved is None else sample.retrieved
+
+
+def _distinct_texts(contexts: Iterable[Context]) -> list[str]:
+    return list(
+        dict.fromkeys(context.text for context in contexts if not context.blank)
+    )
+
+
+def _distinct_statements(fact_lists: Iterable[Sequence[Fact]]) -> list[str]:
+    """The texts of all facts, each once."""
+    return list(dict.fromkeys(fact.text for facts in fact_lists for fact in facts))
 
 
 def _distinct(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Each fact once, whatever its case, spacing and full stop."""
-    found: dict[str, Fact] = {}
+    fact_by_wording: dict[str, Fact] = {}
     for fact in facts:
-        found.setdefault(" ".join(fact.text.casefold().split()).rstrip("."), fact)
-    return tuple(found.values())
+        wording = " ".join(fact.text.casefold().split()).rstrip(".")
+        fact_by_wording.setdefault(wording, fact)
+    return tuple(fact_by_wording.values())
+
+
+def _row(
+    fact: Fact, contexts: Sequence[Context], grid: matrix.Grid
+) -> tuple[Cell, ...]:
+    """The cells of a fact, one for each context."""
+    return tuple(
+        matrix.EMPTY if context.blank else grid[context.text, fact.text]
+        for context in contexts
+    )
+
+
+def _is_lexical(rows: Iterable[Sequence[Cell]]) -> bool:
+    """True if the embedded judge gave all verdicts."""
+    modes = {cell.mode for row in rows for cell in row if cell is not matrix.EMPTY}
+    return modes == {"lexical"}
+
+
+def _is_covered(row: Sequence[Cell]) -> bool:
+    return any(cell.covered for cell in row)
+
+
+def _share_covered(text: str, facts: Iterable[Fact], grid: matrix.Grid) -> float:
+    """The share of facts that one text covers."""
+    return fmean(grid[text, fact.text].covered for fact in facts)
+
+
+def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:
+    """By column, that of the identical context before it; None where there is none."""
+    return tuple(
+        None if original == column else original
+        for column, original in enumerate(originals(contexts))
+    )
+
+
+def _columns_shown(sample: Sample) -> list[int] | None:
+    """The columns of the contexts shown, where more was judged.
+
+    None unless all of them are known and stand among what was retrieved.
+    """
+    if sample.retrieved is None:
+        return None
+    column_of = {
+        context.text: column for column, context in enumerate(sample.retrieved)
+    }
+    texts_shown = _distinct_texts(sample.contexts)
+    if not texts_shown or not all(text in column_of for text in texts_shown):
+        return None
+    return [column_of[text] for text in texts_shown]
