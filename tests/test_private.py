@@ -1,6 +1,7 @@
 """Where secrets and prompts can leave: redirects, addresses that hold keys, tracebacks, endless replies."""
 
 import asyncio
+import contextlib
 import json
 import traceback
 from collections.abc import Callable, Iterator
@@ -94,26 +95,45 @@ def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
 
 
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
-def test_clients_of_others_follow_redirects_as_before(
-    loopback_server: Callable[..., LoopbackServer],
+@pytest.mark.parametrize("name", ["openai/test", "mistral/test", "anthropic/test"])
+def test_litellm_follows_redirects_in_calls_of_others_and_never_in_ours(
+    name: str, loopback_server: Callable[..., LoopbackServer]
 ) -> None:
+    """Whether the client that LiteLLM keeps was made in a call of others or in ours."""
     import httpx
+    import litellm
 
+    unchanged = (httpx.AsyncClient.send, httpx.Client.send)
     server = loopback_server()
-    raised(litellm_of("openai/test")("http://127.0.0.1:9/v1"))
     moving = loopback_server(
         faults=lambda _: Fault(307, {"Location": f"{server.base_url}/chat/completions"})
     )
 
-    async def post() -> int:
-        async with httpx.AsyncClient(follow_redirects=True) as client:
-            return (
-                await client.post(
-                    f"{moving.base_url}/chat/completions", json={"messages": []}
-                )
-            ).status_code
+    async def call_of_others() -> None:
+        with contextlib.suppress(litellm.exceptions.APIConnectionError):
+            await litellm.acompletion(
+                name,
+                [{"role": "user", "content": "Hi"}],
+                api_base=moving.base_url,
+                api_key=KEY,
+            )
 
-    assert RUNNER.run(post()) == 200
+    # as LiteLLM is before our first call
+    RUNNER.run(litellm.close_litellm_async_clients())
+    litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
+    for reached in (1, 2):
+        RUNNER.run(call_of_others())
+        assert len(server.requests) == reached
+        error = raised(litellm_of(name)(moving.base_url))
+        assert type(error) is errors.EndpointMoved
+        assert len(server.requests) == reached
+        RUNNER.run(litellm.close_litellm_async_clients())
+        litellm.in_memory_llm_clients_cache.flush_cache()
+        error = raised(litellm_of(name)(moving.base_url))
+        assert type(error) is errors.EndpointMoved
+        assert len(server.requests) == reached
+    assert (httpx.AsyncClient.send, httpx.Client.send) == unchanged
+    assert not any(httpx.AsyncClient().event_hooks.values())
 
 
 @pytest.mark.parametrize("name", MODELS)

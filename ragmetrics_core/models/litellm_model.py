@@ -5,9 +5,7 @@ The only file that knows it.
 ``import litellm`` takes seconds and would fetch a price list, so it happens at the
 first call, in a thread, with the list that comes with the package. Its retries and its
 console output are off. It would load a ``.env`` file that stands above its own folder,
-so it is told not to. It makes an httpx client of its own for each provider, all of
-which follow redirects, and takes keys from the environment whatever the address is;
-during our calls none does either.
+so it is told not to. Its clients are held to our rules: ``litellm_clients``.
 """
 
 import asyncio
@@ -15,20 +13,14 @@ import functools
 import importlib.util
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.models.addresses import (
-    ADDRESS_VARIABLE,
-    KEY_VARIABLE,
     NAME_A_KEY,
-    headers_that_tell_who,
-    same_host,
-    variable_naming,
 )
 from ragmetrics_core.models.cache_keys import (
     endpoint_key,
@@ -44,11 +36,8 @@ from ragmetrics_core.models.chat import (
     check_prices,
 )
 from ragmetrics_core.models.endpoint_errors import (
-    MOST_BYTES,
     Fault,
     judge_error,
-    moved,
-    too_large,
 )
 from ragmetrics_core.models.openai_form import (
     choice_of,
@@ -57,7 +46,10 @@ from ragmetrics_core.models.openai_form import (
     reply_of,
     request_body,
 )
-from ragmetrics_core.models.urls import endpoint_address, public
+from ragmetrics_core.models.urls import endpoint_address
+
+if TYPE_CHECKING:
+    from ragmetrics_core.models.litellm_clients import LiteLLMCall
 
 # What LiteLLM's exceptions stand for where neither status nor text says it; of a class
 # that is not listed, its base.
@@ -108,22 +100,6 @@ _CANNOT_SAY = frozenset(
 _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
 
 
-@dataclass
-class _Call:
-    """Our call that is going on."""
-
-    model: str
-    key: str  # the one that was named
-    elsewhere: str  # the address that was named, too; "" for the provider's own
-    headers: frozenset[str]  # values of headers that the caller gave
-    # why its reply was not followed or not read
-    refused: list[errors.JudgeError] = field(default_factory=list)
-    address: str = ""  # what was asked
-
-
-_call: ContextVar[_Call | None] = ContextVar("ragmetrics_litellm_call", default=None)
-
-
 @functools.cache
 def _litellm() -> Any:
     """Import LiteLLM and return it.
@@ -144,7 +120,6 @@ def _litellm() -> Any:
 
     litellm: Any = module
     litellm.suppress_debug_info = True
-    _guard_clients()
     if "LITELLM_LOG" not in os.environ:
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logger = logging.getLogger(name)
@@ -308,38 +283,43 @@ class LiteLLMModel(ChatModel):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request; ``JudgeError`` as listed in ``EXCEPTIONS``."""
         await self.prepare()
+        # brings httpx, which comes with LiteLLM
+        from ragmetrics_core.models.litellm_clients import current_call, guard_clients
+
+        litellm = _litellm()
+        guard_clients(litellm)
         call = self._new_call()
-        refused = call.refused
-        token = _call.set(call)
+        refusals = call.refusals
+        token = current_call.set(call)
         try:
             async with asyncio.timeout(self._timeout):
-                response = await _litellm().acompletion(**self._arguments(request))
+                response = await litellm.acompletion(**self._arguments(request))
         except TimeoutError:
-            refused.append(
+            refusals.append(
                 errors.JudgeTimeout(
                     f"{self.model} sent no reply within {self._timeout:g} s"
                 )
             )
         except self._theirs as error:
-            refused.append(self._translated(error))
+            refusals.append(self._translated(error))
         else:
             return self._reply(response)
         finally:
-            _call.reset(token)
+            current_call.reset(token)
             self._asked = self._asked or call.address
         # outside of any handler: what LiteLLM raises holds echoed keys and texts
-        raise refused[0]
+        raise refusals[0]
 
-    def _new_call(self) -> _Call:
-        headers = [self._extra.get(name) for name in ("extra_headers", "headers")]
-        values = [
-            value
-            for some in headers
-            if isinstance(some, Mapping)
-            for value in some.values()
-        ]
-        return _Call(
-            self.model, self._key(), self.api_base or "", frozenset(map(str, values))
+    def _new_call(self) -> "LiteLLMCall":
+        from ragmetrics_core.models.litellm_clients import LiteLLMCall
+
+        named_headers: set[str] = set()
+        for name in ("extra_headers", "headers"):
+            headers = self._extra.get(name)
+            if isinstance(headers, Mapping):
+                named_headers.update(map(str, headers.values()))
+        return LiteLLMCall(
+            self.model, self._key(), self.api_base or "", frozenset(named_headers)
         )
 
     def _reply(self, response: Any) -> ChatReply:
@@ -390,117 +370,6 @@ class LiteLLMModel(ChatModel):
             _litellm().validate_environment(self.model).get("missing_keys", ())
         )
         return f"set {variables} or pass api_key=" if variables else ""
-
-
-def _guard_clients() -> None:
-    """Have every httpx client follow no redirect, during our calls alone.
-
-    Asynchronous clients also read no endless reply.
-    """
-    import httpx  # comes with LiteLLM
-
-    class Bounded(httpx.AsyncByteStream):
-        """A stream that ends with an error where it is too long."""
-
-        def __init__(
-            self, stream: Any, name: str, refused: list[errors.JudgeError]
-        ) -> None:
-            self._stream, self._name, self._refused = stream, name, refused
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for part in self._stream:
-                size += len(part)
-                if size > MOST_BYTES:
-                    await self.aclose()
-                    self._refused.append(too_large(self._name))
-                    raise self._refused[0]
-                yield part
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
-
-    send = httpx.AsyncClient.send
-    send_and_wait = httpx.Client.send
-
-    @functools.wraps(send)
-    async def guarded(
-        client: httpx.AsyncClient, request: httpx.Request, **options: Any
-    ) -> httpx.Response:
-        call = _call.get()
-        if call is None:
-            return await send(client, request, **options)
-        _guard_key(call, request)
-        response = await send(
-            client, request, **{**options, "stream": True, "follow_redirects": False}
-        )
-        if response.has_redirect_location:
-            call.refused.append(
-                moved(
-                    call.model, str(request.url), response.headers["Location"], call.key
-                )
-            )
-        response.stream = Bounded(response.stream, call.model, call.refused)
-        if not options.get("stream"):
-            await response.aread()
-        return response
-
-    @functools.wraps(send_and_wait)
-    def guarded_and_waited(
-        client: httpx.Client, request: httpx.Request, **options: Any
-    ) -> httpx.Response:
-        call = _call.get()
-        if call is None:
-            return send_and_wait(client, request, **options)
-        _guard_key(call, request)
-        response = send_and_wait(
-            client, request, **{**options, "follow_redirects": False}
-        )
-        if response.has_redirect_location:
-            call.refused.append(
-                moved(
-                    call.model, str(request.url), response.headers["Location"], call.key
-                )
-            )
-        return response
-
-    setattr(httpx.AsyncClient, "send", guarded)  # noqa: B010 - no assignment: it is of another type by its name alone
-    setattr(httpx.Client, "send", guarded_and_waited)  # noqa: B010
-
-
-def _guard_key(call: _Call, request: Any) -> None:
-    """Send no usual key to an address that is not the provider's own.
-
-    The address is noted.
-
-    Raises:
-        AuthenticationFailed: If the environment names the address for LiteLLM, and a
-            key would go there.
-    """
-    call.address = public(str(request.url)).removesuffix("/chat/completions")
-    url = str(request.url)
-    # some providers take no address
-    is_there = not call.elsewhere or same_host(url, call.elsewhere)
-    key = call.key if is_there else ""
-    credentials = headers_that_tell_who(
-        request.headers, call.headers if is_there else (), key
-    )
-    if call.elsewhere:
-        for name in credentials:
-            del request.headers[name]
-        return
-    variable = (
-        variable_naming(url, os.environ.items()) if credentials and not call.key else ""
-    )
-    if variable:
-        refusal = errors.AuthenticationFailed(
-            f"{variable} names an address that is not the provider's own,"
-            f" {call.address}, and {call.model} would send its usual key there: name"
-            f" address and key with {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or"
-            " --api-base and --api-key-env"
-        )
-        call.refused.append(refusal)
-        raise refusal
 
 
 def _provider(litellm: Any, model: str, api_base: str | None) -> str | None:
