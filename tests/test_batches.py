@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from batch_service import BatchService
@@ -30,7 +30,7 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import BatchFailed, SettingError, Usage
 from ragmetrics_core.models import attempts
-from ragmetrics_core.scale import batches
+from ragmetrics_core.scale import batch_calls, batch_table, batches
 
 METRICS = ["utilization", "adherence", "recall", "retrieval_accuracy"]
 ROWS = [
@@ -137,7 +137,7 @@ def test_a_run_says_what_it_submitted_and_the_next_goes_on(store: Path) -> None:
 def test_many_requests_are_several_batches(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "_REQUESTS", 4)
+    monkeypatch.setattr(batches, "_MAX_REQUESTS", 4)
     with BatchService(plausible_reply, most=4) as service:
         report = evaluate(
             ROWS,
@@ -390,13 +390,36 @@ def test_a_batch_that_may_have_been_made_is_not_made_again(
     assert not service.batches
 
 
+def test_batches_in_a_file_that_was_written_earlier_are_answered(store: Path) -> None:
+    """It had no column for the time of the first look, but a sign of the other time."""
+    with BatchService(plausible_reply) as service:
+
+        def ask(how: bool | Literal["wait"]) -> Report:
+            return evaluate(
+                ROWS,
+                ["recall"],
+                judge=model(service),
+                store=store,
+                batch=how,
+                progress=False,
+            )
+
+        assert ask(True).run.stopped
+        with closing(sqlite3.connect(store)) as file, file:
+            file.execute("ALTER TABLE batches DROP COLUMN unreadable_since")
+            file.execute("UPDATE batches SET since = -since")
+        report = ask("wait")
+    assert not report.run.stopped
+    assert set(service.executed.values()) == {1}
+
+
 def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wait_for_another(call: str, key: str, when: str) -> None:
         if (call, when) == ("upload", "after") and not service.batches:
             with closing(sqlite3.connect(store)) as file, file:
-                batches.forget_batch(
+                batch_table.forget_batch(
                     file.execute("SELECT token FROM batches").fetchone()[0], None, file
                 )
 
@@ -830,7 +853,9 @@ def test_of_a_refused_batch_the_sentence_of_openai_is_told_and_no_other(
             "data": [{"code": "token_limit_exceeded", "message": told, "line": None}]
         }
     }
-    said = batches.reason_told(OpenAICompatibleModel.openai("gpt-4o-mini"), found)
+    said = batch_calls.reason_for_failure(
+        OpenAICompatibleModel.openai("gpt-4o-mini"), found
+    )
     assert said.startswith(
         "(token_limit_exceeded) Enqueued token limit reached for gpt-4o-mini. Limit:"
         " 90,000 enqueued "
@@ -840,11 +865,11 @@ def test_of_a_refused_batch_the_sentence_of_openai_is_told_and_no_other(
     assert len(said) < 350
     other = OpenAICompatibleModel("https://api.openai.com.elsewhere.org/v1", "m")
     assert (
-        batches.reason_told(other, found)
+        batch_calls.reason_for_failure(other, found)
         == "(token_limit_exceeded); give fewer rows at a time"
     )
     assert [
-        batches.reason_told(other, {"errors": it})
+        batch_calls.reason_for_failure(other, {"errors": it})
         for it in (None, {"data": None}, {"data": ["?"]}, [])
     ] == [""] * 4
 
@@ -1048,7 +1073,7 @@ def test_an_endpoint_without_batches_says_so(store: Path) -> None:
 KILLED = """
 import json, os, sys
 from ragmetrics_core import Limits, OpenAICompatibleModel, evaluate
-from ragmetrics_core.models import batches
+from ragmetrics_core.scale import batches
 batches.SETTLED_SECONDS = 0.0  # what the service does not list was not made: nobody else is about to
 rows, metrics, url, store, most = json.loads(sys.argv[1])
 given = {"store": store, "batch": "wait", "progress": False, "limits": Limits(max_live=most), "concurrency": 1}

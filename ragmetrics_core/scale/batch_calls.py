@@ -1,0 +1,199 @@
+"""A service's files and batches: what is sent to it, and how its objects are read.
+
+Source:
+    OpenAI's reference of files and batches,
+    https://developers.openai.com/api/reference/resources/batches.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from itertools import count
+from typing import Any
+from urllib.parse import quote
+
+from ragmetrics_core.data import errors
+from ragmetrics_core.models.attempts import pause
+from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.models.endpoint_errors import Fault
+
+COMPLETIONS_PATH = "/v1/chat/completions"
+"""What every request of a batch asks for."""
+
+ENDED = ("completed", "expired", "cancelled", "failed")
+"""States of a batch of which nothing more will come."""
+
+SETTLED_SECONDS = 600.0
+"""A batch that is not listed so long after it was claimed was never made."""
+
+# The name under which a batch's metadata hold our token.
+_TOKEN_KEY = "ragmetrics"  # noqa: S105  # no secret
+_OPENAI = "https://api.openai.com/"
+_MAX_REASON = 300  # characters of a service's own words
+# The fields of a service's objects that are read, and what is taken in their place where
+# they are of another type.
+_DEFAULTS: dict[str, Any] = {
+    "id": "",
+    "status": "",
+    "metadata": {},
+    "request_counts": {},
+    "data": [],
+}
+
+logger = logging.getLogger("ragmetrics_core")
+
+
+async def upload(model: OpenAICompatibleModel, lines: list[bytes]) -> str:
+    """Send a file of requests, and return its name there."""
+    uploaded = await ask_service(model, "POST", "files", lines)
+    return str(uploaded["id"])
+
+
+async def make_batch(model: OpenAICompatibleModel, file_id: str, token: str) -> str:
+    """Make a batch of a file, and return its name there."""
+    body = {
+        "input_file_id": file_id,
+        "endpoint": COMPLETIONS_PATH,
+        "completion_window": "24h",
+        "metadata": {_TOKEN_KEY: token},
+    }
+    made = await ask_service(model, "POST", "batches", json.dumps(body).encode())
+    return str(made["id"])
+
+
+async def batch_by_id(model: OpenAICompatibleModel, batch_id: str) -> dict[str, Any]:
+    """What the service says of a batch."""
+    batch: dict[str, Any] = await ask_service(
+        model, "GET", f"batches/{_quoted(batch_id)}"
+    )
+    return batch
+
+
+async def cancel_batch(model: OpenAICompatibleModel, batch_id: str) -> dict[str, Any]:
+    """End a batch, and return what the service says of it then."""
+    path = f"batches/{_quoted(batch_id)}/cancel"
+    batch: dict[str, Any] = await ask_service(model, "POST", path, b"{}")
+    return batch
+
+
+async def file_content(model: OpenAICompatibleModel, file_id: object) -> bytes:
+    """The content of a file."""
+    path = f"files/{quote(str(file_id))}/content"
+    content: bytes = await ask_service(model, "GET", path)
+    return content
+
+
+async def batch_by_token(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:
+    """The batch that bears a token, in the service's list of all.
+
+    Without a name if there is none.
+    """
+    page_start = ""
+    while True:
+        page = await ask_service(model, "GET", f"batches?limit=100{page_start}")
+        batches = [_object(entry) for entry in page["data"] if isinstance(entry, dict)]
+        for batch in batches:
+            if batch["metadata"].get(_TOKEN_KEY) == token:
+                return batch
+        next_start = f"&after={quote(batches[-1]['id'])}" if batches else ""
+        goes_on = page.get("has_more") and next_start not in ("", page_start)
+        if not goes_on:
+            return _object({})
+        page_start = next_start
+
+
+async def ask_service(
+    model: OpenAICompatibleModel, method: str, path: str, data: Any = None
+) -> Any:
+    """What a service has: a file's content, or an object as it describes it.
+
+    It is asked again after a fault that passes.
+
+    Raises:
+        BatchFailed: If the service takes no batches.
+        JudgeError: If it cannot be asked.
+    """
+    reply = await _called(model, method, path, data)
+    if isinstance(reply, bytes):
+        return reply
+    if isinstance(reply, dict):
+        return _object(reply)
+    raise errors.JudgeServerError(
+        f"{model.name} sent no object; check that its endpoint takes batches"
+    )
+
+
+async def _called(
+    model: OpenAICompatibleModel, method: str, path: str, data: Any
+) -> object:
+    started = time.monotonic()
+    passing: type[errors.JudgeError] | tuple[type[errors.JudgeError], ...]
+    passing = errors.TransientJudgeError
+    if (method, path) == ("POST", "batches"):
+        # Only what surely made no batch is repeated: a second one would be paid, too.
+        passing = (errors.RateLimited, errors.Unreachable)
+        # It ends early: others soon take the batch for one that was never made.
+        started -= SETTLED_SECONDS / 2
+    for n_failed in count(1):
+        try:
+            return await model.call(method, path, data)
+        except errors.ModelNotFound:
+            unknown = path.partition("?")[0]
+            raise errors.BatchFailed(
+                f"{model.base_url} knows no {unknown}: it takes no batches, or they"
+                " were made with another key"
+            ) from None
+        except passing as error:
+            wait = pause(error, n_failed, [started])
+            if wait is None:
+                raise
+            logger.info("%s; it is tried again in %.0f s", error, wait)
+        await asyncio.sleep(wait)
+    raise AssertionError  # count() never ends
+
+
+def _quoted(batch_id: str) -> str:
+    return quote(batch_id, safe="")
+
+
+def _object(described: dict[str, Any]) -> dict[str, Any]:
+    """What a service says of one of its objects, with each field of the right type."""
+    checked = dict(described)
+    for name, default in _DEFAULTS.items():
+        if not isinstance(described.get(name), type(default)):
+            checked[name] = default
+    checked["request_counts"] = {
+        name: number
+        for name, number in checked["request_counts"].items()
+        if type(number) is int
+    }
+    return checked
+
+
+def reason_for_failure(model: OpenAICompatibleModel, batch: dict[str, Any]) -> str:
+    """What a service says of a batch that it did not answer."""
+    first_error = _first_error(batch)
+    fault = Fault.from_reply(None, json.dumps({"error": first_error}), None)
+    reasons = []
+    if fault.symbols:
+        reasons.append(f"({', '.join(fault.symbols)})")
+    # OpenAI speaks of a file in set sentences, of lines, models and limits; other
+    # services may quote what stands there.
+    if model.base_url.startswith(_OPENAI):
+        message = str(first_error.get("message") or "")
+        reasons += [word for word in message.split() if word.isprintable()]
+    reason = " ".join(reasons)[:_MAX_REASON]
+    if "token_limit_exceeded" in fault.symbols:
+        reason += "; give fewer rows at a time"
+    return reason
+
+
+def _first_error(batch: dict[str, Any]) -> dict[str, Any]:
+    """The first error that a service lists for a batch; empty if it lists none."""
+    described = batch.get("errors")
+    listed = described.get("data") if isinstance(described, dict) else None
+    if isinstance(listed, list) and listed and isinstance(listed[0], dict):
+        first_error: dict[str, Any] = listed[0]
+        return first_error
+    return {}

@@ -1,0 +1,301 @@
+"""What the file of replies holds of batches: two tables, and every change to them.
+
+``batches`` has a row for each batch that is made or being made. Its ``token`` is drawn
+before, and the service's ``id`` is entered once it is known. ``since`` is when the batch
+was claimed, or its file was there; ``unreadable_since`` is when a look first could not
+read its answers.
+
+``parked`` has a row for each request. Its ``id`` is the digest of the reply's key, and
+``body`` the digest of what was asked. ``token`` is that of the batch, then of the pass
+that took the result. ``result`` holds status and body of the answer, as JSON. A further
+reply of one answer has a row of its own: 0 ``tries``, no result, and as ``body`` the id
+of the request.
+"""
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from io import BytesIO
+from typing import Any, NamedTuple
+
+from ragmetrics_core.models.endpoint_errors import status_number, status_of_body
+from ragmetrics_core.scale.batch_calls import COMPLETIONS_PATH
+
+MAX_TRIES = 3
+"""Tries of a request that fails for a passing reason."""
+
+CONTRADICTORY = json.dumps([409, {"error": {"code": "contradictory_answers"}}])
+"""The result of a request to which a service gave answers that differ."""
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS batches (
+        token TEXT PRIMARY KEY, id TEXT, endpoint TEXT NOT NULL,
+        variable TEXT NOT NULL, since REAL NOT NULL, unreadable_since REAL)""",
+    """CREATE TABLE IF NOT EXISTS parked (
+        id TEXT PRIMARY KEY, token TEXT NOT NULL, body TEXT NOT NULL,
+        tries INTEGER NOT NULL, result TEXT) WITHOUT ROWID""",
+)
+
+ROW_OF_REQUEST = "SELECT token, body, tries, result FROM parked WHERE id = ?"
+
+IS_ANSWERED_FOR_OTHERS = """
+    SELECT 1 FROM parked reply JOIN parked request
+    ON request.id = CASE reply.tries WHEN 0 THEN reply.body ELSE reply.id END
+    WHERE reply.id = ? AND request.result IS NOT NULL AND request.token <> ?"""
+"""Whether a reply has an answer that another pass than this one has taken, or none."""
+
+_TAKE = """
+    INSERT INTO parked (id, token, body, tries, result) VALUES (?, ?, ?, 0, '')
+    ON CONFLICT (id) DO UPDATE SET token = excluded.token,
+    body = CASE tries WHEN 0 THEN excluded.body ELSE body END
+    WHERE result IS NOT NULL"""
+_FORGET_REQUEST = """
+    DELETE FROM parked WHERE id IN (:request, :first_try)
+    OR id IN (SELECT body FROM parked WHERE id IN (:request, :first_try))"""
+# A request that nobody else has asked meanwhile.
+_CLAIM = """
+    INSERT INTO parked (id, body, tries, token) VALUES (?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET body = excluded.body, tries = excluded.tries,
+    token = excluded.token, result = NULL
+    WHERE result IS NOT NULL AND tries < excluded.tries"""
+_ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
+_RESULT = "SELECT result FROM parked WHERE id = ? AND token = ? AND result IS NOT NULL"
+_CONTRADICT = "UPDATE parked SET result = ? WHERE id = ? AND token = ?"
+_FILL = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
+_COUNT_PASSING_FAILURES = """
+    SELECT count(*) FROM parked WHERE token = ? AND tries < ? AND (
+    substr(result, 2, 3) IN ('401', '402', '403', '404', '408', '429', 'nul')
+    OR result LIKE '[5%')"""
+_COUNT_FIRST_TRIES_UNANSWERED = (
+    "SELECT count(*) FROM parked WHERE token = ? AND result IS NULL AND tries = 1"
+)
+
+
+class ParkedRequest(NamedTuple):
+    """A request that is to stand in a batch.
+
+    It has its digest, that of its body, the number of this try, and its line in the
+    batch's file.
+    """
+
+    id: str
+    body: str
+    tries: int
+    line: bytes
+
+    @classmethod
+    def of(cls, request_id: str, body: str, tries: int) -> "ParkedRequest":
+        """The request with a body, which is JSON."""
+        line = (
+            f'{{"custom_id": "{request_id}", "method": "POST", "url":'
+            f' "{COMPLETIONS_PATH}", "body": {body}}}\n'
+        )
+        return cls(request_id, digest(body), tries, line.encode())
+
+    def as_line(self) -> bytes:
+        """The request as a line of a temporary file, which ``from_line`` reads."""
+        return f"{self.id} {self.body} {self.tries} ".encode() + self.line
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "ParkedRequest":
+        """The request that ``as_line`` wrote."""
+        request_id, body, tries, batch_line = line.split(b" ", 3)
+        return cls(request_id.decode(), body.decode(), int(tries), batch_line)
+
+
+class Batch(NamedTuple):
+    """A row of the table of batches."""
+
+    token: str
+    id: str | None
+    endpoint: str
+    variable: str
+    since: float
+    unreadable_since: float | None
+
+
+def digest(text: str) -> str:
+    """A digest of 128 bits, in hexadecimal."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables, where the file has none yet."""
+    for table in _TABLES:
+        connection.execute(table)
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(batches)")]
+    if "unreadable_since" not in columns:  # a file that was written earlier
+        connection.execute("ALTER TABLE batches ADD COLUMN unreadable_since REAL")
+        # There the sign of the time said it.
+        connection.execute(
+            "UPDATE batches SET unreadable_since = -since, since = -since"
+            " WHERE since < 0"
+        )
+
+
+def all_batches(connection: sqlite3.Connection) -> list[Batch]:
+    """Every batch that the file knows."""
+    rows = connection.execute(
+        "SELECT token, id, endpoint, variable, since, unreadable_since FROM batches"
+    )
+    return [Batch(*row) for row in rows]
+
+
+def claim(
+    requests: Iterable[ParkedRequest],
+    token: str,
+    endpoint: str,
+    variable: str,
+    connection: sqlite3.Connection,
+) -> list[bytes]:
+    """Claim requests for a batch about to be made, and return the lines of its file.
+
+    A request that another process has claimed meanwhile is left out. Without any there
+    is no batch.
+    """
+    lines = []
+    for request in requests:
+        row = (request.id, request.body, request.tries, token)
+        if connection.execute(_CLAIM, row).rowcount:
+            lines.append(request.line)
+    if lines:
+        connection.execute(
+            "INSERT INTO batches (token, id, endpoint, variable, since)"
+            " VALUES (?, NULL, ?, ?, ?)",
+            (token, endpoint, variable, time.time()),
+        )
+    return lines
+
+
+def restart_clock(token: str, connection: sqlite3.Connection) -> bool:
+    """Note that the file of a batch is there by now; False if the batch is forgotten."""
+    changed = connection.execute(
+        "UPDATE batches SET since = ? WHERE token = ?", (time.time(), token)
+    )
+    return changed.rowcount > 0
+
+
+def note_unreadable(token: str, connection: sqlite3.Connection) -> None:
+    """Note when a look first could not read the answers of a batch."""
+    connection.execute(
+        "UPDATE batches SET unreadable_since = ? WHERE token = ?", (time.time(), token)
+    )
+
+
+def name_batch(token: str, batch_id: str, connection: sqlite3.Connection) -> None:
+    """Enter the service's name of a batch."""
+    connection.execute("UPDATE batches SET id = ? WHERE token = ?", (batch_id, token))
+
+
+def take(
+    reply_ids: Sequence[str],
+    request_id: str,
+    token: str,
+    connection: sqlite3.Connection,
+) -> None:
+    """Note that a pass has taken an answer: the token becomes that of the pass."""
+    rows = [(reply_id, token, request_id) for reply_id in reply_ids]
+    connection.executemany(_TAKE, rows)
+
+
+def forget_request(
+    request_id: str, first_try_id: str, connection: sqlite3.Connection
+) -> None:
+    """Forget a request and its replies: from here on the file keeps them like any."""
+    connection.execute(
+        _FORGET_REQUEST, {"request": request_id, "first_try": first_try_id}
+    )
+
+
+def forget_answers_of(token: str, connection: sqlite3.Connection) -> None:
+    """Forget the answers that a pass took."""
+    connection.execute("DELETE FROM parked WHERE token = ?", (token,))
+
+
+def forget_batch(token: str, code: str | None, connection: sqlite3.Connection) -> int:
+    """Forget a batch, and return the number of its requests without an answer.
+
+    These requests get ``code`` as their error. Without a code they are as if never
+    asked.
+    """
+    connection.execute("DELETE FROM batches WHERE token = ?", (token,))
+    result = None
+    if code is not None:
+        result = json.dumps([None, {"error": {"code": code}}])
+    n_unanswered = connection.execute(_FILL, (result, token)).rowcount
+    connection.execute(
+        "DELETE FROM parked WHERE token = ? AND result IS NULL", (token,)
+    )
+    return n_unanswered
+
+
+def count_passing_failures(token: str, connection: sqlite3.Connection) -> int:
+    """How many requests of a batch failed for a passing reason and may be tried again."""
+    row = connection.execute(_COUNT_PASSING_FAILURES, (token, MAX_TRIES)).fetchone()
+    return int(row[0])
+
+
+def count_first_tries_unanswered(token: str, connection: sqlite3.Connection) -> int:
+    """How many requests of a batch, asked for the first time, have no answer."""
+    row = connection.execute(_COUNT_FIRST_TRIES_UNANSWERED, (token,)).fetchone()
+    return int(row[0])
+
+
+def enter_answers(token: str, content: bytes, connection: sqlite3.Connection) -> int:
+    """Enter the results in a file of a batch, and count them.
+
+    Lines that are none, or say that there is none, are left out.
+    """
+    n_entered = 0
+    for line in BytesIO(content):
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            n_entered += _enter_answer(token, json.loads(line), connection)
+    return n_entered
+
+
+def _enter_answer(
+    token: str, row: dict[str, Any], connection: sqlite3.Connection
+) -> bool:
+    """Enter a result, unless its request has one; whether it was entered."""
+    response = row.get("response")
+    error = row.get("error") or {}
+    if error.get("code") in ("batch_expired", "batch_cancelled"):
+        return False
+    answer = _status_and_body(response) if response else [None, {"error": error}]
+    result = json.dumps(answer)
+    request_id = str(row["custom_id"])
+    entered = connection.execute(_ANSWER, (result, request_id, token))
+    if entered.rowcount:
+        return True
+    earlier = connection.execute(_RESULT, (request_id, token)).fetchone()
+    if earlier is not None and _essence(earlier[0]) != _essence(result):
+        # Two answers that differ: neither counts.
+        connection.execute(_CONTRADICT, (CONTRADICTORY, request_id, token))
+    return False
+
+
+def _status_and_body(response: dict[str, Any]) -> list[Any]:
+    """Status and body of an answer.
+
+    A body that is JSON as a text is read, and an error has the status that it says.
+    """
+    status = response["status_code"]
+    body = response["body"]
+    if isinstance(body, str):
+        with suppress(ValueError, RecursionError):
+            body = json.loads(body)
+    number = status_number(status)
+    if number == 200:
+        number = status_of_body(body) or number
+    return [number or status, body]
+
+
+def _essence(result: str) -> object:
+    """What of a result decides: the replies, else the status and the error."""
+    status, body = json.loads(result)
+    if isinstance(body, dict) and "choices" in body:
+        return body["choices"]
+    return status, body
