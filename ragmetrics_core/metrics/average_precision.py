@@ -16,10 +16,13 @@ def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
         >>> [str(p) for p in precisions([True, False, True])]
         ['1', '1/2', '2/3']
     """
-    return [
-        Fraction(useful, rank)
-        for rank, useful in enumerate(accumulate(map(int, verdicts)), start=1)
-    ]
+    precision_at_rank: list[Fraction] = []
+    n_useful = 0
+    for rank, is_useful in enumerate(verdicts, start=1):
+        if is_useful:
+            n_useful += 1
+        precision_at_rank.append(Fraction(n_useful, rank))
+    return precision_at_rank
 
 
 def average_precision(verdicts: Sequence[bool]) -> float:
@@ -37,12 +40,14 @@ def average_precision(verdicts: Sequence[bool]) -> float:
         >>> average_precision([False, True]), average_precision([True, False])
         (0.5, 1.0)
     """
-    hits = [
+    at_useful = [
         precision
-        for precision, verdict in zip(precisions(verdicts), verdicts, strict=True)
-        if verdict
+        for precision, is_useful in zip(precisions(verdicts), verdicts, strict=True)
+        if is_useful
     ]
-    return float(sum(hits, Fraction(0)) / len(hits)) if hits else 0.0
+    if not at_useful:
+        return 0.0
+    return float(sum(at_useful, Fraction(0)) / len(at_useful))
 
 
 def random_order(count: int, useful: int) -> float:
@@ -63,11 +68,10 @@ def random_order(count: int, useful: int) -> float:
     """
     if useful == 0 or count == 1:
         return float(useful)
-    harmonic = sum(Fraction(1, rank) for rank in range(1, count + 1))
-    return float(
-        Fraction(useful - 1, count - 1)
-        + (count - useful) * harmonic / (count * (count - 1))
-    )
+    harmonic_number = sum(Fraction(1, rank) for rank in range(1, count + 1))
+    useful_share_of_rest = Fraction(useful - 1, count - 1)
+    gain_of_early_ranks = (count - useful) * harmonic_number / (count * (count - 1))
+    return float(useful_share_of_rest + gain_of_early_ranks)
 
 
 def expected_average_precision(probabilities: Sequence[float]) -> float:
@@ -87,22 +91,30 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    # by number of useful chunks so far: its probability; the sum over k of its terms
-    hits, weighed = [1.0], [0.0]
-    for rank, probability in enumerate(map(float, probabilities), start=1):
-        weighed = _convolved(weighed, probability)
-        for number, share in enumerate(hits, start=1):
-            weighed[number] += probability / rank * number * share
-        hits = _convolved(hits, probability)
-    return min(
-        1.0, fsum(share / number for number, share in enumerate(weighed) if number)
-    )
+    # Both lists go by the number of useful chunks so far: the probability of that
+    # number, and the sum over k of p_k / k · (1 + S_<k) with that many useful.
+    number_probabilities = [1.0]
+    term_sums = [0.0]
+    for rank, value in enumerate(probabilities, start=1):
+        probability = float(value)
+        term_sums = _convolved(term_sums, probability)
+        for number, share in enumerate(number_probabilities, start=1):
+            term_sums[number] += probability / rank * number * share
+        number_probabilities = _convolved(number_probabilities, probability)
+    terms = [term_sum / number for number, term_sum in enumerate(term_sums) if number]
+    return min(1.0, fsum(terms))
 
 
 def _convolved(distribution: Sequence[float], probability: float) -> list[float]:
     """Distribution of a count after one more independent trial."""
-    pairs = zip((*distribution, 0.0), (0.0, *distribution), strict=True)
-    return [same * (1 - probability) + fewer * probability for same, fewer in pairs]
+    after_failure = [share * (1 - probability) for share in distribution]
+    after_success = [share * probability for share in distribution]
+    return [
+        failure + success
+        for failure, success in zip(
+            [*after_failure, 0.0], [0.0, *after_success], strict=True
+        )
+    ]
 
 
 def generalised_average_precision(gains: Sequence[float]) -> float:
@@ -123,13 +135,15 @@ def generalised_average_precision(gains: Sequence[float]) -> float:
     """
     gains = [float(gain) for gain in gains]
     total = fsum(gains)
-    terms = (
-        sum_ / rank * gain
-        for rank, (sum_, gain) in enumerate(
-            zip(accumulate(gains), gains, strict=True), 1
+    if total == 0:
+        return 0.0
+    terms = [
+        gain_so_far / rank * gain
+        for rank, (gain_so_far, gain) in enumerate(
+            zip(accumulate(gains), gains, strict=True), start=1
         )
-    )
-    return min(1.0, fsum(terms) / total) if total else 0.0
+    ]
+    return min(1.0, fsum(terms) / total)
 
 
 def ndcg(gains: Sequence[float]) -> float:
@@ -146,8 +160,12 @@ def ndcg(gains: Sequence[float]) -> float:
         (1.0, 0.6309)
     """
     gains = [float(gain) for gain in gains]
-    found, ideal = (
-        fsum(gain / log2(rank + 1) for rank, gain in enumerate(order, start=1))
-        for order in (gains, sorted(gains, reverse=True))
-    )
-    return min(1.0, found / ideal) if ideal else 0.0
+    ideal = _discounted(sorted(gains, reverse=True))
+    if ideal == 0:
+        return 0.0
+    return min(1.0, _discounted(gains) / ideal)
+
+
+def _discounted(gains: Sequence[float]) -> float:
+    """Discounted cumulative gain."""
+    return fsum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from ragmetrics_core.data import (
+    Asked,
     Comment,
     Evidence,
     Instructions,
@@ -53,6 +54,12 @@ def _number(value: object) -> object:
     return value
 
 
+def _band_name(value: object) -> object:
+    if value is None:
+        return ""
+    return value.strip() if isinstance(value, str) else value
+
+
 class Rating(Silent, extra="ignore"):
     """A rating of how well the answer matches an expected answer.
 
@@ -60,12 +67,7 @@ class Rating(Silent, extra="ignore"):
     """
 
     reason: Comment = ""
-    band: Annotated[
-        str,
-        BeforeValidator(
-            lambda v: "" if v is None else v.strip() if isinstance(v, str) else v
-        ),
-    ] = ""
+    band: Annotated[str, BeforeValidator(_band_name)] = ""
     score: Annotated[
         float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_number)
     ]
@@ -75,19 +77,16 @@ class Rating(Silent, extra="ignore"):
         bands = info.context.bands if isinstance(info.context, RateRecall) else ()
         if not self.band or not bands:
             return self
-        band = next((band for band in bands if band[0] == self.band.casefold()), None)
-        if band is None:
-            raise ValueError(
-                f"the band must be one of {', '.join(name for name, _, _ in bands)}"
-            )
-        name, low, high = band
+        limits = {name: (low, high) for name, low, high in bands}
+        band = self.band.casefold()
+        if band not in limits:
+            raise ValueError(f"the band must be one of {', '.join(limits)}")
+        low, high = limits[band]
         if not low <= self.score <= high:
-            span = (
-                f"between {round(low, 3)} and {round(high, 3)}"
-                if low < high
-                else str(low)
-            )
-            raise ValueError(f"the score must be {span} for the band {name!r}")
+            span = str(low)
+            if low < high:
+                span = f"between {round(low, 3)} and {round(high, 3)}"
+            raise ValueError(f"the score must be {span} for the band {band!r}")
         return self
 
 
@@ -126,9 +125,9 @@ class RecallEvidence(Evidence, extra="ignore"):
     )
 
 
-_SHORT, _LONG = (
-    Rating.model_construct(reason="All points match. " * n, band="perfect", score=1.0)
-    for n in (4, 18)
+_EXAMPLES = (
+    Rating.model_construct(reason="All points match. " * 4, band="perfect", score=1.0),
+    Rating.model_construct(reason="All points match. " * 18, band="perfect", score=1.0),
 )
 
 
@@ -177,13 +176,12 @@ class ContextRecall(Metric):
 
     def instructions(self) -> tuple[Instructions, ...]:
         """How an answer is rated."""
-        optional = "question contexts"
         return (
             prompt(
                 "rate_recall",
                 self.template,
                 "answer reference",
-                optional,
+                "question contexts",
                 self.examples,
                 self.language,
             ),
@@ -195,29 +193,31 @@ class ContextRecall(Metric):
         Every reference has its rating, and the best one counts.
         """
         parts = turn(sample)
-        contexts = bool(parts["contexts"].texts)
         distinct = tuple(dict.fromkeys(sample.reference))
         replies = yield from ask(
             [self._question(parts, reference) for reference in distinct]
         )
-        rated = [
-            Unrated() if isinstance(reply, NotAnswered) else _named(reply.reply)
-            for reply in replies
-        ]
-        rating_of = dict(zip(distinct, rated, strict=True))
+        rating_of = {
+            reference: _rating(reply)
+            for reference, reply in zip(distinct, replies, strict=True)
+        }
         ratings = tuple(rating_of[reference] for reference in sample.reference)
-        best = max(range(len(ratings)), key=lambda index: ratings[index].score or 0.0)
+        scores = [rating.score or 0.0 for rating in ratings]
+        best_score = max(scores)
+        best = scores.index(best_score)
+        with_contexts = bool(parts["contexts"].texts)
         evidence = RecallEvidence(
-            band=ratings[best].band, best=best, ratings=ratings, with_contexts=contexts
+            band=ratings[best].band,
+            best=best,
+            ratings=ratings,
+            with_contexts=with_contexts,
         )
         if error := unanswered(replies):
             return self.failed(error, evidence)
-        note = (
-            "" if contexts else " Rated against the reference alone, without contexts."
-        )
-        return self.scored(
-            ratings[best].score or 0.0, ratings[best].reason + note, evidence
-        )
+        reason = ratings[best].reason
+        if not with_contexts:
+            reason += " Rated against the reference alone, without contexts."
+        return self.scored(best_score, reason, evidence)
 
     def _question(self, parts: Mapping[str, Part], reference: str) -> RateRecall:
         return RateRecall(
@@ -227,14 +227,15 @@ class ContextRecall(Metric):
             # A template of the user's own may name other bands; then only the score is
             # checked.
             bands=BANDS if self.template is None else (),
-            example=(_SHORT, _LONG),
+            example=_EXAMPLES,
         )
 
 
-def _named(rating: Rating) -> Rating:
-    """With the band that the score lies in, where the judge named none."""
-    return (
-        rating
-        if rating.band
-        else rating.model_copy(update={"band": band_of(rating.score)})
-    )
+def _rating(reply: Asked[Rating] | NotAnswered) -> Rating | Unrated:
+    """The rating with the band that its score lies in, where the judge named none."""
+    if isinstance(reply, NotAnswered):
+        return Unrated()
+    rating = reply.reply
+    if rating.band:
+        return rating
+    return rating.model_copy(update={"band": band_of(rating.score)})

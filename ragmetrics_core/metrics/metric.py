@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 from pydantic import Field
@@ -47,10 +46,13 @@ if TYPE_CHECKING:
 
 Outcome = Scored | Undefined | Failed
 Plan = Generator[Batch, Replies, Outcome]
-Given = float | bool | None | Outcome
-Function = Callable[[Sample], Given | Generator[Any, Any, Given]]
+Returned = float | bool | None | Outcome
+Function = Callable[[Sample], Returned | Generator[Any, Any, Returned]]
 
-_DUST = 1e-9
+_FieldGroups = tuple[tuple[str, ...], ...]
+
+# what floating-point arithmetic may add to a score
+_ROUNDING = 1e-9
 
 
 def unanswered(replies: Sequence[Asked[Any] | NotAnswered]) -> JudgeError | None:
@@ -58,9 +60,10 @@ def unanswered(replies: Sequence[Asked[Any] | NotAnswered]) -> JudgeError | None
 
     None if all were.
     """
-    return next(
-        (reply.error for reply in replies if isinstance(reply, NotAnswered)), None
-    )
+    for reply in replies:
+        if isinstance(reply, NotAnswered):
+            return reply.error
+    return None
 
 
 def turn(sample: Sample) -> dict[str, Part]:
@@ -73,23 +76,24 @@ def turn(sample: Sample) -> dict[str, Part]:
     }
 
 
-def _groups(requires: Any) -> tuple[tuple[str, ...], ...]:
+def _field_groups(requires: Any) -> _FieldGroups:
     """Groups of fields of a sample; a name alone is a group of one."""
-    given = (requires,) if isinstance(requires, str) else requires
     try:
+        names_or_groups = [requires] if isinstance(requires, str) else list(requires)
         groups = tuple(
-            (group,) if isinstance(group, str) else tuple(group) for group in given
+            (group,) if isinstance(group, str) else tuple(group)
+            for group in names_or_groups
         )
     except TypeError:
         raise SettingError(
             'requires names fields of a sample, e.g. requires=["answer"]; got'
             f" {type(requires).__name__}"
         ) from None
-    if unknown := sorted(
-        {field for group in groups for field in group} - set(Sample.model_fields)
-    ):
+    named_fields = {field for group in groups for field in group}
+    unknown_fields = sorted(named_fields - set(Sample.model_fields))
+    if unknown_fields:
         raise SettingError(
-            f"requires names {', '.join(unknown)}; a sample has:"
+            f"requires names {', '.join(unknown_fields)}; a sample has:"
             f" {', '.join(Sample.model_fields)}"
         )
     return groups
@@ -97,20 +101,16 @@ def _groups(requires: Any) -> tuple[tuple[str, ...], ...]:
 
 def _check_version(version: object, *, of: str) -> None:
     """Refuse a version that signatures, which are texts, cannot hold."""
-    if not isinstance(version, str) or not version.strip():
-        shown = (
-            repr(version)
-            if isinstance(version, (int, float, str))
-            else f"a {type(version).__name__}"
-        )
-        example = (
-            f'version="{version}"'
-            if isinstance(version, (int, float))
-            else 'version="2"'
-        )
-        raise SettingError(
-            f"the version of {of} is a text: write {example}; got {shown}"
-        )
+    if isinstance(version, str) and version.strip():
+        return
+    example, shown = "2", f"a {type(version).__name__}"
+    if isinstance(version, (int, float)):
+        example, shown = str(version), repr(version)
+    elif isinstance(version, str):
+        shown = repr(version)
+    raise SettingError(
+        f'the version of {of} is a text: write version="{example}"; got {shown}'
+    )
 
 
 class Metric(Silent, Settings, ABC):
@@ -144,7 +144,7 @@ class Metric(Silent, Settings, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.requires = _groups(cls.requires)
+        cls.requires = _field_groups(cls.requires)
         _check_version(cls.version, of=cls.__name__)
 
     def __init__(self, **settings: Any) -> None:
@@ -208,25 +208,19 @@ class Metric(Silent, Settings, ABC):
 
         By default they are the metric's own fields.
         """
-        own = type(self).model_fields.keys() - Metric.model_fields.keys()
-        given = [
-            (name, _as_json(self, name))
-            for name in type(self).model_fields
-            if name in own
-        ]
-        # Of texts and collections only a digest, as they may be long or private.
-        told = {
-            name: (
-                str(it)
-                if isinstance(it, int | float | None)
-                else digest(json.dumps(it))
-            )
-            for name, it in given
-        }
-        return {
-            f"own_{name}" if name in Signature.model_fields else name: text
-            for name, text in told.items()
-        }
+        settings: dict[str, str] = {}
+        for field in type(self).model_fields:
+            if field in Metric.model_fields:
+                continue
+            # the signature has fields of its own
+            name = f"own_{field}" if field in Signature.model_fields else field
+            value = _as_json(self, field)
+            if value is None or isinstance(value, (int, float)):
+                settings[name] = str(value)
+            else:
+                # Only a digest of texts and collections: they may be long or private.
+                settings[name] = digest(json.dumps(value))
+        return settings
 
     def instructions(self) -> tuple[Instructions, ...]:
         """What judges are told, question by question.
@@ -237,8 +231,10 @@ class Metric(Silent, Settings, ABC):
 
     def prompts(self) -> tuple[str, ...]:
         """Templates, then examples, that change scores, for the signature."""
-        told = self.instructions()
-        return (*(one.template for one in told), *(one.examples for one in told))
+        instructions = self.instructions()
+        templates = [instruction.template for instruction in instructions]
+        examples = [instruction.examples for instruction in instructions]
+        return (*templates, *examples)
 
     @property
     def signature(self) -> Signature:
@@ -264,7 +260,7 @@ class Metric(Silent, Settings, ABC):
             reason: Why, in words.
             evidence: What it rests on.
         """
-        if not -_DUST <= value <= 1 + _DUST:  # NaN is not either
+        if not -_ROUNDING <= value <= 1 + _ROUNDING:  # NaN is not either
             message = (
                 f"{self.name} came to {value}, which is no score in [0, 1]; correct the"
                 " metric or its judge"
@@ -344,7 +340,7 @@ class Metric(Silent, Settings, ABC):
 def _as_json(metric: Metric, field: str) -> Any:
     """The setting of a metric as JSON, sets in one order in every process."""
     try:
-        told = metric.model_dump(mode="json", include={field}).get(field)
+        as_json = metric.model_dump(mode="json", include={field}).get(field)
     except PydanticSerializationError as error:
         kind = type(getattr(metric, field)).__name__
         raise SettingError(
@@ -352,32 +348,33 @@ def _as_json(metric: Metric, field: str) -> Any:
             " signature of results cannot hold; make it a PrivateAttr or a ClassVar,"
             " or override settings() and say in texts what changes scores"
         ) from error
-    return _in_order(told, getattr(metric, field))
+    return _with_sets_sorted(as_json, getattr(metric, field))
 
 
-def _in_order(told: Any, value: object) -> Any:
-    """JSON in which what came of a set is sorted."""
-    if (
-        isinstance(told, dict)
-        and isinstance(value, Mapping)
-        and len(told) == len(value)
-    ):
+def _with_sets_sorted(as_json: Any, value: object) -> Any:
+    """The JSON of a value, with what came of a set sorted.
+
+    A serializer of the user's own may have changed the form: then it stays as it is.
+    """
+    if isinstance(as_json, dict) and isinstance(value, Mapping):
+        if len(as_json) != len(value):
+            return as_json
         return {
-            name: _in_order(item, own)
-            for (name, item), own in zip(told.items(), value.values(), strict=True)
+            name: _with_sets_sorted(part, part_value)
+            for (name, part), part_value in zip(
+                as_json.items(), value.values(), strict=True
+            )
         }
-    if (
-        isinstance(told, list)
-        and isinstance(value, (list, tuple, set, frozenset))
-        and len(told) == len(value)
-    ):
-        items = [_in_order(item, own) for item, own in zip(told, value, strict=True)]
-        return (
-            sorted(items, key=json.dumps)
-            if isinstance(value, (set, frozenset))
-            else items
-        )
-    return told
+    if isinstance(as_json, list) and isinstance(value, (list, tuple, set, frozenset)):
+        if len(as_json) != len(value):
+            return as_json
+        parts = [
+            _with_sets_sorted(part, part_value)
+            for part, part_value in zip(as_json, value, strict=True)
+        ]
+        is_set = isinstance(value, (set, frozenset))
+        return sorted(parts, key=json.dumps) if is_set else parts
+    return as_json
 
 
 class FunctionMetric(Metric):
@@ -393,32 +390,33 @@ class FunctionMetric(Metric):
 
         They are constants of its module, or of the function around it.
         """
-        named = inspect.getclosurevars(type(self).function)
-        told = {**named.globals, **named.nonlocals}
-        return tuple(
-            told[name] for name in sorted(told) if isinstance(told[name], Instructions)
-        )
+        variables = inspect.getclosurevars(type(self).function)
+        value_of = {**variables.globals, **variables.nonlocals}
+        values = [value_of[name] for name in sorted(value_of)]
+        return tuple(value for value in values if isinstance(value, Instructions))
 
     def plan(self, sample: Sample) -> Plan:
         """Carry out the function; what it returns becomes the outcome."""
         try:
-            given = type(self).function(sample)
-            if isinstance(given, Generator):
-                given = yield from given
+            returned = type(self).function(sample)
+            if isinstance(returned, Generator):
+                returned = yield from returned
         except JudgeError as error:
             return self.failed(error)
-        given = plain_data(given)  # numpy's numbers and truth values are Python's
-        if isinstance(given, (Scored, Undefined, Failed)):
-            return given.model_copy(update={"metric": self.name})
-        if given is None:
+        returned = plain_data(returned)  # numpy's numbers and truth values are Python's
+        if isinstance(returned, (Scored, Undefined, Failed)):
+            return returned.model_copy(update={"metric": self.name})
+        if returned is None:
             return self.undefined("the metric is not defined for this sample", "other")
-        if not isinstance(given, (bool, int, float)):
+        if not isinstance(returned, (bool, int, float)):
             message = (
                 f"{self.name} must return a number from 0 to 1, a bool or None, got"
-                f" {type(given).__name__}"
+                f" {type(returned).__name__}"
             )
             return self.failed(MetricCrashed(message))
-        return self.scored(float(given), f"{self.name} of this sample is {given}.")
+        return self.scored(
+            float(returned), f"{self.name} of this sample is {returned}."
+        )
 
     def __reduce__(self) -> Any:
         """Pickle the metric by the name of its function.
@@ -430,18 +428,15 @@ class FunctionMetric(Metric):
                 another one.
         """
         function = type(self).function
-        place = (function.__module__, function.__qualname__)
-        there = _standing_at(*place)
-        if not (
-            there is function
-            or (isinstance(there, FunctionMetric) and type(there).function is function)
-        ):
+        module, path = function.__module__, function.__qualname__
+        if _function_at(module, path) is not function:
             raise SettingError(
                 f"the metric {self.name!r} cannot be sent to another process, which"
-                f" would not find its function under the name {'.'.join(place)}; define"
+                f" would not find its function under the name {module}.{path}; define"
                 " the function at the top of a module"
             )
-        return _rebuilt, (*place, self.version, self.requires, self.model_dump())
+        settings = self.model_dump()
+        return _rebuilt, (module, path, self.version, self.requires, settings)
 
 
 @overload
@@ -493,7 +488,7 @@ def metric(
         >>> brevity.score(answer="Paris.").value
         1.0
     """
-    groups = _groups(requires)
+    groups = _field_groups(requires)
     _check_version(version, of=name or "the metric")
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise SettingError(
@@ -501,11 +496,12 @@ def metric(
             " name= out"
         )
 
-    def made(function: Function) -> FunctionMetric:
+    def decorate(function: Function) -> FunctionMetric:
         _check_function(function)
-        return _class_of(function, version, groups)(name=name or function.__name__)
+        metric_class = _class_of(function, version, groups)
+        return metric_class(name=name or function.__name__)
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)
 
 
 def _check_function(function: object) -> None:
@@ -549,7 +545,7 @@ def _check_function(function: object) -> None:
 
 @lru_cache(maxsize=256)  # what is unpickled is then equal to what was pickled
 def _class_of(
-    function: Function, version: str, requires: tuple[tuple[str, ...], ...]
+    function: Function, version: str, requires: _FieldGroups
 ) -> type[FunctionMetric]:
     """The class of the metrics that a function is."""
     members = {
@@ -563,31 +559,38 @@ def _class_of(
     return type(function.__name__, (FunctionMetric,), members)
 
 
-def _standing_at(module: str, path: str) -> Any:
-    """What stands under a name in a module; None if nothing does."""
+def _function_at(module: str, path: str) -> Any:
+    """The function under a name in a module, also where a metric was made of it.
+
+    None if nothing that can be called stands there.
+    """
     try:
-        return attrgetter(path)(import_module(module))
+        value: Any = import_module(module)
+        for name in path.split("."):
+            value = getattr(value, name)
     except (ImportError, AttributeError):
         return None
+    if isinstance(value, FunctionMetric):
+        return type(value).function
+    return value if callable(value) else None
 
 
 def _rebuilt(
     module: str,
     path: str,
     version: str,
-    requires: tuple[tuple[str, ...], ...],
+    requires: _FieldGroups,
     settings: dict[str, Any],
 ) -> FunctionMetric:
     """Return a metric that was pickled.
 
     It is made from what stands under the name of its function here.
     """
-    there = _standing_at(module, path)
-    if not isinstance(there, FunctionMetric) and not callable(there):
+    function = _function_at(module, path)
+    if function is None:
         raise SettingError(
             f"the metric {settings['name']!r} was sent from a process that has the"
             f" function {module}.{path}; here is none: put it in a module that both"
             " processes can import"
         )
-    function = type(there).function if isinstance(there, FunctionMetric) else there
     return _class_of(function, version, requires)(**settings)

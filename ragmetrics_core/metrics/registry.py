@@ -52,17 +52,14 @@ def metric_named(name: str, **settings: Any) -> Metric:
     """
     if ":" not in name:
         return METRICS[full_name(name)](**settings)
-    found = own(name)
-    if isinstance(found, Metric) and not settings:
-        return found
-    if isinstance(found, type) and issubclass(found, Metric):
-        return found(**settings)
-    problem = (
-        "takes no settings"
-        if isinstance(found, Metric)
-        else "is no metric; make one with @metric or a class"
-    )
-    raise SettingError(f"{name} {problem}")
+    named = own(name)
+    if isinstance(named, type) and issubclass(named, Metric):
+        return named(**settings)
+    if not isinstance(named, Metric):
+        raise SettingError(f"{name} is no metric; make one with @metric or a class")
+    if settings:
+        raise SettingError(f"{name} takes no settings")
+    return named
 
 
 def full_name(name: str) -> str:
@@ -81,35 +78,53 @@ def full_name(name: str) -> str:
         return name.strip()
     plain = name.strip().casefold().replace("-", "_")
     for full, metric in METRICS.items():
-        if plain in (full, full.rpartition("_")[2], metric.__name__.casefold()):
+        if plain in (full, _short(full), metric.__name__.casefold()):
             return full
-    plain = plain.removesuffix("metric").removesuffix("evaluator").strip("_")
-    listed: dict[str, list[str]] = tomllib.loads(
-        files("ragmetrics_core.metrics").joinpath("aliases.toml").read_text("utf-8")
+    names_elsewhere = _names_elsewhere()
+    near = did_you_mean(
+        plain.removesuffix("metric").removesuffix("evaluator").strip("_"),
+        names_elsewhere,
+        stands_for=names_elsewhere,
     )
-    others = {
-        alias.replace("_", ""): full
-        for full, own in listed.items()
-        for alias in (full, *own)
-    }
-    others |= {shipped.rpartition("_")[2]: shipped for shipped in METRICS}
-    own = "and module:name for one of your own, with --set module:name.field"
-    near, names = did_you_mean(plain, others, stands_for=others), ", ".join(METRICS)
-    raise SettingError(f"no metric is named {name!r}{near}; there are: {names}, {own}")
+    raise SettingError(
+        f"no metric is named {name!r}{near}; there are: {', '.join(METRICS)}, and"
+        " module:name for one of your own, with --set module:name.field"
+    )
+
+
+def _short(name: str) -> str:
+    """The short name of a metric, e.g. ``adherence``."""
+    return name.rpartition("_")[2]
+
+
+def _names_elsewhere() -> dict[str, str]:
+    """Full names by what a metric may be called, here and in other libraries."""
+    resource = files("ragmetrics_core.metrics").joinpath("aliases.toml")
+    aliases_of: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))
+    full_name_of: dict[str, str] = {}
+    for full, aliases in aliases_of.items():
+        for alias in (full, *aliases):
+            full_name_of[alias.replace("_", "")] = full
+    for full in METRICS:
+        full_name_of[_short(full)] = full
+    return full_name_of
 
 
 def metrics_set(
     names: Iterable[str] | None, settings: Iterable[str]
 ) -> Sequence[Metric]:
-    """Metrics by name, None for all, with settings as they are written, e.g. ``adherence.polls=3``.
+    """Make metrics by name, with settings as they are written on a command line.
+
+    Args:
+        names: Full or short names; None for all metrics.
+        settings: Texts such as ``adherence.polls=3``.
 
     Raises:
         SettingError: If a metric or setting is not known, or a setting is of a metric
             that is not among them.
     """
-    given: dict[str, dict[str, Any]] = {
-        full_name(name): {} for name in (METRICS if names is None else names)
-    }
+    names = METRICS if names is None else names
+    settings_of: dict[str, dict[str, Any]] = {full_name(name): {} for name in names}
     for text in settings:
         place, equals, value = text.partition("=")
         metric, dot, setting = place.strip().rpartition(".")
@@ -118,20 +133,36 @@ def metrics_set(
                 "--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got"
                 f" {text!r}"
             )
-        name = next(
-            (place for place in given if place.endswith(f":{metric.strip()}")), None
-        ) or full_name(metric)
-        if name not in given:
+        name = _name_in_run(metric.strip(), settings_of)
+        if name not in settings_of:
             raise SettingError(
                 f"--set {text}: {name} is not among the metrics of this run"
             )
-        try:
-            given[name][setting] = json_value(value)
-        except NotJson:
-            given[name][setting] = value
-        except RowError as error:
-            raise SettingError(f"--set {place}: {error}") from None
-    return chosen([metric_named(name, **own) for name, own in given.items()])
+        settings_of[name][setting] = _setting_value(place, value)
+    return chosen(
+        [metric_named(name, **options) for name, options in settings_of.items()]
+    )
+
+
+def _name_in_run(metric: str, names: Iterable[str]) -> str:
+    """The full name of a metric.
+
+    One of the user's own among ``names`` may be called by what follows its colon.
+    """
+    for name in names:
+        if name.endswith(f":{metric}"):
+            return name
+    return full_name(metric)
+
+
+def _setting_value(place: str, value: str) -> Any:
+    """A value as JSON, else the text itself."""
+    try:
+        return json_value(value)
+    except NotJson:
+        return value
+    except RowError as error:
+        raise SettingError(f"--set {place}: {error}") from None
 
 
 def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:
@@ -141,33 +172,36 @@ def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Me
         SettingError: If a name is not known, an object is no metric, or two metrics
             have one name.
     """
-    if isinstance(metrics, (Metric, str)) or callable(metrics):
-        metrics = [metrics]
-    made = [
-        metric_named(it) if isinstance(it, str) else it
-        for it in (METRICS if metrics is None else metrics)
+    requested: Iterable[Any]
+    if metrics is None:
+        requested = METRICS
+    elif isinstance(metrics, (Metric, str)) or callable(metrics):
+        requested = [metrics]
+    else:
+        requested = metrics
+    chosen_metrics = [
+        metric_named(metric) if isinstance(metric, str) else metric
+        for metric in requested
     ]
-    for item in made:
-        if not isinstance(item, Metric):
+    for metric in chosen_metrics:
+        if not isinstance(metric, Metric):
             raise SettingError(
-                f"a metric must be a Metric or a name, got {_told_of(item)}"
+                f"a metric must be a Metric or a name, got {_no_metric(metric)}"
             )
-    names = [metric.name for metric in made]
-    if doubled := sorted({name for name in names if names.count(name) > 1}):
+    names = [metric.name for metric in chosen_metrics]
+    repeated_names = sorted({name for name in names if names.count(name) > 1})
+    if repeated_names:
         raise SettingError(
-            f"two metrics are named {', '.join(doubled)}; give one of them another"
-            " name="
+            f"two metrics are named {', '.join(repeated_names)}; give one of them"
+            " another name="
         )
-    return made
+    return chosen_metrics
 
 
-def _told_of(item: object) -> str:
-    """Return what was given in the place of a metric.
-
-    It also says what to write instead, where that is known.
-    """
-    if isinstance(item, type) and issubclass(item, Metric):
-        return f"the class {item.__name__}: write {item.__name__}()"
-    if isfunction(item):
-        return f"the function {item.__name__}: make a metric of it with @metric"
-    return type(item).__name__
+def _no_metric(value: object) -> str:
+    """Say what stands in the place of a metric, and what to write instead."""
+    if isinstance(value, type) and issubclass(value, Metric):
+        return f"the class {value.__name__}: write {value.__name__}()"
+    if isfunction(value):
+        return f"the function {value.__name__}: make a metric of it with @metric"
+    return type(value).__name__

@@ -186,8 +186,7 @@ class RetrievalAccuracy(Metric):
             return self.failed(fact_lists)
         if not fact_lists:
             return self.undefined("the reference states no fact", "no_facts")
-        contexts = _evaluated_contexts(sample)
-        texts = _distinct_texts(contexts)
+        texts = _distinct_texts(_evaluated_contexts(sample))
         control = self._control(texts) if self.controls else None
         judged_texts = texts if control is None else [*texts, control]
         facts = _distinct_statements(fact_lists)
@@ -203,9 +202,7 @@ class RetrievalAccuracy(Metric):
         best = best.model_copy(update=beside)
         if error := unanswered(replies):
             return self.failed(error, best)
-        if sample.ledger is not None:
-            gains = curve(sample, contexts, best.combine)
-            best = best.model_copy(update={"ledger": gains})
+        best = _with_curve(sample, best)
         return self.scored(_value(best), self._reason(best), best)
 
     def _facts(
@@ -339,6 +336,16 @@ class RetrievalAccuracy(Metric):
 def _value(evidence: matrix.AccuracyEvidence) -> float:
     """The value over all contexts."""
     return evidence.combine(range(len(evidence.context_ids)))
+
+
+def _with_curve(
+    sample: Sample, evidence: matrix.AccuracyEvidence
+) -> matrix.AccuracyEvidence:
+    """The evidence with its value by call, where there is a ledger."""
+    if sample.ledger is None:
+        return evidence
+    gains = curve(sample, _evaluated_contexts(sample), evidence.combine)
+    return evidence.model_copy(update={"ledger": gains})
 
 
 def _evaluated_contexts(sample: Sample) -> Sequence[Context]:

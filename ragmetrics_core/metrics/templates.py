@@ -20,7 +20,7 @@ def shipped(name: str) -> str:
 @lru_cache(maxsize=64)
 def prompt(
     name: str,
-    own: str | None,
+    template: str | None,
     required: str,
     optional: str = "",
     examples: str = "",
@@ -32,7 +32,7 @@ def prompt(
 
     Args:
         name: Name of the shipped template.
-        own: Text with ``{names}``, each on a line of its own; braces around anything
+        template: The user's own text, with ``{names}``, each on a line of its own; braces around anything
             but a name are literal.
         required: Names that must occur, with spaces between them.
         optional: Further names that may occur; ``language`` always may.
@@ -42,14 +42,14 @@ def prompt(
     Raises:
         SettingError: If the template does not fit these names; see ``check_template``.
     """
-    made = Instructions(
-        shipped(name) if own is None else own,
-        examples,
-        language,
-        tuple(optional.split()),
+    instructions = Instructions(
+        template=shipped(name) if template is None else template,
+        examples=examples,
+        language=language,
+        optional=tuple(optional.split()),
     )
-    check_template(made, (*required.split(), *made.optional))
-    return made
+    check_template(instructions, (*required.split(), *instructions.optional))
+    return instructions
 
 
 def digest(*parts: str) -> str:
