@@ -433,11 +433,60 @@ def test_numbers_that_make_no_sense_are_refused(
     assert f"argument {wrong[0]}: invalid" in capsys.readouterr().err
 
 
-def test_clusters_are_those_of_a_calibration(
-    capsys: pytest.CaptureFixture[str],
+CLUSTERS = 6
+
+
+def conversations(folder: Path, **key: Callable[[int], object]) -> list[str]:
+    """Results and labels of six conversations of ten samples, one judged wrongly throughout."""
+    results, labels = [], []
+    for n in range(10 * CLUSTERS):
+        people_say_yes = n % 2 == 0
+        judge_errs = n // 10 == 0
+        metadata = {name: value(n // 10) for name, value in key.items()}
+        score = Scored(
+            metric="m", reason="r", value=float(people_say_yes != judge_errs)
+        )
+        sample = Sample(id=str(n), question=f"q{n}", metadata=metadata)
+        results.append(SampleResult(index=n, sample=sample, results={"m": score}))
+        labels.append({"id": str(n), "label": int(people_say_yes)})
+    Report(results, RunFacts(metrics={"m": "m|v1"})).to_jsonl(folder / "c.jsonl")
+    lines = [f"{json.dumps(label)}\n" for label in labels]
+    (folder / "l.jsonl").write_text("".join(lines))
+    return ["agreement", str(folder / "c.jsonl"), str(folder / "l.jsonl")]
+
+
+def test_agreement_resamples_whole_conversations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["agreement", "r.jsonl", "labels.jsonl", "--cluster", "user"]) == 2
-    assert (
-        "--cluster says which samples of --calibrate belong together"
-        in capsys.readouterr().err
-    )
+    """Of six clusters one is wrong.
+
+    The accuracy of resamples is 1 less a sixth of a Binomial(6, 1/6), whose 2.5 and
+    97.5 % quantiles are 0 and 3.
+    """
+
+    def accuracy(arguments: list[str], *options: str) -> str:
+        assert main([*arguments, *options]) == 0
+        shown = capsys.readouterr().out
+        line = next(own for own in shown.splitlines() if "balanced" in own)
+        clustered = f"{CLUSTERS} clusters of them are resampled whole" in shown
+        assert clustered == ("no bars" in shown) == (f"n={CLUSTERS} " in line)
+        return line.partition("n=")[2]
+
+    named = conversations(tmp_path, session_id=str, user=str)
+    wide = accuracy(named)
+    assert "0.833 [0.500, 1.000]" in wide
+    assert accuracy(named, "--cluster", "user") == wide
+    narrow = accuracy(named, "--cluster", "none")
+    assert "0.833 [0.7" in narrow
+    assert accuracy(conversations(tmp_path)) == narrow
+    rival = ["--against", str(tmp_path / "c.jsonl")]
+    assert "difference" in accuracy_of_rival(named, rival, capsys)
+    assert main([*named, "--cluster", "nobody"]) == 2
+    assert "no sample has 'nobody'" in capsys.readouterr().err
+
+
+def accuracy_of_rival(
+    arguments: list[str], rival: list[str], capsys: pytest.CaptureFixture[str]
+) -> str:
+    assert main([*arguments, *rival]) == 0
+    return capsys.readouterr().out

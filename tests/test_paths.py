@@ -573,3 +573,65 @@ def test_what_another_run_put_aside_does_not_take_the_place(
     first.leave()
     assert not place.exists()
     assert partial.read_text() == "of another run"
+
+
+SMALL = [*DISCRETE, "--chunk-size", "30", "--overlap", "0"]
+REPLACED = {
+    "edited facts": (
+        ["facts", "extract", "refs.jsonl", "--judge", "lexical", "--out", "facts.json"],
+        "facts.json",
+        "may hold what a person edited",
+    ),
+    "a reviewed set": ([*SMALL, "--out", "set.jsonl"], "set.jsonl", "reviewed it"),
+    "answers in the place of results": (
+        [*EVALUATE, "--out", "answers.jsonl"],
+        "answers.jsonl",
+        "no earlier output",
+    ),
+    "answers in the place of a set": (
+        [*SMALL, "--out", "answers.jsonl"],
+        "answers.jsonl",
+        "no earlier output",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_the_work_of_a_person_is_never_replaced(
+    files: Held, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, path, words = REPLACED[name]
+    row = {"id": "1", "question": "q", "reference": "Anna lit it. Bob saw it."}
+    Path("refs.jsonl").write_text(json.dumps(row) + "\n")
+    if path == "answers.jsonl":
+        Path(path).write_text(json.dumps(GOOD) + "\n")
+    else:
+        assert main(arguments) == 0
+    if path == "facts.json":
+        edited = Path(path).read_text().replace("Bob saw it", "Bob saw it EDITED")
+        Path(path).write_text(edited)
+        assert main(["facts", "freeze", path]) == 0
+    if path == "set.jsonl":
+        Path("set.reviews.jsonl").write_text("{}\n")
+    before = files()
+    capsys.readouterr()
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert path in said
+    assert words in said
+    assert files() == before
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_earlier_outputs_and_empty_files_are_replaced(
+    files: Held, text: str | None
+) -> None:
+    """A file that a shell or a job made before; and the same command once more."""
+    for arguments in ([*EVALUATE, "--no-store"], SMALL):
+        if text is not None:
+            Path("out.jsonl").write_text(text)
+        assert main([*arguments, "--out", "out.jsonl"]) == 0
+        assert main([*arguments, "--out", "out.jsonl"]) == 0
+        Path("out.jsonl").unlink()
+    assert main([*SMALL, "--dry-run", "--out", "labels.jsonl"]) == 0
+    assert Path("labels.jsonl").stat().st_size

@@ -625,6 +625,29 @@ def test_an_id_of_the_conversation_does_not_hide_its_history() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"input": Q, "actual_output": A, "expected_output": R, "context": ["ideal"]},
+        {"input": Q, "actualOutput": A, "context": ["ideal"]},
+        {"input": Q, "expected_output": R, "context": ["ideal"]},
+    ],
+)
+def test_the_ideal_context_of_deepeval_is_never_what_was_retrieved(
+    row: dict[str, Any],
+) -> None:
+    """Exports without null keys leave ``retrieval_context`` out of some rows."""
+    sample = Sample.from_row(row)
+    assert "contexts" not in sample.model_fields_set
+    assert sample.metadata["context"] == ["ideal"]
+    for name in ("retrieval_context", "retrievalContext"):
+        (text,) = Sample.from_row({**row, name: ["found"]}).contexts
+        assert text.text == "found"
+        assert Sample.from_row({**row, name: None}).contexts == ()
+    (text,) = Sample.from_row(row, contexts="context").contexts
+    assert text.text == "ideal"
+
+
 def test_several_answers_make_several_samples() -> None:
     first, second = samples_from_row(
         {"id": "7", "question": Q, "answers": ["a", "b"]}, {}

@@ -14,6 +14,7 @@ from ragmetrics_core.data import InputError, SettingError, metric_among
 from ragmetrics_core.labelling.labels import (
     calibrate,
     certify_precision,
+    clustered,
     draw,
     left_over,
     matched,
@@ -66,7 +67,7 @@ def add_to(commands: Any) -> None:
         "--calibrate",
         "also the mean that people would give, from labels drawn at random (PPI++)",
     )
-    shared.add_cluster(parser, "for --calibrate: ")
+    shared.add_cluster(parser)
     told = (
         "also the lowest threshold from which on at least this share of scores is"
         " right, with 95 %% confidence"
@@ -128,11 +129,6 @@ def _draw(options: argparse.Namespace) -> int:
 
 
 def _agreement(options: argparse.Namespace) -> int:
-    if options.cluster != "auto" and not options.calibrate:
-        raise SettingError(
-            "--cluster says which samples of --calibrate belong together; give both, or"
-            " neither"
-        )
     report = Report.from_jsonl(options.results)
     rival = Report.from_jsonl(options.against) if options.against else None
     metric, labels = (
@@ -140,28 +136,35 @@ def _agreement(options: argparse.Namespace) -> int:
         read_labels(options.labels, column=options.label),
     )
     rows, trusted = matched(report, metric, labels, rival), options.assume_random
+    groups = clustered(rows, report, options.cluster)
+    share_clusters = len(groups) < len(rows)
+    resampled = (
+        f"{len(groups)} clusters of them are resampled whole, and n counts those"
+        if share_clusters
+        else "each is resampled by itself"
+    )
     lines = [
         (
             f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}:"
             f" {len(rows)} labelled scores; 95 % intervals from {options.draws}"
-            f" resamples; verdicts from {options.threshold:g} on; nothing is pooled."
+            f" resamples ({resampled}); verdicts from {options.threshold:g} on; nothing is pooled."
         ),
         *(f"! {sentence}" for sentence in left_over(report, metric, labels)),
         *_measured(
             measure_all(
-                [[row] for row in rows],
+                groups,
                 measures(options.threshold),
                 draws=options.draws,
             )
         ),
-        *_curve(rows),
+        *_curve(rows, with_bars=not share_clusters),
     ]
     if rival is not None:
         lines.append(
             f"Minus {', '.join(rival.run.judges) or 'the other judge'}, on the same"
             " rows:"
         )
-        lines += compared([[row] for row in rows], options.threshold, options.draws)
+        lines += compared(groups, options.threshold, options.draws)
     if options.calibrate:
         calibrated = calibrate(
             report, metric, labels, cluster=options.cluster, assume_random=trusted
@@ -234,14 +237,16 @@ def _measured(found: Sequence[Measured]) -> list[str]:
     return lines
 
 
-def _curve(rows: Sequence[Labelled]) -> list[str]:
-    """The calibration curve of each source."""
+def _curve(rows: Sequence[Labelled], *, with_bars: bool) -> list[str]:
+    """The calibration curve of each source; bars take rows for independent."""
     lines = []
+    bars = "[Wilson 95 %]" if with_bars else "(no bars: rows share clusters)"
     for source in dict.fromkeys(row.source for row in rows):
-        lines.append(f"Calibration, {source}: mean score → share of yes [Wilson 95 %]")
+        lines.append(f"Calibration, {source}: mean score → share of yes {bars}")
         own = [(row.score, row.yes) for row in rows if row.source == source]
         lines += [
-            f"  {b.score:.3f} → {b.share:.3f} [{b.low:.3f}, {b.high:.3f}]  n={b.count}"
+            f"  {b.score:.3f} → {b.share:.3f}"
+            f"{f' [{b.low:.3f}, {b.high:.3f}]' if with_bars else ''}  n={b.count}"
             for b in curve(own)
         ]
     return lines

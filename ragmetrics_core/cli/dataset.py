@@ -11,6 +11,7 @@ from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
+from ragmetrics_core.cli.paths import SET_MARK
 from ragmetrics_core.data import SettingError, Settings
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -126,6 +127,7 @@ def add_to(commands: Any) -> None:
         "FACTS.json",
         Path,
     )
+    parser.set_defaults(replaces=None)
     shared.add_judge(parser)
     add(
         parser,
@@ -162,6 +164,7 @@ def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> 
         action="append",
     )
     add(parser, "--out", "the set, as JSONL; needed but for --dry-run", "FILE", Path)
+    parser.set_defaults(replaces=SET_MARK)
     add(
         parser,
         "--model",

@@ -13,6 +13,7 @@ from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
+from ragmetrics_core.cli.paths import RESULTS_MARK
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data import (
     PROJECT_FILE,
@@ -92,6 +93,7 @@ def add_to(commands: Any) -> None:
         dest="settings",
     )
     add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
+    parser.set_defaults(replaces=RESULTS_MARK)
     add(parser, "--report", "write an HTML page", "FILE", Path)
     shared.add_cluster(parser)
     add(parser, "--limit", "read at most N rows of each file", "N", positive)

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ragmetrics_core.data import PARTIAL, InputError, check_stays
+from ragmetrics_core.data import PARTIAL, InputError, check_stays, told
 from ragmetrics_core.models.reply_store import default_path
 
 # Every option and argument that names a path, by its place among the parsed options; a
@@ -22,6 +22,9 @@ _OURS = ("store", "rate_file")  # opened where they are, if they are ours
 # What is written, with the files beside it.
 _MADE = dict.fromkeys(("out", "report", "html", "summary"), ("", PARTIAL))
 WRITTEN = _MADE | dict.fromkeys(_OURS, ("", "-wal", "-shm"))
+REVIEWS = ".reviews.jsonl"
+# How results and sets begin, and the bytes in which they do.
+RESULTS_MARK, SET_MARK, _START = "ragmetrics_report", "ragmetrics_dataset", 100
 _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
@@ -43,7 +46,7 @@ def check_paths(options: argparse.Namespace) -> None:
                     else f"{path} and {first} are one file"
                 )
             seen |= dict.fromkeys(_keys(path), path)
-            beside = [path.with_suffix(".reviews.jsonl")] if name in _REVIEWED else []
+            beside = [path.with_suffix(REVIEWS)] if name in _REVIEWED else []
             for file in (path, *(path.rglob("*") if path.is_dir() else ()), *beside):
                 taken |= dict.fromkeys(_keys(file), f"the input {file}")
     for name, ends in WRITTEN.items():
@@ -70,6 +73,35 @@ def check_paths(options: argparse.Namespace) -> None:
                 _check_place(f"{shown} {path}", path, options)
 
     _check_added_to(options, taken)
+    _check_replaced(options)
+
+
+def _check_replaced(options: argparse.Namespace) -> None:
+    """Refuse an output in whose place stands what a person wrote or reviewed.
+
+    ``replaces`` says what the command may replace: files whose first line holds this
+    mark, or None for none at all.
+    """
+    path: Path | None = getattr(options, "out", None)
+    writes_it = "replaces" in options and not getattr(options, "dry_run", False)
+    if path is None or not writes_it or not path.is_file() or not path.stat().st_size:
+        return
+    if options.replaces is None:
+        raise InputError(
+            f"{path} exists, and may hold what a person edited; name another file"
+        )
+    reviews = path.with_suffix(REVIEWS)
+    if options.replaces == SET_MARK and reviews.is_file():
+        raise InputError(
+            f"{path} exists, and people have reviewed it ({reviews}); name another file"
+        )
+    with told(f"{path} cannot be read"), path.open("rb") as file:
+        start = file.read(_START)
+    if f'"{options.replaces}"'.encode() not in start:
+        raise InputError(
+            f"{path} exists, and no earlier output of this command stands there; name"
+            " another file"
+        )
 
 
 def _check_added_to(options: argparse.Namespace, taken: Mapping[Hashable, str]) -> None:

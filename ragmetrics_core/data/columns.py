@@ -162,8 +162,13 @@ def _names_among(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
 def _names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
     """All usual names of each field.
 
-    In data frames of Phoenix ``reference`` is the retrieved text.
+    In data frames of Phoenix ``reference`` is the retrieved text. In rows of DeepEval
+    ``context`` is the ideal one, also where an export left out what was retrieved.
     """
+    if _is_of_deepeval(columns):
+        names = USUAL_NAMES["contexts"]
+        retrieved = [name for name in names if name != _IDEAL_CONTEXT[1]]
+        return {**USUAL_NAMES, "contexts": retrieved}
     if columns.isdisjoint(_PHOENIX_MARKS):
         return USUAL_NAMES
     references = [name for name in USUAL_NAMES["reference"] if name != "reference"]
@@ -172,6 +177,12 @@ def _names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
         "contexts": (*USUAL_NAMES["contexts"], "reference"),
         "reference": references,
     }
+
+
+def _is_of_deepeval(columns: frozenset[str]) -> bool:
+    names = set(map(plain_name, columns))
+    actual_output, expected_output = _DEEPEVAL_OUTPUTS
+    return actual_output in names or {"input", expected_output} <= names
 
 
 def _refuse_joined_contexts(place: Place, row: "_Cells") -> None:

@@ -18,7 +18,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.frozen import clean
-from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, numbering
+from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.certification import Certified, certify
 from ragmetrics_core.statistics.corrected_means import (
@@ -154,6 +154,29 @@ def matched(
             f" by id, and there are labels for: {_some([label.id for label in labels])}"
         )
     return found
+
+
+def clustered(
+    rows: Sequence[Labelled], report: Report, by: GroupBy = "auto"
+) -> list[list[Labelled]]:
+    """The rows of each source, those whose samples belong together in one list.
+
+    Such rows are resampled whole. ``by`` says what belongs together, as in every
+    interval.
+    """
+    keys = KeysSought(cluster=by)
+    clusters: dict[str | None, str | None] = {}
+    for result in report.results:
+        if result.sample is not None:
+            keys.look(result.sample)
+            clusters[result.sample.id] = group_of(result.sample, by)
+    keys.check()
+    groups: dict[tuple[str, str, str], list[Labelled]] = {}
+    for row in rows:
+        cluster = clusters[row.id]
+        place = ("sample", row.id) if cluster is None else ("cluster", cluster)
+        groups.setdefault((row.source, *place), []).append(row)
+    return list(groups.values())
 
 
 def _refuse_labels_of_others(
