@@ -352,6 +352,49 @@ def test_options_that_do_not_parse(
         main(["evaluate", rows(GOOD), *options])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [["--gate", "point"], ["--undecided", "fail"], ["--min-scored", "0.99"]],
+    ids=lambda options: options[0],
+)
+@pytest.mark.parametrize(
+    ("command", "gate"),
+    [
+        (["evaluate", "rows.jsonl", "--metrics", "adherence"], "--fail-under"),
+        (["compare", "whole.jsonl", "copy.jsonl"], "--fail-on-regression"),
+    ],
+    ids=["evaluate", "compare"],
+)
+def test_how_a_gate_is_held_is_refused_where_none_is(
+    rows: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    gate: str,
+    options: list[str],
+) -> None:
+    """Who says that an undecided gate fails the job has forgotten the gate."""
+    if options[0] == "--gate" and command[0] == "compare":
+        return
+    rows(GOOD)
+    finished("whole.jsonl")
+    Path("copy.jsonl").write_bytes(Path("whole.jsonl").read_bytes())
+    said = fails(capsys, [*command, *options])
+    assert f"{options[0]} belongs to {gate}, and no gate is held" in said
+    assert "Spent" not in said
+    assert main(command) == 0
+    given = {"--fail-under": [gate, "adherence=0"], "--fail-on-regression": [gate]}
+    assert main([*command, *given[gate], *options]) in (0, 1, 3)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "TSV", "parquet"])
+def test_results_are_not_written_under_the_name_of_a_table(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], suffix: str
+) -> None:
+    command = ["evaluate", rows(GOOD), "--out", f"results.{suffix}"]
+    assert "name it .jsonl" in fails(capsys, command)
+    assert not Path(f"results.{suffix}").exists()
+
+
 def test_bad_rows_are_named_counted_and_left_out(
     rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:

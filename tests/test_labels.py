@@ -433,6 +433,26 @@ def test_numbers_that_make_no_sense_are_refused(
     assert f"argument {wrong[0]}: invalid" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("label", [0.5, [1, 0.5], [0.5]])
+def test_a_label_of_one_half_is_refused(tmp_path: Path, label: object) -> None:
+    """It says neither yes nor no, and nobody knows which was meant."""
+    path = tmp_path / "labels.jsonl"
+    line = json.dumps({"id": "s0", "label": label})
+    path.write_text(f'{{"id": "s1", "label": 1}}\n{line}\n')
+    with pytest.raises(RowError, match=r"line 2: 'label' is 0\.5, which says neither"):
+        read_labels(path)
+
+
+@pytest.mark.parametrize(
+    ("label", "says_yes"), [(0.6, True), (0.4, False), ([1, 0], False), ([1, 1], True)]
+)
+def test_graded_labels_and_ties(tmp_path: Path, label: object, says_yes: bool) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps({"id": "s0", "label": label}) + "\n")
+    (row,) = matched(report_of(0.9), "m", read_labels(path))
+    assert row.yes is says_yes
+
+
 CLUSTERS = 6
 
 

@@ -625,6 +625,41 @@ def test_an_id_of_the_conversation_does_not_hide_its_history() -> None:
     )
 
 
+SECRETS = st.text(min_size=3).filter(lambda text: any(map(str.isspace, text.strip())))
+
+
+@given(SECRETS, st.booleans(), st.booleans(), st.sampled_from([0.9, "x", None]))
+def test_an_object_without_a_text_never_shows_its_keys_where_they_may_be_texts(
+    text: str, listed: bool, written: bool, value: object
+) -> None:
+    contexts: Any = {text: value, "source": "a"}
+    contexts = [contexts] if listed else contexts
+    contexts = json.dumps(contexts) if written else contexts
+    with pytest.raises(RowError) as caught:
+        Sample.from_row({"question": Q, "contexts": contexts, "answer": A})
+    assert text not in str(caught.value)
+    assert json.dumps(text)[1:-1] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "words"),
+    [
+        ({"SECRET": 0.9, "OTHER": 1}, "an object of texts and scores; write a list of"),
+        ([{"SECRET of a patient": "x", "title": "t"}], ": title, 1 key that may be te"),
+        ([{"S" * 41: "x", "a b": "y"}], ": 2 keys that may be texts"),
+        ([{}], ": nothing"),
+        ([{"title": "t", "source.url": "u"}], ": title, source.url"),
+    ],
+)
+def test_an_object_without_a_text_says_what_it_has_instead(
+    contexts: Any, words: str
+) -> None:
+    with pytest.raises(RowError, match="is an object without a text") as caught:
+        Sample.from_row({"contexts": contexts, "answer": A})
+    assert words in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "row",
     [

@@ -282,6 +282,25 @@ def test_assessments_of_mlflow_and_a_second_push_changes_nothing(
     ]
 
 
+@pytest.mark.parametrize("where", ["__init__", "get_trace_info"])
+def test_mlflow_without_a_server_says_what_it_needs(
+    monkeypatch, tmp_path, capsys, where
+):
+    """The client alone is installed, and a local store is part of the whole package."""
+    client = pytest.importorskip("mlflow.tracing.client").TracingClient
+
+    def lacks(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'sqlparse'", name="sqlparse")
+
+    monkeypatch.setattr(client, where, lacks)
+    path = tmp_path / "results.jsonl"
+    report("tr-" + TRACE).to_jsonl(path)
+    assert main(["push", str(path), "--to", "mlflow"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ragmetrics: mlflow needs MLFLOW_TRACKING_URI")
+    assert "sqlparse" in said
+
+
 def test_mlflow_refusing_is_an_error(receiver, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", receiver.url)
     receiver.status = 400

@@ -62,6 +62,9 @@ def add_to(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    shared.settle_gates(
+        options, "--fail-on-regression", holds_gate=options.fail_on_regression
+    )
     first, second = (
         Report.from_jsonl(path) for path in (options.first, options.second)
     )

@@ -118,7 +118,7 @@ def add_to(commands: Any) -> None:
         "what the threshold is held against: the 95 %% interval of the mean (the"
         " default), or the mean alone"
     )
-    add(gates, "--gate", told, default="interval", choices=("interval", "point"))
+    add(gates, "--gate", told, choices=("interval", "point"))
     shared.add_undecided(gates)
     flag(
         gates,
@@ -149,6 +149,8 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
         parse_gate(text, [metric.name for metric in metrics])
         for text in options.fail_under
     ]
+    holds_gate = bool(options.fail_under or options.against)
+    shared.settle_gates(options, "--fail-under", holds_gate=holds_gate)
     how: dict[str, Any] = {"on": options.gate, "min_scored": options.min_scored}
     until = _until(options)
     slices = {gate.by for gate in gates if gate.by}

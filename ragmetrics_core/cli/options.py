@@ -312,9 +312,34 @@ def add_undecided(parser: Any) -> None:
         "share of all rows that must be scored; with fewer a gate is undecided"
         f" ({MIN_SCORED})"
     )
-    add(parser, "--min-scored", told, "SHARE", share, MIN_SCORED)
+    add(parser, "--min-scored", told, "SHARE", share)
     told = "what an undecided gate means: exit code 3 (the default), 0 or 1"
-    add(parser, "--undecided", told, default="exit3", choices=("exit3", "pass", "fail"))
+    add(parser, "--undecided", told, choices=("exit3", "pass", "fail"))
+
+
+_HOW_GATES_ARE_HELD = {
+    "gate": "interval",
+    "min_scored": MIN_SCORED,
+    "undecided": "exit3",
+}
+
+
+def settle_gates(options: argparse.Namespace, option: str, *, holds_gate: bool) -> None:
+    """Fill in how gates are held where that was not said.
+
+    Raises:
+        SettingError: If it was said, and no gate is held, which ``option`` would add.
+    """
+    for name, default in _HOW_GATES_ARE_HELD.items():
+        if name not in options:
+            continue
+        if getattr(options, name) is None:
+            setattr(options, name, default)
+        elif not holds_gate:
+            raise SettingError(
+                f"--{name.replace('_', '-')} belongs to {option}, and no gate is held:"
+                f" give {option}, or leave it out"
+            )
 
 
 def exit_code(decisions: Iterable[Decision], options: argparse.Namespace) -> int:

@@ -25,6 +25,7 @@ WRITTEN = _MADE | dict.fromkeys(_OURS, ("", "-wal", "-shm"))
 REVIEWS = ".reviews.jsonl"
 # How results and sets begin, and the bytes in which they do.
 RESULTS_MARK, SET_MARK, _START = "ragmetrics_report", "ragmetrics_dataset", 100
+_TABLES = (".csv", ".tsv", ".parquet")
 _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
@@ -83,6 +84,11 @@ def _check_replaced(options: argparse.Namespace) -> None:
     mark, or None for none at all.
     """
     path: Path | None = getattr(options, "out", None)
+    if path is not None and path.suffix.casefold() in _TABLES:
+        raise InputError(
+            f"--out {path} is written as JSON, which nobody reads from a {path.suffix}"
+            " file; name it .jsonl"
+        )
     writes_it = "replaces" in options and not getattr(options, "dry_run", False)
     if path is None or not writes_it or not path.is_file() or not path.stat().st_size:
         return

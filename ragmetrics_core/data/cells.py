@@ -71,6 +71,7 @@ _LIST_BEGINS = re.compile(
     re.DOTALL,
 )
 _CLOSING = {"[": "]", "{": "}"}
+_NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
 _ENCODINGS = 4  # JSON in JSON, so often
 
 _LISTS = ("contexts", "retrieved", "facts", "history")  # fields of several texts
@@ -214,6 +215,21 @@ def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     return False, None
 
 
+def _keys_in_words(item: Mapping[str, Any]) -> str:
+    """The keys of an object, but for those that may be texts of a sample."""
+    if not item:
+        return "nothing"
+    if all(isinstance(plain_data(value), (int, float)) for value in item.values()):
+        return (
+            "an object of texts and scores; write a list of objects such as"
+            ' {"text": "…", "score": 0.9}'
+        )
+    names = [str(key) for key in item if _NAME.fullmatch(str(key))]
+    count = len(item) - len(names)
+    unnamed = [f"{count} key{'s' * (count > 1)} that may be texts"] if count else []
+    return ", ".join([*names, *unnamed])
+
+
 def _first(item: Mapping[str, Any], keys: Sequence[str]) -> Any:
     """The first value that is there and not None.
 
@@ -329,10 +345,9 @@ def context(item: Any, field: str, rank: int) -> Any:
         )
     text = _first(item, _TEXT_KEYS)
     if not isinstance(text, str):
-        keys = ", ".join(map(str, item)) or "nothing"
         raise RowError(
             f"{field}: number {rank} is an object without a text (one of"
-            f" {', '.join(_TEXT_KEYS)}): {keys}"
+            f" {', '.join(_TEXT_KEYS)}): {_keys_in_words(item)}"
         )
     name, score = _first(item, _ID_KEYS), plain_data(_first(item, _SCORE_KEYS))
     number = (

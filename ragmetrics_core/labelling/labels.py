@@ -29,6 +29,7 @@ from ragmetrics_core.statistics.corrected_means import (
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
 _NAMED = 5
+_NEITHER = 0.5
 # what a person is shown who labels
 _SHOWN = ("question", "answer", "contexts", "reference")
 
@@ -39,7 +40,7 @@ class Label:
 
     Args:
         id: The sample's id.
-        votes: One vote per annotator; a graded label from 0.5 on is a yes. Empty if it
+        votes: One vote per annotator; a graded label above 0.5 is a yes. Empty if it
             was drawn and not labelled.
         source: Where the sample comes from.
         probability: Probability with which it was drawn; None if no draw recorded one.
@@ -60,8 +61,9 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
     """Read labels, one JSON object per line: ``{"id": "s1", "label": 1, "source": "faq"}``; ``source`` is optional.
 
     ``column`` is the name or dotted path of the label: 0/1, true/false, a number from 0
-    to 1, or a list of these, one per annotator. ``InputError`` if the file cannot be
-    read or has no label; ``RowError`` names a broken line.
+    to 1 but not 0.5, or a list of these, one per annotator. A tie of annotators is a no.
+    ``InputError`` if the file cannot be read or has no label; ``RowError`` names a
+    broken line.
     """
     with open_text(path) as file:
         found = [_label(row, place, column) for place, row in json_lines(path, file)]
@@ -94,6 +96,11 @@ def _label(row: Any, place: str, column: str) -> Label:
         if value is None and chance is not None
         else votes_of(value, f"{place}: {column!r}")
     )
+    if any(plain_data(vote) == _NEITHER for vote in _as_list(value)):
+        raise RowError(
+            f"{place}: {column!r} is 0.5, which says neither yes nor no; write 0 or 1, or"
+            " leave the line out"
+        )
     metric = row.get("metric")
     return Label(
         id=name,
@@ -105,17 +112,17 @@ def _label(row: Any, place: str, column: str) -> Label:
     )
 
 
+def _as_list(value: Any) -> Sequence[Any]:
+    value = plain_data(value)
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
 def votes_of(value: Any, name: str) -> tuple[bool, ...]:
     """A vote, or a list with one per annotator; a number from 0.5 on is a yes.
 
     ``RowError`` names what is none.
     """
-    value = plain_data(value)
-    votes = (
-        [plain_data(vote) for vote in value]
-        if isinstance(value, (list, tuple))
-        else [value]
-    )
+    votes = [plain_data(vote) for vote in _as_list(value)]
     if not votes or not all(
         isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes
     ):

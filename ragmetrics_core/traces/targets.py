@@ -314,6 +314,14 @@ def _no_redirects_of_mlflow() -> Iterator[None]:
             os.environ[_MLFLOW_REDIRECTS] = before
 
 
+def _no_server_of_mlflow(error: ImportError) -> SettingError:
+    """What to do where MLflow would write to this machine, and its client alone is installed."""
+    return SettingError(
+        "mlflow needs MLFLOW_TRACKING_URI in the environment, the address of a server;"
+        f" a local store needs the whole package mlflow ({error})"
+    )
+
+
 class MLflow(Sink):
     """An assessment on the judged trace of ``MLFLOW_TRACKING_URI``.
 
@@ -322,9 +330,11 @@ class MLflow(Sink):
 
     def __init__(self) -> None:
         self._mlflow = extra("mlflow", "mlflow", "this target")
-        self._client = extra(
-            "mlflow.tracing.client", "mlflow", "this target"
-        ).TracingClient()
+        client = extra("mlflow.tracing.client", "mlflow", "this target")
+        try:
+            self._client = client.TracingClient()
+        except ImportError as error:
+            raise _no_server_of_mlflow(error) from error
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample; ``InputError`` if they were not taken."""
@@ -332,6 +342,8 @@ class MLflow(Sink):
         try:
             with _no_redirects_of_mlflow():
                 self._write(scores)
+        except ImportError as error:
+            raise _no_server_of_mlflow(error) from error
         except self._mlflow.exceptions.MlflowException as error:
             raise InputError(
                 f"row {result.index} was not taken by MLflow: {error.error_code}"
