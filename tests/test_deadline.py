@@ -29,6 +29,7 @@ from ragmetrics_core import (
 from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.engine.scoring import RunJudge, carry_out
+from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical import lexical_judge as judge_module
@@ -428,6 +429,54 @@ def test_a_reader_of_ones_own_holds_up_nobody() -> None:
         == 1
     )
     released.set()
+
+
+class Endless(Judge):
+    """A judge of a user's own that computes, and calls no model."""
+
+    name = "endless"
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        self.threads: list[str] = []
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        self.threads.append(threading.current_thread().name)
+        self.released.wait()
+        return await SAYS_YES.answer(question)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda judge: judge,
+        lambda judge: CascadeJudge(judge, SAYS_YES),
+        lambda judge: CascadeJudge(LexicalJudge(), judge, band=(0, 1)),
+        lambda judge: CascadeJudge(CascadeJudge(judge, SAYS_YES), SAYS_YES),
+    ],
+    ids=["alone", "cheap", "strong", "in a cascade of cascades"],
+)
+def test_a_judge_of_ones_own_holds_up_nobody_wherever_it_stands(
+    around: Callable[[Judge], Judge],
+) -> None:
+    """The deadline is kept, and other judges go on, while it computes."""
+    judge = Endless()
+    row = {"question": "Where?", "contexts": ["Paris."], "answer": "Paris."}
+    try:
+        report = evaluate(
+            [row],
+            "adherence",
+            judge=around(judge),
+            limits=Limits(deadline=0.2),
+            progress=False,
+        )
+        assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
+        other = evaluate([row], "adherence", judge="lexical", progress=False)
+        assert other.summary().judged == 1
+    finally:
+        judge.released.set()
+    assert "ragmetrics-judges" not in judge.threads
+    assert judge.threads
 
 
 def test_a_users_plan_has_a_thread_of_its_own() -> None:

@@ -32,6 +32,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import Batch, Question, Replies, batch_of
 from ragmetrics_core.engine.loop import submit_apart
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.models.fitting import gathered
@@ -193,6 +194,11 @@ class RunJudge:
     """Why it answers no question."""
     # By the metric's name.
     _signatures: dict[str, tuple[Metric, Signature]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """See to it that a judge of a user's own holds up nobody in a cascade either."""
+        if isinstance(self.session, CascadeJudge):
+            self.session = self.session.of_parts(_as_part)
 
     def signature_of(self, metric: Metric) -> Signature:
         """The signature of a metric by this judge, made once for all samples.
@@ -436,6 +442,30 @@ def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
         return batch_of(plan.send(cast("Replies", replies)))
     except StopIteration as stop:
         return stop
+
+
+class _Part(Judge):
+    """A judge of a user's own in a cascade, asked where it holds up nobody."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.name = judge.name
+        self.models = judge.models
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Those of the judge."""
+        return self._judge.details
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        """Answer as the judge does."""
+        return await _answer_of(self._judge, question)
+
+
+def _as_part(judge: Judge) -> Judge:
+    if isinstance(judge, CascadeJudge):
+        return judge.of_parts(_as_part)
+    return judge if type(judge).__module__.startswith(_OURS) else _Part(judge)
 
 
 def _answer_of(judge: Judge, question: Question[Any]) -> Awaitable[Answer[Any]]:

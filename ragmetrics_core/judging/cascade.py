@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -85,9 +86,13 @@ class CascadeJudge(Judge):
 
         They share the run's store and budget.
         """
+        return self.of_parts(lambda judge: judge.session(**settings))
+
+    def of_parts(self, made_of: Callable[[Judge], Judge]) -> CascadeJudge:
+        """The same cascade with each of its judges replaced by what is made of it."""
         cascade = copy(self)
-        cascade.cheap = self.cheap.session(**settings)
-        cascade.strong = self.strong.session(**settings)
+        cascade.cheap = made_of(self.cheap)
+        cascade.strong = made_of(self.strong)
         return cascade
 
     async def answer(self, question: Question[R]) -> Answer[R]:
