@@ -6,7 +6,8 @@ A comparison says what changed, by how much, and whether chance could have done 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -121,47 +122,52 @@ class MetricChange(Frozen):
                 "  all rows and all outcomes are equal in both runs, so there is"
                 " nothing to estimate"
             )
+        elif self.difference is None:
+            lines.append("  no sample is scored in both runs")
         elif self.interval is None or self.bounds is None:
-            told = (
-                f"mean difference {self.difference or 0:+.4f} over {self.pairs} pairs"
-                " of a run until decided"
-            )
             lines.append(
-                f"  {'no sample is scored in both runs' if self.difference is None else told}"
+                f"  mean difference {self.difference:+.4f} over {self.pairs} pairs of a"
+                " run until decided"
             )
         else:
-            own, bounds = (
-                self.interval,
-                "  with failures at the worst and the best: {:+.4f} to {:+.4f}",
-            )
-            how = (
-                "every pattern of signs"
-                if self.exact
-                else "9,999 random patterns of signs"
-            )
-            needed = (
-                f"; {margin:g} would need {self.needed:,} pairs" if self.needed else ""
-            )
-            lines += [
-                (
-                    f"  difference {self.difference:+.4f} over {self.pairs} pairs, 95 %"
-                    f" interval {own.low:+.4f} to {own.high:+.4f} ({own.method})"
-                ),
-                (
-                    f"  permutation test ({how}): p = {self.p:.4f}, {self.p_holm:.4f}"
-                    " after Holm"
-                ),
-                *(
-                    []
-                    if self.bounds == (self.difference,) * 2
-                    else [bounds.format(*self.bounds)]
-                ),
-                f"  smallest difference found with 80 %: {self.detectable:.4f}{needed}",
-            ]
-        tested = (("abstentions", self.abstained), ("failures", self.failed))
-        return lines + [
-            f"  {name}: McNemar's p = {p:.4f}" for name, p in tested if p < 1
+            lines += self._tested_lines(self.difference, self.interval, self.bounds)
+            lines.append(self._power_line(margin))
+        if self.abstained < 1:
+            lines.append(f"  abstentions: McNemar's p = {self.abstained:.4f}")
+        if self.failed < 1:
+            lines.append(f"  failures: McNemar's p = {self.failed:.4f}")
+        return lines
+
+    def _tested_lines(
+        self, difference: float, interval: Interval, bounds: Bounds
+    ) -> list[str]:
+        """The difference, its interval and its test in words."""
+        low, high = interval.low, interval.high
+        n_patterns = "every pattern" if self.exact else "9,999 random patterns"
+        lines = [
+            (
+                f"  difference {difference:+.4f} over {self.pairs} pairs, 95 % interval"
+                f" {low:+.4f} to {high:+.4f} ({interval.method})"
+            ),
+            (
+                f"  permutation test ({n_patterns} of signs): p = {self.p:.4f},"
+                f" {self.p_holm:.4f} after Holm"
+            ),
         ]
+        worst, best = bounds
+        if worst != difference or best != difference:
+            lines.append(
+                "  with failures at the worst and the best:"
+                f" {worst:+.4f} to {best:+.4f}"
+            )
+        return lines
+
+    def _power_line(self, margin: float) -> str:
+        """What this design can find, in words."""
+        line = f"  smallest difference found with 80 %: {self.detectable:.4f}"
+        if self.needed:
+            line += f"; {margin:g} would need {self.needed:,} pairs"
+        return line
 
 
 class Changed(NamedTuple):
@@ -229,7 +235,9 @@ class Comparison(Frozen):
         """Per metric the samples whose score changed most, losses first."""
         names = dict.fromkeys(change.metric for change in self.changes)
         return tuple(
-            found for name in names for found in _most_changed(self.matched.pairs, name)
+            chain.from_iterable(
+                _most_changed(self.matched.pairs, name) for name in names
+            )
         )
 
     def regression(self, *, min_scored: float = MIN_SCORED) -> dict[str, Outcome]:
@@ -237,10 +245,8 @@ class Comparison(Frozen):
 
         See ``regressions``.
         """
-        return {
-            found.metric: found.outcome
-            for found in self.regressions(min_scored=min_scored)
-        }
+        decisions = self.regressions(min_scored=min_scored)
+        return {decision.metric: decision.outcome for decision in decisions}
 
     def regressions(self, *, min_scored: float = MIN_SCORED) -> tuple[Decision, ...]:
         """Per metric and slice: did the second run lose more than the margin, and why?
@@ -255,48 +261,34 @@ class Comparison(Frozen):
         check_shares(min_scored=min_scored)
         if self.decisions:
             return self.decisions
-        # those that the second run lacks come first
-        sentences = zip(self.lacking, self.not_compared, strict=False)
-        lacking = (
-            Decision(metric=name, outcome="undecided", sentence=sentence)
-            for name, sentence in sentences
-        )
-        return (
-            *(self._regression(change, min_scored) for change in self.changes),
-            *lacking,
-        )
+        decisions = [self._regression(change, min_scored) for change in self.changes]
+        # the sentences on metrics that the second run lacks come first
+        for name, sentence in zip(self.lacking, self.not_compared, strict=False):
+            decisions.append(
+                Decision(metric=name, outcome="undecided", sentence=sentence)
+            )
+        return tuple(decisions)
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
-        outcome, why = "undecided", self.stopped
-        if not why and change.verdict == "identical":
-            outcome = "passed" if change.pairs else "undecided"
+        outcome, why = self._loss(change, min_scored)
+        sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
+        return Decision(metric=change.name, outcome=outcome, sentence=sentence)
+
+    def _loss(self, change: MetricChange, min_scored: float) -> tuple[Outcome, str]:
+        """Whether the second run lost more than the margin, and why that is so."""
+        if self.stopped:
+            return "undecided", self.stopped
+        if change.verdict == "identical":
             why = f"all {change.rows} rows and their outcomes are equal in both runs"
-            why += "" if change.pairs else ", and none of them was scored"
-        elif not why and (
-            change.one_sided is None
-            or change.pairs < min_scored * change.rows - ROUNDING
-        ):
-            missing = {
-                **change.outcomes,
-                "without a partner": change.rows - sum(change.outcomes.values()),
-            }
-            reasons = (
-                f"{count} {kind}"
-                for kind, count in missing.items()
-                if count and kind != "scored/scored"
-            )
-            why = (
-                f"{change.pairs} of {change.rows} rows were scored in both runs:"
-                f" {', '.join(reasons)}"
-            )
-        elif not why and change.one_sided is not None:
-            low, high = change.one_sided
-            outcome, why = (
-                three_way(low, high, -self.margin),
-                f"one-sided bounds {low:+.4f} and {high:+.4f}",
-            )
-        why = f"{change.name} against a loss of {self.margin:g}; {why}"
-        return Decision(metric=change.name, outcome=outcome, sentence=why)
+            if change.pairs:
+                return "passed", why
+            return "undecided", f"{why}, and none of them was scored"
+        pairs_needed = min_scored * change.rows - ROUNDING
+        if change.one_sided is None or change.pairs < pairs_needed:
+            return "undecided", _why_few_are_scored(change)
+        low, high = change.one_sided
+        outcome = three_way(low, high, -self.margin)
+        return outcome, f"one-sided bounds {low:+.4f} and {high:+.4f}"
 
     def table(self) -> str:
         """Return the comparison as plain text, a paragraph per metric and slice.
@@ -306,7 +298,7 @@ class Comparison(Frozen):
         lines = [
             str(self.matched),
             self.judged,
-            *(f"! not comparable: {found}" for found in self.differing),
+            *(f"! not comparable: {reason}" for reason in self.differing),
         ]
         lines += map(str, self.decisions)
         lines += [f"! {sentence}" for sentence in self.not_compared]
@@ -336,12 +328,15 @@ class Comparison(Frozen):
         return f"Judge: {judges_in_words(self.judges, self.addresses) or 'unknown'}."
 
     def _repr_html_(self) -> str:
-        lines = (
-            (own.name, own.verdict, own.lines(self.margin)[1:]) for own in self.changes
-        )
-        differing = (f"not comparable: {found}" for found in self.differing)
-        notes = (str(self.matched), self.judged, *differing, *self.not_compared)
-        return f"<div>{element('p', notes)}{html_rows(lines, ('metric', 'second run', 'why'))}</div>"
+        notes = [str(self.matched), self.judged]
+        notes += [f"not comparable: {reason}" for reason in self.differing]
+        notes += self.not_compared
+        rows = []
+        for change in self.changes:
+            _, *why = change.lines(self.margin)
+            rows.append((change.name, change.verdict, why))
+        table = html_rows(rows, ("metric", "second run", "why"))
+        return f"<div>{element('p', notes)}{table}</div>"
 
     def to_html(self, path: str | Path) -> None:
         """Write the comparison as one HTML page that opens offline.
@@ -356,6 +351,21 @@ class Comparison(Frozen):
         from ragmetrics_core.page.render import write_comparison
 
         write_comparison(path, self)
+
+
+def _why_few_are_scored(change: MetricChange) -> str:
+    """How many rows are scored in both runs, and what became of the others."""
+    n_alone = change.rows - sum(change.outcomes.values())
+    counts = {**change.outcomes, "without a partner": n_alone}
+    reasons = [
+        f"{count} {kind}"
+        for kind, count in counts.items()
+        if count and kind != "scored/scored"
+    ]
+    return (
+        f"{change.pairs} of {change.rows} rows were scored in both runs:"
+        f" {', '.join(reasons)}"
+    )
 
 
 def compare(
@@ -395,139 +405,190 @@ def compare(
     """
     if not 0 <= margin <= 1:
         raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
-    decisions: tuple[SequentialDecision, ...] = ()
     if how and until is None:
         raise SettingError(
             f"{', '.join(how)}: two finished runs are compared without, and rows with"
             ' until="decided"'
         )
-    if until is not None:
-        # only where rows are judged
-        from ragmetrics_core.engine.evaluation import evaluate
+    if until is None:
+        return _compare(first, second, metrics, cluster, slices, margin, anyway=anyway)
+    until = UntilDecided() if until == "decided" else until
+    against = {"against": first, "margin": margin, "cluster": cluster}
+    judged = _judge(second, metrics or first.metrics, until, against, how)
+    comparison = _compare(first, judged, None, cluster, slices, margin, anyway=anyway)
+    return comparison.model_copy(update={"decisions": judged.decisions})
 
-        until = UntilDecided() if until == "decided" else until
-        until = until.model_copy(
-            update={"against": first, "margin": margin, "cluster": cluster}
-        )
-        second = evaluate(second, metrics or first.metrics, until=until, **how)
-        decisions, metrics = second.decisions, None
-    both = [name for name in first.metrics if name in second.metrics]
-    lacking = (
-        [name for name in first.metrics if name not in second.metrics]
-        if metrics is None
-        else []
-    )
-    added = (
-        [name for name in second.metrics if name not in first.metrics]
-        if metrics is None
-        else []
-    )
-    if not both:
-        raise InputError("the two runs have no metric in common")
-    named = [
-        metric if isinstance(metric, str) else metric.name for metric in metrics or both
-    ]
-    names = list(
-        dict.fromkeys(metric_among(name, both, place="in both runs") for name in named)
-    )
-    keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
-    for row in (*first.results, *second.results):
-        if row.sample is not None:
-            keys.look(row.sample)
-    keys.check()
+
+def _compare(
+    first: Report,
+    second: Report,
+    metrics: Sequence[str | Metric] | None,
+    cluster: GroupBy,
+    slices: GroupBy,
+    margin: float,
+    *,
+    anyway: bool,
+) -> Comparison:
+    """Compare two finished runs; arguments and errors are those of ``compare``."""
+    names = _names_in_both(first, second, metrics)
+    _check_keys(first, second, slices, cluster)
     matched = match(first.results, second.results)
-    differing = [found for name in names for found in differences(matched.pairs, name)]
-    asked = {
-        judge
-        for pair in matched.pairs
-        for row in pair
-        for judge in _judges_of(row, names)
-    }
-    elsewhere = judges_elsewhere(first.run.addresses, second.run.addresses)
-    differing += [sentence for judge, sentence in elsewhere.items() if judge in asked]
-    until_decided = bool(first.decisions or second.decisions)
-    alone = (*(() if second.decisions else matched.first_only), *matched.second_only)
-    few = sum(row.sample is not None for row in alone)
-    if others := asked_otherwise(matched.pairs):
-        differing.insert(
-            0,
-            f"{others} of {len(matched.pairs)} samples of one id have another question"
-            " or reference",
-        )
-    if moved := sliced_otherwise(matched.pairs, slices):
-        differing.insert(
-            0,
-            f"{moved} of {len(matched.pairs)} samples are in another slice in the"
-            " second run",
-        )
-    if matched.by == "question" and few:
-        differing.insert(
-            0,
-            f"{few} rows are in one run only, and without ids nothing else tells rows"
-            " apart",
-        )
+    differing = _differing(first, second, matched, names, slices)
     if differing and not anyway:
         raise InputError(
             f"the runs are not comparable: {'; '.join(differing)}. Measure both in the"
             " same way, or compare them anyway (anyway=True, --anyway)"
         )
-    parts = [(part, name) for part in matched.parts(slices) for name in names]
-    if (
-        not until_decided
-        and not differing
-        and are_identical(first.results, second.results, names)
-    ):
-        changes = [_unchanged(name, *part) for part, name in parts]
+    parts = [(name, part) for part in matched.parts(slices) for name in names]
+    if _are_the_same_run(first, second, names, differing):
+        changes = [_unchanged(name, *part) for name, part in parts]
+    elif first.decisions or second.decisions:
+        changes = [_change(name, *part, cluster) for name, part in parts]
     else:
-        changes = [
-            _change(name, *part, cluster, None if until_decided else margin)
-            for part, name in parts
-        ]
-    adjusted = iter(
-        paired.holm([change.p for change in changes if change.p is not None])
-    )
-    judged = tuple(
-        change if change.p is None else _judged(change, next(adjusted), margin)
-        for change in changes
-    )
-    decided = [
-        it.run.ended_early or ("its gates were decided" if it.decisions else "")
-        for it in (first, second)
-    ]
-    early = zip(("first", "second"), decided, strict=True)
-    stopped = "; ".join(
-        f"the {which} run ended early: {why}" for which, why in early if why
-    )
+        tested = [_tested_change(name, *part, cluster, margin) for name, part in parts]
+        changes = _with_verdicts(tested, margin)
     judges = tuple(dict.fromkeys((*first.run.judges, *second.run.judges)))
-    addresses = {name: _addresses(name, first, second) for name in judges}
+    are_named = metrics is not None
     return Comparison(
-        changes=judged,
+        changes=tuple(changes),
         matched=matched,
         judges=judges,
-        addresses=addresses,
+        addresses={judge: _addresses(judge, first, second) for judge in judges},
         margin=margin,
-        differing=(*differing,),
-        stopped=stopped,
-        decisions=decisions,
-        lacking=(*lacking,),
-        added=(*added,),
+        differing=tuple(differing),
+        stopped=_why_stopped(first, second),
+        lacking=() if are_named else _lacking(second, first.metrics),
+        added=() if are_named else _lacking(first, second.metrics),
     )
+
+
+def _judge(
+    rows: Any,
+    metrics: Sequence[str | Metric],
+    until: UntilDecided,
+    against: Mapping[str, object],
+    how: Mapping[str, Any],
+) -> Report:
+    """Judge rows until it is decided whether they are worse than an earlier run."""
+    # only where rows are judged
+    from ragmetrics_core.engine.evaluation import evaluate
+
+    return evaluate(rows, metrics, until=until.model_copy(update=against), **how)
+
+
+def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
+    """Those of the metrics that a run lacks."""
+    return tuple(name for name in metrics if name not in report.metrics)
+
+
+def _names_in_both(
+    first: Report, second: Report, metrics: Sequence[str | Metric] | None
+) -> list[str]:
+    """Names of the metrics to compare, in the order asked for.
+
+    Raises:
+        InputError: If the runs have no metric in common.
+        SettingError: If a metric is not in both runs.
+    """
+    in_both = [name for name in first.metrics if name in second.metrics]
+    if not in_both:
+        raise InputError("the two runs have no metric in common")
+    names: dict[str, None] = {}  # each once
+    for metric in metrics or in_both:
+        name = metric if isinstance(metric, str) else metric.name
+        names[metric_among(name, in_both, place="in both runs")] = None
+    return list(names)
+
+
+def _check_keys(
+    first: Report, second: Report, slices: GroupBy, cluster: GroupBy
+) -> None:
+    """Raise ``SettingError`` for a key of slices or clusters that no sample has."""
+    keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
+    for row in (*first.results, *second.results):
+        if row.sample is not None:
+            keys.look(row.sample)
+    keys.check()
+
+
+def _differing(
+    first: Report,
+    second: Report,
+    matched: Matched,
+    names: Sequence[str],
+    slices: GroupBy,
+) -> list[str]:
+    """In what two runs are not comparable, a phrase each, the rows first."""
+    n_pairs = len(matched.pairs)
+    phrases = []
+    # a run until decided has judged no more rows than it needed
+    rows_alone = [
+        *(() if second.decisions else matched.first_only),
+        *matched.second_only,
+    ]
+    n_alone = sum(row.sample is not None for row in rows_alone)
+    if matched.by == "question" and n_alone:
+        phrases.append(
+            f"{n_alone} rows are in one run only, and without ids nothing else tells"
+            " rows apart"
+        )
+    if n_moved := sliced_otherwise(matched.pairs, slices):
+        phrases.append(
+            f"{n_moved} of {n_pairs} samples are in another slice in the second run"
+        )
+    if n_asked_otherwise := asked_otherwise(matched.pairs):
+        phrases.append(
+            f"{n_asked_otherwise} of {n_pairs} samples of one id have another question"
+            " or reference"
+        )
+    for name in names:
+        phrases += differences(matched.pairs, name)
+    judges: set[str] = set()
+    for pair in matched.pairs:
+        for row in pair:
+            judges |= _judges_of(row, names)
+    elsewhere = judges_elsewhere(first.run.addresses, second.run.addresses)
+    phrases += [phrase for judge, phrase in elsewhere.items() if judge in judges]
+    return phrases
+
+
+def _are_the_same_run(
+    first: Report, second: Report, names: Sequence[str], differing: Sequence[str]
+) -> bool:
+    """Whether both runs judged all of the same rows in one way, with equal outcomes."""
+    if first.decisions or second.decisions or differing:
+        return False
+    return are_identical(first.results, second.results, names)
+
+
+def _why_stopped(first: Report, second: Report) -> str:
+    """Why either run ended before all its rows were read; "" if neither did."""
+    reasons = []
+    for which, report in (("first", first), ("second", second)):
+        why = report.run.ended_early
+        if not why and report.decisions:
+            why = "its gates were decided"
+        if why:
+            reasons.append(f"the {which} run ended early: {why}")
+    return "; ".join(reasons)
 
 
 def _unchanged(
     metric: str, part: str | None, pairs: Sequence[Pair], rows: int
 ) -> MetricChange:
     """One metric over pairs of two identical runs: counted, not estimated."""
-    both = [(first.results[metric], second.results[metric]) for first, second in pairs]
-    outcomes = Counter(f"{first.status}/{second.status}" for first, second in both)
-    scored = sum(first.value is not None for first, _ in both)
+    results = [
+        (first.results[metric], second.results[metric]) for first, second in pairs
+    ]
+    outcomes = Counter(f"{first.status}/{second.status}" for first, second in results)
+    n_scored = sum(first.value is not None for first, _ in results)
     return MetricChange(
         metric=metric,
         slice=part,
         rows=rows,
         outcomes=dict(outcomes.most_common()),
-        pairs=scored,
-        difference=0.0 if scored else None,
+        pairs=n_scored,
+        difference=0.0 if n_scored else None,
         verdict="identical",
     )
 
@@ -545,131 +606,208 @@ def _addresses(judge: str, *reports: Report) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked))
 
 
+ResultPair = tuple[MetricResult | None, MetricResult | None]
+
+
+class Differences(NamedTuple):
+    """Second − first of some pairs, and the number of the cluster of each."""
+
+    values: list[float]
+    keys: list[int]
+
+
 def _change(
+    metric: str, part: str | None, pairs: Sequence[Pair], rows: int, cluster: GroupBy
+) -> MetricChange:
+    """One metric where a run stopped when its gates were decided.
+
+    Nothing is tested: such a run would look significant too often.
+    """
+    results = _results(pairs, metric)
+    scored = _differences(results, _cluster_numbers(pairs, cluster))
+    change = _counted(metric, part, results, rows)
+    if not scored.values:
+        return change.model_copy(update=_mcnemar_tests(results))
+    return change.model_copy(
+        update={
+            "verdict": "not tested",
+            "pairs": len(scored.values),
+            "difference": fmean(scored.values),
+        }
+    )
+
+
+def _tested_change(
     metric: str,
     part: str | None,
     pairs: Sequence[Pair],
     rows: int,
     cluster: GroupBy,
-    margin: float | None,
+    margin: float,
 ) -> MetricChange:
-    """Return everything about one metric over some pairs.
+    """One metric over some pairs, but for what depends on the other tests."""
+    results = _results(pairs, metric)
+    keys = _cluster_numbers(pairs, cluster)
+    scored = _differences(results, keys)
+    change = _counted(metric, part, results, rows)
+    change = change.model_copy(update=_mcnemar_tests(results))
+    if not scored.values:
+        return change
+    worst = _differences(results, keys, first_failed=1.0, second_failed=0.0)
+    best = _differences(results, keys, first_failed=0.0, second_failed=1.0)
+    test = paired.permutation(*scored)
+    error = paired.standard_error(*scored)
+    n_pairs = len(scored.values)
+    n_needed = paired.pairs_needed(error, n_pairs, margin) if margin > 0 else None
+    return change.model_copy(
+        update={
+            "pairs": n_pairs,
+            "difference": fmean(scored.values),
+            "interval": paired.difference_interval(*scored),
+            "p": test.p,
+            "exact": test.exact,
+            "detectable": paired.detectable(error),
+            "needed": n_needed,
+            "one_sided": _one_sided(scored, worst, best),
+            "bounds": (fmean(worst.values), fmean(best.values)),
+        }
+    )
 
-    Only what depends on the other tests is left out.
 
-    Without a margin nothing is tested: a run until decided would look significant too
-    often.
-    """
-    both = [
-        (one.results.get(metric), other.results.get(metric)) for one, other in pairs
+def _one_sided(scored: Differences, worst: Differences, best: Differences) -> Bounds:
+    """One-sided 95 % bounds, with failures at the worst and at the best."""
+    low, high = paired.one_sided(*scored)
+    worst_low, _ = paired.one_sided(*worst)
+    _, best_high = paired.one_sided(*best)
+    return min(low, worst_low), max(high, best_high)
+
+
+def _results(pairs: Sequence[Pair], metric: str) -> list[ResultPair]:
+    """What a metric gave in both runs, by pair."""
+    return [
+        (first.results.get(metric), second.results.get(metric))
+        for first, second in pairs
     ]
-    statuses = [
-        ["not judged" if result is None else result.status for result in pair]
-        for pair in both
-    ]
-    change = MetricChange(
-        metric=metric,
-        slice=part,
-        rows=rows,
-        outcomes=dict(Counter(map("/".join, statuses)).most_common()),
-        abstained=_mcnemar(
+
+
+def _counted(
+    metric: str, part: str | None, results: Sequence[ResultPair], rows: int
+) -> MetricChange:
+    """The change of a metric with the outcomes alone."""
+    outcomes = Counter(
+        f"{_status(first)}/{_status(second)}" for first, second in results
+    )
+    return MetricChange(
+        metric=metric, slice=part, rows=rows, outcomes=dict(outcomes.most_common())
+    )
+
+
+def _status(result: MetricResult | None) -> str:
+    return "not judged" if result is None else result.status
+
+
+def _mcnemar_tests(results: Sequence[ResultPair]) -> dict[str, float]:
+    """P-values: did one of the runs abstain, or fail, more often?"""
+    return {
+        "abstained": _mcnemar(
+            [(_abstained(first), _abstained(second)) for first, second in results]
+        ),
+        "failed": _mcnemar(
             [
-                [isinstance(it, Undefined) and it.code == "abstained" for it in pair]
-                for pair in both
+                (_status(first) == "failed", _status(second) == "failed")
+                for first, second in results
             ]
         ),
-        failed=_mcnemar([[status == "failed" for status in pair] for pair in statuses]),
-    )
-    groups = group_pairs(
+    }
+
+
+def _abstained(result: MetricResult | None) -> bool:
+    return isinstance(result, Undefined) and result.code == "abstained"
+
+
+def _mcnemar(traits: Sequence[tuple[bool, bool]]) -> float:
+    first_only = traits.count((True, False))
+    second_only = traits.count((False, True))
+    return paired.mcnemar(first_only, second_only)
+
+
+def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
+    """The number of each pair's cluster, from 0; −1 for a pair that stands alone."""
+    names = group_pairs(
         ((first.sample, second.sample) for first, second in pairs), cluster
     )
-    numbers = {
-        name: number for number, name in enumerate(dict.fromkeys(filter(None, groups)))
-    }
-    keys = [-1 if name is None else numbers[name] for name in groups]
-    scored, worst, best = (
-        _differences(both, keys, assumed)
-        for assumed in ((None, None), (1.0, 0.0), (0.0, 1.0))
-    )
-    if not (count := len(scored[0])):
-        return change
-    if margin is None:
-        untested = {"verdict": "not tested", "abstained": 1.0, "failed": 1.0}
-        return change.model_copy(
-            update={**untested, "pairs": count, "difference": fmean(scored[0])}
-        )
-    interval, test = paired.difference_interval(*scored), paired.permutation(*scored)
-    error = paired.standard_error(*scored)
-    sided = [paired.one_sided(*differences) for differences in (scored, worst, best)]
-    measured = {
-        "pairs": count,
-        "difference": fmean(scored[0]),
-        "interval": interval,
-        "p": test.p,
-        "exact": test.exact,
-        "detectable": paired.detectable(error),
-        "needed": paired.pairs_needed(error, count, margin) if margin > 0 else None,
-        "one_sided": (min(sided[0][0], sided[1][0]), max(sided[0][1], sided[2][1])),
-        "bounds": (fmean(worst[0]), fmean(best[0])),
-    }
-    return change.model_copy(update=measured)
-
-
-def _mcnemar(traits: Sequence[Sequence[bool]]) -> float:
-    return paired.mcnemar(traits.count([True, False]), traits.count([False, True]))
+    numbers: dict[str, int] = {}
+    for name in names:
+        if name:
+            numbers.setdefault(name, len(numbers))
+    return [-1 if name is None else numbers[name] for name in names]
 
 
 def _differences(
-    both: Sequence[tuple[MetricResult | None, MetricResult | None]],
+    results: Sequence[ResultPair],
     keys: Sequence[int],
-    given: tuple[float | None, float | None],
-) -> tuple[list[float], list[int]]:
-    """Second − first with cluster numbers.
+    *,
+    first_failed: float | None = None,
+    second_failed: float | None = None,
+) -> Differences:
+    """Second − first of the pairs with two scores.
 
-    What failed or was not judged is taken for what is given, or left out.
+    What failed or was not judged counts as the score that is given for its run; without
+    one its pair is left out.
     """
-    values = [
-        (_value(one, given[0]), _value(two, given[1]), key)
-        for (one, two), key in zip(both, keys, strict=True)
-    ]
-    found = [
-        (two - one, key)
-        for one, two, key in values
-        if one is not None and two is not None
-    ]
-    return [own for own, _ in found], [key for _, key in found]
+    differences = Differences([], [])
+    for (first, second), key in zip(results, keys, strict=True):
+        before = _value(first, first_failed)
+        after = _value(second, second_failed)
+        if before is not None and after is not None:
+            differences.values.append(after - before)
+            differences.keys.append(key)
+    return differences
 
 
 def _value(result: MetricResult | None, if_failed: float | None = None) -> float | None:
     return if_failed if result is None or result.status == "failed" else result.value
 
 
+def _with_verdicts(
+    changes: Sequence[MetricChange], margin: float
+) -> list[MetricChange]:
+    """The changes with p-values adjusted for each other, and what follows from them."""
+    p_values = [change.p for change in changes if change.p is not None]
+    adjusted = iter(paired.holm(p_values))
+    return [
+        change if change.p is None else _judged(change, next(adjusted), margin)
+        for change in changes
+    ]
+
+
 def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
     """The change with its adjusted p-value, and what follows from it."""
     if change.difference is None or change.interval is None or change.bounds is None:
         return change
-    verdict, (low, high) = "undecided", change.bounds
-    if p <= _ALPHA and not low < -ROUNDING < ROUNDING < high:
+    worst, best = change.bounds
+    sign_is_sure = worst >= -ROUNDING or best <= ROUNDING
+    largest = max(
+        abs(worst), abs(best), abs(change.interval.low), abs(change.interval.high)
+    )
+    verdict: Verdict = "undecided"
+    if p <= _ALPHA and sign_is_sure:
         verdict = "better" if change.difference > 0 else "worse"
-    elif (
-        p > _ALPHA
-        and max(map(abs, (low, high, change.interval.low, change.interval.high)))
-        <= margin
-    ):
+    elif p > _ALPHA and largest <= margin:
         verdict = "same"
     return change.model_copy(update={"p_holm": p, "verdict": verdict})
 
 
-def _most_changed(pairs: Sequence[Pair], metric: str) -> Iterator[Changed]:
+def _most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
     """The samples that lost most, then those that gained most."""
-    values = [
-        (pair, [_value(row.results.get(metric)) for row in pair]) for pair in pairs
-    ]
-    scored = [
-        Changed(two - one, metric, *pair)
-        for pair, (one, two) in values
-        if one is not None and two is not None
-    ]
-    found = sorted(scored, key=lambda change: change.difference)
-    yield from [one for one in found[:_SHOWN] if one.difference < -ROUNDING]
-    yield from [one for one in found[: -_SHOWN - 1 : -1] if one.difference > ROUNDING]
+    changed = []
+    for first, second in pairs:
+        before = _value(first.results.get(metric))
+        after = _value(second.results.get(metric))
+        if before is not None and after is not None:
+            changed.append(Changed(after - before, metric, first, second))
+    changed.sort(key=lambda change: change.difference)
+    losses = [change for change in changed[:_SHOWN] if change.difference < -ROUNDING]
+    largest_first = reversed(changed[-_SHOWN:])
+    gains = [change for change in largest_first if change.difference > ROUNDING]
+    return losses + gains
