@@ -5,7 +5,7 @@ Three outcomes, because samples may be too few to say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -21,6 +21,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
+from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.stopping import (
     MIN_SCORED,
     ROUNDING,
@@ -192,87 +193,111 @@ def decide(
     check_shares(min_scored=min_scored)
     if not isinstance(measured, Summary):
         measured = measured.summary(slices=[gate.by] if gate.by else ())
-    metrics = [numbers.metric for numbers in measured.metrics]
-    gate = gate.model_copy(
-        update={
-            "metric": metric_among(gate.metric, metrics, place="of this run for a gate")
-        }
-    )
-    if gate.by is not None and gate.by not in measured.slices:
+    names = [numbers.metric for numbers in measured.metrics]
+    name = metric_among(gate.metric, names, place="of this run for a gate")
+    gate = gate.model_copy(update={"metric": name})
+    if gate.by is None:
+        outcome, why = _decided(gate, measured, on, min_scored)
+        return Decision(metric=name, outcome=outcome, sentence=f"{name}{why}")
+    if gate.by not in measured.slices:
         near = did_you_mean(gate.by, measured.slices)
         raise SettingError(
             f"the summary has no slices by {gate.by!r}{near}; make it with"
             f" slices=[{gate.by!r}]"
         )
-    if gate.by is None:
-        outcome, why = _decided(gate, measured, on, min_scored)
-    else:
-        own = sorted(measured.slices.get(gate.by, {}).items())
-        found = [
-            (name, *_decided(gate, summary, on, min_scored)) for name, summary in own
-        ]
-        wrong = [one for one in found if one[1] != "passed"]
-        outcome = "passed" if found and not wrong else "undecided"
-        outcome = (
-            "failed" if not found or "failed" in (one[1] for one in wrong) else outcome
-        )
-        why = (
-            f" by {gate.by}: {len(found) - len(wrong)} of {len(found)} slices reach"
-            f" {gate.at_least:g}."
-        )
-        why += "".join(f" {name}:{told}" for name, _, told in wrong[:_SHOWN])
-        why += f" And {len(wrong) - _SHOWN} more." if len(wrong) > _SHOWN else ""
-    return Decision(metric=gate.metric, outcome=outcome, sentence=f"{gate.metric}{why}")
+    by_slice = {
+        value: _decided(gate, summary, on, min_scored)
+        for value, summary in sorted(measured.slices[gate.by].items())
+    }
+    return Decision(
+        metric=name,
+        outcome=_outcome_of_slices([outcome for outcome, _ in by_slice.values()]),
+        sentence=_sentence_on_slices(gate, by_slice),
+    )
+
+
+def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
+    """Passed if each slice passes; failed if any fails, or if there is none."""
+    if not outcomes or "failed" in outcomes:
+        return "failed"
+    return "undecided" if "undecided" in outcomes else "passed"
+
+
+def _sentence_on_slices(gate: Gate, by_slice: Mapping[str, tuple[Outcome, str]]) -> str:
+    """How many slices reach the threshold, and why each of the first others does not."""
+    not_passed = [
+        f" {value}:{why}"
+        for value, (outcome, why) in by_slice.items()
+        if outcome != "passed"
+    ]
+    n_passed = len(by_slice) - len(not_passed)
+    sentence = (
+        f"{gate.metric} by {gate.by}: {n_passed} of {len(by_slice)} slices reach"
+        f" {gate.at_least:g}."
+    )
+    sentence += "".join(not_passed[:_SHOWN])
+    if len(not_passed) > _SHOWN:
+        sentence += f" And {len(not_passed) - _SHOWN} more."
+    return sentence
 
 
 def _decided(
-    gate: Gate, summary: Summary, on: str, min_scored: float
+    gate: Gate, summary: Summary, on: On, min_scored: float
 ) -> tuple[Outcome, str]:
-    found = summary[gate.metric]
-    missing = _missing(found, summary)
-    if found.mean is None:
-        return "failed", ": nothing was scored" + (f": {missing}." if missing else ".")
+    """What is decided of one metric in one summary, and why."""
+    numbers = summary[gate.metric]
+    missing = _missing(numbers, summary)
+    if numbers.mean is None:
+        return "failed", f": nothing was scored{f': {missing}' if missing else ''}."
     if summary.stopped:
         return "undecided", f" was not measured to the end: {summary.stopped}."
-    if found.count < min_scored * summary.rows - ROUNDING:
-        few = (
-            f": {found.count} of {summary.rows} rows were scored, fewer than"
+    if numbers.count < min_scored * summary.rows - ROUNDING:
+        return "undecided", (
+            f": {numbers.count} of {summary.rows} rows were scored, fewer than"
             f" {min_scored:.0%}: {missing}."
         )
-        return "undecided", few
-    if summary.decisions and (found.interval is None or on != summary.decisions[0].on):
-        return (
-            "undecided",
-            (
-                ": this run stopped when its gates were decided, and has no bounds that"
-                " answer this."
-            ),
+    is_until_decided = bool(summary.decisions)
+    if is_until_decided and (numbers.interval is None or on != summary.decisions[0].on):
+        return "undecided", (
+            ": this run stopped when its gates were decided, and has no bounds that"
+            " answer this."
         )
-    total, rows = found.count * found.mean, found.count + found.unknown
-    low, high, interval = total / rows, (total + found.unknown) / rows, ""
-    if (
-        (on == "interval" or summary.decisions)
-        and found.interval
-        and found.worst
-        and found.best
-    ):
-        own = found.interval
-        low, high = min(own.low, found.worst.low), max(own.high, found.best.high)
-        kind = "bounds" if summary.decisions else "95 % interval"
-        interval = f", {kind} {own.low:.4f}–{own.high:.4f} ({own.method})"
+    interval = numbers.interval if on == "interval" or is_until_decided else None
+    low, high = _bounds(numbers, numbers.mean, interval)
     outcome = three_way(low, high, gate.at_least)
-    words = f" {VERBS[outcome]} {gate.at_least:g}: mean {found.mean:.4f}{interval}"
-    if found.unknown:
-        words += (
-            f", {low:.4f}–{high:.4f} with the {found.unknown} that failed or were not"
+    words = [f" {VERBS[outcome]} {gate.at_least:g}: mean {numbers.mean:.4f}"]
+    if interval is not None:
+        kind = "bounds" if is_until_decided else "95 % interval"
+        words.append(
+            f"{kind} {interval.low:.4f}–{interval.high:.4f} ({interval.method})"
+        )
+    if numbers.unknown:
+        words.append(
+            f"{low:.4f}–{high:.4f} with the {numbers.unknown} that failed or were not"
             " judged at 0 and at 1"
         )
-    words += f", {found.count} scored" + (f", {missing}." if missing else ".")
-    return outcome, words + (
-        " More samples would decide."
-        if outcome == "undecided" and not found.unknown
-        else ""
-    )
+    words.append(f"{numbers.count} scored")
+    if missing:
+        words.append(missing)
+    more_would_decide = outcome == "undecided" and not numbers.unknown
+    hint = " More samples would decide." if more_would_decide else ""
+    return outcome, f"{', '.join(words)}.{hint}"
+
+
+def _bounds(
+    numbers: MetricSummary, mean: float, interval: Interval | None
+) -> tuple[float, float]:
+    """Bounds of the mean with the rows whose score is not known at 0 and at 1.
+
+    Of the interval, where one is held against the threshold, else of the mean itself.
+    """
+    if interval is not None and numbers.worst is not None and numbers.best is not None:
+        low = min(interval.low, numbers.worst.low)
+        high = max(interval.high, numbers.best.high)
+        return low, high
+    total = numbers.count * mean
+    n_rows = numbers.count + numbers.unknown
+    return total / n_rows, (total + numbers.unknown) / n_rows
 
 
 def three_way(low: float, high: float, wanted: float) -> Outcome:
@@ -282,15 +307,15 @@ def three_way(low: float, high: float, wanted: float) -> Outcome:
     bound misses it.
     """
     wanted -= ROUNDING
-    return "passed" if low >= wanted else "failed" if high < wanted else "undecided"
+    if low >= wanted:
+        return "passed"
+    return "failed" if high < wanted else "undecided"
 
 
-def _missing(found: MetricSummary, summary: Summary) -> str:
+def _missing(numbers: MetricSummary, summary: Summary) -> str:
     """Why rows have no score, with counts."""
-    counts = (
-        *((count, f"undefined ({code})") for code, count in found.undefined.items()),
-        *((count, f"failed ({kind})") for kind, count in found.failed.items()),
-        (found.not_judged, "not judged"),
-        (summary.bad_rows, "bad row" if summary.bad_rows == 1 else "bad rows"),
-    )
-    return ", ".join(f"{count} {reason}" for count, reason in counts if count)
+    counts = {f"undefined ({code})": n for code, n in numbers.undefined.items()}
+    counts |= {f"failed ({kind})": n for kind, n in numbers.failed.items()}
+    counts["not judged"] = numbers.not_judged
+    counts["bad row" if summary.bad_rows == 1 else "bad rows"] = summary.bad_rows
+    return ", ".join(f"{n} {reason}" for reason, n in counts.items() if n)
