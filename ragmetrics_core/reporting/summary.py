@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from itertools import chain, compress
 from typing import Annotated, TypeVar
@@ -135,73 +135,59 @@ class MetricSummary(Frozen):
     @property
     def signs(self) -> tuple[str, ...]:
         """Signs of high risk, one sentence each."""
-        limits, found = (
-            self.limits,
-            zip((self.mean, self.median, self.sd, self.max), (1, 1, 0, 1), strict=True),
-        )
-        mean, median, sd, most = (fine if own is None else own for own, fine in found)
-        failed, undefined = sum(self.failed.values()), sum(self.undefined.values())
-        outcomes, abstained = (
-            self.count + failed + undefined,
-            self.undefined.get("abstained", 0),
-        )
-        kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
-        clusters = (self.interval and self.interval.clusters) or FEWEST_CLUSTERS
-        reaches = self.interval is not None and self.interval.high >= limits.mean
-        idle = f"{undefined} undefined, {failed} failed, {self.not_judged} not judged"
-        outside = (
-            "they stand outside the mean, in which a system that abstains more looks"
-            " better"
-        )
-        signs = (
-            (
-                mean < limits.mean and not reaches,
-                f"low mean: {mean:.3f}, under {limits.mean:g}.",
-            ),
-            (
-                mean < limits.mean and reaches,
-                (
-                    f"the mean may be low: {mean:.3f}, under {limits.mean:g}, which"
-                    " lies within its interval."
-                ),
-            ),
-            (
-                median < limits.median,
-                f"low median: {median:.3f}, under {limits.median:g}.",
-            ),
-            (
-                sd > limits.sd,
-                (
-                    f"high standard deviation: {sd:.3f}, over {limits.sd:g}; quality"
-                    " varies widely."
-                ),
-            ),
-            (most < limits.max, f"low maximum: no sample scored over {most:.3f}."),
-            (not self.count, f"nothing scored: {idle}."),
-            (
-                0 < self.count < limits.count,
-                f"too few samples to say: {self.count} scored, {limits.count} wanted.",
-            ),
-            (
-                clusters < FEWEST_CLUSTERS,
-                (
-                    f"few clusters: {clusters}, under {FEWEST_CLUSTERS}; the interval"
-                    " is a rough guide."
-                ),
-            ),
-            (
-                abstained,
-                f"abstaining answers: {abstained} of {outcomes} results; {outside}.",
-            ),
-            (
-                failed > limits.failed_share * outcomes,
-                (
-                    f"{failed / max(1, outcomes):.0%} failed ({kinds}); the mean does"
-                    " not speak for them."
-                ),
-            ),
-        )
-        return tuple(f"{self.metric}: {sentence}" for holds, sentence in signs if holds)
+        sentences = (*self._signs_of_scores(), *self._signs_of_counts())
+        return tuple(f"{self.metric}: {sentence}" for sentence in sentences)
+
+    def _signs_of_scores(self) -> Iterator[str]:
+        """What makes the scores look bad."""
+        limits = self.limits
+        if self.mean is not None and self.mean < limits.mean:
+            under = f"{self.mean:.3f}, under {limits.mean:g}"
+            if self.interval is not None and self.interval.high >= limits.mean:
+                yield f"the mean may be low: {under}, which lies within its interval."
+            else:
+                yield f"low mean: {under}."
+        if self.median is not None and self.median < limits.median:
+            yield f"low median: {self.median:.3f}, under {limits.median:g}."
+        if self.sd is not None and self.sd > limits.sd:
+            yield (
+                f"high standard deviation: {self.sd:.3f}, over {limits.sd:g}; quality"
+                " varies widely."
+            )
+        if self.max is not None and self.max < limits.max:
+            yield f"low maximum: no sample scored over {self.max:.3f}."
+
+    def _signs_of_counts(self) -> Iterator[str]:
+        """What makes the numbers say little."""
+        limits = self.limits
+        n_failed, n_undefined = sum(self.failed.values()), sum(self.undefined.values())
+        n_outcomes = self.count + n_failed + n_undefined
+        if self.count == 0:
+            yield (
+                f"nothing scored: {n_undefined} undefined, {n_failed} failed,"
+                f" {self.not_judged} not judged."
+            )
+        elif self.count < limits.count:
+            yield (
+                f"too few samples to say: {self.count} scored, {limits.count} wanted."
+            )
+        n_clusters = self.interval.clusters if self.interval is not None else None
+        if n_clusters and n_clusters < FEWEST_CLUSTERS:
+            yield (
+                f"few clusters: {n_clusters}, under {FEWEST_CLUSTERS}; the interval is"
+                " a rough guide."
+            )
+        if n_abstained := self.undefined.get("abstained", 0):
+            yield (
+                f"abstaining answers: {n_abstained} of {n_outcomes} results; they stand"
+                " outside the mean, in which a system that abstains more looks better."
+            )
+        if n_failed > limits.failed_share * n_outcomes:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
+            yield (
+                f"{n_failed / n_outcomes:.0%} failed ({kinds}); the mean does not speak"
+                " for them."
+            )
 
 
 class Summary(Frozen):
