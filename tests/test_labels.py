@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ from ragmetrics_core.labelling.labels import (
     calibrate,
     certify_precision,
     draw,
+    in_clusters,
     matched,
     read_labels,
 )
@@ -489,7 +491,7 @@ def test_agreement_resamples_whole_conversations(
         shown = capsys.readouterr().out
         line = next(own for own in shown.splitlines() if "balanced" in own)
         clustered = f"{CLUSTERS} clusters of them are resampled whole" in shown
-        assert clustered == ("no bars" in shown) == (f"n={CLUSTERS} " in line)
+        assert clustered == ("[clustered 95 %]" in shown) == (f"n={CLUSTERS} " in line)
         return line.partition("n=")[2]
 
     named = conversations(tmp_path, session_id=str, user=str)
@@ -510,3 +512,83 @@ def accuracy_of_rival(
 ) -> str:
     assert main([*arguments, *rival]) == 0
     return capsys.readouterr().out
+
+
+def talks(names: str, *, judge: str = "lexical", wrong_every: int = 3) -> Report:
+    """Twelve conversations of ten; in some the judge is wrong on each turn."""
+    rows = []
+    for number in range(120):
+        talk, is_good = number // 10, number % 2 == 0
+        score = 0.9 if is_good != (talk % wrong_every == 0) else 0.1
+        sample = Sample(id=f"s{number}", metadata={names: talk} if names else {})
+        result = Scored(metric="m", value=score, reason="")
+        rows.append(SampleResult(index=number, sample=sample, results={"m": result}))
+    return Report(rows, RunFacts(judges=(judge,), metrics={"m": "m|v1"}))
+
+
+def widths_of_intervals(printed: str) -> dict[str, float]:
+    """The widths of all intervals that ``agreement`` printed, by their lines' first word."""
+    widths = {}
+    for line in printed.splitlines():
+        bounds = re.search(r"\[(-?[\d.]+), (-?[\d.]+)\]", line)
+        if bounds is not None and line.startswith("  "):
+            widths[line.split()[0]] = float(bounds[2]) - float(bounds[1])
+    return widths
+
+
+@pytest.fixture
+def agreement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """The command on a run of conversations, which a key of the metadata names."""
+    monkeypatch.chdir(tmp_path)
+    labels = [{"id": f"s{n}", "label": int(n % 2 == 0)} for n in range(120)]
+    Path("labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
+    rival = talks("", judge="contrary", wrong_every=5)
+    rival.to_jsonl("rival.jsonl")
+
+    def printed(names: str, *options: str) -> str:
+        talks(names).to_jsonl("r.jsonl")
+        arguments = ["agreement", "r.jsonl", "labels.jsonl", "--draws", "200"]
+        assert main([*arguments, "--against", "rival.jsonl", *options]) == 0
+        return capsys.readouterr().out
+
+    return printed
+
+
+def test_every_interval_of_agreement_is_wider_over_conversations(
+    agreement: Callable[..., str],
+) -> None:
+    """Bars of the curve and differences to another judge, too."""
+    alone, together = agreement("user"), agreement("session_id")
+    assert "few clusters: 12, under 20" in together
+    assert "few clusters" not in alone
+    wide, narrow = widths_of_intervals(together), widths_of_intervals(alone)
+    measured = ("AUROC", "balanced", "MCC", "kappa", "Gwet's", "Brier")
+    differences = ("AUROC,", "Brier,")
+    for name in (*measured, *differences):
+        assert wide[name] > 1.5 * narrow[name], name
+    # the bars of the calibration curve
+    for name in ("0.100", "0.900"):
+        assert wide[name] > 1.5 * narrow[name], name
+
+
+def test_groups_of_labelled_rows_hold_one_source_and_either_runs_conversations() -> (
+    None
+):
+    labels = [
+        Label(f"s{number}", (True,), "ab"[number % 2 == 0 and number > 5])
+        for number in range(20)
+    ]
+    named, nameless = talks("session_id"), talks("")
+    rows = matched(named, "m", labels, nameless)
+    expected = [
+        ["s0", "s1", "s2", "s3", "s4", "s5", "s7", "s9"],
+        ["s6", "s8"],
+        ["s10", "s12", "s14", "s16", "s18"],
+        ["s11", "s13", "s15", "s17", "s19"],
+    ]
+    for first, second in ((named, nameless), (nameless, named)):
+        groups = in_clusters(rows, first, second)
+        assert [[row.id for row in group] for group in groups] == expected
+    assert in_clusters(rows, nameless) == [[row] for row in rows]

@@ -4,6 +4,7 @@ The second says how well a judge's scores agree with the labels.
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from ragmetrics_core.data import InputError, SettingError, metric_among
 from ragmetrics_core.labelling.labels import (
     calibrate,
     certify_precision,
-    clustered,
     draw,
+    in_clusters,
     left_over,
     matched,
     read_labels,
@@ -23,6 +24,7 @@ from ragmetrics_core.labelling.labels import (
 from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.calibration import curve
+from ragmetrics_core.statistics.means import FEWEST_CLUSTERS
 from ragmetrics_core.statistics.rater_agreement import (
     Labelled,
     Measured,
@@ -136,28 +138,24 @@ def _agreement(options: argparse.Namespace) -> int:
         read_labels(options.labels, column=options.label),
     )
     rows, trusted = matched(report, metric, labels, rival), options.assume_random
-    groups = clustered(rows, report, options.cluster)
-    share_clusters = len(groups) < len(rows)
+    groups = in_clusters(rows, report, rival, cluster=options.cluster)
+    found = measure_all(groups, measures(options.threshold), draws=options.draws)
     resampled = (
         f"{len(groups)} clusters of them are resampled whole, and n counts those"
-        if share_clusters
+        if len(groups) < len(rows)
         else "each is resampled by itself"
     )
     lines = [
         (
             f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}:"
             f" {len(rows)} labelled scores; 95 % intervals from {options.draws}"
-            f" resamples ({resampled}); verdicts from {options.threshold:g} on; nothing is pooled."
+            f" resamples ({resampled}); verdicts from {options.threshold:g} on; nothing"
+            " is pooled."
         ),
+        *_few_clusters(groups),
         *(f"! {sentence}" for sentence in left_over(report, metric, labels)),
-        *_measured(
-            measure_all(
-                groups,
-                measures(options.threshold),
-                draws=options.draws,
-            )
-        ),
-        *_curve(rows, with_bars=not share_clusters),
+        *_measured(found),
+        *_curve(groups),
     ]
     if rival is not None:
         lines.append(
@@ -237,16 +235,32 @@ def _measured(found: Sequence[Measured]) -> list[str]:
     return lines
 
 
-def _curve(rows: Sequence[Labelled], *, with_bars: bool) -> list[str]:
-    """The calibration curve of each source; bars take rows for independent."""
+def _few_clusters(groups: Sequence[Sequence[Labelled]]) -> list[str]:
+    """A warning for each source with few clusters, where rows share any."""
+    if all(len(group) == 1 for group in groups):
+        return []
+    n_clusters = Counter(group[0].source for group in groups)
+    return [
+        f"! {source}: few clusters: {count}, under {FEWEST_CLUSTERS}; the intervals are"
+        " a rough guide."
+        for source, count in n_clusters.items()
+        if count < FEWEST_CLUSTERS
+    ]
+
+
+def _curve(groups: Sequence[Sequence[Labelled]]) -> list[str]:
+    """The calibration curve of each source."""
     lines = []
-    bars = "[Wilson 95 %]" if with_bars else "(no bars: rows share clusters)"
-    for source in dict.fromkeys(row.source for row in rows):
-        lines.append(f"Calibration, {source}: mean score → share of yes {bars}")
-        own = [(row.score, row.yes) for row in rows if row.source == source]
+    for source in dict.fromkeys(group[0].source for group in groups):
+        own = [group for group in groups if group[0].source == source]
+        pairs = [(row.score, row.yes) for group in own for row in group]
+        clusters = [number for number, group in enumerate(own) for _ in group]
+        method = "Wilson" if len(own) == len(pairs) else "clustered"
+        lines.append(
+            f"Calibration, {source}: mean score → share of yes [{method} 95 %]"
+        )
         lines += [
-            f"  {b.score:.3f} → {b.share:.3f}"
-            f"{f' [{b.low:.3f}, {b.high:.3f}]' if with_bars else ''}  n={b.count}"
-            for b in curve(own)
+            f"  {b.score:.3f} → {b.share:.3f} [{b.low:.3f}, {b.high:.3f}]  n={b.count}"
+            for b in curve(pairs, clusters=clusters)
         ]
     return lines

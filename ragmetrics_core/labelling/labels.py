@@ -18,7 +18,12 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.frozen import clean
-from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, group_of, numbering
+from ragmetrics_core.reporting.pairing import (
+    GroupBy,
+    KeysSought,
+    group_pairs,
+    numbering,
+)
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.certification import Certified, certify
 from ragmetrics_core.statistics.corrected_means import (
@@ -163,27 +168,46 @@ def matched(
     return found
 
 
-def clustered(
-    rows: Sequence[Labelled], report: Report, by: GroupBy = "auto"
+def in_clusters(
+    rows: Sequence[Labelled],
+    report: Report,
+    rival: Report | None = None,
+    *,
+    cluster: GroupBy = "auto",
 ) -> list[list[Labelled]]:
-    """The rows of each source, those whose samples belong together in one list.
+    """Labelled rows in groups of those that belong together in either run.
 
-    Such rows are resampled whole. ``by`` says what belongs together, as in every
-    interval.
+    A group holds rows of one source. A row that stands alone is a group.
+
+    Args:
+        rows: What ``matched`` gave for the same runs.
+        report: The run.
+        rival: That of another judge, if there is one.
+        cluster: Which samples belong together, as in ``Report.summary``.
+
+    Raises:
+        SettingError: If no sample has the key of the clusters.
     """
-    keys = KeysSought(cluster=by)
-    clusters: dict[str | None, str | None] = {}
-    for result in report.results:
-        if result.sample is not None:
-            keys.look(result.sample)
-            clusters[result.sample.id] = group_of(result.sample, by)
+    samples = _samples_by_id(report)
+    rival_samples = _samples_by_id(rival) if rival is not None else {}
+    keys = KeysSought(cluster=cluster)
+    for sample in samples.values():
+        keys.look(sample)
     keys.check()
-    groups: dict[tuple[str, str, str], list[Labelled]] = {}
-    for row in rows:
-        cluster = clusters[row.id]
-        place = ("sample", row.id) if cluster is None else ("cluster", cluster)
-        groups.setdefault((row.source, *place), []).append(row)
+    pairs = [(samples.get(row.id), rival_samples.get(row.id)) for row in rows]
+    groups: dict[tuple[str, str | int], list[Labelled]] = {}
+    for place, (row, name) in enumerate(
+        zip(rows, group_pairs(pairs, cluster), strict=True)
+    ):
+        key = (row.source, place if name is None else name)
+        groups.setdefault(key, []).append(row)
     return list(groups.values())
+
+
+def _samples_by_id(report: Report) -> dict[str | None, Sample]:
+    return {
+        row.sample.id: row.sample for row in report.results if row.sample is not None
+    }
 
 
 def _refuse_labels_of_others(
@@ -200,9 +224,7 @@ def _refuse_labels_of_others(
             f" labels for {metric}, or, if they answer its question too, take"
             ' "metric" out of their lines'
         )
-    samples = {
-        row.sample.id: row.sample for row in report.results if row.sample is not None
-    }
+    samples = _samples_by_id(report)
     wrong = [
         label.id
         for label in labels

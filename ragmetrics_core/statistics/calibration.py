@@ -8,6 +8,7 @@ from statistics import fmean
 
 from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.statistics.means import mean_interval, share_clusters
 
 FEWEST_FOR_ERROR = 200
 """A calibration error over fewer labels would mostly show noise."""
@@ -24,8 +25,8 @@ Pairs = Sequence[tuple[float, bool]]
 class Bin:
     """One bin of the calibration curve.
 
-    It holds the mean score, the share of positive labels with its Wilson interval, and
-    the number of rows.
+    It holds the mean score, the share of positive labels with its interval, and the
+    number of rows. The interval is Wilson's, or one over clusters.
     """
 
     score: float
@@ -84,14 +85,26 @@ def _are_separated(pairs: Pairs) -> bool:
     return max(negative) <= min(positive) or max(positive) <= min(negative)
 
 
-def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
+def curve(
+    pairs: Pairs, *, bins: int = 10, clusters: Sequence[int] | None = None
+) -> list[Bin]:
     """The calibration curve in bins of equal mass, at most so many.
 
     Equal scores stay in one bin.
+
+    Args:
+        pairs: Score and label of each row.
+        bins: The most bins.
+        clusters: Number of each row's cluster, negative for one of its own; None if
+            each row stands alone.
     """
-    rows_by_bin: list[list[tuple[float, bool]]] = []
-    rows = [(float(score), bool(label)) for score, label in pairs]
+    keys = [-1] * len(pairs) if clusters is None else clusters
+    rows = [
+        (float(score), bool(label), key)
+        for (score, label), key in zip(pairs, keys, strict=True)
+    ]
     rows.sort(key=lambda row: row[0])
+    rows_by_bin: list[list[tuple[float, bool, int]]] = []
     for place, row in enumerate(rows):
         is_tied = bool(rows_by_bin) and rows_by_bin[-1][-1][0] == row[0]
         is_bin_full = place >= len(rows) / bins * len(rows_by_bin)
@@ -101,12 +114,25 @@ def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
     return [_bin(bin_rows) for bin_rows in rows_by_bin]
 
 
-def _bin(rows: Pairs) -> Bin:
+def _bin(rows: Sequence[tuple[float, bool, int]]) -> Bin:
     n_rows = len(rows)
-    n_positive = sum(label for _, label in rows)
-    low, high = wilson(n_positive, n_rows)
-    mean_score = fmean(score for score, _ in rows)
-    return Bin(mean_score, n_positive / n_rows, low, high, n_rows)
+    mean_score = fmean(score for score, _, _ in rows)
+    share = sum(label for _, label, _ in rows) / n_rows
+    low, high = _bounds_of_share(
+        [label for _, label, _ in rows], [key for _, _, key in rows]
+    )
+    return Bin(mean_score, share, low, high, n_rows)
+
+
+def _bounds_of_share(
+    labels: Sequence[bool], clusters: Sequence[int]
+) -> tuple[float, float]:
+    """Wilson's interval of the share of positive labels; over clusters where some share one."""
+    values = [float(label) for label in labels]
+    interval = mean_interval(values, clusters) if share_clusters(clusters) else None
+    if interval is None:
+        return wilson(sum(labels), len(labels))
+    return interval.low, interval.high
 
 
 def calibration_error(pairs: Pairs) -> float | None:
