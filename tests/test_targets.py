@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -385,6 +386,41 @@ def pushed(receiver, monkeypatch, tmp_path, capsys):
         return code, shown.out + shown.err
 
     return push
+
+
+NO_SERVERS = {
+    "none": "",
+    "a folder": "file:///tmp/mlruns",
+    "a database": "sqlite:///mlruns.db",
+    "a word": "nonsense",
+    "another protocol": "ftp://127.0.0.1",
+    "a bracket that is not closed": "http://[",
+    "a port that is none": "http://127.0.0.1:99999",
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("address", NO_SERVERS)
+def test_an_address_that_is_no_server_is_refused_in_words(
+    address, target, pushed, monkeypatch, tmp_path
+):
+    """MLflow alone takes folders and databases, and lacks packages for these."""
+    monkeypatch.chdir(tmp_path)
+    for package in ("sqlparse", "sqlalchemy", "alembic"):
+        monkeypatch.setitem(sys.modules, package, None)
+    names = {"mlflow": "MLFLOW_TRACKING_URI", "langfuse": "LANGFUSE_BASE_URL"}
+    name = names.get(target, "OTEL_EXPORTER_OTLP_ENDPOINT")
+    if address == "none" and target != "mlflow":
+        pytest.skip("the client has an address of its own")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    monkeypatch.setenv(name, NO_SERVERS[address])
+    code, said = pushed(target)
+    assert code == 2
+    assert "Traceback" not in said
+    if address in ("none", "a folder", "a database") and target == "mlflow":
+        assert "mlflow needs MLFLOW_TRACKING_URI in the environment" in said
+    if target in ("otel", "openinference"):
+        assert "is OTEL_EXPORTER_OTLP_ENDPOINT right?" in said
 
 
 @pytest.mark.parametrize("target", TARGETS)

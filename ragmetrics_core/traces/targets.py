@@ -314,12 +314,20 @@ def _no_redirects_of_mlflow() -> Iterator[None]:
             os.environ[_MLFLOW_REDIRECTS] = before
 
 
-def _no_server_of_mlflow(error: ImportError) -> SettingError:
-    """What to do where MLflow would write to this machine, and its client alone is installed."""
-    return SettingError(
-        "mlflow needs MLFLOW_TRACKING_URI in the environment, the address of a server;"
-        f" a local store needs the whole package mlflow ({error})"
-    )
+@contextmanager
+def _packages_of_mlflow() -> Iterator[None]:
+    """Say what to do where MLflow's client looks for traces on this machine.
+
+    It does so where no server is named, and lacks the packages for it.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise SettingError(
+            "mlflow needs MLFLOW_TRACKING_URI in the environment, the address of its"
+            " server, e.g. http://127.0.0.1:5000; for traces in a local folder or"
+            f" database install the whole package: pip install mlflow (no {error.name})"
+        ) from error
 
 
 class MLflow(Sink):
@@ -331,27 +339,35 @@ class MLflow(Sink):
     def __init__(self) -> None:
         self._mlflow = extra("mlflow", "mlflow", "this target")
         client = extra("mlflow.tracing.client", "mlflow", "this target")
-        try:
-            self._client = client.TracingClient()
-        except ImportError as error:
-            raise _no_server_of_mlflow(error) from error
+        with _packages_of_mlflow():
+            try:
+                self._client = client.TracingClient()
+            except (self._mlflow.exceptions.MlflowException, ValueError) as error:
+                raise SettingError(
+                    "MLFLOW_TRACKING_URI is no address of a server of MLflow; it is"
+                    " written like http://127.0.0.1:5000"
+                ) from error
 
     def write(self, result: SampleResult) -> None:
-        """Send the outcomes of one sample; ``InputError`` if they were not taken."""
+        """Send the outcomes of one sample.
+
+        ``InputError`` if they were not taken; ``SettingError`` without a server.
+        """
         scores = list(_scores(result))
+        with _packages_of_mlflow():
+            self._send(scores, result.index)
+
+    def _send(self, scores: Sequence[_Score], index: int) -> None:
         try:
             with _no_redirects_of_mlflow():
                 self._write(scores)
-        except ImportError as error:
-            raise _no_server_of_mlflow(error) from error
         except self._mlflow.exceptions.MlflowException as error:
             raise InputError(
-                f"row {result.index} was not taken by MLflow: {error.error_code}"
+                f"row {index} was not taken by MLflow: {error.error_code}"
             ) from error
         except ValueError as error:
             raise InputError(
-                f"row {result.index} was not taken: is MLFLOW_TRACKING_URI a server of"
-                " MLflow?"
+                f"row {index} was not taken: is MLFLOW_TRACKING_URI a server of MLflow?"
             ) from error
 
     def _write(self, scores: Sequence[_Score]) -> None:
@@ -413,7 +429,13 @@ class Langfuse(Sink):
         self._scores = client.scores
         error_module = extra("langfuse.api.core.api_error", "langfuse", "this target")
         httpx = extra("httpx", "langfuse", "this target")
-        self._errors = (error_module.ApiError, httpx.HTTPError)
+        # the last two come of an address that is none
+        self._errors = (
+            error_module.ApiError,
+            httpx.HTTPError,
+            httpx.InvalidURL,
+            ValueError,
+        )
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample; ``InputError`` if they were not taken."""
