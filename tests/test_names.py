@@ -389,3 +389,55 @@ def test_a_column_that_some_rows_lack_makes_bad_rows_only() -> None:
         progress=False,
     )
     assert [bool(row.problem) for row in found.results] == [True, False]
+
+
+SECRET = "What did SECRET do?"
+NAMES_THAT_ARE_TEXTS = {
+    "a table without a header": (
+        "rows.csv",
+        f'{SECRET},"SECRET lit it, at night.",SECRET lit it.\nq,c,a\n',
+        [],
+    ),
+    "a column that is not there": (
+        "rows.csv",
+        f'{SECRET},"SECRET lit it, at night.",SECRET lit it.\nq,c,a\n',
+        ["--question-column", "frage"],
+    ),
+    "a key of clusters that is not there": (
+        "rows.csv",
+        f"question,contexts,answer,{SECRET}\nq,c,a,1\n",
+        ["--cluster", "user"],
+    ),
+    "a column twice": (
+        "rows.csv",
+        f"question,contexts,answer,{SECRET},{SECRET}\nq,c,a,1,2\n",
+        [],
+    ),
+    "a key of JSON twice": (
+        "rows.jsonl",
+        f'{{"answer": "a", "contexts": {{"{SECRET}": 0.9, "{SECRET}": 0.8}}}}\n',
+        ["--strict"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMES_THAT_ARE_TEXTS)
+def test_messages_show_no_names_that_may_be_texts_of_samples(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, text, options = NAMES_THAT_ARE_TEXTS[name]
+    path = tmp_path / file
+    path.write_text(text, encoding="utf-8")
+    assert main(["evaluate", str(path), "--judge", "lexical", *options]) == 2
+    said = capsys.readouterr()
+    assert "may be a text" in said.err or "may be texts" in said.err
+    assert "SECRET" not in said.out + said.err
+
+
+def test_names_of_columns_are_shown_as_they_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("Frage des Kunden,user.id,Score (0-1)\nq,c,a\n", encoding="utf-8")
+    assert main(["evaluate", str(path), "--judge", "lexical"]) == 2
+    assert "Frage des Kunden, user.id, Score (0-1)" in capsys.readouterr().err

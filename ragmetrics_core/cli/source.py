@@ -19,6 +19,7 @@ from ragmetrics_core.data import (
     InputError,
     RowError,
     Sample,
+    names_in_words,
     own,
     told,
 )
@@ -58,11 +59,8 @@ class _File:
     @property
     def columns(self) -> str:
         """The columns that no field of a sample was made of, in words."""
-        more = ", …" if len(self.unread) > _SHOWN_COLUMNS else ""
-        return (
-            "columns that were not recognised:"
-            f" {', '.join(islice(self.unread, _SHOWN_COLUMNS))}{more}"
-        )
+        names = names_in_words(self.unread, most=_SHOWN_COLUMNS)
+        return f"columns that were not recognised: {names}"
 
 
 class Source:

@@ -100,6 +100,7 @@ from ragmetrics_core.data.metric_evidence import Polled as Polled
 from ragmetrics_core.data.nearest import SHIPPED_METRICS as SHIPPED_METRICS
 from ragmetrics_core.data.nearest import did_you_mean as did_you_mean
 from ragmetrics_core.data.nearest import metric_among as metric_among
+from ragmetrics_core.data.nearest import names_in_words as names_in_words
 from ragmetrics_core.data.nearest import plain_name as plain_name
 from ragmetrics_core.data.nearest import repeated as repeated
 from ragmetrics_core.data.replies import Answer as Answer

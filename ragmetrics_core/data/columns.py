@@ -31,7 +31,7 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.messages import messages_said
-from ragmetrics_core.data.nearest import did_you_mean, plain_name
+from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
 from ragmetrics_core.data.sample import Context
 
 # Per field of the sample, the column names in use, the most specific first. Compared
@@ -81,6 +81,7 @@ _INSIDE = {
     "reference": ("answer", "output", "response", "text"),
 }
 _SPEAKERS = {"question": "user", "answer": "assistant", "reference": "assistant"}
+_SHOWN_COLUMNS = 50  # in a message
 _NESTED = 4  # objects in objects, or in JSON that stands in them as a text
 SEVERAL_ANSWERS = ("answers", "responses", "predictedanswers", "replies")
 # columns of our own results, and what their objects have
@@ -239,7 +240,7 @@ def _named(
         present_columns = [str(other) for other in row]
         near, listed = (
             did_you_mean(column, present_columns),
-            ", ".join(present_columns) or "no columns",
+            names_in_words(present_columns, most=_SHOWN_COLUMNS) or "no columns",
         )
         raise NoSuchColumn(
             f"no column {column!r} for {field}{near}; the row has: {listed}"

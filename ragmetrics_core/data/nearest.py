@@ -3,10 +3,12 @@
 A clear name is found. Any other is refused, with the nearest name there is.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import blank
@@ -19,6 +21,10 @@ SHIPPED_METRICS = (
 )
 """The metrics whose last word alone means them, in the order in which they are listed.
 """
+
+# What no name of a column holds, and many a sentence does.
+_SENTENCE = re.compile(r"[?!;,]|\.(?:\s|$)")
+_LONGEST_NAME, _MOST_WORDS = 40, 4
 
 _ALIKE = 0.7  # from here on two names differ by a slip of the hand
 
@@ -38,13 +44,54 @@ def plain_name(name: str) -> str:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that occur more than once, each once, in their order.
+    """The names that occur more than once, each once, in their order, for a message.
+
+    A name that may be a text of a sample is not shown.
 
     Examples:
-        >>> repeated(["id", "answer", "id"])
-        ['id']
+        >>> repeated(["id", "answer", "id", "Who lit it?", "Who lit it?"])
+        ['id', 'a name that may be a text']
     """
-    return [name for name, count in Counter(names).items() if count > 1]
+    return [
+        "a name that may be a text" if _may_be_text(name) else name
+        for name, count in Counter(names).items()
+        if count > 1
+    ]
+
+
+def names_in_words(names: Iterable[str], *, most: int) -> str:
+    """Names of columns or keys for a message, which must hold no texts of samples.
+
+    In a table without a header the first row's texts stand as names. Names that may be
+    texts are counted and not shown; where they are half of all or more, none is shown.
+
+    Args:
+        names: The names.
+        most: So many are shown.
+
+    Examples:
+        >>> names_in_words(["user.id", "Ground truth"], most=12)
+        'user.id, Ground truth'
+        >>> names_in_words(["user.id", "lang", "Who lit it?"], most=12)
+        'user.id, lang and 1 that may be a text'
+        >>> names_in_words(["Who lit it?", "Anna"], most=12)
+        '2 whose names may be texts (a table without a header?)'
+    """
+    all_names = list(names)
+    shown = [name for name in all_names if not _may_be_text(name)]
+    n_texts = len(all_names) - len(shown)
+    if n_texts and n_texts >= len(shown):
+        count = len(all_names)
+        return f"{count} whose names may be texts (a table without a header?)"
+    listed = ", ".join(islice(shown, most)) + (", …" if len(shown) > most else "")
+    if not n_texts:
+        return listed
+    return f"{listed} and {n_texts} that may be {'a text' if n_texts == 1 else 'texts'}"
+
+
+def _may_be_text(name: str) -> bool:
+    is_long = len(name) > _LONGEST_NAME or len(name.split()) > _MOST_WORDS
+    return is_long or _SENTENCE.search(name) is not None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import islice
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -25,6 +24,7 @@ from ragmetrics_core.data import (
     Undefined,
     did_you_mean,
     follow,
+    names_in_words,
     plain_name,
 )
 from ragmetrics_core.data.cells import number_as_text, present
@@ -238,7 +238,7 @@ class KeysSought:
             return
         for key, what in self._unseen.items():
             near = did_you_mean(key.removeprefix("metadata."), self._names)
-            listed = ", ".join(islice(self._names, _SHOWN_NAMES)) or "nothing"
+            listed = names_in_words(self._names, most=_SHOWN_NAMES) or "nothing"
             raise SettingError(
                 f"no sample has {key!r}, so it makes no {what}{near}; the metadata"
                 f" holds: {listed}"

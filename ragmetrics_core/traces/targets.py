@@ -314,20 +314,17 @@ def _no_redirects_of_mlflow() -> Iterator[None]:
             os.environ[_MLFLOW_REDIRECTS] = before
 
 
-@contextmanager
-def _packages_of_mlflow() -> Iterator[None]:
-    """Say what to do where MLflow's client looks for traces on this machine.
+def _server_of_mlflow_needed(error: Exception) -> SettingError:
+    """What to say where no server is named, or what is named is none.
 
-    It does so where no server is named, and lacks the packages for it.
+    MLflow then looks on this machine, and its client alone lacks packages for that.
     """
-    try:
-        yield
-    except ImportError as error:
-        raise SettingError(
-            "mlflow needs MLFLOW_TRACKING_URI in the environment, the address of its"
-            " server, e.g. http://127.0.0.1:5000; for traces in a local folder or"
-            f" database install the whole package: pip install mlflow (no {error.name})"
-        ) from error
+    return SettingError(
+        "mlflow needs MLFLOW_TRACKING_URI in the environment, the address of its"
+        " server, e.g. http://127.0.0.1:5000; for traces in a local folder or database"
+        f" install the whole package: pip install mlflow ({type(error).__name__}"
+        f"{f': {error.name}' if isinstance(error, ImportError) else ''})"
+    )
 
 
 class MLflow(Sink):
@@ -339,14 +336,11 @@ class MLflow(Sink):
     def __init__(self) -> None:
         self._mlflow = extra("mlflow", "mlflow", "this target")
         client = extra("mlflow.tracing.client", "mlflow", "this target")
-        with _packages_of_mlflow():
-            try:
-                self._client = client.TracingClient()
-            except (self._mlflow.exceptions.MlflowException, ValueError) as error:
-                raise SettingError(
-                    "MLFLOW_TRACKING_URI is no address of a server of MLflow; it is"
-                    " written like http://127.0.0.1:5000"
-                ) from error
+        wrong = (ImportError, ValueError, self._mlflow.exceptions.MlflowException)
+        try:
+            self._client = client.TracingClient()
+        except wrong as error:
+            raise _server_of_mlflow_needed(error) from error
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample.
@@ -354,20 +348,19 @@ class MLflow(Sink):
         ``InputError`` if they were not taken; ``SettingError`` without a server.
         """
         scores = list(_scores(result))
-        with _packages_of_mlflow():
-            self._send(scores, result.index)
-
-    def _send(self, scores: Sequence[_Score], index: int) -> None:
         try:
             with _no_redirects_of_mlflow():
                 self._write(scores)
+        except ImportError as error:
+            raise _server_of_mlflow_needed(error) from error
         except self._mlflow.exceptions.MlflowException as error:
             raise InputError(
-                f"row {index} was not taken by MLflow: {error.error_code}"
+                f"row {result.index} was not taken by MLflow: {error.error_code}"
             ) from error
         except ValueError as error:
             raise InputError(
-                f"row {index} was not taken: is MLFLOW_TRACKING_URI a server of MLflow?"
+                f"row {result.index} was not taken: is MLFLOW_TRACKING_URI a server of"
+                " MLflow?"
             ) from error
 
     def _write(self, scores: Sequence[_Score]) -> None:
