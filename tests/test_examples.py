@@ -30,6 +30,7 @@ def python(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebooks_show_what_they_say(path: Path, tmp_path: Path) -> None:
     python(
@@ -49,6 +50,7 @@ def test_notebooks_hold_outputs(path: Path) -> None:
     ] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_score(path: Path, tmp_path: Path) -> None:
     assert "context_adherence" in python(tmp_path, str(path))

@@ -254,6 +254,7 @@ sys.exit(main(["evaluate", "rows.jsonl", "--judge", "lexical", "--report", "r.ht
 """
 
 
+@pytest.mark.nightly
 def test_the_package_works_from_a_zip_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "package.zip", "w") as archive:
         for file in SOURCE.parent.rglob("*"):

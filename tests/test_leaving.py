@@ -136,6 +136,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", BODIES)
 def test_whoever_leaves_leaves_no_call_behind(
     how: str, said: subprocess.CompletedProcess[str]

@@ -333,6 +333,7 @@ def test_an_unavailable_judge_is_called_once_by_a_whole_run() -> None:
     }
 
 
+@pytest.mark.nightly
 def test_sixty_four_calls_at_a_time() -> None:
     async def run(server: LoopbackServer) -> list[Any]:
         session = LLMJudge(model_of(server)).session(concurrency=64, store=None)
@@ -577,6 +578,7 @@ assert {(host, int(to)) for host, to in asked} == {("127.0.0.1", port)}, asked
 """
 
 
+@pytest.mark.nightly
 def test_nothing_is_printed_and_no_other_host_is_asked() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SILENT],

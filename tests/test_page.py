@@ -1006,6 +1006,7 @@ def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
     assert browser.requests() == [(tmp_path / "report.html").as_uri()]
 
 
+@pytest.mark.nightly
 @needs_chromium
 def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
     rows = [

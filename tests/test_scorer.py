@@ -390,6 +390,7 @@ def test_threads_of_an_engine_take_turns() -> None:
     assert all(one.equals(scored[0]) for one in scored)
 
 
+@pytest.mark.nightly
 def test_a_task_that_its_engine_ends_gives_no_table_of_rows_that_nobody_judged() -> (
     None
 ):
@@ -596,6 +597,7 @@ def test_rows_of_several_judges_are_told(stored: Callable[..., Report]) -> None:
     assert "context_utilization: rows of 2 signatures" in report.table()
 
 
+@pytest.mark.nightly
 def test_a_page_of_many_rows_shows_some_and_says_so(
     stored: Callable[..., Report], tmp_path: Path
 ) -> None:

@@ -209,6 +209,7 @@ def start(code: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.nightly
 def test_four_processes_do_not_multiply_a_quota(path: Path) -> None:
     """6000 a minute: in any time no more than 100 and (6000 - 100) / 60 a second."""
     processes = [start("asyncio.run(calls(75))", path, 6000) for _ in range(4)]

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.nightly  # thousands of samples for each test
+
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "simulated_statistics.py"
 
 

@@ -71,6 +71,7 @@ run(sys.argv[1])
 """
 
 
+@pytest.mark.nightly
 def test_a_full_disk_costs_a_warning_and_no_result(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     first = ended(FULL_DISK, str(path))
@@ -119,6 +120,7 @@ def test_a_read_only_folder_costs_a_warning_and_no_result(place: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_replies_in_a_read_only_folder_are_used(place: Path) -> None:
     folder = place / "sealed"
     folder.mkdir()

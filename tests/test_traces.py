@@ -711,6 +711,7 @@ TOO_LARGE = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("value", TOO_LARGE.values(), ids=TOO_LARGE)
 def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(
     value: bytes, tmp_path: Path

@@ -431,6 +431,7 @@ print(os.environ.get("OPENAI_API_BASE"), os.environ.get("LITELLM_MODE"))
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 def test_a_dotenv_file_of_the_folder_is_not_read(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("OPENAI_API_BASE=http://evil.example/v1\n")

@@ -155,6 +155,7 @@ print(report.decisions[0].model_dump_json(), report.summary().judged, report.usa
 """
 
 
+@pytest.mark.nightly
 def test_a_killed_run_goes_on_to_the_same_decision_without_a_second_call(
     loopback_server: Callable[..., LoopbackServer], tmp_path: Path
 ) -> None:
@@ -1188,6 +1189,7 @@ def ask(question):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("app", "code", "words"),
     [("True", 0, "1 passed"), ("False", 1, "misses 0.6; decided after")],

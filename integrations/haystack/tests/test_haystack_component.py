@@ -450,6 +450,7 @@ def in_a_fresh_process(tmp_path: Path, *runs: tuple[str, dict[str, Any]]) -> lis
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.nightly
 def test_yaml_round_trip_with_the_embedded_judge(tmp_path: Path) -> None:
     metrics = [
         "context_utilization",
@@ -502,6 +503,7 @@ def _without_nan(value: Any) -> Any:
     return json.loads(json.dumps(value), parse_constant=str)
 
 
+@pytest.mark.nightly
 def test_yaml_round_trip_with_a_generator_and_a_secret(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -147,6 +147,7 @@ print(HaystackModel(made).cache_key)
 """
 
 
+@pytest.mark.nightly
 def test_another_process_says_the_same() -> None:
     done = subprocess.run(
         [sys.executable, "-c", OTHER_PROCESS],

@@ -121,6 +121,7 @@ def test_200_concurrent_runs_of_one_capture() -> None:
     assert sorted(map(check, captured.samples)) == sorted(f"q{n}" for n in range(200))
 
 
+@pytest.mark.nightly
 def test_200_concurrent_captures() -> None:
     app = rag()
 
@@ -582,6 +583,7 @@ def test_an_error_of_the_application_passes_unchanged_beside_one_of_ours(
     assert len(captured.problems) + len(tee.problems) == 1
 
 
+@pytest.mark.nightly
 def test_runs_are_freed() -> None:
     app = rag()
     with capture() as captured:

@@ -198,6 +198,7 @@ def test_memory_is_flat_over_many_runs() -> None:
     assert max(sizes) - sizes[0] <= 20, sizes
 
 
+@pytest.mark.nightly
 def test_streamed_tokens_are_not_kept() -> None:
     handler = RagMetricsCallback(metrics=[])
     events: list[int] = []

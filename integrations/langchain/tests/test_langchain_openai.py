@@ -101,6 +101,7 @@ print(LangChainModel(chat).cache_key, LangChainModel(prompt | chat).cache_key)
 """
 
 
+@pytest.mark.nightly
 def test_another_process_says_the_same() -> None:
     from langchain_core.prompts import ChatPromptTemplate
 

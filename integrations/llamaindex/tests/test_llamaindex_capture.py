@@ -153,6 +153,7 @@ def test_threads_of_others(echo: RetrieverQueryEngine) -> None:
     assert [sample.question for sample in inner.samples] == ["both"]
 
 
+@pytest.mark.nightly
 def test_separate_steps_under_concurrency(kit: ModuleType) -> None:
     async def one(question: str) -> None:
         nodes = await kit.FixedRetriever(

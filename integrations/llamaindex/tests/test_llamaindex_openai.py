@@ -124,6 +124,7 @@ print(LlamaIndexModel(like).cache_key, LlamaIndexModel(OpenAI(model="gpt-4o-mini
 """
 
 
+@pytest.mark.nightly
 def test_another_process_says_the_same() -> None:
     done = subprocess.run(
         [sys.executable, "-c", OTHER_PROCESS],
