@@ -248,7 +248,7 @@ def test_figures_are_those_of_the_same_rows_as_json_lines(
             index=index, sample=sample, results=found, unfinished=Usage(calls=2)
         )
 
-    monkeypatch.setattr(means, "_AT_ONCE", 100)  # so that scores are grouped in parts
+    monkeypatch.setattr(means, "_BLOCK", 100)  # so that scores are grouped in parts
     rows = [row(index) for index in range(1500)]
     lines = Report(
         rows,
