@@ -28,7 +28,7 @@ from ragmetrics_core.lexical import constants, features
 from ragmetrics_core.lexical.constants import VETO, Features, Weights
 from ragmetrics_core.lexical.features import nearness
 from ragmetrics_core.lexical.numerals import strange
-from ragmetrics_core.lexical.text import Passage, read
+from ragmetrics_core.lexical.text import Passage, parse
 from ragmetrics_core.metrics.average_precision import average_precision
 from ragmetrics_core.statistics.rater_agreement import (
     auroc,
@@ -98,8 +98,8 @@ def adherence_item(row: Row, answer: str | None = None) -> Item:
     """A row, or what its answer was made into."""
     written: str = row["answer"] if answer is None else answer
     passage, contexts = (
-        read(written),
-        [read(context["text"]) for context in row["contexts"]],
+        parse(written),
+        [parse(context["text"]) for context in row["contexts"]],
     )
     matches = features.align(passage, contexts)
     values = features.adherence(passage, contexts, matches)
@@ -128,7 +128,7 @@ def vector_items(data: Path) -> Iterator[Item]:
 def with_vectors(row: Row, item: Item) -> Item:
     """An item of a row's own answer with one more feature."""
     near = nearness(
-        read(row["answer"]), [read(context["text"]) for context in row["contexts"]]
+        parse(row["answer"]), [parse(context["text"]) for context in row["contexts"]]
     )
     return replace(item, features=(*item.features, near))
 
@@ -137,11 +137,11 @@ def usefulness_items(data: Path) -> Iterator[Item]:
     """One item per chunk."""
     for source, rows in rows_by_source(data, "relevance").items():
         for row in rows:
-            asked, answer = read(row["question"]), read(row["answer"])
+            asked, answer = parse(row["question"]), parse(row["answer"])
             for context, label in zip(
                 row["contexts"], row["labels"]["relevant"], strict=True
             ):
-                values = features.usefulness(asked, answer, read(context["text"]))
+                values = features.usefulness(asked, answer, parse(context["text"]))
                 yield Item(source, row["id"], values, label == 1)
 
 
@@ -149,14 +149,14 @@ def fact_items(data: Path) -> Iterator[Item]:
     """One item per fact; the contexts of such a row are one text."""
     for source, rows in rows_by_source(data, "recall").items():
         for row in rows:
-            context: Passage = read(
+            context: Passage = parse(
                 "\n".join(context["text"] for context in row["contexts"])
             )
             for fact in row.get("facts", ()):
                 yield Item(
                     source,
                     row["id"],
-                    features.presence(read(fact["text"]), context),
+                    features.presence(parse(fact["text"]), context),
                     fact["present"] == 1,
                 )
 

@@ -101,7 +101,7 @@ def plain_numbers() -> Iterator[None]:
 
 
 def _forget() -> None:
-    for remembered in (text._terms_of_word, text._read):  # noqa: SLF001
+    for remembered in (text._terms_of_word, text._parse):  # noqa: SLF001
         remembered.cache_clear()
 
 

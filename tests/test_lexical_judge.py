@@ -16,7 +16,7 @@ from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical.numerals import number, numbers, strange
-from ragmetrics_core.lexical.text import read
+from ragmetrics_core.lexical.text import parse
 from ragmetrics_core.metrics.context_adherence import Sufficient
 from ragmetrics_core.metrics.context_recall import Rating
 from ragmetrics_core.reporting.tables import footnotes
@@ -163,7 +163,7 @@ class TestNumbers:
             list(
                 strange(
                     f"It was {answer} there.",
-                    read(f"They say {context} stood.").numbers,
+                    parse(f"They say {context} stood.").numbers,
                 )
             )
             == []
@@ -186,7 +186,7 @@ class TestNumbers:
             list(
                 strange(
                     f"It was {answer} there.",
-                    read(f"They say {context} stood.").numbers,
+                    parse(f"They say {context} stood.").numbers,
                 )
             )
             == numbers
@@ -351,13 +351,13 @@ class TestNames:
 
     def test_the_features_by_hand(self) -> None:
         answer, contexts = (
-            read("The mill was bought by Carl Voss, not Dora."),
-            [read(it) for it in self.CONTEXTS],
+            parse("The mill was bought by Carl Voss, not Dora."),
+            [parse(it) for it in self.CONTEXTS],
         )
         matches = features.align(answer, contexts)
         # Beside "Carl Voss" stands none of mill, bought, Dora; elsewhere two do. Dora
         # stands nowhere.
-        assert (matches[0].kept, matches[0].apart) == (
+        assert (matches[0].remaining, matches[0].apart) == (
             0.0,
             {"carl", "vos"} if "vos" in answer.terms else {"carl", "voss"},
         )
@@ -365,8 +365,8 @@ class TestNames:
 
     def test_an_answer_without_names_loses_nothing(self) -> None:
         answer, contexts = (
-            read("the old mill was bought"),
-            [read(it) for it in self.CONTEXTS],
+            parse("the old mill was bought"),
+            [parse(it) for it in self.CONTEXTS],
         )
         assert features.adherence(answer, contexts, features.align(answer, contexts))[
             3:

@@ -4,11 +4,12 @@ They make no claim, so there is nothing to check against the contexts.
 """
 
 import re
+from typing import Any
 
+from ragmetrics_core.data import Question
 from ragmetrics_core.lexical.text import content, split_sentences
 
-_LONGEST = 600
-"""Characters; an answer that only declines is short."""
+_LONGEST = 600  # characters; an answer that only declines is short
 
 # Spelt out first: "don't" and "do not" are one wording.
 _SPELT = {
@@ -110,17 +111,32 @@ def declines(answer: str, question: str | None = None) -> bool:
     if len(answer) > _LONGEST:
         return False
     parts = [part for sentence in split_sentences(answer) for part in _parts(sentence)]
-    asked = _GENERIC.union(content(question or ""))
-    return any(map(_declining, parts)) and all(
-        _POLITE.fullmatch(part)
-        or part in _ELSEWHERE
-        or (_declining(part) and asked.issuperset(content(part)))
-        for part in parts
-    )
+    if not any(_is_declining(part) for part in parts):
+        return False
+    speakable = _GENERIC.union(content(question or ""))
+    return all(_makes_no_claim(part, speakable) for part in parts)
 
 
-def _declining(part: str) -> bool:
+def asked_question(question: Question[Any]) -> str | None:
+    """The user's question behind a question to a judge; None where it is not shown.
+
+    It is the application's own rewrite where there is one.
+    """
+    part = question.parts.get("question")
+    if part is None:
+        return None
+    return part.rewrite or "".join(part.texts) or None
+
+
+def _is_declining(part: str) -> bool:
     return part in _ELSEWHERE or _DECLINING.match(part) is not None
+
+
+def _makes_no_claim(part: str, speakable: frozenset[str]) -> bool:
+    """True if a part is polite, or declines and speaks of nothing but these terms."""
+    if part in _ELSEWHERE or _POLITE.fullmatch(part):
+        return True
+    return _is_declining(part) and speakable.issuperset(content(part))
 
 
 def _parts(sentence: str) -> list[str]:
@@ -129,7 +145,7 @@ def _parts(sentence: str) -> list[str]:
     The signs around a part are left out.
     """
     text = " ".join(sentence.casefold().split())
-    for written, spelt in _SPELT.items():
-        text = text.replace(written, spelt)
-    parts = (part.strip(" .!?…。！？؟।\"'“”*_-") for part in _PARTS.split(text))
+    for contraction, wording in _SPELT.items():
+        text = text.replace(contraction, wording)
+    parts = [part.strip(" .!?…。！？؟।\"'“”*_-") for part in _PARTS.split(text)]
     return [part for part in parts if part]

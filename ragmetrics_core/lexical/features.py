@@ -24,8 +24,10 @@ Place = tuple[int, int]
 _MOST_PLACES = 500
 _MOST_NAMES = 10
 _MOST_COMPARED = 5_000  # context sentences whose vectors are looked at
-# least share of terms of a sentence that says the same, and of the best such share
-_ALIGNED, _NEAR = 0.6, 0.9
+# A context sentence says nearly the same as a sentence of the answer if it shares this
+# part of its terms, and this part of what the best context sentence shares.
+_ALIGNED = 0.6
+_NEAR_BEST = 0.9
 _OPENING = 3
 # weight of the covered share of the reference in the recall rating; the rest is the F1
 # of the terms
@@ -40,7 +42,7 @@ class Match:
         context: Index of the context; None if no term is found anywhere.
         sentence: Index of the sentence in it.
         share: Share of the answer sentence's terms in that one sentence, in [0, 1].
-        kept: Share of the best overlap of its other terms that remains where the name
+        remaining: Share of the best overlap of its other terms that remains where the name
             ``apart`` stands, in [0, 1]; the least over its names, 1.0 if it has none.
         apart: The terms of that name; empty if all names stand where the rest of the
             sentence does.
@@ -51,7 +53,7 @@ class Match:
     context: int | None = None
     sentence: int = 0
     share: float = 0.0
-    kept: float = 1.0
+    remaining: float = 1.0
     apart: frozenset[str] = frozenset()
     denied: frozenset[str] = frozenset()
 
@@ -86,38 +88,77 @@ def _match(
     contexts: Sequence[Passage],
     places: Mapping[str, Sequence[Place]],
 ) -> Match:
+    """The best context sentence, and what the others say of names and negations."""
     check_wanted()
-    terms = set(sentence.terms)
-    hits = Counter(place for term in terms for place in places.get(term, ()))
-    if not hits:
+    terms = frozenset(sentence.terms)
+    n_shared = _shared_terms(terms, places)
+    if not n_shared:
         return Match()
-    best, count = min(hits.items(), key=lambda item: (-item[1], item[0]))
-    kept, apart = 1.0, frozenset[str]()
-    for name in names(sentence.text)[:_MOST_NAMES]:
-        inside = Counter(place for term in name for place in places.get(term, ()))
-        most = max(shared - inside[place] for place, shared in hits.items())
-        beside = max(
-            (
-                hits[place] - len(name)
-                for place, shared in inside.items()
-                if shared == len(name)
-            ),
-            default=None,
-        )
-        if beside is not None and beside < kept * most:
-            kept, apart = beside / most, name
-    near = [
-        place
-        for place, shared in hits.items()
-        if shared >= max(_ALIGNED * len(terms), _NEAR * count)
+    best_place = min(n_shared, key=lambda place: (-n_shared[place], place))
+    most_shared = n_shared[best_place]
+    threshold = max(_ALIGNED * len(terms), _NEAR_BEST * most_shared)
+    alike = [
+        contexts[context].sentences[position]
+        for (context, position), shared in n_shared.items()
+        if shared >= threshold
     ]
-    affirmed = near and not any(
-        negated(contexts[context].sentences[position].text)
-        for context, position in near
+    remaining, apart = _name_apart(sentence, n_shared, places)
+    context, position = best_place
+    return Match(
+        context=context,
+        sentence=position,
+        share=most_shared / len(terms),
+        remaining=remaining,
+        apart=apart,
+        denied=_denied(sentence, alike),
     )
+
+
+def _shared_terms(
+    terms: AbstractSet[str], places: Mapping[str, Sequence[Place]]
+) -> Counter[Place]:
+    """How many of the terms stand at each place."""
+    n_shared: Counter[Place] = Counter()
+    for term in terms:
+        n_shared.update(places.get(term, ()))
+    return n_shared
+
+
+def _name_apart(
+    sentence: Sentence,
+    n_shared: Counter[Place],
+    places: Mapping[str, Sequence[Place]],
+) -> tuple[float, frozenset[str]]:
+    """The name of a sentence that stands furthest from the rest of the sentence.
+
+    Returns:
+        Share of the best overlap of the other terms that remains where the name stands,
+        and the name's terms; 1.0 and no terms if all names stand where the rest does.
+    """
+    remaining, apart = 1.0, frozenset[str]()
+    for name in names(sentence.text)[:_MOST_NAMES]:
+        n_of_name = _shared_terms(name, places)
+        best_rest = max(shared - n_of_name[place] for place, shared in n_shared.items())
+        rests_beside_name = [
+            n_shared[place] - len(name)
+            for place, shared in n_of_name.items()
+            if shared == len(name)
+        ]
+        if rests_beside_name and max(rests_beside_name) < remaining * best_rest:
+            remaining, apart = max(rests_beside_name) / best_rest, name
+    return remaining, apart
+
+
+def _denied(sentence: Sentence, alike: Sequence[Sentence]) -> frozenset[str]:
+    """Terms that a sentence negates.
+
+    There are none unless sentences say nearly the same, and none of these negates
+    anything.
+    """
+    if not alike or any(negated(context.text) for context in alike):
+        return frozenset()
     # "May, not June" affirms
-    denied = negated(sentence.text.replace(", not ", ", ")) if affirmed else frozenset()
-    return Match(*best, count / len(terms), kept, apart, denied)
+    return negated(sentence.text.replace(", not ", ", "))
 
 
 def adherence(
@@ -135,22 +176,21 @@ def adherence(
     bigrams = frozenset[tuple[str, str]]().union(
         *(context.bigrams for context in contexts)
     )
-    covered = _share(answer.terms, terms)
-    best = sum(match.share for match in matches) / len(matches) if matches else 0.0
-    kept = min((match.kept for match in matches), default=1.0)
-    named = [
-        name <= terms
-        for sentence in answer.sentences[:MOST_SENTENCES]
-        for name in names(sentence.text)
-    ]
-    found = sum(named) / len(named) if named else 1.0
-    return (
-        covered,
-        _share(answer.bigrams, bigrams) if answer.bigrams else covered,
-        best,
-        kept,
-        found,
-    )
+    term_share = _share(answer.terms, terms)
+    bigram_share = term_share
+    if answer.bigrams:
+        bigram_share = _share(answer.bigrams, bigrams)
+    sentence_share = _mean([match.share for match in matches], default=0.0)
+    least_remaining = min((match.remaining for match in matches), default=1.0)
+    is_name_found: list[bool] = []
+    for sentence in answer.sentences[:MOST_SENTENCES]:
+        is_name_found += [name <= terms for name in names(sentence.text)]
+    name_share = _mean(is_name_found, default=1.0)
+    return term_share, bigram_share, sentence_share, least_remaining, name_share
+
+
+def _mean(values: Sequence[float], *, default: float) -> float:
+    return sum(values) / len(values) if values else default
 
 
 def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
@@ -164,12 +204,12 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
         on a logarithmic scale; share of its first three terms that stand in either,
         because texts tend to open with their subject.
     """
-    new = answer.terms - question.terms or question.terms
-    both = question.terms | answer.terms
-    shared = len((question.bigrams | answer.bigrams) & chunk.bigrams)
+    sought = answer.terms - question.terms or question.terms
+    terms = question.terms | answer.terms
+    n_bigrams = len((question.bigrams | answer.bigrams) & chunk.bigrams)
     opening = chunk.sentences[0].terms[:_OPENING] if chunk.sentences else ()
-    opened = sum(term in both for term in opening) / len(opening) if opening else 0.0
-    return _share(new, chunk.terms), log1p(shared) / 3, opened
+    opening_share = _mean([term in terms for term in opening], default=0.0)
+    return _share(sought, chunk.terms), log1p(n_bigrams) / 3, opening_share
 
 
 def presence(fact: Passage, context: Passage) -> Features:
@@ -182,15 +222,12 @@ def presence(fact: Passage, context: Passage) -> Features:
     """
     if not fact.terms:
         return 0.0, 0.0, 0.0
-    best = max(
-        (
-            len(fact.terms.intersection(sentence.terms))
-            for sentence in context.sentences
-        ),
-        default=0,
-    )
-    alike = 1 - len(absent(fact, context)) / len(fact.terms)
-    return alike, best / len(fact.terms), _share(fact.terms, context.terms)
+    n_in_sentences = [
+        len(fact.terms.intersection(sentence.terms)) for sentence in context.sentences
+    ]
+    best = max(n_in_sentences, default=0)
+    share_alike = 1 - len(absent(fact, context)) / len(fact.terms)
+    return share_alike, best / len(fact.terms), _share(fact.terms, context.terms)
 
 
 def absent(fact: Passage, context: Passage) -> frozenset[str]:
@@ -229,14 +266,18 @@ def nearness(answer: Passage, contexts: Sequence[Passage]) -> float:
     The nearness of a sentence is the cosine with the nearest context sentence. The mean
     is 0.0 if the answer or the contexts have no sentence.
     """
-    own = [sentence.text for sentence in answer.sentences[:MOST_SENTENCES]]
-    others = [sentence.text for context in contexts for sentence in context.sentences][
-        :_MOST_COMPARED
-    ]
-    if not own or not others:
+    answer_texts = [sentence.text for sentence in answer.sentences[:MOST_SENTENCES]]
+    context_texts = [
+        sentence.text for context in contexts for sentence in context.sentences
+    ][:_MOST_COMPARED]
+    if not answer_texts or not context_texts:
         return 0.0
-    vectors = model().embed(
-        [text.encode("utf-8", "replace").decode() for text in own + others], norm=True
-    )
-    nearest = (vectors[: len(own)] @ vectors[len(own) :].T).max(axis=1)
+    encodable = [
+        text.encode("utf-8", "replace").decode()
+        for text in answer_texts + context_texts
+    ]
+    vectors = model().embed(encodable, norm=True)
+    answer_vectors = vectors[: len(answer_texts)]
+    context_vectors = vectors[len(answer_texts) :]
+    nearest = (answer_vectors @ context_vectors.T).max(axis=1)
     return min(1.0, max(0.0, float(nearest.mean())))

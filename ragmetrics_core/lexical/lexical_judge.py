@@ -1,4 +1,7 @@
-"""The embedded judge: answers questions by word overlap, and says why in a line; no model, no file, no network."""
+"""The embedded judge: answers questions by word overlap, and says why in a line.
+
+It needs no model, no file and no network.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -25,13 +28,13 @@ from ragmetrics_core.lexical.constants import (
     Features,
     Weights,
 )
-from ragmetrics_core.lexical.declining import declines
+from ragmetrics_core.lexical.declining import asked_question, declines
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match, model, nearness
 from ragmetrics_core.lexical.numerals import strange
 from ragmetrics_core.lexical.text import (
     Passage,
     holds,
-    read,
+    parse,
     split_clauses,
     split_sentences,
     words,
@@ -43,7 +46,7 @@ from ragmetrics_core.metrics.polls import Adherent, Poll, PollVerdict, SentenceS
 from ragmetrics_core.models.threads import check_wanted, computed
 
 _UNCERTAIN = 0.1  # within this distance of one half
-_UNSUPPORTED = 0.5  # a sentence with a smaller share of its terms found in the contexts
+_SUPPORTED = 0.5  # least share of a sentence's terms that the contexts hold
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
 
@@ -93,61 +96,51 @@ class LexicalJudge(Judge):
 
         ``QuestionNotSupported`` for questions that need understanding.
         """
-        answered = _ANSWERS.get(type(question))
-        if answered is None:
+        answer_to = _ANSWERS.get(type(question))
+        if answer_to is None:
             message = (
                 "the embedded judge 'lexical' counts words and cannot answer questions"
-                " of type "
-                f"{type(question).__name__}; use a language model instead, e.g."
-                ' judge="gpt-4o-mini"'
+                f" of type {type(question).__name__}; use a language model instead,"
+                ' e.g. judge="gpt-4o-mini"'
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
-        given = {"vectors": True} if self._vectors and answered is _adherent else {}
-        return Answer(
-            await computed(partial(answered, question, **given), lane="judge")
-        )
-
-
-def _question(question: Question[Any]) -> str | None:
-    """The user's question, in the application's own rewrite where there is one."""
-    part = question.parts.get("question")
-    return None if part is None else part.rewrite or "".join(part.texts) or None
+        if self._vectors and isinstance(question, Adherent):
+            answer_to = partial(_adherent, vectors=True)
+        return Answer(await computed(partial(answer_to, question), lane="judge"))
 
 
 def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
-    if declines(question["answer"], _question(question)):
-        return Asked(
-            (
-                Poll(
-                    verdict="abstains",
-                    reason="The answer only declines to answer; it makes no claim.",
-                ),
-            )
+    text = question["answer"]
+    if declines(text, asked_question(question)):
+        poll = Poll(
+            verdict="abstains",
+            reason="The answer only declines to answer; it makes no claim.",
         )
-    text, contexts = question["answer"], [read(text) for text in question["contexts"]]
-    answer, known = (
-        read(text),
-        frozenset[str]().union(*(context.numbers for context in contexts)),
-    )
+        return Asked((poll,))
+    answer = parse(text)
     if not answer.terms:
         return _adherent_by_wording(question)
+    contexts = [parse(context) for context in question["contexts"]]
+    context_numbers = _union(context.numbers for context in contexts)
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
-    alien, probability = strange(text, known), ADHERENT.probability(values)
     if vectors:
         probability = WITH_VECTORS.probability((*values, nearness(answer, contexts)))
-    if alien:
+    else:
+        probability = ADHERENT.probability(values)
+    strange_numbers = strange(text, context_numbers)
+    if strange_numbers:
         probability *= VETO
     elif any(match.denied for match in matches):
         probability = min(probability, VETO)
-    sentences = _support(answer, contexts, matches, known)
-    covered = f"{round(values[0] * len(answer.terms))} of {len(answer.terms)}"
-    return _polled(
-        probability,
-        _on_adherence(text, covered, sentences, matches, alien),
-        sentences,
-        matches,
-    )
+    sentences = _support(answer, contexts, matches, context_numbers)
+    if strange_numbers:
+        reason = _on_strange_numbers(strange_numbers)
+    else:
+        n_covered = round(values[0] * len(answer.terms))
+        covered = f"{n_covered} of {len(answer.terms)}"
+        reason = _on_adherence(text, covered, sentences, matches)
+    return _polled(probability, reason, sentences, matches)
 
 
 def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
@@ -155,23 +148,25 @@ def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
 
     It is adherent if a context holds it word for word.
     """
-    rank = next(
-        (
-            place
-            for place, text in enumerate(question["contexts"], 1)
-            if holds(text, question["answer"])
-        ),
-        None,
-    )
-    held, wording = float(rank is not None), question["answer"].strip()
-    reason = (
-        f"no content terms; the answer {'stands' if held else 'does not stand'} in the"
-        " contexts word for word"
-    )
+    wording = question["answer"].strip()
+    rank = None
+    for place, context in enumerate(question["contexts"], start=1):
+        if holds(context, question["answer"]):
+            rank = place
+            break
+    if rank is None:
+        coverage, verb = 0.0, "does not stand"
+    else:
+        coverage, verb = 1.0, "stands"
     sentence = SentenceSupport(
-        sentence=wording, rank=rank, evidence=wording if held else "", coverage=held
+        sentence=wording,
+        rank=rank,
+        evidence="" if rank is None else wording,
+        coverage=coverage,
     )
-    return _polled(ADHERENT.probability((held,) * 5), reason, (sentence,), (Match(),))
+    probability = ADHERENT.probability((coverage,) * 5)
+    reason = f"no content terms; the answer {verb} in the contexts word for word"
+    return _polled(probability, reason, (sentence,), (Match(),))
 
 
 def _polled(
@@ -185,34 +180,48 @@ def _polled(
     Of a negative verdict at least the weakest.
     """
     verdict: PollVerdict = "yes" if probability >= 0.5 else "no"
-    pairs = zip(sentences, matches, strict=True)
-    weak = tuple(
-        it.sentence
-        for it, match in pairs
-        if it.coverage < _UNSUPPORTED or it.numbers or match.denied
-    )
-    if verdict == "no" and not weak:
-        weak = (min(sentences, key=lambda item: item.coverage).sentence,)
+    unsupported = [
+        sentence.sentence
+        for sentence, match in zip(sentences, matches, strict=True)
+        if _is_unsupported(sentence, match)
+    ]
+    if verdict == "no" and not unsupported:
+        weakest = min(sentences, key=lambda sentence: sentence.coverage)
+        unsupported = [weakest.sentence]
     poll = Poll(
         verdict=verdict,
         reason=_hedged(probability, reason),
-        unsupported=weak,
+        unsupported=tuple(unsupported),
         sentences=sentences,
     )
     return Asked((poll,), weights=(Weight(probability, "lexical"),))
 
 
+def _is_unsupported(sentence: SentenceSupport, match: Match) -> bool:
+    is_weak = sentence.coverage < _SUPPORTED
+    return is_weak or bool(sentence.numbers) or bool(match.denied)
+
+
 def _useful(question: Useful) -> Asked[Any]:
-    asked, answer = read(_question(question) or ""), read(question["answer"])
-    return _asked(
-        question,
-        "chunk",
-        USEFUL,
-        lambda text: _chunk(asked, answer, question["answer"], text),
-    )
+    user_question = parse(asked_question(question) or "")
+    answer = parse(question["answer"])
+
+    def look(text: str) -> tuple[Features, str]:
+        return _chunk(user_question, answer, question["answer"], text)
+
+    return _on_each_text(question, "chunk", USEFUL, look)
 
 
-def _asked(
+def _facts_in_context(question: FactInContext) -> Asked[Any]:
+    context = parse(question["context"])
+
+    def look(wording: str) -> tuple[Features, str]:
+        return _fact(question["context"], context, wording)
+
+    return _on_each_text(question, "fact", FACT, look)
+
+
+def _on_each_text(
     question: Question[Any],
     kind: str,
     weights: Weights,
@@ -224,43 +233,54 @@ def _asked(
     features into a probability.
     """
     part = question.parts.get(f"{kind}s") or question.parts[kind]
-    chances = []
-    for text in part.texts:
+    probabilities: list[float] = []
+    verdicts: list[dict[str, object]] = []
+    for label, text in zip(part.labels, part.texts, strict=True):
         check_wanted()
         values, reason = look(text)
         probability = weights.probability(values)
-        chances.append((probability, _hedged(probability, reason)))
-    verdicts = [
-        {
+        probabilities.append(probability)
+        # the fields of every reply that these questions have
+        verdict = {
             "label": label,
-            "useful": p >= 0.5,
-            "covered": p >= 0.5,
-            "grade": min(3, int(4 * p)),
-            "reason": reason,
+            "useful": probability >= 0.5,
+            "covered": probability >= 0.5,
+            "grade": min(3, int(4 * probability)),
+            "reason": _hedged(probability, reason),
         }
-        for label, (p, reason) in zip(part.labels, chances, strict=True)
-    ]
+        verdicts.append(verdict)
     reply = question.read({**verdicts[0], f"{kind}s": verdicts})
-    return Asked((reply,), weights=tuple(Weight(p, "lexical") for p, _ in chances))
+    return Asked(
+        (reply,),
+        weights=tuple(Weight(probability, "lexical") for probability in probabilities),
+    )
 
 
 def _chunk(
-    asked: Passage, answer: Passage, wording: str, text: str
+    question: Passage, answer: Passage, wording: str, text: str
 ) -> tuple[Features, str]:
     """Return the features of a chunk with a reason; each is judged by itself.
 
     Judged against its neighbours, some chunk would always be crowned.
     """
-    if not (answer.terms or asked.terms):
+    if not (answer.terms or question.terms):
         return _by_wording("answer", wording, "chunk", text)
-    chunk, new = read(text), answer.terms - asked.terms or asked.terms
-    whose = (
-        "terms that only the answer has"
-        if answer.terms - asked.terms
-        else "terms of the question"
-    )
-    reason = f"{len(new & chunk.terms)} of {len(new)} {whose} found in the chunk"
-    return features.usefulness(asked, answer, chunk), reason
+    chunk = parse(text)
+    sought, whose = answer.terms - question.terms, "terms that only the answer has"
+    if not sought:
+        sought, whose = question.terms, "terms of the question"
+    reason = f"{len(sought & chunk.terms)} of {len(sought)} {whose} found in the chunk"
+    return features.usefulness(question, answer, chunk), reason
+
+
+def _fact(text: str, context: Passage, wording: str) -> tuple[Features, str]:
+    """Return the features of a fact against a context, with a reason."""
+    fact = parse(wording)
+    if not fact.terms:
+        return _by_wording("fact", wording, "context", text)
+    missing = features.absent(fact, context)
+    reason = _on_coverage("fact", wording, fact, missing)
+    return features.presence(fact, context), reason
 
 
 def _by_wording(
@@ -270,37 +290,15 @@ def _by_wording(
 
     A wording without content terms can only be looked for word for word.
     """
-    held = holds(text, wording)
-    return (
-        (float(held),) * 3,
-        (
-            f"no content terms; the {whose} {'stands' if held else 'does not stand'} in"
-            f" the {where}"
-        ),
-    )
-
-
-def _facts_in_context(question: FactInContext) -> Asked[Any]:
-    context = read(question["context"])
-    return _asked(
-        question,
-        "fact",
-        FACT,
-        lambda wording: _fact(question["context"], context, wording),
-    )
-
-
-def _fact(text: str, context: Passage, wording: str) -> tuple[Features, str]:
-    fact = read(wording)
-    if not fact.terms:
-        return _by_wording("fact", wording, "context", text)
-    return features.presence(fact, context), _on_coverage(
-        "fact", wording, fact, features.absent(fact, context)
-    )
+    if holds(text, wording):
+        value, verb = 1.0, "stands"
+    else:
+        value, verb = 0.0, "does not stand"
+    return (value,) * 3, f"no content terms; the {whose} {verb} in the {where}"
 
 
 def _rate_recall(question: RateRecall) -> Asked[Rating]:
-    answer, reference = read(question["answer"]), read(question["reference"])
+    answer, reference = parse(question["answer"]), parse(question["reference"])
     if reference.terms:
         score = features.likeness(answer, reference)
         reason = _on_coverage(
@@ -327,13 +325,13 @@ def _extract_facts(question: ExtractFacts) -> Asked[Any]:
     return Asked((question.read({"facts": clauses}),))
 
 
-def _listed(terms: Iterable[str]) -> str:
+def _listed(terms: Collection[str]) -> str:
     """The first few terms, and how many more there are."""
-    terms = list(terms)
-    shown = ", ".join(term[:_LONGEST_LISTED] for term in terms[:_MOST_LISTED])
-    return shown + (
-        f" and {len(terms) - _MOST_LISTED} more" if len(terms) > _MOST_LISTED else ""
-    )
+    first_terms = list(terms)[:_MOST_LISTED]
+    listed = ", ".join(term[:_LONGEST_LISTED] for term in first_terms)
+    if len(terms) > _MOST_LISTED:
+        listed += f" and {len(terms) - _MOST_LISTED} more"
+    return listed
 
 
 def _hedged(probability: float, reason: str) -> str:
@@ -348,32 +346,37 @@ def _support(
     answer: Passage,
     contexts: Sequence[Passage],
     matches: Sequence[Match],
-    known: AbstractSet[str],
+    context_numbers: AbstractSet[str],
 ) -> tuple[SentenceSupport, ...]:
     """Return, per aligned sentence of the answer, what of it stands where.
 
-    ``known`` are the numbers of the contexts.
+    ``context_numbers`` are the numbers of the contexts.
     """
-    found = frozenset[str]().union(
-        *(answer.terms & context.terms for context in contexts)
-    )
-    return tuple(
-        SentenceSupport(
+    shared_terms = _union(answer.terms & context.terms for context in contexts)
+    support: list[SentenceSupport] = []
+    aligned_sentences = answer.sentences[:MOST_SENTENCES]
+    for sentence, match in zip(aligned_sentences, matches, strict=True):
+        rank, evidence = None, ""
+        if match.context is not None:
+            rank = match.context + 1
+            evidence = contexts[match.context].sentences[match.sentence].text
+        terms = frozenset(sentence.terms)
+        sentence_support = SentenceSupport(
             sentence=sentence.text,
-            rank=None if match.context is None else match.context + 1,
-            evidence=(
-                ""
-                if match.context is None
-                else contexts[match.context].sentences[match.sentence].text
-            ),
-            coverage=len(found.intersection(sentence.terms)) / len(set(sentence.terms)),
-            uncovered=words(sentence.text, frozenset(sentence.terms) - found),
-            numbers=tuple(strange(sentence.text, known)),
+            rank=rank,
+            evidence=evidence,
+            coverage=len(shared_terms & terms) / len(terms),
+            uncovered=words(sentence.text, terms - shared_terms),
+            numbers=tuple(strange(sentence.text, context_numbers)),
         )
-        for sentence, match in zip(
-            answer.sentences[:MOST_SENTENCES], matches, strict=True
-        )
-    )
+        support.append(sentence_support)
+    return tuple(support)
+
+
+def _on_strange_numbers(numbers: Collection[str]) -> str:
+    """The reason of a verdict on an answer with numbers that stand in no context."""
+    noun = "number" if len(numbers) == 1 else "numbers"
+    return f"{noun} in no context: {_listed(numbers)}"
 
 
 def _on_adherence(
@@ -381,33 +384,25 @@ def _on_adherence(
     covered: str,
     sentences: Sequence[SentenceSupport],
     matches: Sequence[Match],
-    alien: Collection[str],
 ) -> str:
     """Return the reason of an adherence verdict.
 
-    It names the numbers in no context, or what is denied. Else it says how much is
-    found and what is not.
+    It names what is denied. Else it says how much is found and what is not.
     """
-    if alien:
-        return (
-            f"{'number' if len(alien) == 1 else 'numbers'} in no context:"
-            f" {_listed(alien)}"
-        )
-    if denied := frozenset[str]().union(*(match.denied for match in matches)):
-        return (
-            "negated in the answer, not in the contexts:"
-            f" {_listed(words(answer, denied))}"
-        )
-    missing = dict.fromkeys(word for item in sentences for word in item.uncovered)
-    reason = f"{covered} terms found in the contexts" + (
-        f"; not found: {_listed(missing)}" if missing else ""
+    denied_terms = _union(match.denied for match in matches)
+    if denied_terms:
+        denied = _listed(words(answer, denied_terms))
+        return f"negated in the answer, not in the contexts: {denied}"
+    reason = f"{covered} terms found in the contexts"
+    missing = dict.fromkeys(
+        word for sentence in sentences for word in sentence.uncovered
     )
-    apart = words(answer, frozenset[str]().union(*(match.apart for match in matches)))
-    return (
-        f"{reason}; not where the rest of its sentence stands: {_listed(apart)}"
-        if apart
-        else reason
-    )
+    if missing:
+        reason += f"; not found: {_listed(missing)}"
+    apart = words(answer, _union(match.apart for match in matches))
+    if apart:
+        reason += f"; not where the rest of its sentence stands: {_listed(apart)}"
+    return reason
 
 
 def _on_coverage(
@@ -417,13 +412,15 @@ def _on_coverage(
 
     The terms are those of a text such as the ``reference``.
     """
-    reason = (
-        f"{len(passage.terms) - len(missing)} of {len(passage.terms)} terms of the"
-        f" {whose} found"
-    )
-    return (
-        f"{reason}; not found: {_listed(words(text, missing))}" if missing else reason
-    )
+    n_terms = len(passage.terms)
+    reason = f"{n_terms - len(missing)} of {n_terms} terms of the {whose} found"
+    if missing:
+        reason += f"; not found: {_listed(words(text, missing))}"
+    return reason
+
+
+def _union(sets: Iterable[AbstractSet[str]]) -> frozenset[str]:
+    return frozenset[str]().union(*sets)
 
 
 _ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {

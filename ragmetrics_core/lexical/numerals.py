@@ -47,14 +47,17 @@ def number(token: str) -> str:
         The number, e.g. ``"1998"`` for ``"1,998"`` and ``"2.5"`` for ``"02.50"``.
     """
     if not token.isascii():
-        token = "".join(
-            str(unicodedata.decimal(sign, "")) if sign.isdecimal() else sign
-            for sign in token
-        )
+        token = "".join(_ascii(sign) for sign in token)
     token = _GROUP.sub("", token).replace(",", ".")
     if token.count(".") == 1:
         token = token.rstrip("0").rstrip(".")
-    return token.lstrip("0") if token[:2].isdecimal() and token.strip("0") else token
+    has_idle_zeros = token[:2].isdecimal() and token.strip("0")
+    return token.lstrip("0") if has_idle_zeros else token
+
+
+def _ascii(sign: str) -> str:
+    """A digit of any script in ASCII; other signs as they are."""
+    return str(unicodedata.decimal(sign, "")) if sign.isdecimal() else sign
 
 
 def numbers(text: str) -> frozenset[str]:
@@ -62,54 +65,74 @@ def numbers(text: str) -> frozenset[str]:
 
     Every spelling counts: ``2018–19``, ``1 149``, ``53 million``.
     """
-    spans = " ".join(map(_years, _YEARS.finditer(text)))
-    found = (
-        way
-        for part in (text, spans)
-        for written in _WRITTEN.finditer(part)
-        for way in _spellings(written)
-    )
-    return frozenset[str]().union(*found)
+    spans = " ".join(_years(span) for span in _YEARS.finditer(text))
+    every_number: set[str] = set()
+    for part in (text, spans):
+        for written in _WRITTEN.finditer(part):
+            every_number.update(*_spellings(written))
+    return frozenset(every_number)
 
 
 def _spellings(written: re.Match[str]) -> list[set[str]]:
     """Numbers that may stand for one that is written so; one set of them suffices."""
-    one = number(_GAP.sub("", written[1]))
-    ways = [{one}, {number(part) for part in _NUMBER.findall(written[1])}]
-    if written[2] and len(one) <= _LONGEST and one.count(".") < 2:
-        ways.append({number(f"{Decimal(one).scaleb(_SCALES[written[2]]):f}")})
-    return ways
+    digits, scale = written[1], written[2]
+    as_one = number(_GAP.sub("", digits))
+    part_by_part = {number(part) for part in _NUMBER.findall(digits)}
+    spellings = [{as_one}, part_by_part]
+    if scale and len(as_one) <= _LONGEST and as_one.count(".") < 2:
+        scaled = Decimal(as_one).scaleb(_SCALES[scale])
+        spellings.append({number(f"{scaled:f}")})
+    return spellings
 
 
 def _decade(written: re.Match[str]) -> list[set[str]]:
     """A decade is borne out by each of its years, and by its short name."""
     century, tens = written[1][:-2], written[1][-2:]
-    if not written[3] or not tens.endswith("0") or len(century) not in (0, 2):
+    is_plural = written[3] is not None
+    if not is_plural or not tens.endswith("0") or len(century) not in (0, 2):
         return []
-    centuries = [century] if century else ("18", "19", "20")
-    years = (f"{before}{tens[0]}{year}" for before in centuries for year in range(10))
+    decades = [f"{before}{tens[0]}" for before in _centuries(century)]
+    years = [f"{decade}{year}" for decade in decades for year in range(10)]
     return [{tens}, *({year} for year in years)]
 
 
+def _centuries(century: str) -> tuple[str, ...]:
+    """The centuries that a decade may be of, where it names none."""
+    return (century,) if century else ("18", "19", "20")
+
+
 def spelt(terms: Iterable[str]) -> Iterator[str]:
-    """Numbers that terms of a sentence make together, e.g. ``20 1`` (*twenty-one*) and ``2 hundr 50``."""
+    """Numbers that terms of a sentence make together.
+
+    Examples are ``20 1`` (*twenty-one*) and ``2 hundr 50``.
+    """
     value = 0
     for term in terms:
         if term in _SCALES:
             value = max(value, 1) * 10 ** _SCALES[term]
         elif term.isdecimal() and len(term) < 3:
-            value = int(term) + value * (
-                value % 100 == 0 or (value % 10 == 0 and value % 100 > 10 > int(term))
-            )
+            addend = int(term)
+            value = value + addend if _continues(value, addend) else addend
         else:
             value = 0
             continue
         yield str(value)
 
 
+def _continues(value: int, addend: int) -> bool:
+    """True if a number adds to the one before it: to full hundreds, or units to tens."""
+    if value % 100 == 0:
+        return True
+    is_tens = value % 10 == 0 and value % 100 > 10
+    return is_tens and addend < 10
+
+
 def _years(span: re.Match[str]) -> str:
-    century, first, dash, last = span.groups()
-    return f"{century}{first}{dash}{century if last > first else ''}{last}"
+    """Both years of a span, the second one written out."""
+    century, begin, dash, end = span.groups()
+    if end > begin:
+        end = century + end
+    return f"{century}{begin}{dash}{end}"
 
 
 def unmarked(text: str) -> str:
@@ -121,14 +144,20 @@ def unmarked(text: str) -> str:
     return _NUMBERING.sub(" ", text)
 
 
-def strange(text: str, known: AbstractSet[str]) -> dict[str, None]:
+def strange(text: str, known_numbers: AbstractSet[str]) -> dict[str, None]:
     """Numbers of a text not known in any spelling, as they are written.
 
     None that point (*passage 2*) or list.
     """
-    found = _WRITTEN.finditer(_YEARS.sub(_years, _POINTER.sub(" ", unmarked(text))))
+    without_pointers = _POINTER.sub(" ", unmarked(text))
+    with_years_written_out = _YEARS.sub(_years, without_pointers)
     return {
-        it[1]: None
-        for it in found
-        if not any(way <= known for way in (*_spellings(it), *_decade(it)))
+        written[1]: None
+        for written in _WRITTEN.finditer(with_years_written_out)
+        if not _is_known(written, known_numbers)
     }
+
+
+def _is_known(written: re.Match[str], known_numbers: AbstractSet[str]) -> bool:
+    spellings = [*_spellings(written), *_decade(written)]
+    return any(spelling <= known_numbers for spelling in spellings)

@@ -17,7 +17,7 @@ from itertools import chain, pairwise
 from ragmetrics_core.lexical.numerals import number, numbers, spelt, unmarked
 from ragmetrics_core.models.threads import check_wanted
 
-_FUNCTION_WORDS = """
+_STOP_WORD_LIST = """
     a about above after again all also although am an and any are as at be because been before being below
     between both but by can cannot could did do does doing down during each either for from further had has have
     having he her here hers him his how however i if in into is it its itself just may me might more most must
@@ -26,7 +26,7 @@ _FUNCTION_WORDS = """
     where which while who whom whose why will with within would yes you your
 """
 # English alone; no other language has a list
-_STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
+_STOP_WORDS = frozenset(_STOP_WORD_LIST.split())
 
 _LONGEST_CACHED_WORD = 40
 _LONGEST_CACHED_TEXT = 8_000
@@ -75,7 +75,9 @@ _ABBREVIATION = re.compile(
     r"(?:^|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)["
     r" \t]*\d{1,2}\.$"
 )
+_LONGEST_ABBREVIATION = 12  # characters, with those around it
 _VERB = "is|are|was|were|has|have|had|can|could|will|would|did|does"
+_SHORTEST_CLAUSE = 3  # words
 _CLAUSE = re.compile(
     rf"; |,? (?:and|but|while|whereas|although) (?=(?:\w+ ){{1,4}}(?:{_VERB})\b)"
 )
@@ -109,33 +111,40 @@ class Passage:
     numbers: frozenset[str]
 
 
-def read(text: str) -> Passage:
+def parse(text: str) -> Passage:
     """Take a text apart; short texts are remembered.
 
     Returns:
         Its sentences, terms, bigrams and numbers.
     """
-    return _read(text) if len(text) <= _LONGEST_CACHED_TEXT else _read.__wrapped__(text)
+    return (
+        _parse(text) if len(text) <= _LONGEST_CACHED_TEXT else _parse.__wrapped__(text)
+    )
 
 
 @lru_cache(maxsize=256)
-def _read(text: str) -> Passage:
-    parts = (
-        (sentence, _content_if_wanted(sentence)) for sentence in split_sentences(text)
+def _parse(text: str) -> Passage:
+    sentences: list[Sentence] = []
+    for sentence in split_sentences(text):
+        check_wanted()
+        terms = content(sentence)
+        if terms:
+            sentences.append(Sentence(sentence, terms))
+    all_terms: set[str] = set()
+    bigrams: set[tuple[str, str]] = set()
+    every_number = set(numbers(text))
+    for taken_apart in sentences:
+        all_terms.update(taken_apart.terms)
+        bigrams.update(pairwise(taken_apart.terms))
+        every_number.update(spelt(taken_apart.terms))
+    words_alone = [term for term in all_terms if not term[0].isdecimal()]
+    return Passage(
+        sentences=tuple(sentences),
+        terms=frozenset(all_terms),
+        bigrams=frozenset(bigrams),
+        beginnings=frozenset(beginning(word) for word in words_alone),
+        numbers=frozenset(every_number),
     )
-    sentences = tuple(Sentence(sentence, found) for sentence, found in parts if found)
-    terms = frozenset(chain.from_iterable(sentence.terms for sentence in sentences))
-    bigrams = frozenset(
-        chain.from_iterable(pairwise(sentence.terms) for sentence in sentences)
-    )
-    spelt_out = {number for sentence in sentences for number in spelt(sentence.terms)}
-    beginnings = frozenset(beginning(term) for term in terms if not term[0].isdecimal())
-    return Passage(sentences, terms, bigrams, beginnings, numbers(text) | spelt_out)
-
-
-def _content_if_wanted(sentence: str) -> tuple[str, ...]:
-    check_wanted()
-    return content(sentence)
 
 
 def beginning(term: str) -> str:
@@ -168,11 +177,9 @@ def _terms_of(token: str) -> tuple[str, ...]:
     """
     if token[0].isdecimal():  # numbers seldom come again, and need no memory
         return (number(token),)
-    return (
-        _terms_of_word(token)
-        if len(token) <= _LONGEST_CACHED_WORD
-        else _terms_of_word.__wrapped__(token)
-    )
+    if len(token) > _LONGEST_CACHED_WORD:
+        return _terms_of_word.__wrapped__(token)
+    return _terms_of_word(token)
 
 
 @lru_cache(maxsize=16_384)
@@ -205,16 +212,14 @@ def names(text: str) -> list[frozenset[str]]:
     A name is words with capitals; at the start of the sentence only if there are
     several.
     """
-    return [
-        terms for name in _NAME.findall(text) if (terms := frozenset(content(name)))
-    ]
+    terms_by_name = [frozenset(content(name)) for name in _NAME.findall(text)]
+    return [terms for terms in terms_by_name if terms]
 
 
 def negated(text: str) -> frozenset[str]:
     """The first content term after each English negation of a sentence."""
-    return frozenset(
-        term for after in _NEGATION.findall(text) for term in content(after)[:1]
-    )
+    terms_behind = [content(behind) for behind in _NEGATION.findall(text)]
+    return frozenset(terms[0] for terms in terms_behind if terms)
 
 
 def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
@@ -222,12 +227,15 @@ def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
 
     For scripts without spaces the terms.
     """
-    found: dict[str, None] = {}
+    words_with_terms: dict[str, None] = {}
     for token in _TOKEN.findall(text):
-        own = _terms_of(token)
-        hits = [term for term in own if term in terms]
-        found.update(dict.fromkeys(hits if len(own) > 1 else [token] if hits else []))
-    return tuple(found)
+        token_terms = _terms_of(token)
+        hits = [term for term in token_terms if term in terms]
+        if len(token_terms) > 1:  # of a script without spaces
+            words_with_terms.update(dict.fromkeys(hits))
+        elif hits:
+            words_with_terms[token] = None
+    return tuple(words_with_terms)
 
 
 def holds(text: str, wording: str) -> bool:
@@ -235,13 +243,15 @@ def holds(text: str, wording: str) -> bool:
 
     A blank one is found nowhere.
     """
-    if not _fold(wording).strip():  # nothing but marks that folding drops
+    folded_wording = _fold(wording)
+    if not folded_wording.strip():  # nothing but marks that folding drops
         return bool(wording.strip()) and wording.strip() in text
-    text, wording = _fold(text), _fold(wording)
-    sought = _TOKEN.findall(wording)
-    if sought:
-        return f" {' '.join(sought)} " in f" {' '.join(_TOKEN.findall(text))} "
-    return " ".join(wording.split()) in " ".join(text.split())
+    folded_text = _fold(text)
+    tokens = _TOKEN.findall(folded_wording)
+    if tokens:
+        text_tokens = _TOKEN.findall(folded_text)
+        return f" {' '.join(tokens)} " in f" {' '.join(text_tokens)} "
+    return " ".join(folded_wording.split()) in " ".join(folded_text.split())
 
 
 def _fold(text: str) -> str:
@@ -260,17 +270,25 @@ def _stem_english(word: str) -> str:
     if len(word) < 4 or not word.isalpha():
         return word
     if word.endswith("ies"):
-        word = word[:-3] + "y" if len(word) > 4 else word[:-1]
-        return _NUMERALS.get(word, word)
+        singular = word[:-3] + "y" if len(word) > 4 else word[:-1]
+        return _NUMERALS.get(singular, singular)
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
-    for ending, shortest in (("ing", 6), ("ed", 5), ("ly", 6)):
-        if word.endswith(ending) and len(word) >= shortest:
-            word = word.removesuffix(ending)
-            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
-                word = word[:-1]
-            break
+    word = _without_verb_ending(word)
     return word[:-1] if len(word) > 4 and word.endswith("e") else word
+
+
+def _without_verb_ending(word: str) -> str:
+    """Strip *ing*, *ed* or *ly*, and the doubled consonant before it."""
+    for ending, shortest in (("ing", 6), ("ed", 5), ("ly", 6)):
+        if not word.endswith(ending) or len(word) < shortest:
+            continue
+        stem = word.removesuffix(ending)
+        is_doubled = stem[-2] == stem[-1]
+        if len(stem) > 3 and is_doubled and stem[-1] not in "aeiouls":
+            return stem[:-1]
+        return stem
+    return word
 
 
 def _stem_other(word: str) -> str:
@@ -292,14 +310,22 @@ def split_sentences(text: str) -> list[str]:
     """
     sentences: list[str] = []
     start = 0
-    for found in _BREAK.finditer(text):
-        if found[0] == "." and _ABBREVIATION.search(
-            text, max(start, found.end() - 12), found.end()
-        ):
+    for end_sign in _BREAK.finditer(text):
+        if _ends_abbreviation(end_sign, text, start):
             continue
-        sentences += _cut(text[start : found.end()])
-        start = found.end()
-    return [sentence for sentence in (*sentences, *_cut(text[start:])) if sentence]
+        sentences += _cut(text[start : end_sign.end()])
+        start = end_sign.end()
+    sentences += _cut(text[start:])
+    return [sentence for sentence in sentences if sentence]
+
+
+def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
+    """True for a full stop behind an abbreviation or the number of a list's item."""
+    if end_sign[0] != ".":
+        return False
+    end = end_sign.end()
+    longest_before = max(start, end - _LONGEST_ABBREVIATION)
+    return _ABBREVIATION.search(text, longest_before, end) is not None
 
 
 def _cut(sentence: str) -> Iterator[str]:
@@ -307,10 +333,12 @@ def _cut(sentence: str) -> Iterator[str]:
 
     Pieces may be empty.
     """
-    sentence, start = sentence.strip(), 0
+    sentence = sentence.strip()
+    start = 0
     while len(sentence) - start > LONGEST_SENTENCE:
         end = sentence.rfind(" ", start + 1, start + LONGEST_SENTENCE)
-        end = end if end > start else start + LONGEST_SENTENCE
+        if end <= start:  # no space
+            end = start + LONGEST_SENTENCE
         yield sentence[start:end].strip()
         start = end
     yield sentence[start:].strip()
@@ -323,8 +351,13 @@ def split_clauses(sentence: str) -> list[str]:
     """
     clauses: list[str] = []
     for piece in _CLAUSE.split(sentence):
-        if clauses and min(len(piece.split()), len(clauses[-1].split())) < 3:
-            clauses[-1] = f"{clauses[-1]} {piece.strip()}"
-        elif piece.strip():
-            clauses.append(piece.strip())
+        clause = piece.strip()
+        if clauses and (_is_short(clause) or _is_short(clauses[-1])):
+            clauses[-1] = f"{clauses[-1]} {clause}"
+        elif clause:
+            clauses.append(clause)
     return clauses
+
+
+def _is_short(clause: str) -> bool:
+    return len(clause.split()) < _SHORTEST_CLAUSE
