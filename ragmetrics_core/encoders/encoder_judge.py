@@ -31,21 +31,25 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, SettingError
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.lexical.declining import declines
+from ragmetrics_core.lexical.declining import asked_question, declines
 from ragmetrics_core.lexical.text import split_sentences
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.models.threads import in_thread
 
-_POSITIVE = {
+# how the label begins that says that a claim is supported
+_SUPPORTING_LABEL = {
     "nli": "entail",
     "score": "entail|support|consistent|factual|faithful|grounded",
 }
-_WINDOW = 512
+_NAMELESS_LABELS = ["LABEL_0", "LABEL_1"]
+_USUAL_WINDOW = 512
 _SLACK = 8  # tokens that a window may have more than its part of the whole text
+_LARGEST_EXPONENT = 700.0  # exp() overflows a little above
 
 Pair = tuple[str, str]
 Logits = Callable[[Any], list[list[float]]]
+_Waiting = tuple[Sequence[Pair], Future[list[float]]]
 
 
 @dataclass(eq=False)
@@ -110,148 +114,157 @@ class EncoderJudge(Judge):
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
-        if self.template is not None and not all(
-            part in self.template for part in ("{premise}", "{hypothesis}")
-        ):
-            raise SettingError(
-                "template must hold {premise} and {hypothesis}; got"
-                f" {self.template!r}"
-            )
+        """Load the model, and find the label that says that a claim is supported."""
+        _check_template(self.template)
         transformers = extra("transformers", "local", "an encoder")
         folder = _folder(self.model, self.revision)
         self.name = folder.name if Path(self.model).is_dir() else str(self.model)
-        files = [
-            file
-            for file in (folder / "onnx" / "model.onnx", folder / "model.onnx")
-            if file.is_file()
-        ][:1]
-        self._tensors = "np" if files and self.device is None else "pt"
-        given: dict[str, Any] = {
-            "local_files_only": True,
-            "trust_remote_code": self.trust_remote_code,
-        }
+        onnx_file = _onnx_file(folder) if self.device is None else None
+        self._tensors = "pt" if onnx_file is None else "np"
         try:
-            config = transformers.AutoConfig.from_pretrained(folder, **given)
-            if not any(
-                "SequenceClassification" in name for name in config.architectures or ()
-            ):
-                raise SettingError(f"it is {config.architectures}")
-            words = folder if self.tokenizer is None else _folder(self.tokenizer, None)
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(words, **given)
-            load = transformers.AutoModelForSequenceClassification.from_pretrained
-            self._run = (
-                _onnx(files[0])
-                if self._tensors == "np"
-                else _torch(load(folder, **given), self.device)
-            )
+            labels = self._load(transformers, folder, onnx_file)
         except (OSError, ValueError) as error:
             raise SettingError(
                 f"{self.model} cannot be loaded as a sequence classifier: {error}"
             ) from error
-        if self._tensors == "pt":
-            files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
-        self.commit = _commit(folder, files)
-        self._positive = self._place(dict(config.id2label))
-        self._longest = self.window or min(_WINDOW, self._tokenizer.model_max_length)
-        marks = sorted(
-            map(re.escape, self._tokenizer.all_special_tokens), key=len, reverse=True
+        self.commit = _commit(folder, onnx_file)
+        self._positive = self._place(labels)
+        self._longest = self.window or min(
+            _USUAL_WINDOW, self._tokenizer.model_max_length
         )
-        self._mark = re.compile("|".join(marks) or r"(?!)")
+        self._mark = _any_of(self._tokenizer.all_special_tokens)
         # a tokenizer keeps the settings of a call in itself
-        self._reading, self._running = Lock(), Lock()
-        self._waiting: list[tuple[Sequence[Pair], Future[list[float]]]] = []
+        self._reading = Lock()
+        self._running = Lock()
+        self._waiting: list[_Waiting] = []
+
+    def _load(
+        self, transformers: Any, folder: Path, onnx_file: Path | None
+    ) -> dict[int, str]:
+        """Load tokenizer and model, and return the labels by their place."""
+        options: dict[str, Any] = {
+            "local_files_only": True,
+            "trust_remote_code": self.trust_remote_code,
+        }
+        config = transformers.AutoConfig.from_pretrained(folder, **options)
+        if not _is_sequence_classifier(config.architectures or ()):
+            raise SettingError(f"it is {config.architectures}")
+        tokenizer_folder = folder
+        if self.tokenizer is not None:
+            tokenizer_folder = _folder(self.tokenizer, None)
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(
+            tokenizer_folder, **options
+        )
+        if onnx_file is not None:
+            self._run = _onnx(onnx_file)
+        else:
+            classifier = transformers.AutoModelForSequenceClassification
+            self._run = _torch(
+                classifier.from_pretrained(folder, **options), self.device
+            )
+        return dict(config.id2label)
 
     def __reduce__(self) -> Any:
         """A copy in another process loads the model there."""
-        return (
-            partial(
-                type(self),
-                **{field.name: getattr(self, field.name) for field in fields(self)},
-            ),
-            (),
-        )
+        settings = {field.name: getattr(self, field.name) for field in fields(self)}
+        return partial(type(self), **settings), ()
 
     @property
     def details(self) -> dict[str, str]:
         """Which weights answer, and what they are shown."""
-        shown = {
+        details = {
             "kind": self.kind,
             "weights": self.commit,
             "window": str(self._longest),
         }
         if self.template is not None:
-            shown["template"] = sha256(self.template.encode()).hexdigest()[:6]
-        return {**shown, "label": self.label} if self.label else shown
+            details["template"] = sha256(self.template.encode()).hexdigest()[:6]
+        if self.label:
+            details["label"] = self.label
+        return details
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
 
         ``QuestionNotSupported`` for questions that no supported claim answers.
         """
-        kinds: dict[type[Question[Any]], Any] = {
-            Adherent: self._adherent,
-            FactInContext: self._facts_in_context,
-        }
-        answered = kinds.get(type(question))
-        if answered is None:
+        answer_to = self._answer_to(type(question))
+        if answer_to is None:
             message = (
                 f"the encoder {self.name} says whether contexts support claims and"
-                " cannot answer questions of type "
-                f"{type(question).__name__}; use a language model instead, e.g."
-                ' judge="gpt-4o-mini", or both: '
-                "CascadeJudge(encoder, model)"
+                f" cannot answer questions of type {type(question).__name__}; use a"
+                ' language model instead, e.g. judge="gpt-4o-mini", or both:'
+                " CascadeJudge(encoder, model)"
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
-        begun = in_thread(
-            partial(answered, question),
+        computation: Future[Any] = in_thread(
+            partial(answer_to, question),
             context=copy_context(),
             name=f"ragmetrics {self.name}",
         )
         try:
-            return Answer(await asyncio.wrap_future(begun))
+            return Answer(await asyncio.wrap_future(computation))
         except JudgeError as error:
             return Answer(NotAnswered(error))
 
+    def _answer_to(
+        self, kind: type[Question[Any]]
+    ) -> Callable[[Any], Asked[Any]] | None:
+        """What answers questions of a type; None if no supported claim does."""
+        if kind is Adherent:
+            return self._adherent
+        if kind is FactInContext:
+            return self._facts_in_context
+        return None
+
     def _adherent(self, question: Adherent) -> Asked[Poll]:
-        part, text = question.parts.get("question"), question["answer"]
-        asked = None if part is None else part.rewrite or "".join(part.texts)
+        """Each sentence of the answer against the contexts."""
         claims = [
             sentence
-            for sentence in split_sentences(text)
-            if any(map(str.isalnum, sentence))
+            for sentence in split_sentences(question["answer"])
+            if _has_words(sentence)
         ]
-        if not claims or declines(text, asked):
-            return Asked(
-                (Poll(verdict="abstains", reason="The answer makes no claim."),)
-            )
-        chances, windows = self._supported("\n\n".join(question["contexts"]), claims)
-        weak = tuple(
-            claim for claim, chance in zip(claims, chances, strict=True) if chance < 0.5
+        if not claims or declines(question["answer"], asked_question(question)):
+            poll = Poll(verdict="abstains", reason="The answer makes no claim.")
+            return Asked((poll,))
+        contexts = "\n\n".join(question["contexts"])
+        probabilities, n_windows = self._supported(contexts, claims)
+        unsupported = tuple(
+            claim
+            for claim, probability in zip(claims, probabilities, strict=True)
+            if probability < 0.5
         )
-        held, least = f"{len(claims) - len(weak)} of {len(claims)}", min(chances)
-        reason = (
-            f"{held} sentences are supported by the contexts; the weakest has p ="
-            f" {least}"
+        poll = Poll(
+            verdict="no" if unsupported else "yes",
+            reason=(
+                f"{len(claims) - len(unsupported)} of {len(claims)} sentences are"
+                " supported by the contexts; the weakest has p ="
+                f" {min(probabilities)}"
+            ),
+            unsupported=unsupported,
         )
-        poll = Poll(verdict="no" if weak else "yes", reason=reason, unsupported=weak)
-        weight = Weight(round(fmean(chances), 4), "encoder")
-        return Asked((poll,), weights=(weight,), windows=(windows,) * (windows > 1))
+        weight = Weight(round(fmean(probabilities), 4), "encoder")
+        return Asked((poll,), weights=(weight,), windows=_where_several(n_windows))
 
     def _facts_in_context(self, question: FactInContext) -> Asked[Any]:
+        """Each fact against the context."""
         part = question.parts.get("facts") or question.parts["fact"]
-        chances, windows = self._supported(question["context"], part.texts)
+        probabilities, n_windows = self._supported(question["context"], part.texts)
         verdicts = [
-            {"label": label, "covered": chance >= 0.5, "reason": f"p = {chance}"}
-            for label, chance in zip(part.labels, chances, strict=True)
+            {
+                "label": label,
+                "covered": probability >= 0.5,
+                "reason": f"p = {probability}",
+            }
+            for label, probability in zip(part.labels, probabilities, strict=True)
         ]
-        reply, weights = (
-            question.read({**verdicts[0], "facts": verdicts}),
-            (Weight(it, "encoder") for it in chances),
-        )
+        reply = question.read({**verdicts[0], "facts": verdicts})
         return Asked(
             (reply,),
-            weights=tuple(weights),
-            windows=(windows,) * len(chances) * (windows > 1),
+            weights=tuple(
+                Weight(probability, "encoder") for probability in probabilities
+            ),
+            windows=_where_several(n_windows) * len(probabilities),
         )
 
     def _supported(
@@ -262,15 +275,14 @@ class EncoderJudge(Judge):
         With these comes the number of windows.
         """
         windows = self.windows(premise, claims)
-        found, count = (
-            self.probabilities(
-                [(window, claim) for claim in claims for window in windows]
-            ),
-            len(windows),
+        probabilities = self.probabilities(
+            [(window, claim) for claim in claims for window in windows]
         )
-        return [
-            max(found[at : at + count]) for at in range(0, len(found), count)
-        ], count
+        best_by_claim = [
+            max(probabilities[start : start + len(windows)])
+            for start in range(0, len(probabilities), len(windows))
+        ]
+        return best_by_claim, len(windows)
 
     def windows(self, premise: str, hypotheses: Sequence[str]) -> list[str]:
         """Cut a text into windows that fit into the model beside each hypothesis.
@@ -279,9 +291,7 @@ class EncoderJudge(Judge):
 
         ``ContextWindowExceeded`` if a hypothesis leaves too little room for them.
         """
-        longest = max(
-            len(self._read([("", text)])["input_ids"][0]) for text in hypotheses
-        )
+        longest = max(self._count_tokens(text) for text in hypotheses)
         room = self._longest - longest - _SLACK
         if room < self._longest // 4:
             raise ContextWindowExceeded(
@@ -289,82 +299,95 @@ class EncoderJudge(Judge):
                 f" window of {self._longest}; give window=, if the model can read more"
             )
         premise = self._clean(premise)
-        asked: dict[str, Any] = {
-            "add_special_tokens": False,
-            "return_offsets_mapping": True,
-            "verbose": False,
-        }
-        with self._reading:
-            spans = self._tokenizer(premise, **asked)["offset_mapping"]
+        spans = self._token_spans(premise)
+        if not spans:
+            return [""]
         overlap = room // 4
-        starts = range(0, max(1, len(spans) - overlap), room - overlap)
-        return (
-            [premise[spans[at][0] : spans[at : at + room][-1][1]] for at in starts]
-            if spans
-            else [""]
-        )
+        windows: list[str] = []
+        for start in range(0, max(1, len(spans) - overlap), room - overlap):
+            window_spans = spans[start : start + room]
+            begin, end = window_spans[0][0], window_spans[-1][1]
+            windows.append(premise[begin:end])
+        return windows
+
+    def _count_tokens(self, hypothesis: str) -> int:
+        """Tokens of a hypothesis with what the model puts around it."""
+        return len(self._read([("", hypothesis)])["input_ids"][0])
+
+    def _token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Where each token of a text begins and ends, in characters."""
+        with self._reading:
+            encoding = self._tokenizer(
+                text,
+                add_special_tokens=False,
+                return_offsets_mapping=True,
+                verbose=False,
+            )
+        spans: list[tuple[int, int]] = encoding["offset_mapping"]
+        return spans
 
     def probabilities(self, pairs: Sequence[Pair]) -> list[float]:
         """Probabilities that premises support hypotheses, in [0, 1].
 
         Calls from several threads share batches.
         """
-        mine: Future[list[float]] = Future()
-        self._waiting.append((pairs, mine))
+        future: Future[list[float]] = Future()
+        self._waiting.append((pairs, future))
         with self._running:  # whoever runs the model does so for all who wait
-            if not mine.done():
-                taken, self._waiting = [*self._waiting], []
+            if not future.done():
+                waiting = [*self._waiting]
+                self._waiting = []
                 # whose pair it was shows where each is asked alone
                 with suppress(Exception):
-                    self._settle(taken)
-            if not mine.done():
-                self._settle([(pairs, mine)])
-        return mine.result()
+                    self._settle(waiting)
+            if not future.done():
+                self._settle([(pairs, future)])
+        return future.result()
 
-    def _settle(
-        self, taken: Sequence[tuple[Sequence[Pair], Future[list[float]]]]
-    ) -> None:
-        found = iter(self._probabilities([pair for own, _ in taken for pair in own]))
-        for own, future in taken:
-            future.set_result(list(islice(found, len(own))))
+    def _settle(self, waiting: Sequence[_Waiting]) -> None:
+        """Compute the pairs of all who wait, and give each the part that is theirs."""
+        all_pairs = [pair for pairs, _ in waiting for pair in pairs]
+        probabilities = iter(self._probabilities(all_pairs))
+        for pairs, future in waiting:
+            future.set_result(list(islice(probabilities, len(pairs))))
 
     def _probabilities(self, pairs: Sequence[Pair]) -> list[float]:
         """To four places, which hardly depend on what else is in a batch."""
-        found = [0.0] * len(pairs)
-        # little padding
-        places = sorted(
-            range(len(pairs)), key=lambda place: sum(map(len, pairs[place]))
-        )
+        probabilities = [0.0] * len(pairs)
+        # texts of about the same length need little padding
+        places = sorted(range(len(pairs)), key=lambda place: _length(pairs[place]))
         for start in range(0, len(places), self.batch):
             batch = places[start : start + self.batch]
-            read = self._read(
+            tokens = self._read(
                 [pairs[place] for place in batch],
                 padding=True,
                 return_tensors=self._tensors,
             )
-            for place, logits in zip(batch, self._run(read), strict=True):
-                found[place] = round(self._probability(logits), 4)
-        return found
+            for place, logits in zip(batch, self._run(tokens), strict=True):
+                probabilities[place] = round(self._probability(logits), 4)
+        return probabilities
 
     def _probability(self, logits: Sequence[float]) -> float:
         """The sigmoid of a single output, the softmax of several."""
-        own, others = (
-            logits[self._positive],
-            [*logits] if len(logits) > 1 else [*logits, 0.0],
-        )
-        if not all(map(isfinite, others)):
+        positive = logits[self._positive]
+        alternatives = [*logits, 0.0] if len(logits) == 1 else logits
+        if not all(isfinite(logit) for logit in alternatives):
             raise JudgeError(f"{self.model} gave no numbers for a pair of texts")
-        return 1 / sum(exp(min(700.0, other - own)) for other in others)
+        exponents = [min(_LARGEST_EXPONENT, logit - positive) for logit in alternatives]
+        return 1 / sum(exp(exponent) for exponent in exponents)
 
     def _read(self, pairs: Sequence[Pair], **settings: Any) -> Any:
         """Tokens of pairs, in the form that the model was trained on."""
-        clean = [
-            {"premise": self._clean(one), "hypothesis": self._clean(two)}
-            for one, two in pairs
-        ]
-        texts = [[pair[part] for pair in clean] for part in ("premise", "hypothesis")]
-        if self.template is not None:
-            texts = [[self.template.format(**pair) for pair in clean]]
+        premises = [self._clean(premise) for premise, _ in pairs]
+        hypotheses = [self._clean(hypothesis) for _, hypothesis in pairs]
+        if self.template is None:
+            texts = [premises, hypotheses]
+        else:
+            filled = [
+                self.template.format(premise=premise, hypothesis=hypothesis)
+                for premise, hypothesis in zip(premises, hypotheses, strict=True)
+            ]
+            texts = [filled]
         with self._reading:
             return self._tokenizer(*texts, **settings)
 
@@ -377,27 +400,57 @@ class EncoderJudge(Judge):
 
     def _place(self, labels: dict[int, str]) -> int:
         """The place of the label that says that the premise supports the hypothesis."""
-        wanted = (
-            _POSITIVE[self.kind]
-            if self.label is None
-            else re.escape(self.label) + r"\Z"
-        )
-        found = [
+        names = list(labels.values())
+        if self.kind == "score":
+            is_nameless = names == _NAMELESS_LABELS and self.label is None
+            if len(names) == 1 or is_nameless:
+                return len(names) - 1
+        pattern = _SUPPORTING_LABEL[self.kind]
+        if self.label is not None:
+            pattern = re.escape(self.label) + r"\Z"
+        supporting = [
             place
             for place, name in labels.items()
-            if re.match(wanted, name, re.IGNORECASE)
+            if re.match(pattern, name, re.IGNORECASE)
         ]
-        names = ", ".join(labels.values())
-        if self.kind == "score" and (
-            len(labels) == 1 or (names == "LABEL_0, LABEL_1" and self.label is None)
-        ):
-            return len(labels) - 1
-        if len(found) != 1:
+        if len(supporting) != 1:
             raise SettingError(
                 f"which label of {self.model} means that a claim is supported? Give"
-                f" label=, of: {names}"
+                f" label=, of: {', '.join(names)}"
             )
-        return found[0]
+        return supporting[0]
+
+
+def _check_template(template: str | None) -> None:
+    if template is None or ("{premise}" in template and "{hypothesis}" in template):
+        return
+    raise SettingError(
+        f"template must hold {{premise}} and {{hypothesis}}; got {template!r}"
+    )
+
+
+def _is_sequence_classifier(architectures: Sequence[str]) -> bool:
+    return any("SequenceClassification" in name for name in architectures)
+
+
+def _any_of(marks: Sequence[str]) -> re.Pattern[str]:
+    """A pattern of any of these texts, the longest first; of none if there are none."""
+    escaped = sorted((re.escape(mark) for mark in marks), key=len, reverse=True)
+    return re.compile("|".join(escaped) or r"(?!)")
+
+
+def _has_words(sentence: str) -> bool:
+    return any(sign.isalnum() for sign in sentence)
+
+
+def _where_several(n_windows: int) -> tuple[int, ...]:
+    """The number of windows as results give it: nothing for a single one."""
+    return (n_windows,) if n_windows > 1 else ()
+
+
+def _length(pair: Pair) -> int:
+    premise, hypothesis = pair
+    return len(premise) + len(hypothesis)
 
 
 def _folder(model: str | Path, revision: str | None) -> Path:
@@ -418,10 +471,22 @@ def _folder(model: str | Path, revision: str | None) -> Path:
         ) from error
 
 
-def _commit(folder: Path, files: Sequence[Path]) -> str:
-    """The commit of a folder in the cache, else a digest of the weights."""
+def _onnx_file(folder: Path) -> Path | None:
+    """The model in ONNX form, if the folder has one."""
+    for file in (folder / "onnx" / "model.onnx", folder / "model.onnx"):
+        if file.is_file():
+            return file
+    return None
+
+
+def _commit(folder: Path, onnx_file: Path | None) -> str:
+    """The commit of a folder in the cache, else a digest of the weights in use."""
     if re.fullmatch("[0-9a-f]{40}", folder.name):
         return folder.name[:12]
+    if onnx_file is not None:
+        files = [onnx_file]
+    else:
+        files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
     digest = sha256()
     for file in files:
         with file.open("rb") as weights:
@@ -430,27 +495,34 @@ def _commit(folder: Path, files: Sequence[Path]) -> str:
 
 
 def _onnx(file: Path) -> Logits:
+    """Run a model by ONNX Runtime."""
     runtime = extra("onnxruntime", "local", "an encoder in ONNX form")
-    able = [
+    providers = [
         name
         for name in runtime.get_available_providers()
         if name.startswith(("CUDA", "CPU"))
     ]
-    session = runtime.InferenceSession(str(file), providers=able)
-    names = [entry.name for entry in session.get_inputs()]
-    return lambda read: session.run(None, {name: read[name] for name in names})[
-        0
-    ].tolist()
+    session = runtime.InferenceSession(str(file), providers=providers)
+    inputs = [entry.name for entry in session.get_inputs()]
+
+    def logits(tokens: Any) -> list[list[float]]:
+        outputs = session.run(None, {name: tokens[name] for name in inputs})
+        rows: list[list[float]] = outputs[0].tolist()
+        return rows
+
+    return logits
 
 
 def _torch(model: Any, device: str | None) -> Logits:
+    """Run a model by torch."""
     torch = extra("torch", "local", "an encoder")
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model = model.eval().to(place)
 
-    def logits(read: Any) -> list[list[float]]:
+    def logits(tokens: Any) -> list[list[float]]:
         with torch.inference_mode():
-            found: list[list[float]] = model(**read.to(place)).logits.float().tolist()
-        return found
+            outputs = model(**tokens.to(place)).logits
+        rows: list[list[float]] = outputs.float().tolist()
+        return rows
 
     return logits
