@@ -1,1 +1,4 @@
-"""A run that ends as soon as its gates are decided: the gates asked for one by one, and which row comes next."""
+"""Runs that end as soon as their gates are decided.
+
+Gates are asked one by one, and rows come in a drawn order.
+"""

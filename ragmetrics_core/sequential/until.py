@@ -8,11 +8,9 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from math import isfinite
-from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ragmetrics_core.data import (
-    InputError,
     MetricResult,
     RowError,
     Sample,
@@ -20,19 +18,18 @@ from ragmetrics_core.data import (
     SettingError,
 )
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.reporting.gates import VERBS, Gate, UntilDecided, parse_gate
+from ragmetrics_core.reporting.gates import Gate, UntilDecided, parse_gate
 from ragmetrics_core.reporting.pairing import (
     KeysSought,
     Pair,
-    asked_otherwise,
     differences,
     group_of,
     group_pairs,
-    judges_elsewhere,
-    match,
 )
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
+from ragmetrics_core.sequential.decision_sentences import GateProgress, sentence_of
+from ragmetrics_core.sequential.earlier_run import Partners, finished_run, partners_of
 from ragmetrics_core.statistics.stopping import (
     Outcome,
     Score,
@@ -42,9 +39,28 @@ from ragmetrics_core.statistics.stopping import (
     together,
 )
 
-Item = Sample | RowError
+Row = Sample | RowError
 
 logger = logging.getLogger("ragmetrics_core")
+
+
+class _Claim(NamedTuple):
+    """What a gate decides: that a metric's mean is reached, or is no worse than before."""
+
+    metric: str
+    at_least: float | None  # None: the mean of the earlier run less the margin
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether it is about the difference to the earlier run."""
+        return self.at_least is None
+
+
+class _RowScore(NamedTuple):
+    """What a row brings to a gate."""
+
+    score: Score  # None where it failed
+    is_defined: bool
 
 
 class Decider:
@@ -53,15 +69,22 @@ class Decider:
     They draw the order of its rows, take their results in it, and say when all is
     decided.
 
-    Gates are means to reach, and with ``against`` every metric that the earlier run
-    has. Judges are names with the addresses that they ask. ``samples`` are those of all
-    rows, None for a row that is none; None for rows that come from an iterator.
+    Args:
+        until: How the run stops.
+        gates: Means to reach; with ``against`` every metric that the earlier run has
+            is compared as well.
+        metrics: The metrics of the run.
+        judges: Names of its judges, with the addresses that they ask.
 
     Raises:
         SettingError: If there is no gate, or one on a metric that the run does not
             have.
         InputError: If the earlier run cannot be read, ended early, or was measured in
             another way.
+
+    Attributes:
+        samples: Those of all rows, None for a row that is none; None for rows that
+            come from an iterator.
     """
 
     def __init__(
@@ -71,95 +94,76 @@ class Decider:
         metrics: Sequence[Metric],
         judges: Mapping[str, Sequence[str]],
     ) -> None:
-        self.until = UntilDecided() if until == "decided" else until
-        if not isinstance(self.until, UntilDecided):
-            raise SettingError(
-                f'until= is "decided", or settings: UntilDecided(…); got {until!r}'
-            )
-        gates = [gates] if isinstance(gates, str) else gates or ()
-        asked = [
-            parse_gate(str(gate), [metric.name for metric in metrics]) for gate in gates
-        ]
-        if sliced := next((gate for gate in asked if gate.by), None):
-            raise SettingError(
-                f"{sliced} is held for each slice after a whole run; leave out until="
-                " (--until-decided)"
-            )
-        self._before = _finished(self.until.against, metrics, judges)
-        both = (
-            []
-            if self._before is None
-            else [it.name for it in metrics if it.name in self._before.run.metrics]
-        )
-        self._asked = [
-            *((gate.metric, gate.at_least) for gate in asked),
-            *((name, None) for name in both),
-        ]
-        if not self._asked:
-            told = (
-                'gates=["adherence=0.8"] (--fail-under) or against= (--against) a run'
-                " with one of its metrics"
-            )
-            raise SettingError(f"a run until decided needs something to decide: {told}")
+        self.until = _settings(until)
+        names = [metric.name for metric in metrics]
+        self._claims = _means_to_reach(gates, names)
+        self._earlier_run = finished_run(self.until.against, metrics, judges)
+        self._claims += _comparisons(self._earlier_run, names)
+        _refuse_no_claims(self._claims)
         self.samples: list[Sample | None] | None = None
-        # rows of the earlier run, by place in this one
-        self._partners: dict[int, SampleResult] = {}
+        self._is_iterator = False
+        self._partners = Partners()
         self._pairs: list[Pair] = []
-        # rows of the earlier run without a partner; most rows that may be judged
-        self._alone = self._reach = 0
-        # scores for each gate, of the next unit's judged rows
-        self._unit: list[list[tuple[Score, bool]]] = []
-        self._scored = [0] * len(self._asked)
         self._texts: list[str] = []  # of all rows
-        self._read: set[str] = set()  # those of judged rows
-        self._sizes: list[int] = []  # of units, in order
-        self._seen: set[str] = set()  # clusters of an iterator
-        self._units = self._judged = self._calls = 0
-        self._arriving = False  # rows of an iterator
-        self._cut = ""  # why no more rows count
-        self._gates = self._made(1, 1)
-        self._found: tuple[int, tuple[SequentialDecision, ...]] = (-1, ())
+        self._n_reachable = 0  # rows that may be judged
+        self._unit_sizes: list[int] = []  # in order
+        self._iterator_clusters: set[str] = set()
 
-    def _made(self, rows: int, largest: int) -> list[SequentialGate]:
-        how = {"rows": rows, "gates": len(self._asked), "largest_cluster": largest}
-        least = [
-            {"min_scored": min(1.0, self._needed(place))}
-            for place in range(len(self._asked))
-        ]
-        own = zip(least, self._asked, strict=True)
-        return [
-            self.until.model_copy(update=it).gate(at_least, **how)
-            for it, (_, at_least) in own
-        ]
+        self._n_judged = 0
+        self._n_calls = 0
+        self._judged_texts: set[str] = set()
+        self._n_units = 0
+        # of the next unit's judged rows, for each gate
+        self._unit_scores: list[list[_RowScore]] = []
+        self._n_scored = [0] * len(self._claims)
+        self._stop_reason = ""  # why no more rows count
+        self._gates = self._new_gates(rows=1, largest_cluster=1)
+        # with the number of rows that were judged then
+        self._latest_decisions: tuple[int, tuple[SequentialDecision, ...]] = (-1, ())
 
-    def _needed(self, place: int) -> float:
+    def _new_gates(self, *, rows: int, largest_cluster: int) -> list[SequentialGate]:
+        gates = []
+        for place, claim in enumerate(self._claims):
+            share = min(1.0, self._share_needed(place))
+            settings = self.until.model_copy(update={"min_scored": share})
+            gates.append(
+                settings.gate(
+                    claim.at_least,
+                    rows=rows,
+                    gates=len(self._claims),
+                    largest_cluster=largest_cluster,
+                )
+            )
+        return gates
+
+    def _share_needed(self, place: int) -> float:
         """Return the share of the rows that a gate needs scored.
 
         The rows are those of either run, of which some may have no partner.
         """
-        more = (
-            self._alone / max(1, len(self._texts))
-            if self._asked[place][1] is None
-            else 0.0
-        )
-        return self.until.min_scored * (1 + more)
+        if not self._claims[place].is_difference:
+            return self.until.min_scored
+        share_without_partner = self._partners.n_without / max(1, len(self._texts))
+        return self.until.min_scored * (1 + share_without_partner)
 
-    def _lost(self, place: int) -> bool:
-        """True if so many rows have no score that the gate will not be decided."""
-        return (
-            self._reach - self._judged + self._scored[place]
-            < self._needed(place) * self._reach - 1e-9
-        )
+    def _cannot_be_scored(self, place: int) -> bool:
+        """Whether so many rows have no score that the gate will not be decided."""
+        n_unscored = self._n_judged - self._n_scored[place]
+        n_needed = self._share_needed(place) * self._n_reachable
+        return self._n_reachable - n_unscored < n_needed - 1e-9
 
-    def _few(self, place: int) -> bool:
-        return self._scored[place] < self._needed(place) * self._judged - 1e-9
+    def _has_too_few_scores(self, place: int) -> bool:
+        n_needed = self._share_needed(place) * self._n_judged
+        return self._n_scored[place] < n_needed - 1e-9
 
     def _outcome(self, place: int) -> Outcome:
         """Return what a gate decided.
 
         It is undecided if too few were scored with all that was judged since.
         """
-        return "undecided" if self._few(place) else self._gates[place].decision
+        if self._has_too_few_scores(place):
+            return "undecided"
+        return self._gates[place].decision
 
     @property
     def done(self) -> bool:
@@ -167,17 +171,20 @@ class Decider:
 
         That is so if what the gates decide together is settled, or never will be.
         """
-        outcomes = [self._outcome(place) for place in range(len(self._asked))]
-        settled = all(
-            own != "undecided" or self._lost(place)
-            for place, own in enumerate(outcomes)
+        if self._stop_reason:
+            return True
+        outcomes = [self._outcome(place) for place in range(len(self._claims))]
+        if together(outcomes) != "undecided":
+            return True
+        return all(
+            outcome != "undecided" or self._cannot_be_scored(place)
+            for place, outcome in enumerate(outcomes)
         )
-        return bool(self._cut) or settled or together(outcomes) != "undecided"
 
     @property
     def note(self) -> str:
         """In which order rows were taken."""
-        if self._arriving:
+        if self._is_iterator:
             return (
                 "Rows were taken in order of arrival: what was decided holds only if"
                 " that is random."
@@ -187,12 +194,13 @@ class Decider:
             " seed is another look."
         )
 
-    def drawn(
-        self, items: Iterable[Item], *, listed: bool
-    ) -> Iterator[tuple[int, Item]]:
+    def drawn(self, rows: Iterable[Row], *, listed: bool) -> Iterator[tuple[int, Row]]:
         """Yield rows with their places, in the order in which they are to start.
 
-        The order is drawn, or that of arrival if not ``listed``.
+        Args:
+            rows: The rows of the run.
+            listed: Whether their number is known, so that an order can be drawn; else
+                it is that of arrival.
 
         Raises:
             SettingError: If ``on="point"`` or ``against`` is asked of rows whose number
@@ -200,36 +208,50 @@ class Decider:
             InputError: If the rows are not those of the earlier run.
         """
         if not listed:
-            if self.until.on == "point" or self._before is not None:
+            if self.until.on == "point" or self._earlier_run is not None:
                 raise SettingError(
                     'on="point" and against= need a list of rows, not an iterator'
                 )
-            self._arriving = True
-            yield from islice(enumerate(items), self.until.max_samples)
+            self._is_iterator = True
+            yield from islice(enumerate(rows), self.until.max_samples)
             return
-        rows = list(items)
-        self.samples = [None if isinstance(item, RowError) else item for item in rows]
-        self._match(self.samples)
-        earlier = [row.sample for row in self._partners.values()]
-        keys = KeysSought(cluster=self.until.cluster)
-        for sample in filter(None, (*self.samples, *earlier)):
-            keys.look(sample)
-        keys.check()
+        all_rows = list(rows)
+        self.samples = [None if isinstance(row, RowError) else row for row in all_rows]
+        if self._earlier_run is not None:
+            self._partners = partners_of(
+                self.samples, self._earlier_run, min_scored=self.until.min_scored
+            )
+        self._refuse_unknown_cluster_key(self.samples)
         self._texts = [texts_of(sample) for sample in self.samples]
+        places = self._draw_places(self.samples)
+        self._n_reachable = len(places)
+        for place in places:
+            yield place, all_rows[place]
+
+    def _refuse_unknown_cluster_key(self, samples: Sequence[Sample | None]) -> None:
+        """Raise ``SettingError`` if no sample of either run has the clusters' key."""
+        keys = KeysSought(cluster=self.until.cluster)
+        earlier_samples = [row.sample for row in self._partners.by_place.values()]
+        for sample in (*samples, *earlier_samples):
+            if sample is not None:
+                keys.look(sample)
+        keys.check()
+
+    def _draw_places(self, samples: Sequence[Sample | None]) -> list[int]:
+        """Draw the order of the units, and return the places of the rows that fit in."""
         units = drawn_order(
-            self._texts, seed=self.until.seed, clusters=self._clusters(self.samples)
+            self._texts, seed=self.until.seed, clusters=self._clusters(samples)
         )
-        self._sizes = [len(unit) for unit in units]
-        self._gates = self._made(max(1, len(rows)), max(self._sizes, default=1))
-        most, ends = self.until.max_samples or len(rows), accumulate(self._sizes)
-        places = [
-            place
-            for unit, end in zip(units, ends, strict=True)
-            if end <= most
-            for place in unit
-        ]
-        self._reach = len(places)
-        yield from ((place, rows[place]) for place in places)
+        self._unit_sizes = [len(unit) for unit in units]
+        self._gates = self._new_gates(
+            rows=max(1, len(samples)), largest_cluster=max(self._unit_sizes, default=1)
+        )
+        max_rows = self.until.max_samples or len(samples)
+        places: list[int] = []
+        for unit, n_rows in zip(units, accumulate(self._unit_sizes), strict=True):
+            if n_rows <= max_rows:
+                places += unit
+        return places
 
     def _clusters(self, samples: Sequence[Sample | None]) -> list[str | None]:
         """The cluster of each row, None for one that stands alone.
@@ -238,278 +260,218 @@ class Decider:
         """
         if self.until.on != "interval":
             return [None] * len(samples)
-        partners = [self._partners.get(place) for place in range(len(samples))]
-        before = [None if row is None else row.sample for row in partners]
-        return group_pairs(zip(before, samples, strict=True), self.until.cluster)
-
-    def _key(self, sample: Sample | None) -> str | None:
-        return (
-            group_of(sample, self.until.cluster)
-            if self.until.on == "interval"
-            else None
-        )
-
-    def _match(self, samples: Sequence[Sample | None]) -> None:
-        if self._before is None:
-            return
-        found = match(
-            self._before.results,
-            [SampleResult(index=n, sample=it) for n, it in enumerate(samples)],
-        )
-        self._partners = {row.index: before for before, row in found.pairs}
-        # bad rows too: comparing two finished runs counts them as well
-        self._alone = len(found.first_only)
-        strangers = [
-            row
-            for row in (*found.first_only, *found.second_only)
-            if row.sample is not None
-        ]
-        questions = {row.sample.question for _, row in found.pairs if row.sample}
-        if found.by == "question" and (strangers or len(questions) < len(found.pairs)):
-            told = (
-                "both runs must hold the same questions, none of them twice, or each"
-                " sample an id of its own"
-            )
-            raise InputError(f"rows cannot be told apart: {told}")
-        if others := asked_otherwise(found.pairs):
-            raise InputError(
-                f"{others:,} of {len(found.pairs):,} rows have the id of an earlier row"
-                " with another question or reference; give the ids that the same"
-                " samples had in the earlier run"
-            )
-        all_rows = len(samples) + self._alone
-        if len(found.pairs) < self.until.min_scored * all_rows - 1e-9:
-            bad_rows = sum(row.sample is None for row in found.first_only)
-            advice = "compare runs of the same rows"
-            if bad_rows:
-                advice = (
-                    f"{bad_rows:,} rows of the earlier run are no samples; mend them,"
-                    f" or {advice}"
-                )
-            raise InputError(
-                f"only {len(found.pairs):,} of the {all_rows:,} rows of either run have"
-                f" a partner, fewer than {100 * self.until.min_scored:g} %: {advice}"
-            )
+        pairs = []
+        for place, sample in enumerate(samples):
+            earlier_row = self._partners.by_place.get(place)
+            earlier_sample = None if earlier_row is None else earlier_row.sample
+            pairs.append((earlier_sample, sample))
+        return group_pairs(pairs, self.until.cluster)
 
     def take(self, row: SampleResult) -> None:
         """Count a result, in the order in which rows were started.
 
         A limit that cut one ends what counts.
         """
-        before = self.done
-        if row.sample is not None and any(
-            name not in row.results for name, _ in self._asked
-        ):
-            self._cut = self._cut or "a limit was reached"
-        if self.samples is None and (key := self._key(row.sample)) is not None:
-            if key in self._seen:
-                told = (
-                    f"row {row.index + 1} shares its cluster with an earlier one; give"
-                    " a list, not an iterator"
-                )
-                self._cut = self._cut or told
-            self._seen.add(key)
-        if self._cut:
+        was_done = self.done
+        self._stop_reason = self._stop_reason or self._reason_to_stop(row)
+        if self._stop_reason:
             return
-        self._judged, self._calls = self._judged + 1, self._calls + row.usage.calls
-        self._read.update(self._texts[row.index : row.index + 1])
-        self._unit.append(
-            [self._score(row, place) for place in range(len(self._asked))]
-        )
-        if not self._sizes or len(self._unit) == self._sizes[self._units]:
-            self._units += 1
-            for gate, scores in zip(
-                self._gates, zip(*self._unit, strict=True), strict=True
-            ):
-                known = [score for score, defined in scores if defined]
-                gate.update(*known, undefined=len(scores) - len(known))
-            self._unit.clear()
-        if self.done and not before:
+        self._n_judged += 1
+        self._n_calls += row.usage.calls
+        if self._texts:
+            self._judged_texts.add(self._texts[row.index])
+        places = range(len(self._claims))
+        self._unit_scores.append([self._score(row, place) for place in places])
+        if self._unit_is_complete():
+            self._update_gates()
+        if self.done and not was_done:
             for decision in self.decisions:
                 logger.info("%s", decision)
 
-    def _score(self, row: SampleResult, place: int) -> tuple[Score, bool]:
-        """A row's score for a gate, None where it failed.
+    def _reason_to_stop(self, row: SampleResult) -> str:
+        """Why neither a row nor any later one counts; "" if it does."""
+        lacks_results = any(claim.metric not in row.results for claim in self._claims)
+        if row.sample is not None and lacks_results:
+            return "a limit was reached"
+        if self.samples is not None or self.until.on != "interval":
+            return ""
+        cluster = group_of(row.sample, self.until.cluster)
+        if cluster is None:
+            return ""
+        if cluster in self._iterator_clusters:
+            return (
+                f"row {row.index + 1} shares its cluster with an earlier one; give a"
+                " list, not an iterator"
+            )
+        self._iterator_clusters.add(cluster)
+        return ""
 
-        And False where it is undefined.
-        """
-        name, at_least = self._asked[place]
-        own, defined = _score_of(row.results.get(name))
-        if at_least is not None:
-            self._scored[place] += own is not None
-            return own, defined
-        before = self._partners.get(row.index) or SampleResult(
-            index=row.index, sample=None
-        )
-        self._pairs.append((before, row))
-        earlier, was_defined = _score_of(before.results.get(name))
-        self._scored[place] += None not in (own, earlier)
-        return difference(own, earlier), defined and was_defined
+    def _unit_is_complete(self) -> bool:
+        """Whether all rows of a unit were taken; of an iterator each row is one."""
+        if not self._unit_sizes:
+            return True
+        return len(self._unit_scores) == self._unit_sizes[self._n_units]
+
+    def _update_gates(self) -> None:
+        """Give the gates the scores of a unit."""
+        self._n_units += 1
+        for place, gate in enumerate(self._gates):
+            row_scores = [row[place] for row in self._unit_scores]
+            scores = [entry.score for entry in row_scores if entry.is_defined]
+            gate.update(*scores, undefined=len(row_scores) - len(scores))
+        self._unit_scores.clear()
+
+    def _score(self, row: SampleResult, place: int) -> _RowScore:
+        """What a row brings to a gate, which also counts the scores that are known."""
+        claim = self._claims[place]
+        value, is_defined = _value_of(row.results.get(claim.metric))
+        if not claim.is_difference:
+            if value is not None:
+                self._n_scored[place] += 1
+            return _RowScore(value, is_defined)
+        earlier_row = self._partners.by_place.get(row.index)
+        if earlier_row is None:
+            earlier_row = SampleResult(index=row.index, sample=None)
+        self._pairs.append((earlier_row, row))
+        earlier_value, was_defined = _value_of(earlier_row.results.get(claim.metric))
+        if value is not None and earlier_value is not None:
+            self._n_scored[place] += 1
+        return _RowScore(difference(value, earlier_value), is_defined and was_defined)
 
     @property
     def decisions(self) -> tuple[SequentialDecision, ...]:
         """What is decided so far, gate by gate."""
-        if self._found[0] != self._judged or self._cut:
-            self._found = (
-                self._judged,
-                tuple(self._decision(place) for place in range(len(self._asked))),
-            )
-        return self._found[1]
+        n_judged, decisions = self._latest_decisions
+        if n_judged != self._n_judged or self._stop_reason:
+            places = range(len(self._claims))
+            decisions = tuple(self._decision(place) for place in places)
+            self._latest_decisions = (self._n_judged, decisions)
+        return decisions
 
     def _decision(self, place: int) -> SequentialDecision:
-        (metric, at_least), gate, outcome = (
-            self._asked[place],
-            self._gates[place],
-            self._outcome(place),
-        )
-        interval, paired, units = gate.interval, at_least is None, gate.decided_at or 0
-        # what is asked twice is called for once
-        left = len(set(self._texts) - self._read)
-        found = SequentialDecision(
-            metric=metric,
+        claim = self._claims[place]
+        gate = self._gates[place]
+        outcome = self._outcome(place)
+        decided_at = None
+        if outcome != "undecided":
+            n_units = gate.decided_at or 0
+            # of an iterator each row is a unit
+            decided_at = sum(self._unit_sizes[:n_units]) or n_units
+        decision = SequentialDecision(
+            metric=claim.metric,
             outcome=outcome,
             sentence="",
-            at_least=at_least,
+            at_least=claim.at_least,
             on=self.until.on,
             alpha=self.until.alpha,
             e_value=gate.e_value if isfinite(gate.e_value) else None,
-            decided_at=(
-                None if outcome == "undecided" else sum(self._sizes[:units]) or units
-            ),
-            bounds=(
-                (1 + paired) * interval.low - paired,
-                (1 + paired) * interval.high - paired,
-            ),
-            saved=(
-                None
-                if self.samples is None
-                else round(left * self._calls / max(1, len(self._read)))
-            ),
+            decided_at=decided_at,
+            bounds=_bounds(gate, is_difference=claim.is_difference),
+            saved=self._calls_saved(),
         )
-        if paired and (differing := differences(self._pairs, metric)):
-            told = f"{metric}: the runs are not comparable: {'; '.join(differing)}."
-            return found.model_copy(update={"outcome": "undecided", "sentence": told})
-        return found.model_copy(
-            update={
-                "sentence": (
-                    f"{metric} {self._claim(found)}; {self._numbers(found, place)}"
-                )
-            }
+        differing = (
+            differences(self._pairs, claim.metric) if claim.is_difference else ()
         )
-
-    def _claim(self, found: SequentialDecision) -> str:
-        margin = self.until.margin
-        if found.at_least is None:
-            verb = {
-                "passed": "loses no",
-                "failed": "loses",
-                "undecided": "may or may not lose",
-            }[found.outcome]
-            return f"{verb} more than {margin:g} against the earlier run"
-        less = f" less the margin of {margin:g}" * bool(
-            margin and found.outcome == "passed" and not self._before
-        )
-        return f"{VERBS[found.outcome]} {found.at_least:g}{less}"
-
-    def _numbers(self, found: SequentialDecision, place: int) -> str:
-        """When it was decided, or why it was not, and the evidence."""
-        rows, scored = (
-            self._judged if self.samples is None else len(self.samples),
-            self._scored[place],
-        )
-        of, left = f" of {rows:,}" * (self.samples is not None), rows - self._judged
-        about = "about " * bool(self._calls % max(1, len(self._read)))
-        saved = (
-            f", {about}{found.saved:,} calls saved"
-            if found.saved
-            else f", {left:,} not judged"
-            if left
-            else ""
-        )
-        if found.at_least is None and self._alone:
-            saved += f", {self._alone:,} rows of the earlier run have no partner"
-        level = (
-            f"≥ {len(self._asked) ** (found.outcome == 'failed') / self.until.alpha:g}"
-        )
-        after, flight, why = (
-            f"decided after {found.decided_at or 0:,}",
-            " with those in flight",
-            "",
-        )
-        if found.decided_at is None:
-            least = f"{100 * self.until.min_scored:g} %"
-            why = (
-                f"fewer than {least} of those looked at were scored"
-                if self._few(place)
-                else self._cut
+        if differing:
+            sentence = (
+                f"{claim.metric}: the runs are not comparable: {'; '.join(differing)}."
             )
-            why = (
-                f"so many have no score that {least} of all rows cannot be scored"
-                if self._lost(place)
-                else why
+            return decision.model_copy(
+                update={"outcome": "undecided", "sentence": sentence}
             )
-            after, flight, level = (
-                f"undecided after {self._judged:,}",
-                "",
-                f"{level} needed",
-            )
-        e_value = (
-            "over 1,000"
-            if found.e_value is None or found.e_value > 1_000
-            else f"{found.e_value:.3g}"
-        )
-        low, high = (
-            f"{bound:{'+' * (found.at_least is None)}.3f}" for bound in found.bounds
-        )
-        return (
-            f"{after}{of} samples ({scored:,}"
-            f" scored{flight}{saved}){why and f', because {why}'}, e-value {e_value}"
-            f" ({level}), bounds"
-            f" {low}{' to ' if found.at_least is None else '–'}{high}, each valid with"
-            f" {100 * (1 - found.alpha):g} % whenever one stops."
+        sentence = sentence_of(decision, self._progress(place, outcome), self.until)
+        return decision.model_copy(update={"sentence": sentence})
+
+    def _calls_saved(self) -> int | None:
+        """Calls that the rows not judged would have made; None of an iterator.
+
+        What is asked twice is called for once.
+        """
+        if self.samples is None:
+            return None
+        n_texts_left = len(set(self._texts) - self._judged_texts)
+        return round(n_texts_left * self._n_calls / self._n_judged_texts)
+
+    @property
+    def _n_judged_texts(self) -> int:
+        return max(1, len(self._judged_texts))
+
+    def _progress(self, place: int, outcome: Outcome) -> GateProgress:
+        return GateProgress(
+            n_rows=None if self.samples is None else len(self.samples),
+            n_judged=self._n_judged,
+            n_scored=self._n_scored[place],
+            n_without_partner=self._partners.n_without,
+            has_too_few_scores=self._has_too_few_scores(place),
+            cannot_be_scored=self._cannot_be_scored(place),
+            stop_reason=self._stop_reason,
+            saves_about=self._n_calls % self._n_judged_texts != 0,
+            evidence_needed=self._evidence_needed(outcome),
         )
 
+    def _evidence_needed(self, outcome: Outcome) -> float:
+        """The e-value that decides a gate.
 
-def _score_of(result: MetricResult | None) -> tuple[float | None, bool]:
-    """The score, None if it is not known; and False if it is undefined."""
-    return (
-        (None, True) if result is None else (result.value, result.status != "undefined")
+        One failing gate fails the run, so failing is shared among all (Bonferroni);
+        passing needs all of them.
+        """
+        sharing_gates = len(self._claims) if outcome == "failed" else 1
+        return sharing_gates / self.until.alpha
+
+
+def _settings(until: UntilDecided | Literal["decided"]) -> UntilDecided:
+    if until == "decided":
+        return UntilDecided()
+    if isinstance(until, UntilDecided):
+        return until
+    raise SettingError(
+        f'until= is "decided", or settings: UntilDecided(…); got {until!r}'
     )
 
 
-def _finished(
-    against: Report | Path | str | None,
-    metrics: Sequence[Metric],
-    judges: Mapping[str, Sequence[str]],
-) -> Report | None:
-    """Return the earlier run; None if there is none.
+def _means_to_reach(
+    gates: Sequence[Gate | str] | str, metrics: Sequence[str]
+) -> list[_Claim]:
+    """The gates that are asked for; ``SettingError`` if one cannot be decided so."""
+    texts = [gates] if isinstance(gates, str) else gates or ()
+    claims = []
+    for text in texts:
+        gate = parse_gate(str(text), metrics)
+        if gate.by:
+            raise SettingError(
+                f"{gate} is held for each slice after a whole run; leave out until="
+                " (--until-decided)"
+            )
+        claims.append(_Claim(gate.metric, gate.at_least))
+    return claims
 
-    ``InputError`` unless it was judged to its end, by the same judges, with the same
-    settings.
-    """
-    before = Report.from_jsonl(against) if isinstance(against, (str, Path)) else against
-    if before is None:
-        return None
-    if why := before.run.ended_early or (
-        "its gates were decided" if before.decisions else ""
-    ):
-        raise InputError(
-            f"the earlier run was not judged to its end: {why}; judge all of its rows"
+
+def _comparisons(earlier: Report | None, metrics: Sequence[str]) -> list[_Claim]:
+    """A claim for each metric that the earlier run has, if there is one."""
+    if earlier is None:
+        return []
+    return [_Claim(name, None) for name in metrics if name in earlier.run.metrics]
+
+
+def _refuse_no_claims(claims: Sequence[_Claim]) -> None:
+    if not claims:
+        raise SettingError(
+            "a run until decided needs something to decide:"
+            ' gates=["adherence=0.8"] (--fail-under) or against= (--against) a run'
+            " with one of its metrics"
         )
-    now = {metric.name: metric.signature for metric in metrics}
-    wrong = [
-        f"{own} against {it}"
-        for name, it in before.run.metrics.items()
-        if (own := now.get(name, it)) != it
-    ]
-    if not set(judges) <= set(before.run.judges):
-        wrong.append(
-            f"judge {', '.join(judges)} against {', '.join(before.run.judges)}"
-        )
-    wrong += judges_elsewhere(judges, before.run.addresses).values()
-    if wrong:
-        raise InputError(
-            f"the runs are not comparable: {'; '.join(wrong)}; measure both in the"
-            " same way"
-        )
-    return before
+
+
+def _value_of(result: MetricResult | None) -> tuple[float | None, bool]:
+    """A score, None if it is not known; and whether it is defined."""
+    if result is None:
+        return None, True
+    return result.value, result.status != "undefined"
+
+
+def _bounds(gate: SequentialGate, *, is_difference: bool) -> tuple[float, float]:
+    """Bounds in the unit of the claim: a score in [0, 1], or a difference in [-1, 1]."""
+    low, high = gate.interval.low, gate.interval.high
+    if is_difference:  # the gate bets on (difference + 1) / 2
+        return 2 * low - 1, 2 * high - 1
+    return low, high

@@ -1,0 +1,123 @@
+"""What a gate of a run until decided says of itself, in one sentence."""
+
+from dataclasses import dataclass
+
+from ragmetrics_core.reporting.gates import VERBS, UntilDecided
+from ragmetrics_core.reporting.run_facts import SequentialDecision
+
+_COMPARING_VERBS = {
+    "passed": "loses no",
+    "failed": "loses",
+    "undecided": "may or may not lose",
+}
+
+
+@dataclass(frozen=True)
+class GateProgress:
+    """How far a run has come with one gate.
+
+    Attributes:
+        n_rows: All rows; None of an iterator, whose rows nobody has counted.
+        n_judged: Rows that count.
+        n_scored: Those of them that have a score.
+        n_without_partner: Rows of the earlier run that belong to none of this one.
+        has_too_few_scores: Whether too few of the rows that count have a score.
+        cannot_be_scored: Whether too few of all rows will have a score.
+        stop_reason: Why no more rows count; "" if nothing stopped them.
+        saves_about: Whether the number of calls that are saved is rounded.
+        evidence_needed: The e-value that decides the gate.
+    """
+
+    n_rows: int | None
+    n_judged: int
+    n_scored: int
+    n_without_partner: int
+    has_too_few_scores: bool
+    cannot_be_scored: bool
+    stop_reason: str
+    saves_about: bool
+    evidence_needed: float
+
+
+def sentence_of(
+    decision: SequentialDecision, progress: GateProgress, until: UntilDecided
+) -> str:
+    """Say what was decided, when, with which evidence, and what is left to judge."""
+    claim = _claim(decision, until)
+    samples = (
+        f"{_samples(decision, progress)}{_why_undecided(decision, progress, until)}"
+    )
+    low, high = decision.bounds
+    is_difference = decision.at_least is None
+    bounds = f"{low:+.3f} to {high:+.3f}" if is_difference else f"{low:.3f}–{high:.3f}"
+    return (
+        f"{decision.metric} {claim}; {samples}, {_evidence(decision, progress)},"
+        f" bounds {bounds}, each valid with {100 * (1 - decision.alpha):g} % whenever"
+        " one stops."
+    )
+
+
+def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
+    if decision.at_least is None:
+        verb = _COMPARING_VERBS[decision.outcome]
+        return f"{verb} more than {until.margin:g} against the earlier run"
+    claim = f"{VERBS[decision.outcome]} {decision.at_least:g}"
+    # with an earlier run the margin belongs to the comparison
+    has_margin = bool(until.margin) and until.against is None
+    if decision.outcome == "passed" and has_margin:
+        return f"{claim} less the margin of {until.margin:g}"
+    return claim
+
+
+def _samples(decision: SequentialDecision, progress: GateProgress) -> str:
+    """After how many samples it was decided or left undecided, and what that saved."""
+    of_all = "" if progress.n_rows is None else f" of {progress.n_rows:,}"
+    scored = f"{progress.n_scored:,} scored"
+    rest = _rest(decision, progress)
+    if decision.decided_at is None:
+        after = f"undecided after {progress.n_judged:,}"
+        return f"{after}{of_all} samples ({scored}{rest})"
+    after = f"decided after {decision.decided_at:,}"
+    return f"{after}{of_all} samples ({scored} with those in flight{rest})"
+
+
+def _rest(decision: SequentialDecision, progress: GateProgress) -> str:
+    """What of both runs was not judged."""
+    n_left = 0 if progress.n_rows is None else progress.n_rows - progress.n_judged
+    rest = ""
+    if decision.saved:
+        about = "about " if progress.saves_about else ""
+        rest = f", {about}{decision.saved:,} calls saved"
+    elif n_left:
+        rest = f", {n_left:,} not judged"
+    if decision.at_least is None and progress.n_without_partner:
+        n_without = progress.n_without_partner
+        rest += f", {n_without:,} rows of the earlier run have no partner"
+    return rest
+
+
+def _why_undecided(
+    decision: SequentialDecision, progress: GateProgress, until: UntilDecided
+) -> str:
+    if decision.decided_at is not None:
+        return ""
+    least = f"{100 * until.min_scored:g} %"
+    if progress.cannot_be_scored:
+        return (
+            f", because so many have no score that {least} of all rows cannot be scored"
+        )
+    if progress.has_too_few_scores:
+        return f", because fewer than {least} of those looked at were scored"
+    if progress.stop_reason:
+        return f", because {progress.stop_reason}"
+    return ""
+
+
+def _evidence(decision: SequentialDecision, progress: GateProgress) -> str:
+    e_value = decision.e_value
+    is_large = e_value is None or e_value > 1_000
+    evidence = "over 1,000" if is_large else f"{e_value:.3g}"
+    needed = f"≥ {progress.evidence_needed:g}"
+    if decision.decided_at is None:
+        needed += " needed"
+    return f"e-value {evidence} ({needed})"

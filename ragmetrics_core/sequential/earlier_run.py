@@ -1,0 +1,147 @@
+"""The finished run that a run until decided is compared with.
+
+Its rows are found that belong to rows of this run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ragmetrics_core.data import InputError, Sample, SampleResult
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.reporting.pairing import (
+    Matched,
+    asked_otherwise,
+    judges_elsewhere,
+    match,
+)
+from ragmetrics_core.reporting.report import Report
+
+
+@dataclass(frozen=True)
+class Partners:
+    """Rows of the earlier run that belong to rows of this one."""
+
+    by_place: dict[int, SampleResult] = field(default_factory=dict)
+    n_without: int = 0  # rows of the earlier run that belong to none
+
+
+def finished_run(
+    against: Report | Path | str | None,
+    metrics: Sequence[Metric],
+    judges: Mapping[str, Sequence[str]],
+) -> Report | None:
+    """Return the earlier run.
+
+    Args:
+        against: The run, or its file; None if there is none.
+        metrics: The metrics of this run.
+        judges: Names of this run's judges, with the addresses that they ask.
+
+    Raises:
+        InputError: If the run cannot be read, was not judged to its end, or was
+            measured by other judges or with other settings.
+    """
+    if against is None:
+        return None
+    run = Report.from_jsonl(against) if isinstance(against, (str, Path)) else against
+    reason = run.run.ended_early
+    if not reason and run.decisions:
+        reason = "its gates were decided"
+    if reason:
+        raise InputError(
+            f"the earlier run was not judged to its end: {reason}; judge all of its"
+            " rows"
+        )
+    differing = _differing_settings(run, metrics, judges)
+    if differing:
+        raise InputError(
+            f"the runs are not comparable: {'; '.join(differing)}; measure both in the"
+            " same way"
+        )
+    return run
+
+
+def _differing_settings(
+    earlier: Report,
+    metrics: Sequence[Metric],
+    judges: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """What was measured in another way, in words."""
+    signatures = {metric.name: metric.signature for metric in metrics}
+    differing = []
+    for name, earlier_signature in earlier.run.metrics.items():
+        signature = signatures.get(name, earlier_signature)
+        if signature != earlier_signature:
+            differing.append(f"{signature} against {earlier_signature}")
+    if not set(judges) <= set(earlier.run.judges):
+        names = ", ".join(judges)
+        differing.append(f"judge {names} against {', '.join(earlier.run.judges)}")
+    differing += judges_elsewhere(judges, earlier.run.addresses).values()
+    return differing
+
+
+def partners_of(
+    samples: Sequence[Sample | None], earlier: Report, *, min_scored: float
+) -> Partners:
+    """Find the rows of the earlier run that belong to the rows of this one.
+
+    Args:
+        samples: The rows of this run; None for a row that is no sample.
+        earlier: The earlier run.
+        min_scored: Share of the rows of either run that need a partner.
+
+    Raises:
+        InputError: If rows cannot be told apart, are asked something else than
+            before, or too few have a partner.
+    """
+    rows = [
+        SampleResult(index=place, sample=sample) for place, sample in enumerate(samples)
+    ]
+    matched = match(earlier.results, rows)
+    _refuse_rows_that_look_alike(matched)
+    n_asked_otherwise = asked_otherwise(matched.pairs)
+    if n_asked_otherwise:
+        raise InputError(
+            f"{n_asked_otherwise:,} of {len(matched.pairs):,} rows have the id of an"
+            " earlier row with another question or reference; give the ids that the"
+            " same samples had in the earlier run"
+        )
+    _refuse_few_pairs(matched, len(samples), min_scored)
+    return Partners(
+        by_place={row.index: earlier_row for earlier_row, row in matched.pairs},
+        # bad rows too: comparing two finished runs counts them as well
+        n_without=len(matched.first_only),
+    )
+
+
+def _refuse_rows_that_look_alike(matched: Matched) -> None:
+    """Raise ``InputError`` if rows are matched by questions that look alike."""
+    if matched.by != "question":
+        return
+    unmatched = [*matched.first_only, *matched.second_only]
+    has_strangers = any(row.sample is not None for row in unmatched)
+    questions = {row.sample.question for _, row in matched.pairs if row.sample}
+    if has_strangers or len(questions) < len(matched.pairs):
+        raise InputError(
+            "rows cannot be told apart: both runs must hold the same questions, none"
+            " of them twice, or each sample an id of its own"
+        )
+
+
+def _refuse_few_pairs(matched: Matched, n_rows: int, min_scored: float) -> None:
+    """Raise ``InputError`` if fewer rows have a partner than need a score."""
+    n_all_rows = n_rows + len(matched.first_only)
+    if len(matched.pairs) >= min_scored * n_all_rows - 1e-9:
+        return
+    advice = "compare runs of the same rows"
+    n_bad_rows = sum(row.sample is None for row in matched.first_only)
+    if n_bad_rows:
+        advice = (
+            f"{n_bad_rows:,} rows of the earlier run are no samples; mend them, or"
+            f" {advice}"
+        )
+    raise InputError(
+        f"only {len(matched.pairs):,} of the {n_all_rows:,} rows of either run have a"
+        f" partner, fewer than {100 * min_scored:g} %: {advice}"
+    )
