@@ -403,7 +403,9 @@ def test_the_page_is_short_and_its_model_has_at_most_30_lines() -> None:
 def test_the_pages_model_judges_and_costs(loopback_server: Any) -> None:
     contract = SPACE["TestGateway"]()
     server = loopback_server(
-        lambda _: GOOD.text, heard=contract.heard, said=contract.said
+        lambda _: GOOD.text,
+        to_openai=contract.to_openai,
+        from_openai=contract.from_openai,
     )
     report = run(SPACE["Gateway"](server.base_url, "k"), limits=Limits(max_cost=1))
     assert report.scores("context_utilization") == [1.0] * 5

@@ -243,7 +243,7 @@ def test_a_reply_tells_its_model_where_that_is_a_name_and_no_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SOME_SERVICE_KEY", OF_THE_ENVIRONMENT)
-    server = loopback_server(said=lambda body: {**body, "model": name})
+    server = loopback_server(from_openai=lambda body: {**body, "model": name})
 
     async def work() -> tuple[str, ...]:
         model = own(server.base_url)

@@ -49,7 +49,9 @@ def sentence_of(
     )
     low, high = decision.bounds
     is_difference = decision.at_least is None
-    bounds = f"{low:+.3f} to {high:+.3f}" if is_difference else f"{low:.3f}–{high:.3f}"
+    bounds = f"{low:.3f}–{high:.3f}"
+    if is_difference:
+        bounds = f"{low:+.3f} to {high:+.3f}"
     return (
         f"{decision.metric} {claim}; {samples}, {_evidence(decision, progress)},"
         f" bounds {bounds}, each valid with {100 * (1 - decision.alpha):g} % whenever"

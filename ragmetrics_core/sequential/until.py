@@ -6,6 +6,7 @@ is open.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from math import isfinite
 from typing import Literal, NamedTuple
@@ -45,7 +46,7 @@ logger = logging.getLogger("ragmetrics_core")
 
 
 class _Claim(NamedTuple):
-    """What a gate decides: that a metric's mean is reached, or is no worse than before."""
+    """What a gate decides: that a mean is reached, or is no worse than before."""
 
     metric: str
     at_least: float | None  # None: the mean of the earlier run less the margin
@@ -61,6 +62,20 @@ class _RowScore(NamedTuple):
 
     score: Score  # None where it failed
     is_defined: bool
+
+
+@dataclass
+class _JudgedRows:
+    """The rows that count so far."""
+
+    n_rows: int = 0
+    n_calls: int = 0
+    texts: set[str] = field(default_factory=set)
+
+    @property
+    def n_texts(self) -> int:
+        """How many different texts they have; at least 1."""
+        return max(1, len(self.texts))
 
 
 class Decider:
@@ -95,10 +110,9 @@ class Decider:
         judges: Mapping[str, Sequence[str]],
     ) -> None:
         self.until = _settings(until)
-        names = [metric.name for metric in metrics]
-        self._claims = _means_to_reach(gates, names)
+        self._claims = _means_to_reach(gates, metrics)
         self._earlier_run = finished_run(self.until.against, metrics, judges)
-        self._claims += _comparisons(self._earlier_run, names)
+        self._claims += _comparisons(self._earlier_run, metrics)
         _refuse_no_claims(self._claims)
         self.samples: list[Sample | None] | None = None
         self._is_iterator = False
@@ -109,19 +123,19 @@ class Decider:
         self._unit_sizes: list[int] = []  # in order
         self._iterator_clusters: set[str] = set()
 
-        self._n_judged = 0
-        self._n_calls = 0
-        self._judged_texts: set[str] = set()
+        self._judged = _JudgedRows()
         self._n_units = 0
         # of the next unit's judged rows, for each gate
         self._unit_scores: list[list[_RowScore]] = []
         self._n_scored = [0] * len(self._claims)
         self._stop_reason = ""  # why no more rows count
-        self._gates = self._new_gates(rows=1, largest_cluster=1)
+        self._gates = self._new_gates()
         # with the number of rows that were judged then
         self._latest_decisions: tuple[int, tuple[SequentialDecision, ...]] = (-1, ())
 
-    def _new_gates(self, *, rows: int, largest_cluster: int) -> list[SequentialGate]:
+    def _new_gates(
+        self, *, rows: int = 1, largest_cluster: int = 1
+    ) -> list[SequentialGate]:
         gates = []
         for place, claim in enumerate(self._claims):
             share = min(1.0, self._share_needed(place))
@@ -148,12 +162,12 @@ class Decider:
 
     def _cannot_be_scored(self, place: int) -> bool:
         """Whether so many rows have no score that the gate will not be decided."""
-        n_unscored = self._n_judged - self._n_scored[place]
+        n_unscored = self._judged.n_rows - self._n_scored[place]
         n_needed = self._share_needed(place) * self._n_reachable
         return self._n_reachable - n_unscored < n_needed - 1e-9
 
     def _has_too_few_scores(self, place: int) -> bool:
-        n_needed = self._share_needed(place) * self._n_judged
+        n_needed = self._share_needed(place) * self._judged.n_rows
         return self._n_scored[place] < n_needed - 1e-9
 
     def _outcome(self, place: int) -> Outcome:
@@ -238,7 +252,7 @@ class Decider:
         keys.check()
 
     def _draw_places(self, samples: Sequence[Sample | None]) -> list[int]:
-        """Draw the order of the units, and return the places of the rows that fit in."""
+        """Draw the order of the units, and return the places of rows that fit in."""
         units = drawn_order(
             self._texts, seed=self.until.seed, clusters=self._clusters(samples)
         )
@@ -276,10 +290,10 @@ class Decider:
         self._stop_reason = self._stop_reason or self._reason_to_stop(row)
         if self._stop_reason:
             return
-        self._n_judged += 1
-        self._n_calls += row.usage.calls
+        self._judged.n_rows += 1
+        self._judged.n_calls += row.usage.calls
         if self._texts:
-            self._judged_texts.add(self._texts[row.index])
+            self._judged.texts.add(self._texts[row.index])
         places = range(len(self._claims))
         self._unit_scores.append([self._score(row, place) for place in places])
         if self._unit_is_complete():
@@ -342,10 +356,10 @@ class Decider:
     def decisions(self) -> tuple[SequentialDecision, ...]:
         """What is decided so far, gate by gate."""
         n_judged, decisions = self._latest_decisions
-        if n_judged != self._n_judged or self._stop_reason:
+        if n_judged != self._judged.n_rows or self._stop_reason:
             places = range(len(self._claims))
             decisions = tuple(self._decision(place) for place in places)
-            self._latest_decisions = (self._n_judged, decisions)
+            self._latest_decisions = (self._judged.n_rows, decisions)
         return decisions
 
     def _decision(self, place: int) -> SequentialDecision:
@@ -389,23 +403,19 @@ class Decider:
         """
         if self.samples is None:
             return None
-        n_texts_left = len(set(self._texts) - self._judged_texts)
-        return round(n_texts_left * self._n_calls / self._n_judged_texts)
-
-    @property
-    def _n_judged_texts(self) -> int:
-        return max(1, len(self._judged_texts))
+        n_texts_left = len(set(self._texts) - self._judged.texts)
+        return round(n_texts_left * self._judged.n_calls / self._judged.n_texts)
 
     def _progress(self, place: int, outcome: Outcome) -> GateProgress:
         return GateProgress(
             n_rows=None if self.samples is None else len(self.samples),
-            n_judged=self._n_judged,
+            n_judged=self._judged.n_rows,
             n_scored=self._n_scored[place],
             n_without_partner=self._partners.n_without,
             has_too_few_scores=self._has_too_few_scores(place),
             cannot_be_scored=self._cannot_be_scored(place),
             stop_reason=self._stop_reason,
-            saves_about=self._n_calls % self._n_judged_texts != 0,
+            saves_about=self._judged.n_calls % self._judged.n_texts != 0,
             evidence_needed=self._evidence_needed(outcome),
         )
 
@@ -430,13 +440,14 @@ def _settings(until: UntilDecided | Literal["decided"]) -> UntilDecided:
 
 
 def _means_to_reach(
-    gates: Sequence[Gate | str] | str, metrics: Sequence[str]
+    gates: Sequence[Gate | str] | str, metrics: Sequence[Metric]
 ) -> list[_Claim]:
     """The gates that are asked for; ``SettingError`` if one cannot be decided so."""
+    names = [metric.name for metric in metrics]
     texts = [gates] if isinstance(gates, str) else gates or ()
     claims = []
     for text in texts:
-        gate = parse_gate(str(text), metrics)
+        gate = parse_gate(str(text), names)
         if gate.by:
             raise SettingError(
                 f"{gate} is held for each slice after a whole run; leave out until="
@@ -446,11 +457,12 @@ def _means_to_reach(
     return claims
 
 
-def _comparisons(earlier: Report | None, metrics: Sequence[str]) -> list[_Claim]:
+def _comparisons(earlier: Report | None, metrics: Sequence[Metric]) -> list[_Claim]:
     """A claim for each metric that the earlier run has, if there is one."""
     if earlier is None:
         return []
-    return [_Claim(name, None) for name in metrics if name in earlier.run.metrics]
+    names = [metric.name for metric in metrics]
+    return [_Claim(name, None) for name in names if name in earlier.run.metrics]
 
 
 def _refuse_no_claims(claims: Sequence[_Claim]) -> None:
@@ -470,7 +482,7 @@ def _value_of(result: MetricResult | None) -> tuple[float | None, bool]:
 
 
 def _bounds(gate: SequentialGate, *, is_difference: bool) -> tuple[float, float]:
-    """Bounds in the unit of the claim: a score in [0, 1], or a difference in [-1, 1]."""
+    """Bounds of a score in [0, 1], or of a difference in [-1, 1]."""
     low, high = gate.interval.low, gate.interval.high
     if is_difference:  # the gate bets on (difference + 1) / 2
         return 2 * low - 1, 2 * high - 1

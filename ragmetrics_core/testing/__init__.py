@@ -1,4 +1,6 @@
-"""What tests need: assertions about scores, and contracts to inherit for metrics, chat models and adapters.
+"""What tests need: assertions about scores, and contracts to inherit.
+
+There are contracts for metrics, chat models and adapters.
 
 Importing it loads nothing else: every name is imported at its first use.
 """

@@ -1,6 +1,7 @@
 """Assertions for people's own test suites, with the three outcomes of a gate."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from ragmetrics_core.data import (
@@ -22,7 +23,7 @@ from ragmetrics_core.statistics.stopping import MIN_SCORED
 
 
 class UndecidedWarning(UserWarning):
-    """Samples are too few, or too few of them scored, to say whether a mean reaches its threshold."""
+    """Too few samples, or too few with a score, to say whether a mean is reached."""
 
 
 def assert_score(
@@ -69,66 +70,80 @@ def assert_score(
     if not 0 <= at_least <= 1:
         raise SettingError(f"at_least lies in [0, 1], got {at_least}")
     if isinstance(measured, (Scored, Undefined, Failed)):
-        if measured.value is None:
-            raise AssertionError(
-                f"{measured.metric} is {measured.status}: {measured.reason}"
-            )
-        if measured.value < at_least - 1e-9:
-            raise AssertionError(
-                f"{measured.metric} is {measured.value:.4f}, less than {at_least:g};"
-                " see its reason"
-            )
+        _assert_result(measured, at_least)
         return
+    decisions: Sequence[Decision]
     if isinstance(measured, Report):
-        names = (
-            measured.metrics
-            if metric is None
-            else [metric if isinstance(metric, str) else metric.name]
+        decisions = _decide_report(
+            measured, at_least=at_least, metric=metric, min_scored=min_scored
         )
-        if not names:
-            raise SettingError("the report has no metric to assert anything of")
-        decisions = [
-            decide(
-                Gate(metric=name, at_least=at_least), measured, min_scored=min_scored
-            )
-            for name in names
-        ]
     elif until_decided:
-        until = (
-            UntilDecided(min_scored=min_scored)
-            if until_decided is True
-            else until_decided
-        )
-        decisions = _decided(measured, at_least, metric, until, how)
+        until = until_decided
+        if not isinstance(until, UntilDecided):
+            until = UntilDecided(min_scored=min_scored)
+        decisions = _decide_rows(measured, at_least, metric, until, how)
     else:
         raise SettingError("give a result, a report, or rows with until_decided=True")
-    fatal = ("failed", "undecided") if undecided == "fail" else ("failed",)
-    if wrong := [
-        decision.sentence for decision in decisions if decision.outcome in fatal
-    ]:
-        raise AssertionError("\n".join(wrong))
+    fatal_outcomes = ("failed", "undecided") if undecided == "fail" else ("failed",)
+    failures = [
+        decision.sentence
+        for decision in decisions
+        if decision.outcome in fatal_outcomes
+    ]
+    if failures:
+        raise AssertionError("\n".join(failures))
     if undecided == "warn":
         for decision in decisions:
             if decision.outcome == "undecided":
                 warnings.warn(decision.sentence, UndecidedWarning, stacklevel=2)
 
 
-def _decided(
+def _assert_result(result: Scored | Undefined | Failed, at_least: float) -> None:
+    if result.value is None:
+        raise AssertionError(f"{result.metric} is {result.status}: {result.reason}")
+    if result.value < at_least - 1e-9:
+        raise AssertionError(
+            f"{result.metric} is {result.value:.4f}, less than {at_least:g}; see its"
+            " reason"
+        )
+
+
+def _decide_report(
+    report: Report,
+    *,
+    at_least: float,
+    metric: Metric | str | None,
+    min_scored: float,
+) -> list[Decision]:
+    """Decide a gate for one metric of a report, or for all that it has."""
+    names = list(report.metrics)
+    if metric is not None:
+        names = [metric if isinstance(metric, str) else metric.name]
+    if not names:
+        raise SettingError("the report has no metric to assert anything of")
+    gates = [Gate(metric=name, at_least=at_least) for name in names]
+    return [decide(gate, report, min_scored=min_scored) for gate in gates]
+
+
+def _decide_rows(
     rows: Samples,
     at_least: float,
     metric: Metric | str | None,
     until: UntilDecided,
     how: dict[str, Any],
 ) -> list[Decision]:
+    """Judge rows until gates are decided, without a metric for all that apply."""
     metrics = chosen(metric)
-    if metric is None:  # those that apply to any row
+    if metric is None:
         rows = list(each_sample(rows, {}))
-        known = [row for row in rows if isinstance(row, Sample)]
-        metrics = [
-            own for own in metrics if any(own.gap(sample) is None for sample in known)
-        ]
-    gates = [Gate(metric=own.name, at_least=at_least) for own in metrics]
+        samples = [row for row in rows if isinstance(row, Sample)]
+        metrics = [metric for metric in metrics if _applies_to_any(metric, samples)]
+    gates = [Gate(metric=metric.name, at_least=at_least) for metric in metrics]
     report = evaluate(rows, metrics, until=until, gates=gates, **how)
     if not report.results:
         raise InputError("there are no rows to assert anything of")
     return list(report.decisions)
+
+
+def _applies_to_any(metric: Metric, samples: Sequence[Sample]) -> bool:
+    return any(metric.gap(sample) is None for sample in samples)

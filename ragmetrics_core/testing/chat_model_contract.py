@@ -1,4 +1,6 @@
-"""What every chat model must do, as tests to inherit: requests and replies, typed faults, nothing private said.
+"""What every chat model must do, as tests to inherit.
+
+They hold requests and replies, typed faults, and that nothing private is told.
 
 class TestMyModel(ChatModelContract):
     def model(self, base_url: str, key: str, timeout: float) -> ChatModel:
@@ -98,11 +100,12 @@ Lack = (
 
 
 class ChatModelContract:
-    """Tests that every chat model passes against a server on this machine, by default an OpenAI-compatible one.
+    """Tests that every chat model passes against a server on this machine.
 
-    A model names what its framework or protocol does not hand on; the tests then hold
-    it to that. One of another protocol says where its requests arrive (``path``), and
-    how they read (``heard``) and are answered (``said``).
+    The server is compatible with OpenAI. A model names what its framework or protocol
+    does not hand on; the tests then hold it to that. One of another protocol says where
+    its requests arrive (``path``), how they read (``to_openai``) and how they are
+    answered (``from_openai``).
 
     Attributes:
         lacks: ``n``: several replies in one request, ``logprobs``, ``json_schema`` and
@@ -125,12 +128,12 @@ class ChatModelContract:
         """Make the model to test, with its own retries off."""
         raise NotImplementedError
 
-    def heard(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body of a request as OpenAI's: ``messages``, ``max_tokens``, ``temperature`` and the like."""
+    def to_openai(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Make the body of a request that of OpenAI."""
         return body
 
-    def said(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body of OpenAI's reply as the server of the model would send it."""
+    def from_openai(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Make the body of OpenAI's reply that of the model's server."""
         return body
 
     @pytest.fixture
@@ -141,7 +144,12 @@ class ChatModelContract:
         """
         with ExitStack() as stack:
             yield lambda *args, **how: stack.enter_context(
-                LoopbackServer(*args, heard=self.heard, said=self.said, **how)
+                LoopbackServer(
+                    *args,
+                    to_openai=self.to_openai,
+                    from_openai=self.from_openai,
+                    **how,
+                )
             )
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -156,14 +164,14 @@ class ChatModelContract:
     ) -> T:
         """Do something with a new model, and close it."""
 
-        async def done() -> T:
+        async def use_and_close() -> T:
             model = self.model(base_url, KEY, timeout)
             try:
                 return await work(model)
             finally:
                 await model.aclose()
 
-        return self.run(done())
+        return self.run(use_and_close())
 
     def complete(
         self, server: LoopbackServer, request: ChatRequest, timeout: float = 30.0
@@ -186,79 +194,63 @@ class ChatModelContract:
     def test_a_request_arrives_as_it_is(self, loopback_server: Servers) -> None:
         """Messages, parameters and key."""
         server = loopback_server()
-        capabilities = self.model(server.base_url, KEY, 30.0).capabilities()
-        unable = {
-            able for able in get_args(Able) if getattr(capabilities, able) is False
-        }
-        assert unable == self.lacks & {*get_args(Able)}
+        self._check_capabilities(server)
         self.complete(server, REQUEST)
         (recorded,) = server.requests
         assert recorded.path == self.path
         assert any(KEY in value for value in recorded.headers.values())
         body = recorded.body
-        assert [(m["role"], m["content"]) for m in body["messages"]] == [
-            ("system", "Rules."),
-            ("user", TEXT),
-        ]
-        assert body.get("temperature") == (None if "temperature" in self.lacks else 1.0)
+        messages = [(m["role"], m["content"]) for m in body["messages"]]
+        assert messages == [("system", "Rules."), ("user", TEXT)]
+        temperature = None if "temperature" in self.lacks else 1.0
+        assert body.get("temperature") == temperature
         assert body.get("top_logprobs") == (None if "logprobs" in self.lacks else 5)
-        assert (body.get("max_tokens"), body.get("max_completion_tokens")) in (
-            (50, None),
-            (None, 50),
-        )
+        max_tokens = (body.get("max_tokens"), body.get("max_completion_tokens"))
+        assert max_tokens in ((50, None), (None, 50))
         assert body.get("n", 1) == (1 if "n" in self.lacks else 2)
         if self.lacks.isdisjoint({"json_schema", "json_schema beside others"}):
-            assert (
-                body["response_format"]["json_schema"]["schema"]["properties"][
-                    "useful"
-                ]["type"]
-                == "integer"
-            )
+            schema = body["response_format"]["json_schema"]["schema"]
+            assert schema["properties"]["useful"]["type"] == "integer"
+
+    def _check_capabilities(self, server: LoopbackServer) -> None:
+        """Assert that the model says itself what it lacks."""
+        capabilities = self.model(server.base_url, KEY, 30.0).capabilities()
+        abilities = get_args(Able)
+        unable = {name for name in abilities if getattr(capabilities, name) is False}
+        assert unable == self.lacks.intersection(abilities)
 
     def test_a_schema_arrives(self, loopback_server: Servers) -> None:
         """As the form of the reply, or as that of a function to call."""
         server = loopback_server()
-        request = replace(PLAIN, schema=REQUEST.schema, temperature=0.0)
-        self.complete(
-            server,
-            replace(request, schema=None) if "json_schema" in self.lacks else request,
-        )
-        sent = {
-            name: value
-            for name, value in server.requests[0].body.items()
-            if name != "messages"
-        }
-        assert ("useful" in json.dumps(sent)) is ("json_schema" not in self.lacks)
+        has_schema = "json_schema" not in self.lacks
+        schema = REQUEST.schema if has_schema else None
+        self.complete(server, replace(PLAIN, schema=schema, temperature=0.0))
+        body = dict(server.requests[0].body)
+        del body["messages"]
+        assert ("useful" in json.dumps(body)) is has_schema
 
     def test_a_bare_request_sends_no_options(self, loopback_server: Servers) -> None:
         """What is not asked for is left to the endpoint."""
         server = loopback_server()
         self.complete(server, PLAIN)
-        asked = {
-            name for name, value in server.requests[0].body.items() if value is not None
-        }
-        assert asked - {"model", "messages", "extra_body", "stream"} == self.adds
+        body = server.requests[0].body
+        options = {name for name, value in body.items() if value is not None}
+        assert options - {"model", "messages", "extra_body", "stream"} == self.adds
 
     def test_a_reply_is_read(self, loopback_server: Servers) -> None:
         """Texts, log-probabilities, usage, and the model's name as returned."""
-        said = ['{"useful": 1}', '{"useful": 0}']
-        server = loopback_server(lambda _: said)
+        texts = ['{"useful": 1}', '{"useful": 0}']
+        server = loopback_server(lambda _: texts)
         reply = self.complete(server, REQUEST)
-        assert [choice.text for choice in reply.choices] == (
-            said[:1] if "n" in self.lacks else said
-        )
+        expected_texts = texts[:1] if "n" in self.lacks else texts
+        assert [choice.text for choice in reply.choices] == expected_texts
         tokens = reply.choices[0].tokens
-        assert "".join(token.token for token in tokens) == (
-            "" if "logprobs" in self.lacks else '{"useful": 1}'
-        )
-        assert all(
-            len(token.alternatives) == 3
-            for token in tokens
-            if token.token.strip() == "1"
-        )
-        assert reply.usage.models == (
-            () if "model" in self.lacks else (server.requests[0].body["model"],)
-        )
+        text_of_tokens = "" if "logprobs" in self.lacks else texts[0]
+        assert "".join(token.token for token in tokens) == text_of_tokens
+        labels = [token for token in tokens if token.token.strip() == "1"]
+        assert all(len(label.alternatives) == 3 for label in labels)
+        model = server.requests[0].body["model"]
+        assert reply.usage.models == (() if "model" in self.lacks else (model,))
         assert reply.usage.prompt_tokens > 0
         assert reply.usage.completion_tokens > 0
 
@@ -274,11 +266,9 @@ class ChatModelContract:
         """Cut off, refused, empty, with reasoning beside."""
         choice = {"message": {"role": "assistant", **message}, "finish_reason": reason}
         reply = self.complete(loopback_server(lambda _: choice), PLAIN)
-        expected = (
-            ("stop", "")
-            if message is REFUSAL and "refusals" in self.lacks
-            else (finish, text)
-        )
+        expected = (finish, text)
+        if message is REFUSAL and "refusals" in self.lacks:
+            expected = ("stop", "")
         assert (reply.choices[0].finish, reply.choices[0].text) == expected
 
     @pytest.mark.parametrize(("fault", "kind"), FAULTS)
@@ -286,21 +276,17 @@ class ChatModelContract:
         self, fault: Fault, kind: type[errors.JudgeError], loopback_server: Servers
     ) -> None:
         """One call, one typed error, without key and text."""
-        server, silent = (
-            loopback_server(faults=lambda _: fault),
-            fault.hang or fault.reset,
-        )
+        server = loopback_server(faults=lambda _: fault)
         error = self.raised(server, 0.3 if fault.hang else 30.0)
-        if fault.status == 200 and "bodies" in self.lacks and not silent:
+        is_answered = not (fault.hang or fault.reset)
+        if is_answered and fault.status == 200 and "bodies" in self.lacks:
             assert type(error) is kind or not isinstance(
                 error, (errors.TransientJudgeError, errors.RequestRejected)
             )
         else:
-            assert type(error) is (
-                BY_STATUS[fault.status]
-                if "codes" in self.lacks and not silent
-                else kind
-            )
+            if is_answered and "codes" in self.lacks:
+                kind = BY_STATUS[fault.status]
+            assert type(error) is kind
             assert self.model(server.base_url, KEY, 30.0).name in str(error)
         assert KEY not in str(error)
         assert TEXT not in str(error)
@@ -324,12 +310,14 @@ class ChatModelContract:
 
     def test_too_long_a_request_says_the_window(self, loopback_server: Servers) -> None:
         """In tokens, as far as the endpoint says them."""
-        said = (
+        message = (
             "This model's maximum context length is 4096 tokens. However, your messages"
             " resulted in 5001 tokens"
         )
         error = self.raised(
-            loopback_server(faults=lambda _: rejected(said, "context_length_exceeded"))
+            loopback_server(
+                faults=lambda _: rejected(message, "context_length_exceeded")
+            )
         )
         assert isinstance(error, errors.RequestRejected)
         if "codes" not in self.lacks:

@@ -43,7 +43,7 @@ FRANCE_WINE, FRANCE_PARIS = (context.text for context in GOLDEN_TURNS[0].context
 
 
 class ShownCase(Frozen):
-    """A prompt that shows documents of ``SHOWN_TURN`` in some form, and what must be captured of them."""
+    """A prompt that shows documents of ``SHOWN_TURN``, and what must be captured."""
 
     name: str = Field(description="The form.")
     prompt: str = Field(repr=False, description="Exactly what the model is handed.")
@@ -58,7 +58,7 @@ _ALL = (FRANCE_WINE, FRANCE_PARIS, FRANCE_TRAINS)
 _CUT = FRANCE_PARIS[: FRANCE_PARIS.index(". Paris")]
 
 
-def _shown(
+def _shown_case(
     name: str, context: str, contexts: tuple[str, ...] = _ALL, grade: Grade = "exact"
 ) -> ShownCase:
     prompt = f"Answer from the context alone.\n{context}\n\nQuestion: {FRANCE_QUESTION}"
@@ -66,26 +66,26 @@ def _shown(
 
 
 SHOWN_CASES: tuple[ShownCase, ...] = (
-    _shown("joined", "\n\n".join(_ALL)),
-    _shown("in another order", "\n\n".join(_ALL[::-1]), _ALL[::-1]),
-    _shown("repr of a list", repr(list(_ALL))),
-    _shown("ascii repr", ascii(list(_ALL))),
-    _shown(
+    _shown_case("joined", "\n\n".join(_ALL)),
+    _shown_case("in another order", "\n\n".join(_ALL[::-1]), _ALL[::-1]),
+    _shown_case("repr of a list", repr(list(_ALL))),
+    _shown_case("ascii repr", ascii(list(_ALL))),
+    _shown_case(
         "json",
         json.dumps([{"text": text, "rank": rank} for rank, text in enumerate(_ALL)]),
     ),
-    _shown("json inside json", json.dumps(json.dumps(_ALL))),
-    _shown("escaped", "".join(f"<doc>{html.escape(text)}</doc>" for text in _ALL)),
-    _shown(
+    _shown_case("json inside json", json.dumps(json.dumps(_ALL))),
+    _shown_case("escaped", "".join(f"<doc>{html.escape(text)}</doc>" for text in _ALL)),
+    _shown_case(
         "wrapped and numbered",
         "\n".join(f"[{n}] {textwrap.fill(text, 40)}" for n, text in enumerate(_ALL, 1)),
     ),
-    _shown(
+    _shown_case(
         "quoted lines",
         "\n".join(f"> {line}" for text in _ALL for line in text.splitlines()),
     ),
-    _shown("lower case", " | ".join(_ALL).lower()),
-    _shown("one of three", FRANCE_TRAINS, (FRANCE_TRAINS,)),
-    _shown("cut", f"{FRANCE_WINE}\n{_CUT}", (FRANCE_WINE, _CUT), "located"),
-    _shown("none", "France is in Europe, they say.", _ALL, "inferred"),
+    _shown_case("lower case", " | ".join(_ALL).lower()),
+    _shown_case("one of three", FRANCE_TRAINS, (FRANCE_TRAINS,)),
+    _shown_case("cut", f"{FRANCE_WINE}\n{_CUT}", (FRANCE_WINE, _CUT), "located"),
+    _shown_case("none", "France is in Europe, they say.", _ALL, "inferred"),
 )

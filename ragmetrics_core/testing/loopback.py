@@ -20,6 +20,13 @@ Support = bool | Literal["ignore", "reject", "in_object"]
 
 _TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
 _RARE = 1e-6
+# Values of parameters that every server takes.
+_USUAL_VALUES: dict[str, tuple[Any, ...]] = {
+    "n": (None, 1),
+    "logprobs": (None, False),
+    "response_format": (),
+    "temperature": (None, 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +52,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A request that the server got: path of the address, headers with names in lower case, the parsed body."""
+    """A request that the server got."""
 
     path: str
-    headers: Mapping[str, str] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)  # names in lower case
     body: Body = field(repr=False)
 
 
@@ -70,9 +77,9 @@ class LoopbackServer:
         latency: Seconds before each reply.
         faults: For the number of a request, from 0, what goes wrong with it; None for
             nothing.
-        heard: From the body of a request to that of OpenAI, where the server is to
+        to_openai: From the body of a request to that of OpenAI, where the server is to
             speak another protocol.
-        said: From the body of OpenAI's reply to its own.
+        from_openai: From the body of OpenAI's reply to its own.
 
     Attributes:
         requests: Every request, in order of arrival.
@@ -98,31 +105,35 @@ class LoopbackServer:
         mass: float = 0.995,
         latency: float = 0.0,
         faults: Callable[[int], Fault | None] | None = None,
-        heard: Callable[[Body], Body] = dict,
-        said: Callable[[Body], Body] = dict,
+        to_openai: Callable[[Body], Body] = dict,
+        from_openai: Callable[[Body], Body] = dict,
     ) -> None:
         self.requests: list[Recorded] = []
-        self.most_in_flight = self._in_flight = 0
-        self.reply, self.latency, self.faults, self.heard, self.said = (
-            reply,
-            latency,
-            faults,
-            heard,
-            said,
-        )
+        self.most_in_flight = 0
+        self._in_flight = 0
+        self.reply = reply
+        self.latency = latency
+        self.faults = faults
+        self.to_openai = to_openai
+        self.from_openai = from_openai
         self.supports = {
             "n": n,
             "logprobs": logprobs,
             "response_format": json_schema,
             "temperature": temperature,
         }
-        self.probability, self.mass = probability, mass
+        self.probability = probability
+        self.mass = mass
         self.stopped = threading.Event()
         self._port: int | None = None
 
     @property
     def base_url(self) -> str:
-        """Address to give as ``api_base``; ``RuntimeError`` if the server does not run."""
+        """Address to give as ``api_base``.
+
+        Raises:
+            RuntimeError: If the server does not run.
+        """
         if self._port is None:
             raise RuntimeError("the server does not run; use it in a with statement")
         return f"http://127.0.0.1:{self._port}/v1"
@@ -156,94 +167,70 @@ class LoopbackServer:
         await runner.cleanup()
 
     def routes(self) -> list[web.RouteDef]:
-        """What is served; the first that fits decides."""
+        """Return what is served; the first that fits decides."""
         return [web.post("/{path:.*}", self._answer)]
 
     async def _answer(self, request: web.Request) -> web.Response:
         try:
-            body = self.heard(json.loads(await request.read()))
+            body = self.to_openai(json.loads(await request.read()))
         except ValueError:
             body = {}
         headers = {name.lower(): value for name, value in request.headers.items()}
+        number = len(self.requests)
         self.requests.append(Recorded(request.path_qs, headers, body))
         self._in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self._in_flight)
         try:
             # a test's functions may wait
-            said = await asyncio.to_thread(self._outcome, len(self.requests) - 1, body)
+            outcome = await asyncio.to_thread(self._outcome, number, body)
         finally:
             self._in_flight -= 1
-        if (said.reset or said.hang) and (connection := request.transport):
-            told = struct.pack("ii", 1, 0)
-            connection.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, told
-            )
-            connection.abort()
+        if outcome.reset or outcome.hang:
+            _break_connection(request)
         return web.Response(
-            status=said.status,
-            text=said.body,
-            headers={"Content-Type": "application/json", **said.headers},
+            status=outcome.status,
+            text=outcome.body,
+            headers={"Content-Type": "application/json", **outcome.headers},
         )
 
     def _outcome(self, number: int, body: Body) -> Fault:
         """What a request ends with, be it a fault or not."""
         time.sleep(self.latency)
-        if fault := self.faults(number) if self.faults else None:
+        fault = self.faults(number) if self.faults else None
+        if fault is not None:
             if fault.hang:
                 self.stopped.wait()
-            return (
-                fault
-                if fault.body is not None
-                else replace(fault, body=_error("It failed as told to.", fault.code))
-            )
-        if name := self.rejection(body):
-            said = f"Unsupported parameter: '{name}' is not supported."
-            return Fault(400, body=_error(said, "unsupported_parameter", name))
-        return Fault(200, body=json.dumps(self.said(self.completion(body))))
+            if fault.body is not None:
+                return fault
+            return replace(fault, body=_error("It failed as told to.", fault.code))
+        parameter = self.rejection(body)
+        if parameter:
+            message = f"Unsupported parameter: '{parameter}' is not supported."
+            return Fault(400, body=_error(message, "unsupported_parameter", parameter))
+        return Fault(200, body=json.dumps(self.from_openai(self.completion(body))))
 
     def rejection(self, body: Body) -> str:
-        """Name of the first parameter that this server rejects; "" if there is none."""
+        """Return the first parameter that this server rejects; "" if there is none."""
         if self.supports["response_format"] == "in_object":
             form = body.get("response_format") or {}
             return "response_format" if form.get("type") == "json_schema" else ""
-        usual = {
-            "n": (None, 1),
-            "logprobs": (None, False),
-            "response_format": (),
-            "temperature": (None, 1),
-        }
-        asked = [
-            name
-            for name, values in usual.items()
-            if name in body and body[name] not in values
-        ]
-        return next((name for name in asked if self.supports[name] == "reject"), "")
+        for name, usual_values in _USUAL_VALUES.items():
+            is_usual = name not in body or body[name] in usual_values
+            if not is_usual and self.supports[name] == "reject":
+                return name
+        return ""
 
     def completion(self, body: Body) -> Body:
-        """The body of the reply to a request."""
-        count = body.get("n") or 1 if self.supports["n"] is True else 1
-        seen = (
-            body
-            if self.supports["response_format"] in (True, "in_object")
-            else {**body, "response_format": None}
-        )
-        given = self.reply(seen)
-        replies = given if isinstance(given, list) else [given] * count
-        wants_tokens = bool(body.get("logprobs")) and self.supports["logprobs"] is True
+        """Return the body of the reply to a request."""
+        n_choices = body.get("n") or 1 if self.supports["n"] is True else 1
         choices = [
-            self._choice(index, reply, wants_tokens)
-            for index, reply in enumerate(replies[:count])
+            self._choice(index, reply, body)
+            for index, reply in enumerate(self._replies(body, n_choices))
         ]
-        prompt = (
-            sum(
-                len(str(message.get("content"))) for message in body.get("messages", ())
-            )
-            // 4
-            + 1
-        )
-        written = (
-            sum(len(str(choice["message"].get("content"))) for choice in choices) // 4
-            + 1
+        messages = body.get("messages", ())
+        prompt_tokens = _n_tokens([message.get("content") for message in messages])
+        completion_tokens = _n_tokens(
+            [choice["message"].get("content") for choice in choices]
         )
         return {
             "id": "chatcmpl-loopback",
@@ -252,24 +239,30 @@ class LoopbackServer:
             "model": body.get("model", "loopback"),
             "choices": choices,
             "usage": {
-                "prompt_tokens": prompt,
-                "completion_tokens": written,
-                "total_tokens": prompt + written,
+                "prompt_tokens": prompt_tokens,
+                "completion_tokens": completion_tokens,
+                "total_tokens": prompt_tokens + completion_tokens,
             },
         }
 
-    def _choice(self, index: int, reply: str | Body, wants_tokens: bool) -> Body:
-        own = (
-            {"message": {"role": "assistant", "content": reply}}
-            if isinstance(reply, str)
-            else reply
-        )
+    def _replies(self, body: Body, n_choices: int) -> list[Any]:
+        """What the server replies, once for each choice."""
+        if self.supports["response_format"] not in (True, "in_object"):
+            body = {**body, "response_format": None}
+        reply = self.reply(body)
+        replies = reply if isinstance(reply, list) else [reply] * n_choices
+        return replies[:n_choices]
+
+    def _choice(self, index: int, reply: str | Body, body: Body) -> Body:
+        if isinstance(reply, str):
+            reply = {"message": {"role": "assistant", "content": reply}}
         choice: Body = {
             "index": index,
             "finish_reason": "stop",
             "logprobs": None,
-            **own,
+            **reply,
         }
+        wants_tokens = bool(body.get("logprobs")) and self.supports["logprobs"] is True
         if wants_tokens and choice["logprobs"] is None:
             text = str(choice["message"].get("content") or "")
             choice["logprobs"] = {
@@ -277,6 +270,23 @@ class LoopbackServer:
                 "refusal": None,
             }
         return choice
+
+
+def _break_connection(request: web.Request) -> None:
+    """Close a connection without a word, as a server does that dies."""
+    connection = request.transport
+    if connection is None:
+        return
+    linger_no_time = struct.pack("ii", 1, 0)
+    connection.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, linger_no_time
+    )
+    connection.abort()
+
+
+def _n_tokens(texts: list[Any]) -> int:
+    """Tokens of texts, nearly: one for four characters, and one more."""
+    return sum(len(str(text)) for text in texts) // 4 + 1
 
 
 def _error(message: str, code: str, parameter: str | None = None) -> str:
@@ -287,7 +297,7 @@ def _error(message: str, code: str, parameter: str | None = None) -> str:
 
 
 def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, Any]]:
-    """Split a reply into plausible tokens with log-probabilities, as OpenAI returns them.
+    """Split a reply into tokens with log-probabilities, as OpenAI returns them.
 
     Args:
         text: The reply.
@@ -295,34 +305,35 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
             the token that is there.
         mass: p(0) + p(1) there.
     """
-    listed = []
+    entries = []
     for token in _TOKEN.findall(text):
-        label = token.strip()
-        if label not in ("0", "1"):
-            alternatives = {token: 1 - _RARE}
-        else:
-            before = token.removesuffix(label)
-            one = (
-                probability
-                if probability is not None
-                else 0.98
-                if label == "1"
-                else 0.02
-            )
-            alternatives = {
-                f"{before}1": mass * one,
-                f"{before}0": mass * (1 - one),
-                "maybe": (1 - mass) * 0.9,
-            }
-        ranked = sorted(alternatives.items(), key=lambda item: -item[1])
-        top = [
+        probabilities = _alternatives(token, probability, mass)
+        ranked = sorted(probabilities, key=lambda name: -probabilities[name])
+        alternatives = [
             {
-                "token": it,
-                "logprob": math.log(max(p, _RARE)),
-                "bytes": list(it.encode()),
+                "token": alternative,
+                "logprob": math.log(max(probabilities[alternative], _RARE)),
+                "bytes": list(alternative.encode()),
             }
-            for it, p in ranked
+            for alternative in ranked
         ]
-        chosen = next(entry for entry in top if entry["token"] == token)
-        listed.append({**chosen, "top_logprobs": top})
-    return listed
+        chosen = alternatives[ranked.index(token)]
+        entries.append({**chosen, "top_logprobs": alternatives})
+    return entries
+
+
+def _alternatives(
+    token: str, probability: float | None, mass: float
+) -> dict[str, float]:
+    """The tokens that may stand in a token's place, with their probabilities."""
+    label = token.strip()
+    if label not in ("0", "1"):
+        return {token: 1 - _RARE}
+    if probability is None:
+        probability = 0.98 if label == "1" else 0.02
+    space = token.removesuffix(label)
+    return {
+        f"{space}1": mass * probability,
+        f"{space}0": mass * (1 - probability),
+        "maybe": (1 - mass) * 0.9,
+    }

@@ -41,7 +41,8 @@ class MetricContract:
 
     def test_range_and_direction(self) -> None:
         """The best score is 1, the worst 0, and each says why."""
-        best, worst = self.outcome(*self.good()), self.outcome(*self.bad())
+        best = self.outcome(*self.good())
+        worst = self.outcome(*self.bad())
         assert (best.status, best.value) == ("scored", 1.0)
         assert (worst.status, worst.value) == ("scored", 0.0)
         assert best.reason
@@ -49,23 +50,21 @@ class MetricContract:
         assert best.evidence is not None
 
     def test_each_missing_field_is_undefined_without_a_call(self) -> None:
-        """Without what it requires the metric is undefined, says what is missing, and asks nothing."""
+        """Without what it requires the metric is undefined, and asks nothing."""
         sample, _ = self.good()
         assert self.metric().needs
         for group in self.metric().needs:
-            silent, bare = (
-                ScriptedJudge({}),
-                {field: getattr(Sample(), field) for field in group},
-            )
-            outcome = self.outcome(sample.model_copy(update=bare), silent)
+            silent_judge = ScriptedJudge({})
+            missing = {field: getattr(Sample(), field) for field in group}
+            outcome = self.outcome(sample.model_copy(update=missing), silent_judge)
             assert outcome.status == "undefined"
             assert outcome.value is None
             assert outcome.reason
-            assert silent.asked == []
+            assert silent_judge.asked == []
             assert outcome.usage.calls == 0
 
     def test_an_unanswered_question_fails(self) -> None:
-        """A judge that does not answer leads to ``failed`` with its error, never to a number."""
+        """A judge that does not answer leads to ``failed``, never to a number."""
         sample, _ = self.good()
         outcome = self.outcome(sample, ScriptedJudge({}))
         assert outcome.status == "failed"
@@ -78,25 +77,25 @@ class MetricContract:
             assert self.outcome(*make()) == self.outcome(*make())
 
     def test_reads_nothing_else(self) -> None:
-        """Fields that the metric neither requires nor declares to read do not change its result."""
-        required = {field for group in self.metric().needs for field in group}
-        texts = {"question": "other?", "answer": "other", "generator": "x"}
+        """Fields that the metric does not declare to read do not change its result."""
+        required = set().union(*self.metric().needs)
         ledger = Ledger.model_validate(
             {"calls": [{"kind": "tool", "items": ["other"]}]}
         )
-        others: dict[str, object] = {
-            **texts,
+        other_values: dict[str, object] = {
+            "question": "other?",
+            "answer": "other",
+            "generator": "x",
             "reference": ("other",),
             "metadata": {"a": 1},
             "ledger": ledger,
         }
-        for field in sorted(others.keys() - required - self.reads):
+        for field in sorted(other_values.keys() - required - self.reads):
             sample, judge = self.good()
-            changed, again = (
-                sample.model_copy(update={field: others[field]}),
-                self.good()[1],
-            )
-            assert self.outcome(changed, again) == self.outcome(sample, judge), field
+            _, equal_judge = self.good()
+            changed = sample.model_copy(update={field: other_values[field]})
+            outcome = self.outcome(changed, equal_judge)
+            assert outcome == self.outcome(sample, judge), field
 
     def test_input_is_untouched(self) -> None:
         """Scoring changes neither the sample nor the metric."""
@@ -109,10 +108,9 @@ class MetricContract:
     def test_sync_equals_async(self) -> None:
         """``score`` and ``ascore`` give the same result."""
         sample, judge = self.good()
-        again = self.good()[1]
-        assert asyncio.run(self.metric().ascore(sample, judge=judge)) == self.outcome(
-            sample, again
-        )
+        _, equal_judge = self.good()
+        outcome = asyncio.run(self.metric().ascore(sample, judge=judge))
+        assert outcome == self.outcome(sample, equal_judge)
 
     def test_result_survives_json(self) -> None:
         """A result read back from JSON is equal, evidence included."""

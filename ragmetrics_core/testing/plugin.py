@@ -1,4 +1,6 @@
-"""pytest: the fixture and marker ``ragmetrics``; what was measured stands in the terminal's summary, also under xdist.
+"""The fixture and marker ``ragmetrics`` of pytest.
+
+What was measured stands in the terminal's summary, also under xdist.
 
 Every session of pytest imports this module, so it loads nothing else until the fixture
 is used.
@@ -20,8 +22,6 @@ _MARKER = (
     ' evaluate, e.g. ("adherence=0.8", judge="gpt-4o-mini"); on="point" takes the mean'
     " alone."
 )
-
-
 _MEASURED = pytest.StashKey[bool]()
 
 
@@ -32,76 +32,83 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(name="ragmetrics")
 def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """A function that takes what ``evaluate`` takes, returns the report, and fails the test unless its gates pass.
+    """A function that evaluates samples and fails the test unless its gates pass.
 
-    Its arguments win, then those of the markers, then the nearest ``ragmetrics.toml``
-    above the test, up to pytest's root folder. Gates of several markers, of the test,
-    its class and its module, all count; else the nearest marker wins. Beside those of
+    It takes what ``evaluate`` takes and returns the report. Its arguments win, then
+    those of the markers, then the nearest ``ragmetrics.toml`` above the test, up to
+    pytest's root folder. Gates of several markers, of the test, its class and its
+    module, all count; else the nearest marker wins. Beside the arguments of
     ``evaluate`` there are ``gates``, e.g. ``["adherence=0.8"]``, and ``on="point"`` for
     the mean alone in place of its 95 % interval, which too few samples leave undecided.
     """
     marked = _marked(request.node)
 
     def measure(samples: Any, metrics: Any = None, **how: Any) -> Any:
-        from ragmetrics_core.data import project_settings
-        from ragmetrics_core.engine.evaluation import evaluate
-        from ragmetrics_core.engine.resolve import resolve_judge
-        from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
-
-        folder = _folder_of_settings(request.node)
-        found = project_settings(folder, as_it_is=True)
-        settled: dict[str, Any] = {
-            f"{name}_column": own for name, own in found.columns.items()
-        }
-        settled |= (
-            {"judge": resolve_judge(found.judge, api_base=found.api_base)}
-            if found.judge
-            else {}
-        )
-        settled |= {"store": folder / found.store} if found.store else {}
-        how = {
-            "metrics": found.metrics,
-            "gates": found.gates,
-            "on": "interval",
-            **settled,
-            **marked,
-            **how,
-        }
-        gates, on = how.pop("gates"), how.pop("on")
-        gates = [gates] if isinstance(gates, str) else list(gates)
+        arguments = {**_arguments_of_project(request.node), **marked, **how}
         if metrics is not None:
-            how["metrics"] = metrics
-        until = how.pop("until", None)
-        if until is not None:
-            how["until"] = UntilDecided(on=on) if until == "decided" else until
-            how["gates"] = gates
-        request.node.stash[_MEASURED] = True
-        report = evaluate(samples, progress=False, **how)
-        decisions: Sequence[Decision] = report.decisions
-        if until is None:
-            decisions = [
-                decide(parse_gate(gate, report.metrics), report, on=on)
-                for gate in gates
-            ]
-        told = [
-            report.table(),
-            *(
-                map(str, decisions)
-                if decisions
-                else ["no gate was named: nothing is held"]
-            ),
-        ]
-        # which travels from workers of xdist
-        request.node.user_properties.append(("ragmetrics", "\n".join(told)))
-        if wrong := [own.sentence for own in decisions if own.outcome != "passed"]:
-            pytest.fail("\n".join(wrong), pytrace=False)
-        return report
+            arguments["metrics"] = metrics
+        return _measure(request.node, samples, arguments)
 
     return measure
 
 
+def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
+    """The arguments that the nearest settings file gives, by their names."""
+    from ragmetrics_core.data import project_settings
+    from ragmetrics_core.engine.resolve import resolve_judge
+
+    folder = _folder_of_settings(test)
+    settings = project_settings(folder, as_it_is=True)
+    arguments: dict[str, Any] = {
+        "metrics": settings.metrics,
+        "gates": settings.gates,
+        "on": "interval",
+    }
+    for name, column in settings.columns.items():
+        arguments[f"{name}_column"] = column
+    if settings.judge:
+        arguments["judge"] = resolve_judge(settings.judge, api_base=settings.api_base)
+    if settings.store:
+        arguments["store"] = folder / settings.store
+    return arguments
+
+
+def _measure(test: pytest.Item, samples: Any, arguments: dict[str, Any]) -> Any:
+    """Evaluate samples, and fail the test unless its gates pass."""
+    from ragmetrics_core.engine.evaluation import evaluate
+    from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
+
+    gates = arguments.pop("gates")
+    gates = [gates] if isinstance(gates, str) else list(gates)
+    on = arguments.pop("on")
+    until = arguments.pop("until", None)
+    if until is not None:
+        arguments["until"] = UntilDecided(on=on) if until == "decided" else until
+        arguments["gates"] = gates
+    test.stash[_MEASURED] = True
+    report = evaluate(samples, progress=False, **arguments)
+    decisions: Sequence[Decision] = report.decisions
+    if until is None:
+        decisions = [
+            decide(parse_gate(gate, report.metrics), report, on=on) for gate in gates
+        ]
+    lines = [str(decision) for decision in decisions]
+    summary = [report.table(), *(lines or ["no gate was named: nothing is held"])]
+    # which travels from workers of xdist
+    test.user_properties.append(("ragmetrics", "\n".join(summary)))
+    not_passed = [
+        decision.sentence for decision in decisions if decision.outcome != "passed"
+    ]
+    if not_passed:
+        pytest.fail("\n".join(not_passed), pytrace=False)
+    return report
+
+
 def _marked(node: pytest.Item) -> dict[str, Any]:
-    """What all markers of a test say: their gates together, of anything else what stands nearest to the test."""
+    """What all markers of a test say.
+
+    Their gates count together; of anything else that of the nearest marker.
+    """
     marked: dict[str, Any] = {}
     gates: list[str] = []
     for marker in node.iter_markers("ragmetrics"):  # the nearest first
@@ -110,42 +117,51 @@ def _marked(node: pytest.Item) -> dict[str, Any]:
                 "the marker ragmetrics names gates twice: write them as arguments, or"
                 " as gates="
             )
-        named = marker.kwargs.get("gates", marker.args)
-        gates += [named] if isinstance(named, str) else named
+        marker_gates = marker.kwargs.get("gates", marker.args)
+        gates += [marker_gates] if isinstance(marker_gates, str) else marker_gates
         marked = {**marker.kwargs, **marked}
     marked.pop("gates", None)
-    return {**marked, "gates": gates} if gates else marked
+    if gates:
+        marked["gates"] = gates
+    return marked
 
 
-def _gates_of(item: pytest.Item) -> Sequence[Any]:
+def _gates_of(test: pytest.Item) -> Sequence[Any]:
     """The gates that a test is to hold, by its markers or else by the settings file.
 
-    None if it is not meant.
+    None if it is not meant: a marker of its class or module, and the settings file,
+    speak only of tests that ask for the fixture.
     """
-    asks_for_fixture = "ragmetrics" in getattr(item, "fixturenames", ())
-    has_marker = any(
-        node is item for node, _ in item.iter_markers_with_node("ragmetrics")
-    )
-    marked = _marked(item) if asks_for_fixture or has_marker else {}
+    asks_for_fixture = "ragmetrics" in getattr(test, "fixturenames", ())
+    if not asks_for_fixture and not _has_marker_of_its_own(test):
+        return []
+    marked = _marked(test)
     if "gates" in marked or not asks_for_fixture:
         return list(marked.get("gates", ()))
     from ragmetrics_core.data import project_settings
 
-    return project_settings(_folder_of_settings(item), as_it_is=True).gates
+    return project_settings(_folder_of_settings(test), as_it_is=True).gates
 
 
-def _folder_of_settings(item: pytest.Item) -> Path:
-    """The nearest folder above a test that holds a settings file, up to pytest's root folder, which else is meant."""
+def _has_marker_of_its_own(test: pytest.Item) -> bool:
+    nodes = [node for node, _ in test.iter_markers_with_node("ragmetrics")]
+    return any(node is test for node in nodes)
+
+
+def _folder_of_settings(test: pytest.Item) -> Path:
+    """The nearest folder above a test with a settings file, else pytest's root."""
     from ragmetrics_core.data import PROJECT_FILE
 
-    root = item.config.rootpath
-    above = [folder for folder in item.path.parents if folder.is_relative_to(root)]
-    return next((folder for folder in above if (folder / PROJECT_FILE).exists()), root)
+    root = test.config.rootpath
+    for folder in test.path.parents:
+        if folder.is_relative_to(root) and (folder / PROJECT_FILE).exists():
+            return folder
+    return root
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that has gates and measured nothing: its gates would seem to be passed.
+    """Fail a test that has gates and measured nothing: they would seem to be passed.
 
     A marker of a class or module, and ``ragmetrics.toml``, do not speak of tests that
     do not ask for the fixture.
@@ -155,9 +171,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return outcome
     gates = _gates_of(item)
     if gates:
-        named = ", ".join(map(str, gates))
+        names = ", ".join(map(str, gates))
         pytest.fail(
-            f"the gates {named} were not held: the test never called the fixture"
+            f"the gates {names} were not held: the test never called the fixture"
             " ragmetrics",
             pytrace=False,
         )
@@ -166,19 +182,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what tests measured."""
-    known = [
-        one
-        for listed in terminalreporter.stats.values()
-        for one in listed
-        if isinstance(one, pytest.TestReport)
-    ]
-    pairs = [
-        (one.nodeid, own)
-        for one in known
-        if one.when == "call"
-        for own in one.user_properties
-    ]
-    told = [f"{place}\n{text}" for place, (name, text) in pairs if name == "ragmetrics"]
-    if told:
+    summaries: list[str] = []
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport) and report.when == "call":
+                summaries += _summaries_of(report)
+    if summaries:
         terminalreporter.section("ragmetrics")
-        terminalreporter.write_line("\n".join(told))
+        terminalreporter.write_line("\n".join(summaries))
+
+
+def _summaries_of(report: pytest.TestReport) -> list[str]:
+    """What a test measured, under its name."""
+    return [
+        f"{report.nodeid}\n{summary}"
+        for name, summary in report.user_properties
+        if name == "ragmetrics"
+    ]
