@@ -622,6 +622,33 @@ def test_what_a_log_event_tells_belongs_to_its_span() -> None:
         assert [seen(one) for one in samples_from_spans(values)] == [WANTED]
 
 
+def test_documents_of_one_text_get_the_ids_of_a_later_step_in_their_order() -> None:
+    """LangChain's ids stand only where a step is given what the retriever found."""
+    pages = [{"page_content": GATE, "metadata": {}}] * 2
+    named = [{**pages[0], "id": "left"}, {**pages[1], "id": "right"}]
+    chain, _, model = openinference()
+    search = span(
+        "search",
+        "chain",
+        10,
+        20,
+        openinference__span__kind="RETRIEVER",
+        input__value=QUESTION,
+        output__value=json.dumps(pages),
+    )
+    step = span(
+        "format",
+        "chain",
+        21,
+        22,
+        openinference__span__kind="CHAIN",
+        input__value=json.dumps(named),
+        output__value=GATE,
+    )
+    (sample,) = samples_from_spans([otlp(chain, search, step, model)])
+    assert [one.id for one in sample.retrieved or ()] == ["left", "right"]
+
+
 @pytest.mark.parametrize("by", ["mapping", "function"])
 def test_texts_are_resolved_by_their_ids(by: str) -> None:
     texts = {"gate": GATE, "mill": MILL}
@@ -644,6 +671,21 @@ def test_texts_are_resolved_by_their_ids(by: str) -> None:
         InputError, match=rf"resolve= failed on trace {'a' * 32}: LookupError"
     ):
         list(samples_from_spans(values, resolve=broken))
+
+
+@pytest.mark.parametrize("returned", [None, [GATE, MILL], GATE])
+def test_what_resolve_returns_is_a_mapping(returned: Any) -> None:
+    values = [otlp(*conventions(traceloop=False))]
+    problem = f"must return a mapping of ids to texts, got {type(returned).__name__}"
+    with pytest.raises(InputError, match=problem):
+        list(samples_from_spans(values, resolve=lambda _: returned))
+
+
+def test_metadata_of_our_name_that_hold_no_fields_are_passed_over() -> None:
+    spans = openinference()
+    metadata = json.dumps({"ragmetrics": "0.4"})
+    spans[0]["attributes"].append({"key": "metadata", "value": value(metadata)})
+    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [WANTED]
 
 
 def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
@@ -1653,6 +1695,34 @@ def test_a_query_engine_of_llamaindex_is_read(dialect: str) -> None:
         ("gate", 0.9),
         ("mill", 0.4),
     ]
+
+
+def test_a_step_of_another_tracer_leaves_a_workflow_of_llamaindex_readable() -> None:
+    """A span of the application, before the step with the reply, bears no mark."""
+
+    def step(name: str, start: int, **attributes: Any) -> Told:
+        inside = "" if name == "run" else "run"
+        end = 10**9 if name == "run" else start
+        made = span(name, inside, start=start, end=end, **attributes)
+        return {**made, "name": f"AgentWorkflow.{name}"}
+
+    chain = {"openinference__span__kind": "CHAIN"}
+    asked = json.dumps({"user_msg": QUESTION})
+    result = json.dumps({"result": ANSWER})
+    reply = json.dumps({"ev": {"response": "Thought: search."}})
+    workflow = step("run", 1, **chain, input__value=asked)
+    steps = [
+        step("end", 2, **chain, input__value='{"ev": {}}', output__value=result),
+        step("unmarked", 3),
+        step("parse_agent_output", 4, **chain, input__value=reply),
+    ]
+    engine = [
+        {**one, "parentSpanId": one["parentSpanId"] or workflow["spanId"]}
+        for one in query_engine("openinference")
+    ]
+    read = samples_from_spans([otlp(workflow, *steps, *engine, scope="llama_index")])
+    assert [sample.answer for sample in read] == [ANSWER]
+    assert read.notes.without == []
 
 
 def test_a_text_that_begins_with_the_name_of_llamaindexs_messages_is_a_text() -> None:
