@@ -148,7 +148,9 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
         tool=text("tool"),
         call_id=text("call_id"),
         model=text("model"),
-        user_fields=metadata.get("ragmetrics") or next(values("user_fields"), {}),
+        user_fields=mapping(
+            metadata.get("ragmetrics") or next(values("user_fields"), None)
+        ),
     )
 
 

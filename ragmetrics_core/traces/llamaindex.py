@@ -128,9 +128,10 @@ class _Trace:
             )
         for call in calls:
             for step, following in pairwise(call.inside):
-                # here the reply of the step before is not cut
-                if following.span.name.endswith(".parse_agent_output"):
-                    output = self._outputs.get(step)
+                parses_reply = following.span.name.endswith(".parse_agent_output")
+                if parses_reply and step in self._outputs:
+                    # here the reply of the step before is not cut
+                    output = self._outputs[step]
                     self._outputs[step] = output or self._event(following)
 
     def _all_nodes(self, calls: Sequence[Call]) -> list[Document]:

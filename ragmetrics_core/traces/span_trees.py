@@ -190,11 +190,17 @@ def _texts_by_id(ids: Sequence[str], resolve: Resolve, trace: str) -> Mapping[st
     if isinstance(resolve, Mapping):
         return resolve
     try:
-        return resolve(ids)
+        texts: object = resolve(ids)
     except _RESOLVE_ERRORS as error:
         raise InputError(
             f"resolve= failed on trace {trace}: {type(error).__name__}: {error}"
         ) from error
+    if not isinstance(texts, Mapping):
+        raise InputError(
+            f"resolve= failed on trace {trace}: it must return a mapping of ids to"
+            f" texts, got {type(texts).__name__}"
+        )
+    return texts
 
 
 def _with_text(document: Document, texts: Mapping[str, str]) -> Document:
