@@ -46,6 +46,8 @@ def _not_empty(value: str) -> str:
 
 
 _Value = Annotated[str, AfterValidator(_not_empty)]
+# settings that are lists, each with an example of one
+_LISTS = {"metrics": "adherence", "gates": "adherence=0.8"}
 
 
 class ProjectSettings(Settings):
@@ -175,6 +177,12 @@ def _settings(table: dict[str, Any]) -> ProjectSettings:
             f"{unknown[0]}: no such setting; there are:"
             f" {', '.join(ProjectSettings.model_fields)}"
         )
+    for name, example in _LISTS.items():
+        if not isinstance(table.get(name, []), list):
+            raise SettingError(
+                f"{name}: a list is needed, also for a single one: {name} ="
+                f' ["{example}"]'
+            )
     return ProjectSettings(**table)
 
 
