@@ -22,6 +22,7 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
+from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import CaptureNotes, EvidenceCall, Ledger, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.page.diagnosis import diagnose
@@ -476,6 +477,18 @@ def test_the_answers_of_one_row_are_one_cluster(form: str, tmp_path: Path) -> No
     alone = report.summary(cluster=None)["adherence"].interval
     assert alone is not None
     assert alone.clusters is None
+
+
+def test_rows_that_hold_nothing_but_answers_are_clusters_of_their_own() -> None:
+    rows = [
+        {"answers": [f"{name} lit it.", f"{name} did."]} for name in ("Anna", "Bob")
+    ]
+    keys = [
+        [group_of(sample, "auto") for sample in samples_from_row(row, {})]
+        for row in rows
+    ]
+    assert [len(set(keys_of_row)) for keys_of_row in keys] == [1, 1]
+    assert keys[0] != keys[1]
 
 
 def test_a_row_with_one_answer_is_no_cluster() -> None:
