@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -40,32 +40,37 @@ _HEADINGS = (
 
 def _headings(summary: Summary) -> tuple[str, ...]:
     """What the columns hold: the bounds of a run until decided are no intervals."""
+    if not summary.decisions:
+        return _HEADINGS
     return tuple(
-        "bounds" if summary.decisions and "interval" in own else own
-        for own in _HEADINGS
+        "bounds" if heading == "95 % interval" else heading for heading in _HEADINGS
     )
 
 
-def _shown(digits: int, *numbers: float | None) -> str:
-    """Numbers joined by a dash; a dash alone where one is missing."""
-    return (
-        "-"
-        if None in numbers
-        else "–".join(f"{number:.{digits}f}" for number in numbers)
-    )
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _range(low: float | None, high: float | None, digits: int) -> str:
+    """Two numbers joined by a dash; a dash alone where one is missing."""
+    if low is None or high is None:
+        return "-"
+    return f"{low:.{digits}f}–{high:.{digits}f}"
 
 
 def _cells(numbers: MetricSummary) -> tuple[str, ...]:
     """One row of the table, in the order of the headings."""
     interval = numbers.interval
+    n_undefined = sum(numbers.undefined.values())
+    n_failed = sum(numbers.failed.values())
     return (
         numbers.metric,
-        _shown(3, numbers.mean),
-        _shown(3, *((interval.low, interval.high) if interval else (None,))),
-        _shown(2, numbers.median),
-        _shown(2, numbers.sd),
-        _shown(2, numbers.min, numbers.max),
-        f"{numbers.count}/{sum(numbers.undefined.values())}/{sum(numbers.failed.values())}",
+        _number(numbers.mean, 3),
+        "-" if interval is None else _range(interval.low, interval.high, 3),
+        _number(numbers.median, 2),
+        _number(numbers.sd, 2),
+        _range(numbers.min, numbers.max, 2),
+        f"{numbers.count}/{n_undefined}/{n_failed}",
     )
 
 
@@ -74,81 +79,92 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
 
     That is what the intervals mean, rows that were not evaluated, and an early end.
     """
-    methods = dict.fromkeys(
-        numbers.interval.method for numbers in summary.metrics if numbers.interval
+    return (
+        *_notes_on_intervals(summary),
+        *_notes_on_scores(summary),
+        *_notes_on_rows(summary),
+        *_notes_on_run(summary, run),
+        *run.notes,
     )
-    lines = (
-        [f"Intervals: {summary.caption}. Method: {'; '.join(methods)}."]
-        if methods
-        else []
-    )
-    for numbers in summary.metrics:
-        if (own := numbers.interval) is not None and own.clusters is not None:
-            effect = (
-                ""
-                if own.design_effect is None
-                else f", design effect {own.design_effect:.2f}"
-            )
-            lines.append(
-                f"{numbers.metric}: {own.clusters}"
-                f" cluster{'s' * (own.clusters > 1)}{effect}."
-            )
-    uncertain = (numbers for numbers in summary.metrics if numbers.uncertain)
-    lines += [
-        f"{it.metric}: the judge is uncertain of {it.uncertain} of {it.count} scores."
-        for it in uncertain
-    ]
-    for numbers in (
-        numbers for numbers in summary.metrics if numbers.useful_share is not None
-    ):
-        with_useful = round((numbers.useful_share or 0) * numbers.useful_known)
-        samples = (
-            "1 scored sample"
-            if numbers.useful_known == 1
-            else f"{numbers.useful_known} scored samples"
-        )
-        useful = f"any useful chunk in {with_useful} of {samples}"
-        lines.append(
-            f"{numbers.metric}: {useful}; mean among those"
-            f" {_shown(3, numbers.mean_if_useful)}."
-        )
-    for numbers in summary.metrics:
-        if numbers.conversations is not None and (
-            said := numbers.conversations.sentences
-        ):
-            lines.append(f"{numbers.metric}: {'; '.join(said)}.")
-    lines += [
-        f"{numbers.metric} failed, e.g.: {numbers.failure}"
+
+
+def _notes_on_intervals(summary: Summary) -> Iterator[str]:
+    """What the intervals mean, and how many clusters each has."""
+    intervals = {
+        numbers.metric: numbers.interval
         for numbers in summary.metrics
-        if numbers.failure
-    ]
-    rows = "1 row" if summary.rows == 1 else f"{summary.rows} rows"
-    lines.append(
-        f"{rows}: {summary.judged} judged, {summary.not_judged} not judged,"
-        f" {summary.bad_rows} bad."
+        if numbers.interval is not None
+    }
+    if intervals:
+        methods = dict.fromkeys(interval.method for interval in intervals.values())
+        yield f"Intervals: {summary.caption}. Method: {'; '.join(methods)}."
+    for metric, interval in intervals.items():
+        if interval.clusters is None:
+            continue
+        plural = "s" if interval.clusters > 1 else ""
+        effect = interval.design_effect
+        stated_effect = "" if effect is None else f", design effect {effect:.2f}"
+        yield f"{metric}: {interval.clusters} cluster{plural}{stated_effect}."
+
+
+def _notes_on_scores(summary: Summary) -> Iterator[str]:
+    """What stands behind the scores of each metric."""
+    for numbers in summary.metrics:
+        if numbers.uncertain:
+            yield (
+                f"{numbers.metric}: the judge is uncertain of {numbers.uncertain} of"
+                f" {numbers.count} scores."
+            )
+    for numbers in summary.metrics:
+        if numbers.useful_share is not None:
+            n_useful = round(numbers.useful_share * numbers.useful_known)
+            yield (
+                f"{numbers.metric}: any useful chunk in {n_useful} of"
+                f" {_counted(numbers.useful_known, 'scored sample')}; mean among those"
+                f" {_number(numbers.mean_if_useful, 3)}."
+            )
+    for numbers in summary.metrics:
+        if numbers.conversations is not None:
+            sentences = numbers.conversations.sentences
+            if sentences:
+                yield f"{numbers.metric}: {'; '.join(sentences)}."
+    for numbers in summary.metrics:
+        if numbers.failure:
+            yield f"{numbers.metric} failed, e.g.: {numbers.failure}"
+
+
+def _notes_on_rows(summary: Summary) -> Iterator[str]:
+    """What became of the rows, and where samples came from."""
+    yield (
+        f"{_counted(summary.rows, 'row')}: {summary.judged} judged,"
+        f" {summary.not_judged} not judged, {summary.bad_rows} bad."
     )
     if summary.grades:
-        lines.append(
-            "Captured:"
-            f" {', '.join(f'{count} {grade}' for grade, count in summary.grades.items())}."
-        )
+        grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
+        yield f"Captured: {', '.join(grades)}."
+
+
+def _notes_on_run(summary: Summary, run: RunFacts) -> Iterator[str]:
+    """How the run went, and who judged."""
     if summary.usage.faults:
-        lines.append(
+        yield (
             "Calls repeated after faults of the judge's endpoint:"
             f" {summary.usage.faults}."
         )
     if run.ended_early:
-        lines.append(f"The run ended early: {run.ended_early}.")
+        yield f"The run ended early: {run.ended_early}."
     if run.judges:
-        lines.append(f"Judge: {judges_in_words(run.judges, run.addresses)}.")
-    if "context_adherence" in (numbers.metric for numbers in summary.metrics) and {
-        *EMBEDDED
-    } & {*run.judges}:
-        lines.append(
+        yield f"Judge: {judges_in_words(run.judges, run.addresses)}."
+    metrics = [numbers.metric for numbers in summary.metrics]
+    if "context_adherence" in metrics and not set(EMBEDDED).isdisjoint(run.judges):
+        yield (
             "context_adherence by words is a probability: below 1, near 0.9 for most"
             " supported answers."
         )
-    return (*lines, *run.notes)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def text_table(summary: Summary, run: RunFacts) -> str:
@@ -180,11 +196,10 @@ def text_table(summary: Summary, run: RunFacts) -> str:
         legacy_windows=False,
     )
     with console.capture() as captured:
-        console.print(
-            *([grid] if summary.metrics else ()),
-            *map(Text, footnotes(summary, run)),
-            sep="\n",
-        )
+        if summary.metrics:
+            console.print(grid)
+        for line in footnotes(summary, run):
+            console.print(Text(line))
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
 
 
@@ -195,24 +210,26 @@ def markdown(
 
     No text of a sample.
     """
-
-    def row(cells: Iterable[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
-
-    lines = [
-        "## ragmetrics",
-        "",
-        *(f"- **{own.outcome}**: {own.sentence}" for own in decisions),
-        "",
+    lines = ["## ragmetrics", ""]
+    lines += [
+        f"- **{decision.outcome}**: {decision.sentence}" for decision in decisions
     ]
     lines += [
-        row(_headings(summary)),
-        row(["---"] * len(_HEADINGS)),
-        *map(row, map(_cells, summary.metrics)),
         "",
+        _markdown_row(_headings(summary)),
+        _markdown_row(["---"] * len(_HEADINGS)),
     ]
-    lines += [*(f"- Sign of high risk: {sign}" for sign in summary.all_signs), ""]
-    return "\n".join([*lines, *(f"{line}  " for line in footnotes(summary, run)), ""])
+    lines += [_markdown_row(_cells(numbers)) for numbers in summary.metrics]
+    lines.append("")
+    lines += [f"- Sign of high risk: {sign}" for sign in summary.all_signs]
+    lines.append("")
+    # two blanks at its end keep a line apart from the next
+    lines += [f"{note}  " for note in footnotes(summary, run)]
+    return "\n".join([*lines, ""])
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def html_table(summary: Summary, run: RunFacts) -> str:
@@ -220,14 +237,14 @@ def html_table(summary: Summary, run: RunFacts) -> str:
 
     Everything in it is escaped.
     """
-    shown = (
-        table(map(_cells, summary.metrics), _headings(summary))
-        if summary.metrics
-        else ""
-    )
-    signs = element("li", summary.all_signs)
-    signs = f"<p>Signs of high risk</p><ul>{signs}</ul>" if signs else ""
-    return f"<div>{shown}{element('p', footnotes(summary, run))}{signs}</div>"
+    metrics = table(map(_cells, summary.metrics), _headings(summary))
+    shown_metrics = metrics if summary.metrics else ""
+    notes = element("p", footnotes(summary, run))
+    signs = ""
+    if summary.all_signs:
+        listed = element("li", summary.all_signs)
+        signs = f"<p>Signs of high risk</p><ul>{listed}</ul>"
+    return f"<div>{shown_metrics}{notes}{signs}</div>"
 
 
 def columns(
@@ -242,26 +259,27 @@ def columns(
         surrogates, which no file can carry.
     """
     samples = [row.sample for row in results]
-    made: dict[str, list[Any]] = {"index": [row.index for row in results]}
-    for name in ("id", "question", "answer"):
-        made[name] = [sample and getattr(sample, name) for sample in samples]
-    for name in metrics:
-        found = [row.results.get(name) for row in results]
-        for column, field in (
-            (name, "value"),
-            (f"{name}_status", "status"),
-            (f"{name}_reason", "reason"),
-        ):
-            made[column] = [result and getattr(result, field) for result in found]
-    usages = [row.usage for row in results]
-    spent: dict[str, list[Any]] = {
-        "calls": [own.calls for own in usages],
-        "cost": [own.cost for own in usages],
+    cells: dict[str, list[Any]] = {
+        "index": [row.index for row in results],
+        "id": [sample and sample.id for sample in samples],
+        "question": [sample and sample.question for sample in samples],
+        "answer": [sample and sample.answer for sample in samples],
     }
-    made |= spent | {"problem": [row.problem or None for row in results]}
+    for metric in metrics:
+        outcomes = [row.results.get(metric) for row in results]
+        cells[metric] = [outcome and outcome.value for outcome in outcomes]
+        cells[f"{metric}_status"] = [outcome and outcome.status for outcome in outcomes]
+        cells[f"{metric}_reason"] = [outcome and outcome.reason for outcome in outcomes]
+    usages = [row.usage for row in results]
+    # a metric may be called as one of these, which then stand in its place
+    cells |= {
+        "calls": [usage.calls for usage in usages],
+        "cost": [usage.cost for usage in usages],
+        "problem": [row.problem or None for row in results],
+    }
     return {
-        str(clean(name)): [clean(cell) for cell in cells]
-        for name, cells in made.items()
+        str(clean(name)): [clean(cell) for cell in column]
+        for name, column in cells.items()
     }
 
 
@@ -270,18 +288,20 @@ def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
 
     A text that a spreadsheet would take for a formula begins with an apostrophe.
     """
-    made, file = columns(results, metrics), StringIO(newline="")
+    cells = columns(results, metrics)
+    file = StringIO(newline="")
     # lines end as RFC 4180 says, which has a lone \r quoted: else it would end one, too
-    lines = csv.writer(file)
-    lines.writerow(made)
-    for row in zip(*made.values(), strict=True):
-        lines.writerow(
-            [
-                f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
-                for cell in row
-            ]
-        )
+    writer = csv.writer(file)
+    writer.writerow(cells)
+    for row in zip(*cells.values(), strict=True):
+        writer.writerow(map(_without_formula, row))
     return file.getvalue()
+
+
+def _without_formula(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    is_formula = isinstance(cell, str) and _FORMULA.match(cell) is not None
+    return f"'{cell}" if is_formula else cell
 
 
 def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.DataFrame:
