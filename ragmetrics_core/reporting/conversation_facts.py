@@ -40,28 +40,26 @@ class Conversations(Frozen):
 
         There are none where every conversation has one turn and no claim is labelled.
         """
-        turns = [f"{turn}: {value:.3f}" for turn, value in self.by_turn.items()]
-        shown = turns if len(turns) <= 10 else [*turns[:9], "…", turns[-1]]
-        without_low_turn = round((self.sound or 0) * self.count)
-        sound = (
-            f"conversations without a scored turn under {self.threshold:g}:"
-            f" {without_low_turn} of {self.count}"
-        )
-        lines = [f"mean by turn {', '.join(shown)}"] if len(turns) > 1 else []
-        lines += [sound] if len(turns) > 1 and self.count else []
+        sentences = []
+        if len(self.by_turn) > 1:
+            turns = [f"{turn}: {value:.3f}" for turn, value in self.by_turn.items()]
+            if len(turns) > 10:
+                turns[9:-1] = ["…"]
+            sentences.append(f"mean by turn {', '.join(turns)}")
+            if self.count:
+                n_sound = round((self.sound or 0) * self.count)
+                sentences.append(
+                    "conversations without a scored turn under"
+                    f" {self.threshold:g}: {n_sound} of {self.count}"
+                )
         if self.own is not None:
-            lines.append(
+            sentences.append(
                 f"on average {self.own:.0%} of an answer's claims rest on the"
                 " assistant's own words"
             )
-        return (
-            *lines,
-            *(
-                []
-                if self.kept is None
-                else [f"{self.kept:.0%} of the earlier evidence was still shown"]
-            ),
-        )
+        if self.kept is not None:
+            sentences.append(f"{self.kept:.0%} of the earlier evidence was still shown")
+        return tuple(sentences)
 
 
 class TurnTally:
@@ -73,36 +71,40 @@ class TurnTally:
     def __init__(self) -> None:
         self._turns: dict[int, array[float]] = {}
         self._lowest: dict[str, float] = {}
-        self._own, self._shown, self._known = array("d"), 0, 0
+        self._own_shares = array("d")  # of the assistant's own words, per score
+        self._items_shown = 0
+        self._items_known = 0  # whether they were shown
 
     def add(self, ledger: Ledger, result: Scored) -> None:
         """Count one score."""
         self._turns.setdefault(ledger.turn, array("d")).append(result.value)
         if ledger.conversation is not None:
-            self._lowest[ledger.conversation] = min(
-                result.value, self._lowest.get(ledger.conversation, 1.0)
-            )
-        grounds = (
-            result.evidence.ledger if isinstance(result.evidence, Polled) else None
-        )
-        if grounds is not None and grounds.shares is not None:
-            self._own.append(grounds.shares.get("own", 0.0))
-        shown, known = (grounds and grounds.kept) or (0, 0)
-        self._shown, self._known = self._shown + shown, self._known + known
+            lowest = self._lowest.get(ledger.conversation, 1.0)
+            self._lowest[ledger.conversation] = min(result.value, lowest)
+        if not isinstance(result.evidence, Polled) or result.evidence.ledger is None:
+            return
+        grounds = result.evidence.ledger
+        if grounds.shares is not None:
+            self._own_shares.append(grounds.shares.get("own", 0.0))
+        if grounds.kept is not None:
+            n_shown, n_known = grounds.kept
+            self._items_shown += n_shown
+            self._items_known += n_known
 
     def summary(self, threshold: float) -> Conversations | None:
         """The numbers so far; None without a ledger."""
         if not self._turns:
             return None
-        sound = [value >= threshold for value in self._lowest.values()]
+        by_turn = {
+            turn: mean(values) or 0.0 for turn, values in sorted(self._turns.items())
+        }
+        sound = [lowest >= threshold for lowest in self._lowest.values()]
+        kept = self._items_shown / self._items_known if self._items_known else None
         return Conversations(
-            by_turn={
-                turn: mean(values) or 0.0
-                for turn, values in sorted(self._turns.items())
-            },
+            by_turn=by_turn,
             count=len(sound),
             threshold=threshold,
             sound=mean(sound),
-            own=mean(self._own),
-            kept=self._shown / self._known if self._known else None,
+            own=mean(self._own_shares),
+            kept=kept,
         )

@@ -6,6 +6,7 @@ quote.
 
 import logging
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -43,13 +44,13 @@ class Card(Frozen):
     )
 
 
-def cell(one: Measured) -> str:
+def cell(figure: Measured) -> str:
     """A figure with its interval and n."""
-    return (
-        f"{one.value:.2f}"
-        + (" [{:.2f}, {:.2f}]".format(*one.interval) if one.interval else "")
-        + f" n={one.count}"
-    )
+    interval = ""
+    if figure.interval:
+        low, high = figure.interval
+        interval = f" [{low:.2f}, {high:.2f}]"
+    return f"{figure.value:.2f}{interval} n={figure.count}"
 
 
 def fitting(
@@ -62,32 +63,41 @@ def fitting(
 
     Cards are those in ``RAGMETRICS_CARDS``, a folder or a file, then those that ship.
     """
-    found: dict[Signature, tuple[str, tuple[Measured, ...]]] = {}
-    package, own = Path(__file__).parents[1], os.environ.get("RAGMETRICS_CARDS")
-    for folder in (
-        *([Path(own)] if own else ()),
-        package / "page" / "cards",
-        package.parent / "docs" / "cards",
-    ):
-        cards = []
-        for path in folder.glob("*.json") if folder.is_dir() else [folder]:
-            # no report should fail for what is no card
-            with suppress(OSError, ValidationError):
-                cards.append(Card.model_validate_json(path.read_bytes()))
-        if own and folder == Path(own) and not cards and not folder.is_dir():
+    metrics = set(run.metrics.values())
+    quoted: dict[Signature, tuple[str, tuple[Measured, ...]]] = {}
+    for card in _cards():
+        if card.judge != judge or card.details != run.details.get(judge):
+            continue
+        of_this_card = {
+            card.signatures[question]: (question, figures)
+            for question, figures in card.figures.items()
+            if card.signatures[question] in metrics
+        }
+        quoted = of_this_card | quoted  # what an earlier card says of a metric counts
+    return quoted
+
+
+def _cards() -> Iterator[Card]:
+    """All cards in the order in which they count: your own first, then the newest."""
+    named = os.environ.get("RAGMETRICS_CARDS")
+    if named:
+        cards = _cards_in(Path(named))
+        if not cards and not Path(named).is_dir():
             _warn(
-                f"RAGMETRICS_CARDS: {own} is no card of this version and no folder of"
+                f"RAGMETRICS_CARDS: {named} is no card of this version and no folder of"
                 " cards; none of it is quoted"
             )
-        for card in sorted(cards, key=lambda card: card.made, reverse=True):
-            if (card.judge, card.details) == (judge, run.details.get(judge)):
-                fit = {
-                    card.signatures[name]: (name, figures)
-                    for name, figures in card.figures.items()
-                }
-                found = {
-                    one: told
-                    for one, told in fit.items()
-                    if one in run.metrics.values()
-                } | found
-    return found
+        yield from cards
+    package = Path(__file__).parents[1]
+    yield from _cards_in(package / "page" / "cards")
+    yield from _cards_in(package.parent / "docs" / "cards")
+
+
+def _cards_in(place: Path) -> list[Card]:
+    """The cards of a folder, or of a file, the newest first."""
+    cards = []
+    for path in place.glob("*.json") if place.is_dir() else [place]:
+        # no report should fail for what is no card
+        with suppress(OSError, ValidationError):
+            cards.append(Card.model_validate_json(path.read_bytes()))
+    return sorted(cards, key=lambda card: card.made, reverse=True)
