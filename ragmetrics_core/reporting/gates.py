@@ -249,19 +249,10 @@ def _decided(
     missing = _missing(numbers, summary)
     if numbers.mean is None:
         return "failed", f": nothing was scored{f': {missing}' if missing else ''}."
-    if summary.stopped:
-        return "undecided", f" was not measured to the end: {summary.stopped}."
-    if numbers.count < min_scored * summary.rows - ROUNDING:
-        return "undecided", (
-            f": {numbers.count} of {summary.rows} rows were scored, fewer than"
-            f" {min_scored:.0%}: {missing}."
-        )
+    why_not = _why_nothing_follows(numbers, summary, on, min_scored)
+    if why_not:
+        return "undecided", why_not
     is_until_decided = bool(summary.decisions)
-    if is_until_decided and (numbers.interval is None or on != summary.decisions[0].on):
-        return "undecided", (
-            ": this run stopped when its gates were decided, and has no bounds that"
-            " answer this."
-        )
     interval = numbers.interval if on == "interval" or is_until_decided else None
     low, high = _bounds(numbers, numbers.mean, interval)
     outcome = three_way(low, high, gate.at_least)
@@ -282,6 +273,28 @@ def _decided(
     more_would_decide = outcome == "undecided" and not numbers.unknown
     hint = " More samples would decide." if more_would_decide else ""
     return outcome, f"{', '.join(words)}.{hint}"
+
+
+def _why_nothing_follows(
+    numbers: MetricSummary, summary: Summary, on: On, min_scored: float
+) -> str:
+    """Why no mean of these rows answers a gate; "" if it does."""
+    if summary.stopped:
+        return f" was not measured to the end: {summary.stopped}."
+    if numbers.count < min_scored * summary.rows - ROUNDING:
+        return (
+            f": {numbers.count} of {summary.rows} rows were scored, fewer than"
+            f" {min_scored:.0%}: {_missing(numbers, summary)}."
+        )
+    if not summary.decisions:
+        return ""
+    # all gates of a run are decided on the same thing
+    if numbers.interval is None or on != summary.decisions[0].on:
+        return (
+            ": this run stopped when its gates were decided, and has no bounds that"
+            " answer this."
+        )
+    return ""
 
 
 def _bounds(

@@ -121,6 +121,37 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     """
     lines = own_lines(path, "the report")
     place, header = next(lines, (f"{path}, line 1", None))
+    run = _run_of_header(header, place)
+    results: list[SampleResult] = []
+    closing_line = ""  # its number
+    for place, row in lines:
+        number = place.rpartition(" ")[2]
+        if closing_line:
+            raise InputError(
+                f"{place}: nothing may follow the closing line {closing_line}"
+            )
+        if isinstance(row, CutOffLine):
+            note = f"line {number} of the report was cut off and is left out"
+            run = run.model_copy(update={"notes": (*run.notes, note)})
+        elif isinstance(row, RowError):
+            raise InputError(f"{place}: {row}")
+        elif not isinstance(row, dict):
+            kind = type(row).__name__
+            raise InputError(f"{place}: a JSON object is needed, got {kind}")
+        elif "run" in row and "index" not in row:
+            run = validated(RunFacts, row["run"], place)
+            closing_line = number
+        else:
+            results.append(validated(SampleResult, row, place))
+    return run, tuple(results)
+
+
+def _run_of_header(header: object, place: str) -> RunFacts:
+    """The facts of the run, as far as they were known when it began.
+
+    Raises:
+        InputError: If the line begins no report, or one of a newer version.
+    """
     if not isinstance(header, dict) or _MAGIC not in header:
         raise InputError(
             f'{place}: this is no report of ragmetrics, which begins with {{"{_MAGIC}":'
@@ -131,29 +162,7 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
             f"{place}: this version reads formats 1 to {FORMAT}; read the report with a"
             " newer ragmetrics"
         )
-    run = validated(RunFacts, header.get("run", {}), place)
-    results, closed_at = list[SampleResult](), ""
-    for place, row in lines:
-        number = place.rpartition(" ")[2]
-        if closed_at:
-            raise InputError(
-                f"{place}: nothing may follow the closing line {closed_at}"
-            )
-        if isinstance(row, CutOffLine):
-            note = f"line {number} of the report was cut off and is left out"
-            run = run.model_copy(update={"notes": (*run.notes, note)})
-        elif not isinstance(row, dict):
-            wrong = (
-                row
-                if isinstance(row, RowError)
-                else f"a JSON object is needed, got {type(row).__name__}"
-            )
-            raise InputError(f"{place}: {wrong}")
-        elif "run" in row and "index" not in row:
-            run, closed_at = validated(RunFacts, row["run"], place), number
-        else:
-            results.append(validated(SampleResult, row, place))
-    return run, tuple(results)
+    return validated(RunFacts, header.get("run", {}), place)
 
 
 def validated(model: type[M], value: Any, place: str) -> M:

@@ -399,21 +399,30 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
     """
     # what is read anew each time would not know its own rows again
     first, second = tuple(first), tuple(second)
-    ids = [[row.sample.id for row in side if row.sample] for side in (first, second)]
-    own = all(None not in side and len(set(side)) == len(side) for side in ids)
-    by: Literal["id", "question"] = "id" if own else "question"
-    one, other = _keyed(first, by), _keyed(second, by)
-    pairs = tuple((row, other[key]) for key, row in one.items() if key in other)
+    have_ids = _have_ids_of_their_own(first) and _have_ids_of_their_own(second)
+    by: Literal["id", "question"] = "id" if have_ids else "question"
+    first_rows, second_rows = _keyed(first, by), _keyed(second, by)
+    pairs = tuple(
+        (row, second_rows[key]) for key, row in first_rows.items() if key in second_rows
+    )
     if not pairs:
         raise InputError(
             f"the two runs have no sample in common (matched by {by}); compare runs"
             " over the same samples"
         )
-    used = {id(row) for pair in pairs for row in pair}
-    alone = [
-        tuple(row for row in rows if id(row) not in used) for rows in (first, second)
-    ]
-    return Matched(by=by, pairs=pairs, first_only=alone[0], second_only=alone[1])
+    matched = {id(row) for pair in pairs for row in pair}
+    return Matched(
+        by=by,
+        pairs=pairs,
+        first_only=tuple(row for row in first if id(row) not in matched),
+        second_only=tuple(row for row in second if id(row) not in matched),
+    )
+
+
+def _have_ids_of_their_own(rows: Sequence[SampleResult]) -> bool:
+    """True if every sample has an id that no other has."""
+    ids = [row.sample.id for row in rows if row.sample is not None]
+    return None not in ids and len(set(ids)) == len(ids)
 
 
 def asked_otherwise(pairs: Iterable[Pair]) -> int:
@@ -512,15 +521,16 @@ def _keyed(
 
     And how often that was seen before.
     """
-    found: dict[tuple[str, int], SampleResult] = {}
-    seen: Counter[str] = Counter()
+    keyed: dict[tuple[str, int], SampleResult] = {}
+    occurrences: Counter[str] = Counter()
     for row in rows:
         if row.sample is None:
             continue
-        if text := getattr(row.sample, by) or texts_of(row.sample):
-            found[text, seen[text]] = row
-            seen[text] += 1
-    return found
+        text = getattr(row.sample, by) or texts_of(row.sample)
+        if text:
+            keyed[text, occurrences[text]] = row
+            occurrences[text] += 1
+    return keyed
 
 
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
@@ -528,40 +538,48 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
 
     Empty if their numbers may be compared.
     """
-    one, other = (
-        _settings([r for pair in pairs if (r := pair[side].results.get(metric))])
+    first, second = (
+        _settings(
+            [
+                pair[side].results[metric]
+                for pair in pairs
+                if metric in pair[side].results
+            ]
+        )
         for side in (0, 1)
     )
-    found = [
-        f"{metric}: {_NAMES.get(key, key)} {_words(one.get(key))} against"
-        f" {_words(other.get(key))}"
-        for key in dict.fromkeys([*one, *other])
-        # A side without any such thing, e.g. without a single call, contradicts
-        # nothing.
-        if one.get(key) != other.get(key)
-        and (key != "model" or (key in one and key in other))
+    phrases = [
+        f"{metric}: {_NAMES.get(name, name)} {_words(first.get(name))} against"
+        f" {_words(second.get(name))}"
+        for name in dict.fromkeys([*first, *second])
+        if _contradict(name, first, second)
     ]
-    both = [
-        [
-            row.results[metric].evidence if metric in row.results else None
-            for row in pair
-        ]
-        for pair in pairs
-    ]
-    facts = [
-        [
-            [fact.text for fact in own.facts]
-            for own in pair
-            if isinstance(own, FactMatrix)
-        ]
-        for pair in both
-    ]
-    if differing := sum(len(own) == 2 and own[0] != own[1] for own in facts):
-        found.append(
-            f"{metric}: other facts in {differing} of {len(pairs)} samples; give the"
+    n_differing = sum(_have_other_facts(pair, metric) for pair in pairs)
+    if n_differing:
+        phrases.append(
+            f"{metric}: other facts in {n_differing} of {len(pairs)} samples; give the"
             " samples their facts"
         )
-    return tuple(found)
+    return tuple(phrases)
+
+
+def _contradict(
+    name: str, first: Mapping[str, set[str]], second: Mapping[str, set[str]]
+) -> bool:
+    """Whether two runs hold different values of a setting."""
+    if name == "model" and (name not in first or name not in second):
+        return False  # a side without a single call contradicts nothing
+    return first.get(name) != second.get(name)
+
+
+def _have_other_facts(pair: Pair, metric: str) -> bool:
+    """Whether a metric was asked about different facts in the two runs."""
+    texts = []
+    for row in pair:
+        result = row.results.get(metric)
+        if result is not None and isinstance(result.evidence, FactMatrix):
+            texts.append([fact.text for fact in result.evidence.facts])
+    return len(texts) == 2 and texts[0] != texts[1]
 
 
 def judges_elsewhere(
@@ -590,22 +608,24 @@ def judges_elsewhere(
 
 def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     """Every setting that must be the same, with the values that occur."""
-    found: dict[str, set[str]] = {}
+    settings: dict[str, set[str]] = {}
     for signature in {result.signature for result in results}:
         for name, value in signature.parts():
-            found.setdefault(name, set()).add(value)
-    if models := {model for result in results for model in result.usage.models}:
-        found["model"] = models
+            settings.setdefault(name, set()).add(value)
+    models = {model for result in results for model in result.usage.models}
+    if models:
+        settings["model"] = models
     modes: Counter[str] = Counter()
-    for evidence in (result.evidence for result in results):
-        if isinstance(evidence, FactMatrix):
-            modes.update(cell.mode for row in evidence.cells for cell in row)
-        elif isinstance(evidence, JudgedChunks):
-            modes.update(chunk.mode for chunk in evidence.chunks)
+    for result in results:
+        if isinstance(result.evidence, FactMatrix):
+            modes.update(cell.mode for row in result.evidence.cells for cell in row)
+        elif isinstance(result.evidence, JudgedChunks):
+            modes.update(chunk.mode for chunk in result.evidence.chunks)
     if modes:
         # falling back in some cells only is no other mode
-        found["score mode"] = {modes.most_common(1)[0][0]}
-    return found
+        most_common = modes.most_common(1)[0][0]
+        settings["score mode"] = {most_common}
+    return settings
 
 
 def _words(values: set[str] | None) -> str:
