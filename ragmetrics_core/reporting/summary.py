@@ -324,36 +324,36 @@ class Tally:
         """Count one row."""
         self.usage += result.usage
         sample = result.sample
-        bad = sample is None or bool(result.problem)
         if sample is not None:
             self._keys.look(sample)
-        self.rows.update(
-            [
-                "rows",
-                "bad_rows" if bad else "judged" if result.results else "not_judged",
-            ]
-        )
-        for key, own in self._by.items():
+        self.rows["rows"] += 1
+        if sample is None or result.problem:
+            self._add_bad_row(result)
+            return
+        self.rows["judged" if result.results else "not_judged"] += 1
+        for key, tallies in self._by.items():
             value = group_of(sample, key)
             name = f"without {key}" if value is None else value
-            if not bad and name not in own:
-                own[name] = deepcopy(own[None])
-            for tally in own.values() if bad else [own[name]]:
-                tally.add(result)
-        number = -1 if bad else self._number_of(sample)
+            if name not in tallies:
+                tallies[name] = deepcopy(tallies[None])
+            tallies[name].add(result)
+        cluster = self._number_of(sample)
         for name, metric in self.metrics.items():
-            metric.add(
-                result.results.get(name),
-                number,
-                sample.ledger if sample else None,
-                bad=bad,
-            )
-        if sample is not None and not bad:
-            self.rows["without_context"] += answered_without_context(sample)
-            self.rows["holding_contexts"] += answer_holds_contexts(sample)
-            self.rows["application_errors"] += sample.error is not None
-            if sample.capture is not None and sample.capture.grade is not None:
-                self.grades[sample.capture.grade] += 1
+            metric.add(result.results.get(name), cluster, sample.ledger)
+        self.rows["without_context"] += answered_without_context(sample)
+        self.rows["holding_contexts"] += answer_holds_contexts(sample)
+        self.rows["application_errors"] += sample.error is not None
+        if sample.capture is not None and sample.capture.grade is not None:
+            self.grades[sample.capture.grade] += 1
+
+    def _add_bad_row(self, result: SampleResult) -> None:
+        """Count a row that is no sample: it belongs to no slice, and so to each."""
+        self.rows["bad_rows"] += 1
+        for tallies in self._by.values():
+            for tally in tallies.values():
+                tally.add(result)
+        for metric in self.metrics.values():
+            metric.add_bad_row()
 
     def summary(
         self,
@@ -427,17 +427,16 @@ class MetricTally:
         self.not_judged = self.uncertain = 0
         self.told = 0  # samples whose evidence tells whether any chunk is useful
 
+    def add_bad_row(self) -> None:
+        """Count a row that is no sample, which stands in no cluster."""
+        self.unknown.append(-1)
+
     def add(
-        self,
-        result: MetricResult | None,
-        cluster: int,
-        ledger: Ledger | None,
-        *,
-        bad: bool,
+        self, result: MetricResult | None, cluster: int, ledger: Ledger | None
     ) -> None:
-        """Count one row's result of this metric; None if there is none."""
-        if bad or result is None:
-            self.not_judged += not bad
+        """Count one sample's result of this metric; None if there is none."""
+        if result is None:
+            self.not_judged += 1
             self.unknown.append(cluster)
             return
         if isinstance(result, Undefined):
