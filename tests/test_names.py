@@ -398,6 +398,11 @@ NAMES_THAT_ARE_TEXTS = {
         f'{SECRET},"SECRET lit it, at night.",SECRET lit it.\nq,c,a\n',
         [],
     ),
+    "a table without a header, of short texts": (
+        "rows.csv",
+        f"{SECRET},SECRET lit it,SECRET did\nq,c,a\n",
+        [],
+    ),
     "a column that is not there": (
         "rows.csv",
         f'{SECRET},"SECRET lit it, at night.",SECRET lit it.\nq,c,a\n',

@@ -63,7 +63,8 @@ def names_in_words(names: Iterable[str], *, most: int) -> str:
     """Names of columns or keys for a message, which must hold no texts of samples.
 
     In a table without a header the first row's texts stand as names. Names that may be
-    texts are counted and not shown; where they are half of all or more, none is shown.
+    texts are counted and not shown, and beside one all of several words. Where they are
+    half of all or more, none is shown.
 
     Args:
         names: The names.
@@ -79,6 +80,8 @@ def names_in_words(names: Iterable[str], *, most: int) -> str:
     """
     all_names = list(names)
     shown = [name for name in all_names if not _may_be_text(name)]
+    if len(shown) < len(all_names):  # beside a text several words are one, too
+        shown = [name for name in shown if len(name.split()) < 2]
     n_texts = len(all_names) - len(shown)
     if n_texts and n_texts >= len(shown):
         count = len(all_names)
