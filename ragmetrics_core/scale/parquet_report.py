@@ -200,42 +200,25 @@ class ParquetRows(Sequence[SampleResult]):
     """
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
-        dataset, told = (
-            extra("pyarrow.dataset", "parquet", "a report from Parquet"),
-            {own.name for own in result_type()},
-        )
-        self._path, self._columns, self._field = path, columns, dataset.field
+        dataset = extra("pyarrow.dataset", "parquet", "a report from Parquet")
+        self._path = path
+        self._columns = columns
+        self._field = dataset.field
         try:
-            found = dataset.dataset(path, format="parquet")
-            files = {part.path: part.physical_schema for part in found.get_fragments()}
-            whole = extra("pyarrow", "parquet", "").unify_schemas(
-                files.values(), promote_options="permissive"
+            data = dataset.dataset(path, format="parquet")
+            schemas = {part.path: part.physical_schema for part in data.get_fragments()}
+            schema = extra("pyarrow", "parquet", "a report from Parquet").unify_schemas(
+                schemas.values(), promote_options="permissive"
             )
-            structs = [
-                own.name
-                for own in whole
-                if {it.name for it in getattr(own.type, "fields", ())} >= told
-            ]
-            if other := next(
-                (name for name, own in files.items() if not {*structs} & {*own.names}),
-                None,
-            ):
-                raise ValueError(f"{other} holds no results")
-            self._data, self.metrics = found.replace_schema(whole), tuple(structs)
-            if "sample" not in whole.names:
+            self.metrics = _metrics_in(schema)
+            for file, file_schema in schemas.items():
+                if set(self.metrics).isdisjoint(file_schema.names):
+                    raise ValueError(f"{file} holds no results")
+            if "sample" not in schema.names:
                 raise ValueError("it has no column named sample")
-            noted = {own.name for own in whole.field("sample").type}
-            self._told = {
-                name: self._field("sample", name)
-                for name in _ABOUT
-                if name in noted or name not in _LATER
-            }
-            for name in structs:
-                self._told |= {
-                    f"{name}/{own}": self._field(name, *place)
-                    for own, place in _COUNTED.items()
-                }
-            self._count: int = self._data.scanner(columns=self._told).count_rows()
+            self._data = data.replace_schema(schema)
+            self._to_count = self._columns_to_count(schema)
+            self._count: int = self._data.scanner(columns=self._to_count).count_rows()
         # which names the file, or the column of unlike types
         except (OSError, ValueError, TypeError) as error:
             why = f"{type(error).__name__}, {str(error)[:200]}"
@@ -244,12 +227,24 @@ class ParquetRows(Sequence[SampleResult]):
                 f" {why}. Report.to_parquet writes a table of scores, which is no"
                 " report: keep reports by to_jsonl and read them by Report.from_jsonl"
             ) from error
-        self._inputs = [
-            name for name in whole.names if name not in (*self.metrics, "sample")
-        ]
+        results = {*self.metrics, "sample"}
+        self._inputs = [name for name in schema.names if name not in results]
         self.ledgers = any(
             plain_name(name) == "ledger" for name in (*self._inputs, *columns)
         )
+
+    def _columns_to_count(self, schema: Any) -> dict[str, Any]:
+        """The fields that a summary needs, by the name that its batches give them."""
+        in_file = {field.name for field in schema.field("sample").type}
+        fields = {
+            name: self._field("sample", name)
+            for name in _ABOUT
+            if name in in_file or name not in _LATER
+        }
+        for metric in self.metrics:
+            for name, place in _COUNTED.items():
+                fields[f"{metric}/{name}"] = self._field(metric, *place)
+        return fields
 
     def __len__(self) -> int:
         return self._count
@@ -299,39 +294,37 @@ class ParquetRows(Sequence[SampleResult]):
 
         That is fifty times as fast as row by row.
         """
+        for batch in self._data.to_batches(
+            columns=self._to_count, batch_size=50_000, **_LITTLE
+        ):
+            self._add_batch(batch, tally, clustered=clustered)
+
+    def _add_batch(self, batch: Any, tally: Tally, *, clustered: bool) -> None:
         from pyarrow import array, compute  # there, since it reads the rows
 
-        for batch in self._data.to_batches(
-            columns=self._told, batch_size=50_000, **_LITTLE
-        ):
-            good = compute.equal(compute.fill_null(batch["problem"], ""), "")
-            groups = compute.if_else(good, batch["group"], None).to_pylist()
-            keys = array(
-                [
-                    -1 if name is None or not clustered else hash(name) & sys.maxsize
-                    for name in groups
-                ]
-            )
-            judged, tally.usage = False, tally.usage + _spent(batch["unfinished"])
-            for name, own in tally.metrics.items():
-                cells = {field: batch[f"{name}/{field}"] for field in _COUNTED}
-                judged = compute.or_(judged, compute.is_valid(cells["status"]))
-                tally.usage += _spent(cells["usage"])
-                _count(own, cells, compute.if_else(good, cells["status"], "bad"), keys)
-            tally.rows.update(rows=batch.num_rows, bad_rows=good.false_count)
-            told = {
-                "not_judged": compute.invert(judged),
-                "judged": judged,
-                "application_errors": batch["error"],
-            }
-            told |= {
-                name: batch[name]
-                for name in ("without_context", *_LATER)
-                if name in self._told
-            }
-            for name, holds in told.items():
-                tally.rows[name] += compute.and_(good, holds).true_count
-            tally.grades.update(_values(batch["grade"].filter(good)))
+        is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
+        groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
+        keys = array([_cluster_number(group, clustered) for group in groups])
+        is_judged: Any = False
+        tally.usage += _spent(batch["unfinished"])
+        for metric, metric_tally in tally.metrics.items():
+            cells = {name: batch[f"{metric}/{name}"] for name in _COUNTED}
+            is_judged = compute.or_(is_judged, compute.is_valid(cells["status"]))
+            tally.usage += _spent(cells["usage"])
+            status = compute.if_else(is_sample, cells["status"], "bad")
+            _add_results(metric_tally, cells, status, keys)
+        tally.rows.update(rows=batch.num_rows, bad_rows=is_sample.false_count)
+        traits = {
+            "not_judged": compute.invert(is_judged),
+            "judged": is_judged,
+            "application_errors": batch["error"],
+        }
+        for name in ("without_context", *_LATER):
+            if name in self._to_count:
+                traits[name] = batch[name]
+        for name, has_trait in traits.items():
+            tally.rows[name] += compute.and_(is_sample, has_trait).true_count
+        tally.grades.update(_values(batch["grade"].filter(is_sample)))
 
     def _row(self, index: int, row: dict[str, Any] | RowError) -> SampleResult:
         if isinstance(row, RowError):
@@ -377,38 +370,59 @@ def _spent(usages: Any) -> Usage:
     return Usage(**told)
 
 
-def _count(own: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any) -> None:
+def _metrics_in(schema: Any) -> tuple[str, ...]:
+    """The columns that hold results of a metric."""
+    fields_of_results = {field.name for field in result_type()}
+    return tuple(
+        column.name
+        for column in schema
+        if {field.name for field in getattr(column.type, "fields", ())}
+        >= fields_of_results
+    )
+
+
+def _cluster_number(group: str | None, clustered: bool) -> int:
+    """The number of a row's cluster; −1 for one that stands alone."""
+    if group is None or not clustered:
+        return -1
+    return hash(group) & sys.maxsize
+
+
+def _add_results(
+    tally: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any
+) -> None:
     """Count one metric's results of a batch, as ``MetricTally.add`` does one by one.
 
     The status of each row is given.
     """
     from pyarrow import array, compute
 
-    scored, failed, undefined = (
-        compute.equal(status, it).fill_null(False)
-        for it in ("scored", "failed", "undefined")
+    is_scored = compute.equal(status, "scored").fill_null(False)
+    is_failed = compute.equal(status, "failed").fill_null(False)
+    is_undefined = compute.equal(status, "undefined").fill_null(False)
+    is_unknown = compute.invert(compute.or_(is_scored, is_undefined))
+    n_useful = cells["useful"].filter(is_scored)
+    tally.values.extend(cells["value"].filter(is_scored).to_pylist())
+    tally.useful.extend(compute.greater(n_useful, 0).fill_null(False).to_pylist())
+    tally.told += len(n_useful) - n_useful.null_count
+    says_uncertain = compute.starts_with(cells["reason"], pattern="uncertain: ")
+    by_embedded_judge = compute.is_in(cells["judge"], array(EMBEDDED))
+    is_uncertain = compute.and_(
+        compute.and_(is_scored, says_uncertain), by_embedded_judge
     )
-    useful = cells["useful"].filter(scored)
-    own.values.extend(cells["value"].filter(scored).to_pylist())
-    own.useful.extend(compute.greater(useful, 0).fill_null(False).to_pylist())
-    own.told += len(useful) - useful.null_count
-    unsure = compute.and_(
-        scored, compute.starts_with(cells["reason"], pattern="uncertain: ")
-    )
-    own.uncertain += compute.and_(
-        unsure, compute.is_in(cells["judge"], array(EMBEDDED))
-    ).true_count
-    own.keys.extend(keys.filter(scored).to_pylist())
-    own.unknown.extend(
-        keys.filter(compute.invert(compute.or_(scored, undefined))).to_pylist()
-    )
-    own.undefined.update(_values(cells["code"].filter(undefined)))
-    own.failed.update(_values(cells["type"].filter(failed)))
-    own.failure = own.failure or next(
-        iter(cells["reason"].filter(failed).to_pylist()), ""
-    )
-    own.why = own.why or next(iter(cells["reason"].filter(undefined).to_pylist()), "")
-    own.not_judged += status.null_count
+    tally.uncertain += is_uncertain.true_count
+    tally.keys.extend(keys.filter(is_scored).to_pylist())
+    tally.unknown.extend(keys.filter(is_unknown).to_pylist())
+    tally.undefined.update(_values(cells["code"].filter(is_undefined)))
+    tally.failed.update(_values(cells["type"].filter(is_failed)))
+    tally.failure = tally.failure or _first_reason(cells["reason"], is_failed)
+    tally.why = tally.why or _first_reason(cells["reason"], is_undefined)
+    tally.not_judged += status.null_count
+
+
+def _first_reason(reasons: Any, is_wanted: Any) -> str:
+    """The first of the reasons of some rows; "" if there is none."""
+    return next(iter(reasons.filter(is_wanted).to_pylist()), "")
 
 
 def _values(column: Any) -> dict[Any, int]:
