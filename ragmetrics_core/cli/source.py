@@ -23,6 +23,7 @@ from ragmetrics_core.data import (
     own,
     told,
 )
+from ragmetrics_core.data.columns_read import ColumnsRead
 from ragmetrics_core.labelling.row_files import check_readable, read_samples, why_part
 from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
@@ -42,6 +43,7 @@ class _File:
     bad: int = 0
     whole: bool = False  # read to its end
     unread: dict[str, None] = field(default_factory=dict)
+    columns_read: ColumnsRead = field(default_factory=ColumnsRead)
     notes: list[str] = field(default_factory=list)  # what traces gave no sample
     traces: "recorded.SpanSamples | None" = None
 
@@ -184,7 +186,10 @@ class Source:
     def _rows(self, file: _File) -> Iterator[Sample | RowError]:
         """The rows of a file, each bad one with its place."""
         if file.traces is None:
-            yield from read_samples(file.path, self._columns, self._limit, file.unread)
+            file.columns_read = ColumnsRead(self._columns)
+            yield from read_samples(
+                file.path, self._columns, self._limit, file.unread, file.columns_read
+            )
             return
         for item in islice(file.traces.samples_and_bad_rows(), self._limit):
             yield (
@@ -230,12 +235,15 @@ class Source:
     def remarks(self) -> list[str]:
         """Return for each file what was not used.
 
-        That is the columns that no field of a sample was made of, and what gave no
-        sample.
+        That is the columns that no field of a sample was made of, those of which some
+        rows were made and others not, and what gave no sample.
         """
         lines = [
             f"{file.path}: {file.columns}, kept as metadata"
             for file in self._files
             if file.unread
         ]
+        for file in self._files:
+            sentences = file.columns_read.sentences
+            lines += [f"! {file.path}: {sentence}" for sentence in sentences]
         return lines + [note for file in self._files for note in file.notes]

@@ -20,6 +20,7 @@ from ragmetrics_core.data import (
     samples_from_row,
 )
 from ragmetrics_core.data.arrow import rows_of
+from ragmetrics_core.data.columns_read import ColumnsRead
 
 _ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each,"
@@ -69,23 +70,34 @@ def each_sample(
 def _of_all_rows(
     samples: Samples, columns: Mapping[str, Any], widened: Callable[[int], None]
 ) -> Iterator[Sample | RowError]:
+    columns_read = ColumnsRead(columns)
     for row in _rows(samples):
-        several = list(samples_of_row(row, columns))
+        several = list(samples_of_row(row, columns, columns_read))
         widened(len(several) - 1)
         yield from several
+    for sentence in columns_read.sentences:
+        logger.warning("%s", sentence)
 
 
-def samples_of_row(row: Any, columns: Mapping[str, Any]) -> Iterator[Sample | RowError]:
-    """The samples of one row, or the error why it has none."""
+def samples_of_row(
+    row: Any, columns: Mapping[str, Any], columns_read: ColumnsRead
+) -> Iterator[Sample | RowError]:
+    """The samples of one row, or the error why it has none.
+
+    ``columns_read`` notes which columns they were made of.
+    """
     if isinstance(row, SampleResult):  # of a report, which is judged again
         row = row.sample or RowError(row.problem)
     if isinstance(row, (Sample, RowError)):
         yield row
         return
     try:
-        yield from samples_from_row(row, columns)
+        samples = samples_from_row(row, columns)
     except RowError as error:
         yield error
+        return
+    columns_read.look(row, samples[0])
+    yield from samples
 
 
 def refuse_wrong_columns(

@@ -21,6 +21,7 @@ from ragmetrics_core.data import (
     told,
 )
 from ragmetrics_core.data.arrow import rows_of
+from ragmetrics_core.data.columns_read import ColumnsRead
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns, samples_of_row
 from ragmetrics_core.labelling.csv_rows import csv_rows
@@ -52,6 +53,7 @@ def read_samples(
     columns: Mapping[str, Any],
     limit: int | None = None,
     unread: dict[str, None] | None = None,
+    columns_read: ColumnsRead | None = None,
 ) -> Iterator[Sample | RowError]:
     """Samples of a file, lazily; a row that is no sample comes as its error, with file and row number.
 
@@ -61,6 +63,7 @@ def read_samples(
             given.
         limit: Read at most so many rows.
         unread: Gets the names of columns that no field was made of.
+        columns_read: Notes which columns fields were made of.
 
     Raises:
         InputError: If the file cannot be read as what its name says.
@@ -68,17 +71,24 @@ def read_samples(
             row may hold one field.
         MissingDependency: If Parquet support is not installed.
     """
+    noted = ColumnsRead() if columns_read is None else columns_read
     rows = islice(read_rows(path), limit)
     yield from refuse_wrong_columns(
-        item for place, row in rows for item in _located(place, row, columns, unread)
+        item
+        for place, row in rows
+        for item in _located(place, row, columns, unread, noted)
     )
 
 
 def _located(
-    place: str, row: Any, columns: Mapping[str, Any], unread: dict[str, None] | None
+    place: str,
+    row: Any,
+    columns: Mapping[str, Any],
+    unread: dict[str, None] | None,
+    columns_read: ColumnsRead,
 ) -> Iterator[Sample | RowError]:
     """The samples of a row, or its error with its place; ``unread`` gets the columns that no field was made of."""
-    for item in samples_of_row(row, columns):
+    for item in samples_of_row(row, columns, columns_read):
         if unread is not None and isinstance(item, Sample) and isinstance(row, Mapping):
             unread.update(
                 dict.fromkeys(name for name in map(str, row) if name in item.metadata)
