@@ -37,6 +37,12 @@ KNOWN_PAIRS = {("retrieval_context", "context")} | {
 }
 
 
+def is_of_deepeval(names: dict[str, list[str]]) -> bool:
+    """Whether a row has the names by which ``context`` is the ideal one."""
+    is_golden = "input" in names["question"] and "expected_output" in names["reference"]
+    return "actual_output" in names["answer"] or is_golden
+
+
 @given(
     st.fixed_dictionaries(
         {
@@ -54,7 +60,11 @@ def test_no_other_column_stands_in_for_an_empty_cell(
         written(name): f"text of {name}" for field in FIELDS for name in names[field]
     }
     for field in FIELDS:
-        row[written(min(names[field], key=FLAT[field].index))] = empty
+        names_of_field = names[field]
+        if field == "contexts" and is_of_deepeval(names):
+            names_of_field = [name for name in names_of_field if name != "context"]
+        if names_of_field:
+            row[written(min(names_of_field, key=FLAT[field].index))] = empty
     sample = Sample.from_row(row)
     assert [field for field in FIELDS if not sample.missing(field)] == []
 

@@ -268,6 +268,15 @@ def test_the_conversation_of_a_trace_is_the_one_that_its_spans_name(
     assert sample.ledger.conversation == "c7"
 
 
+def test_a_run_whose_spans_name_two_conversations_is_of_neither() -> None:
+    chain, search, model = json.loads(json.dumps(openinference()))
+    search["attributes"] += span("", session__id="c1")["attributes"]
+    model["attributes"] += span("", session__id="c2")["attributes"]
+    (sample,) = samples_from_spans([otlp(chain, search, model)])
+    conversation = sample.ledger and sample.ledger.conversation
+    assert conversation not in ("c1", "c2")
+
+
 def test_turns_below_one_span_keep_conversations_of_their_own() -> None:
     def turn(name: str, session: str) -> list[Told]:
         spans = json.loads(json.dumps(openinference()))
