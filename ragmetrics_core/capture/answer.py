@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ragmetrics_core.capture.calls import FREE_TEXT, STRUCTURED, Calls, end_of
+from ragmetrics_core.capture.calls import (
+    FREE_TEXT,
+    LABEL,
+    STRUCTURED,
+    Calls,
+    end_of,
+)
+from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import tools_of
+from ragmetrics_core.capture.passages import stands_in
 from ragmetrics_core.capture.plain_values import (
     answer_text,
     is_message,
@@ -378,6 +386,19 @@ def by_a_labelled_part(wanted: _Wanted) -> Answered | None:
     )
 
 
+def by_a_part_of_a_reply(wanted: _Wanted) -> Answered | None:
+    """The one call of whose reply a parser kept a part, where the part is too long to stand there by chance.
+
+    ray_haystack, ReAct pipeline: what stands in "Action: finish[…]".
+    """
+    replies = wanted.search.calls.replies
+    part = stream(wanted.answer.text or "")
+    holding = [
+        call for call in wanted.latest if stands_in(part, stream(replies[call].text))
+    ]
+    return wanted.by(holding) if len(holding) == 1 else None
+
+
 def by_a_text_behind_a_status(wanted: _Wanted) -> Answered | None:
     """Where the last message is a status line that no model wrote: the text of a model beside it in the output.
 
@@ -411,6 +432,7 @@ CALL_RULES: tuple[Callable[[_Wanted], Answered | None], ...] = (
     by_an_equal_reply,
     by_a_structured_reply,
     by_a_labelled_part,
+    by_a_part_of_a_reply,
     by_a_text_behind_a_status,
     by_the_last_likely_call,
 )
@@ -431,6 +453,24 @@ def _is_written_on(search: _Search, call: Node) -> bool:
         for one in later
         if replies[one].line != replies[call].line and not replies[one].only_asks
     )
+
+
+def _may_judge(calls: Calls, call: Node) -> bool:
+    """Whether a reply is one word or number, or a structure without a field for an answer."""
+    reply = calls.replies[call]
+    is_one_word = reply.text != "" and len(reply.text.split()) == 1
+    return calls.weights[call] <= LABEL and (is_one_word or bool(reply.values))
+
+
+def _doubts_of_stated(search: _Search, call: Node) -> tuple[str, ...]:
+    """What is uncertain about an answer that the framework gives, and whose call is known."""
+    if _is_written_on(search, call):
+        return (_WRITTEN_ON,)
+    if _may_judge(search.calls, call):
+        judged = search.last_that_is_read_by(call)
+        if judged is not None and search.shown_documents([judged]):
+            return (_MAY_BE_A_VERDICT,)
+    return ()
 
 
 def _structures_in(value: object) -> list[Mapping[str, Any]]:
@@ -463,9 +503,7 @@ def _written_by(
     this one was not: a title.
     """
     if is_stated and search.tree.root.name != FLOW:
-        return Answered(
-            answer, call, (_WRITTEN_ON,) if _is_written_on(search, call) else ()
-        )
+        return Answered(answer, call, _doubts_of_stated(search, call))
     replies = search.calls.replies
     if replies[call].is_verdict:
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))

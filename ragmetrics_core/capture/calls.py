@@ -67,6 +67,7 @@ _JUDGING = {
         "supported",
     ),
     *("useful", "is_useful"),
+    *("issup", "isuse", "isrel"),  # the reflections of Self-RAG
 }
 _VERDICTS = (
     "yes",
@@ -169,10 +170,10 @@ class Reply:
 
     @cached_property
     def queries(self) -> frozenset[str]:
-        """What may be a query in it: each line, numbered and quoted or not, the whole, and arguments of tools."""
-        return frozenset(
-            map(_bare, (*self.text.splitlines(), self.text, *self.arguments))
-        )
+        """What may be a query in it: lines, numbered and quoted or not, the whole, and texts of its structure."""
+        texts = [self.text, *texts_in(list(self.values))]
+        lines = [line for text in texts for line in text.splitlines()]
+        return frozenset(map(_bare, (*texts, *lines)))
 
     def wrote(self, query: str | None) -> bool:
         """Whether a query was written here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -151,6 +152,7 @@ class Showings:
     def _readable(self, call: Node) -> list[tuple[Node, str]]:
         """Earlier replies that may be part of a prompt: texts, fields of structures, what tools gave back."""
         results = _results_shown(call)
+        prompt = [message.text for message in call.prompt]
         earlier = [
             one
             for one in self._replies_that_are_read
@@ -160,13 +162,23 @@ class Showings:
             (one, text)
             for one in earlier
             for text in self._texts_of(one)
-            if len(text) >= OWN or one_line(text) in results
+            if len(text) >= OWN
+            or one_line(text) in results
+            or self._is_a_short_answer(one, text, prompt)
         ]
+
+    def _is_a_short_answer(self, call: Node, text: str, prompt: Sequence[str]) -> bool:
+        """Whether a reply of a few words stands apart in a prompt, as an earlier answer that is refined."""
+        if self.calls.replies[call].is_verdict or not text.strip():
+            return False
+        return any(_stands_apart(text.strip(), message) for message in prompt)
 
     def _texts_of(self, call: Node) -> list[str]:
         """What a call wrote: its text, or the texts of its structure."""
         reply = self.calls.replies[call]
-        return [reply.text] if reply.text else list(texts_in(list(reply.values)))
+        return list(
+            dict.fromkeys(filter(None, [reply.text, *texts_in([*reply.values])]))
+        )
 
     @cached_property
     def _replies_that_are_read(self) -> list[Node]:
@@ -229,6 +241,12 @@ class Showings:
             (one for one in reversed(self.calls.paths[node]) if one.kind == "agent"),
             None,
         )
+
+
+def _stands_apart(text: str, message: str) -> bool:
+    """Whether a text stands in a message behind a colon, a quote or a line's beginning, and ends as it began."""
+    apart = rf"(?:^|[:\n\"'`>(\[])[ \t]*{re.escape(text)}[ \t]*(?:$|[\n\"'`<)\]])"
+    return text in message and re.search(apart, message) is not None
 
 
 def _results_shown(call: Node) -> set[str]:

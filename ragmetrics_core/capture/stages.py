@@ -122,7 +122,9 @@ def _doubts(answered: Answered, evidenced: Evidenced) -> tuple[str, ...]:
 
     It does not matter where the user named the contexts.
     """
-    return () if evidenced.contexts.evidence_from == "named" else answered.doubts
+    if evidenced.contexts.evidence_from == "named":
+        return ()
+    return (*answered.answer.doubts, *answered.doubts)
 
 
 def _grade(turn: Turn, answered: Answered, evidenced: Evidenced) -> Grade:

@@ -372,7 +372,7 @@ class Turns(Generic[Run]):
         return True
 
     def _warned_of_a_talk(self, tree: Tree, calls: Calls, question: str | None) -> Tree:
-        """A run, with a warning where its prompts hold an earlier turn and no history was found."""
+        """A run, in doubt where its prompts hold an earlier turn and no history was found."""
         prompts = (
             "\n".join(message.text for message in call.prompt) for call in calls.models
         )
@@ -380,20 +380,12 @@ class Turns(Generic[Run]):
             self.conversations.stand_in(prompt, question) for prompt in prompts
         ):
             return tree
-        return replace(tree, warnings=(*tree.warnings, _TALK))
+        return replace(tree, doubts=(*tree.doubts, _TALK))
 
     def _writers(self, tree: Tree) -> list[Tree]:
         """Earlier calls of models that chose what a run is asked, to be used once: what the user asked stands there."""
         loose, asked = self._loose.get(tree.strand, []), one_line(tree.question)
-        found = [
-            it
-            for it in loose
-            if asked
-            and any(
-                asked in map(one_line, Reply(by.reply).arguments)
-                for by in it.root.walk()
-            )
-        ]
+        found = [part for part in loose if asked and _chose(part, asked)]
         for one in found:
             if (
                 sum(
@@ -417,6 +409,7 @@ class Turns(Generic[Run]):
             node.kind == "tool" for node in tree.root.walk()
         )
         loose = self._loose.setdefault(tree.strand, [])
+        self._loose.move_to_end(tree.strand)
         loose.append(tree)
         del loose[:-_MOST_LOOSE]
         if len(self._loose) > _MOST_WAITING:
@@ -431,7 +424,7 @@ class Turns(Generic[Run]):
             next((node.query for node in tree.root.walk() if node.query), None)
         )
         found = self._settled(tree.strand, query)
-        wrote = [one for one in self._loose.get(tree.strand, ()) if _wrote(one, query)]
+        wrote = [one for one in self._loose_near(tree.strand) if _wrote(one, query)]
         same, others = self._near(tree.strand)
         group = next(
             (
@@ -453,6 +446,15 @@ class Turns(Generic[Run]):
         if len(self._groups) > _MOST_WAITING:
             found += self._made_of(self._groups.pop(0).trees)
         return found
+
+    def _loose_near(self, strand: str) -> list[Tree]:
+        """Runs that are no samples by themselves: those of a strand, and the latest of others.
+
+        Searches for several queries at once run in threads of their own.
+        """
+        own = self._loose.get(strand, [])
+        latest = [*self._loose.values()][-_MOST_NEAR:]
+        return [*own, *(one for some in latest if some is not own for one in some)]
 
     def _joins(self, tree: Tree, calls: Calls) -> bool:
         """Add a run to the groups whose documents it shows to a model.
@@ -532,7 +534,14 @@ class Turns(Generic[Run]):
         self, trees: Sequence[Tree], name: str = FLOW, *, over: bool = True
     ) -> list[Sample]:
         """Samples of runs that belong together; ``over``: no further run will, so that they are a turn."""
-        whole = self.conversations.placed(joined(trees, name))
+        parts = joined(trees, name)
+        calls = Calls(parts)
+        question = parts.question or next(
+            (node.query for node in calls.nodes if node.query), None
+        )
+        whole = self._warned_of_a_talk(
+            self.conversations.placed(parts), calls, question
+        )
         found = samples_of(whole, self._where)
         if over:
             self.conversations.add(whole, found)
@@ -550,9 +559,10 @@ class Turns(Generic[Run]):
 
 
 def _chose(tree: Tree, query: str) -> bool:
-    """Whether a model of a run called a tool with a query."""
+    """Whether a model of a run called a tool with a query, or wrote the query and nothing else."""
+    replies = [Reply(node.reply) for node in tree.root.walk() if node.kind == "model"]
     return any(
-        query in map(one_line, Reply(node.reply).arguments) for node in tree.root.walk()
+        query in (reply.line, *map(one_line, reply.arguments)) for reply in replies
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import haystack_apps_agents
+import haystack_apps_judged
 import haystack_apps_pipelines
 import pytest
 from haystack_apps import APPS, SHORT, TEXTS, Expected
@@ -10,7 +11,7 @@ from haystack_integrations.components.evaluators.ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
 
-TABLES = (haystack_apps_pipelines, haystack_apps_agents)
+TABLES = (haystack_apps_pipelines, haystack_apps_agents, haystack_apps_judged)
 KNOWN = {**TEXTS, **SHORT, "gate-1": TEXTS["gate"], "gate-2": TEXTS["gate"]}
 NAMED = {
     *KNOWN,

@@ -80,9 +80,16 @@ def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
     inside = children(run)
     if run.name.startswith("RunnableEach<"):
         for child in inside:
-            yield from trees(child, where)
+            for tree in trees(child, where):
+                tree.strand = tree.strand or _strand(run)
+                yield tree
     elif run.name != FALLBACKS or inside or run.error:
         yield _tree(run, every_turn=isinstance(where, Finding) and where.every_turn)
+
+
+def _strand(run: AnyRun) -> str:
+    """The task or thread in which a root ran."""
+    return str((run.extra or {}).get(FLOW, ""))
 
 
 def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
@@ -112,7 +119,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         gives_documents=_gives_documents(root, output, models=models),
         error=error,
         complete=not error and not (empty and not models),
-        strand=str((run.extra or {}).get(FLOW, "")),
+        strand=_strand(run),
         thread=None if thread is None else f"{run.name}/{thread}",
         conversation=None if thread is None else str(thread),
         paused=waits and run.error is None and thread is not None,

@@ -21,6 +21,10 @@ _NAMED = ("replies", "reply", "answer", "answers", "response", "last_message")
 _VERDICT = re.compile(
     r"(?is)\W*(yes|no|true|false|pass(ed)?|fail(ed)?|(in)?valid|(un)?(safe|grounded)|\d+)\W*|\s*{(?!.*\"answer\").*}\s*"
 )
+_MAY_BE_A_REMARK = (
+    "the answer's call was shown another text that is an output, too: the answer may be"
+    " a remark on it"
+)
 _ASKED = ("query", "queries", "question", "questions", "prompt")
 
 
@@ -30,11 +34,10 @@ def answers(calls: Calls) -> list[Answer]:
     None leaves it to the rules.
     """
     left = _outputs(calls.run)
-    spoken = _final(
-        calls.run,
-        [one for place, value in left for one in _spoken(calls, place, value)],
-    )
-    said = [_traced(calls, one) for one in spoken]
+    every = [one for place, value in left for one in _spoken(calls, place, value)]
+    spoken = _final(calls.run, every) or _parsed(calls, left)
+    earlier = [one for one in every if _received(calls.run, one.place, whole=False)]
+    said = [_doubted(_traced(calls, one), earlier) for one in spoken]
     found = [one for place, value in left for one in _objects(place, value)]
     for node in sorted(calls.run.components(), key=lambda node: -node.closed):
         made = [
@@ -48,6 +51,28 @@ def answers(calls: Calls) -> list[Answer]:
     if len({one.place for one in said}) > 1:  # those whose call had documents
         said = [one for one in said if one.documents] or said
     return _once(said)
+
+
+def _parsed(calls: Calls, left: list[tuple[str, Any]]) -> list[Answer]:
+    """The one text that a run gave, where it is a part of a model's reply that a component cut out."""
+    texts = [(place, text) for place, value in left for text in texts_in(value)]
+    if len(texts) != 1:
+        return []
+    ((place, text),) = texts
+    part = one_line(text)
+    replied = (one_line(said.text) for node in calls.models for said in replies(node))
+    is_asked = place.rpartition(".")[2] in _ASKED
+    is_cut = bool(part) and any(part in reply for reply in replied)
+    return [Answer(text, place)] if is_cut and not is_asked else []
+
+
+def _doubted(answer: Answer, earlier: list[Answer]) -> Answer:
+    """An answer, in doubt where its call read another one that is an output, too: it may be a remark on that."""
+    prompt = answer.call.prompt if answer.call is not None else ()
+    shown = " ".join(one_line(message.text) for message in prompt)
+    read = [one for one in earlier if one.text and one_line(one.text) in shown]
+    others = [one for one in read if one_line(one.text) != one_line(answer.text)]
+    return answer if not others else replace(answer, doubts=(_MAY_BE_A_REMARK,))
 
 
 def _is_draft(node: Node, made: Answer, said: list[Answer]) -> bool:

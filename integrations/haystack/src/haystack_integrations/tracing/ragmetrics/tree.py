@@ -348,13 +348,27 @@ def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
         ):
             written += [one for messages in listed for one in messages]
         elif node.closed and (before is None or node.closed < before):
+            brought = [_without_once(messages, written) for messages in listed]
+            # words of the assistant alone are a step's, no earlier turn's
             lists += [
-                [one for one in messages if one not in written] for messages in listed
+                messages
+                for messages in brought
+                if any(one.role == "user" for one in messages)
             ]
     for earlier in lists:
         now = [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
         kept = capture.history_in([*earlier, *now]) or kept
     return kept
+
+
+def _without_once(messages: list[Message], written: list[Message]) -> list[Message]:
+    """A conversation without what the run itself wrote: of equal messages the last is this run's."""
+    left = list(messages)
+    for place in reversed(range(len(left))):
+        is_new = left[place] not in messages[place + 1 :]
+        if left[place] in written and is_new:
+            del left[place]
+    return left
 
 
 def _messages(value: object) -> list[Message]:
