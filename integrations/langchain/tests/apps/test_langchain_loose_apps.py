@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from langchain_classic.chains import RetrievalQA
 from langchain_core.prompts import PromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_corpus import (
@@ -22,6 +23,9 @@ from langchain_corpus import (
 )
 from langchain_fakes import Shelf, Speaker, calls
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::langchain_core._api.deprecation.LangChainDeprecationWarning"
+)
 SHELF = [PLAN, MEMORY]
 SEVERAL = (
     "several calls may have answered; the last that was shown the question is taken"
@@ -152,6 +156,109 @@ def sub_questions_by_a_model() -> None:
             "question": QUESTION,
         }
     )
+
+
+@app(
+    Expected(["plan", "memory"]),
+    Expected(
+        ["memory"],
+        retrieved=["plan", "memory"],
+        answer="Yes",
+        grade="inferred",
+        warnings=[
+            "1 of 2 retrieved documents were not shown to the model",
+            "the answer may be a verdict",
+        ],
+    ),
+)
+def documents_graded_after_the_answer() -> None:
+    """NirDiamant/RAG_Techniques, all_rag_techniques/retrieval_with_feedback_loop.ipynb: feedback on each document."""
+    shelf = Shelf(books=SHELF)
+    RetrievalQA.from_chain_type(Speaker(lines=ANSWER), retriever=shelf).invoke(QUESTION)
+    relevance = told(
+        "Is the feedback relevant?\nCurrent query: {query}\nDocument: {document}",
+        calls("Response", answer="Yes"),
+    )
+    for one in shelf.invoke(QUESTION):
+        relevance.invoke({"query": QUESTION, "document": one.page_content})
+
+
+def refined(*lines: str) -> None:
+    shelf = Shelf(books=SHELF)
+    model = Speaker(lines=[*lines])
+    RetrievalQA.from_chain_type(model, chain_type="refine", retriever=shelf).invoke(
+        QUESTION
+    )
+
+
+@app(Expected(["plan", "memory"], answer="By prompting, in steps."))
+def a_short_answer_that_is_refined() -> None:
+    """langchain-ai/langchain, libs/langchain/langchain/chains/combine_documents/refine.py: an answer of three words."""
+    refined("They are prompted.", "By prompting, in steps.")
+
+
+@app(Expected(["plan", "memory"], answer="They are prompted."))
+def a_short_answer_that_stays() -> None:
+    """langchain-ai/langchain, libs/langchain/langchain/chains/combine_documents/refine.py: nothing is to refine."""
+    refined("They are prompted.", "They are prompted.")
+
+
+@app(Expected(["plan", "memory"], answer="In 1882."))
+def a_date_that_stays() -> None:
+    """langchain-ai/langchain, libs/langchain/langchain/chains/combine_documents/refine.py: an answer of two words."""
+    refined("In 1882.", "In 1882.")
+
+
+WRITTEN = (
+    "a model wrote every query, and the user's own words were not found; the first"
+    " query stands for them"
+)
+
+
+def fusion(search: Any) -> None:
+    """samcyang/RAG-Learning/RAG-Fusion-LangChain.ipynb, step_by_step_fusion: no chain is around the steps."""
+    template = PromptTemplate.from_template("Generate multiple queries: {question}")
+    queries = Speaker(lines="What is a subgoal?\nWhat is memory?").invoke(
+        template.invoke({"question": QUESTION})
+    )
+    books = {"What is a subgoal?": [PLAN], "What is memory?": [MEMORY]}
+    shelf = Shelf(books=lambda query: [one.model_copy() for one in books[query]])
+    found = search(shelf, str(queries.text).split("\n"))
+    prompt = PromptTemplate.from_template("{context}\n\nQuestion: {question}")
+    context = "\n".join(one.page_content for some in found for one in some)
+    Speaker(lines=ANSWER).invoke(
+        prompt.invoke({"context": context, "question": QUESTION})
+    )
+
+
+FUSED = Expected(
+    ["plan", "memory"],
+    question="What is a subgoal?",
+    grade="inferred",
+    warnings=[WRITTEN],
+)
+
+
+@app(FUSED)
+def queries_searched_one_by_one() -> None:
+    """samcyang/RAG-Learning/RAG-Fusion-LangChain.ipynb, step_by_step_fusion."""
+    fusion(lambda shelf, queries: [shelf.invoke(query) for query in queries])
+
+
+@app(FUSED)
+def queries_searched_by_map() -> None:
+    """samcyang/RAG-Learning/RAG-Fusion-LangChain.ipynb, step_by_step_fusion: searches in threads."""
+    fusion(
+        lambda shelf, queries: (
+            shelf.map().with_config(max_concurrency=1).invoke(queries)
+        )
+    )
+
+
+@app(FUSED)
+def queries_searched_by_batch() -> None:
+    """samcyang/RAG-Learning/RAG-Fusion-LangChain.ipynb, step_by_step_fusion: searches in threads of their own."""
+    fusion(lambda shelf, queries: shelf.batch(queries, {"max_concurrency": 1}))
 
 
 @pytest.mark.parametrize("name", names(__name__))

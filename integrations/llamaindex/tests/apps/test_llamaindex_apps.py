@@ -5,6 +5,7 @@ expected samples were worked out by hand from the rules.
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -1174,6 +1175,73 @@ def _(kit: ModuleType) -> None:
         f'The user asked: "{Q}"\n\nI have some specific information from an'
         f' institution: "{answer}"\n\nQuestion: {Q}\n\nUnified Response:'
     )
+
+
+@app(
+    "tasks of a planner, searched by code",
+    "research assistant: app/agents/rag_agent.py",
+    sample(
+        question="capital of France",
+        contexts=[PARIS, WINE],
+        retrieved=[PARIS, WINE],
+        grade="inferred",
+        warnings=["a model wrote every query"],
+    ),
+)
+def _(kit: ModuleType) -> None:
+    tasks = '["capital of France", "drinks of France"]'
+    llm = kit.Model(script=[("as a JSON list", tasks)])
+    pages = kit.pages("paris", "wine")
+    index = VectorStoreIndex(pages)
+    planned = json.loads(
+        llm.complete(f"Split the question into tasks, as a JSON list.\n{Q}").text
+    )
+    for task in planned:
+        index.as_retriever(similarity_top_k=2).retrieve(task)
+    sources = "\n".join(page.text for page in pages)
+    llm.chat([ChatMessage(f"Question: {Q}\nSources:\n{sources}")])
+
+
+@app(
+    "a question that is translated, and an answer that is translated back",
+    "multilingual chat loop: llm.complete, query_engine.query, llm.complete",
+    sample(
+        grade="inferred",
+        warnings=["a model wrote every query"],
+    ),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(
+        script=[("to English: ", Q), ("to German: ", "Die Antwort des Modells.")]
+    )
+    index = VectorStoreIndex(kit.pages("paris", "wine"))
+    asked = llm.complete("Translate to English: Welche Stadt ist die Hauptstadt?").text
+    answer = str(index.as_query_engine(llm=llm).query(asked))
+    llm.complete(f"Welche Stadt ist die Hauptstadt? Translate to German: {answer}")
+
+
+@app(
+    "a history as text, without an engine",
+    "justin2061/rag_llamaindex_poc: src/rag_system/enhanced_rag_system_v2.py",
+    sample(),
+    sample(
+        question="And where is wine drunk?",
+        contexts=[WINE, PARIS],
+        retrieved=[WINE, PARIS],
+        answer="In Bordeaux.",
+        grade="inferred",
+        warnings=["an earlier question and its answer stand in the prompt"],
+    ),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(script=[("Question: And where", "In Bordeaux.")])
+    index = VectorStoreIndex(kit.pages("paris", "wine"))
+    said = ""
+    for question in (Q, "And where is wine drunk?"):
+        found = index.as_retriever(similarity_top_k=2).retrieve(question)
+        material = "\n\n".join(one.node.text for one in found)
+        answer = llm.complete(f"{said}Question: {question}\nMaterial:\n{material}")
+        said = f"Conversation history:\nuser: {question}\nassistant: {answer.text}\n\n"
 
 
 async def _asked(agent: Any, question: str) -> None:
