@@ -110,7 +110,8 @@ class Showings:
         prompt = self._this_turn_first(call.prompt)
         candidates = _candidates(_latest(lists), prompt)
         texts = [*(one.text for one in candidates), *(text for _, text in readable)]
-        located = locate(texts, prompt, known=_by_occurrences(self.known, prompt))
+        known = _by_occurrences(self.known, prompt, self._asked_now(call))
+        located = locate(texts, prompt, known=known)
         arrived = list({one.key: None for some in reversed(lists) for one in some})
         found = _documents_shown(candidates, located, arrived)
         untold = _untold(candidates, located, found)
@@ -143,6 +144,16 @@ class Showings:
             else prompt
         )
         return [message.text for message in ordered]
+
+    def _asked_now(self, call: Node) -> str:
+        """The message that asks in this turn, where it holds more than the question; empty if there is none."""
+        asking = [
+            one.text
+            for one in call.prompt
+            if one.role == "user" and self._holds_question(one)
+        ]
+        last = asking[-1] if asking else ""
+        return "" if one_line(last) == one_line(self.question) else last
 
     def _holds_question(self, message: Message) -> bool:
         return bool(self.question) and one_line(self.question) in one_line(message.text)
@@ -278,13 +289,19 @@ def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
     ]
 
 
-def _by_occurrences(known: Iterable[str], prompt: Sequence[str]) -> list[str]:
-    """Known texts as often as each stands in a prompt: each explains one occurrence."""
+def _by_occurrences(
+    known: Iterable[str], prompt: Sequence[str], asked_now: str
+) -> list[str]:
+    """Known texts as often as each stands in a prompt: each explains one occurrence.
+
+    A message of the history explains none of what is asked now in the same words.
+    """
     repeated = []
     for text in dict.fromkeys(known):
         if text.strip():
-            count = sum(message.count(text) for message in prompt)
-            repeated += [text] * min(_MOST_OCCURRENCES, max(1, count))
+            count = max(1, sum(message.count(text) for message in prompt))
+            is_asked_now = bool(asked_now) and text.strip() == asked_now.strip()
+            repeated += [text] * min(_MOST_OCCURRENCES, count - is_asked_now)
     return repeated
 
 

@@ -376,8 +376,10 @@ class Turns(Generic[Run]):
         prompts = (
             "\n".join(message.text for message in call.prompt) for call in calls.models
         )
+        said_now = {calls.replies[call].line for call in calls.models}
         if tree.history or not any(
-            self.conversations.stand_in(prompt, question) for prompt in prompts
+            self.conversations.stand_in(prompt, question, said_now)
+            for prompt in prompts
         ):
             return tree
         return replace(tree, doubts=(*tree.doubts, _TALK))

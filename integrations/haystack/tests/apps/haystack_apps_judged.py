@@ -12,7 +12,7 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.joiners import BranchJoiner
 from haystack.components.routers import ConditionalRouter
 from haystack.dataclasses import ChatMessage
-from haystack_apps import A, Expected, Q, app, connected, found, says, user
+from haystack_apps import TEXTS, A, Expected, Q, app, connected, found, says, user
 
 TEXTS_OF = "{% for one in documents %}{{ one.content }}\n{% endfor %}"
 CRITIQUE = (
@@ -167,3 +167,74 @@ def a_loop_that_parses_the_last_reply() -> None:
         f"Thought: nothing.\nAction: finish[{NOT_FOUND}]",
         top_k=0,
     )
+
+
+@component
+class Kept:
+    """haystack-experimental's retriever of chat messages."""
+
+    def __init__(self, kept: list[ChatMessage]) -> None:
+        self.kept = kept
+
+    @component.output_types(messages=list[ChatMessage])
+    def run(self, current_messages: list[ChatMessage]) -> dict[str, Any]:
+        return {"messages": [*self.kept, *current_messages]}
+
+
+@component
+class Keeping:
+    """haystack-experimental's writer of chat messages."""
+
+    def __init__(self, kept: list[ChatMessage]) -> None:
+        self.kept = kept
+
+    @component.output_types(messages_written=int)
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        self.kept.extend(messages)
+        return {"messages_written": len(messages)}
+
+
+SAID = ["It was walled up in 1632.", "A flood did.", "In 1632, as I said."]
+ASKED = [Q, "What broke the wheel of the mill?", Q]
+PROMPTED = [f"{TEXTS['gate']}\nQuestion: {question}" for question in ASKED]
+
+
+def turns(count: int) -> list[tuple[str, str]]:
+    said = zip(PROMPTED[:count], SAID[:count], strict=True)
+    return [
+        turn
+        for prompt, answer in said
+        for turn in (("user", prompt), ("assistant", answer))
+    ]
+
+
+@app(
+    "admission chat of the Financial University: a store of chat messages",
+    *(
+        Expected(("gate",), SAID[n], ASKED[n], retrieved=("gate",), history=turns(n))
+        for n in range(3)
+    ),
+)
+def a_question_that_is_asked_again() -> None:
+    kept: list[ChatMessage] = []
+    pipeline = connected(
+        ("embedder.embedding", "retriever.query_embedding"),
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "before.current_messages"),
+        ("prompt", "join.prompt"),
+        ("before", "llm.messages"),
+        ("llm.replies", "join.replies"),
+        ("join", "writer"),
+        embedder=Embedder(),
+        retriever=found(1),
+        prompt=ChatPromptBuilder(user(f"{TEXTS_OF}Question: {{{{ question }}}}")),
+        before=Kept(kept),
+        llm=says(*SAID),
+        join=adapter("{{ prompt + replies }}", list[ChatMessage]),
+        writer=Keeping(kept),
+    )
+    for question in ASKED:
+        pipeline.run(
+            {"embedder": {"text": question}, "prompt": {"question": question}},
+            include_outputs_from={"llm"},
+        )
