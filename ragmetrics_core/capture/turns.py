@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
@@ -205,7 +206,11 @@ class Turns(Generic[Run]):
         self._groups: list[_Group] = []
         self._loose: OrderedDict[str, list[Tree]] = OrderedDict()
         self._seen = self._made = 0
-        self._without = 0  # runs that asked something, called tools and gave no sample
+        # questions of runs that gave no sample, each in one line; None of those that
+        # count whatever else was asked
+        self._without: deque[str | None] = deque()
+        # what samples ask and answer, each in one line
+        self._words: OrderedDict[str, None] = OrderedDict()
         self.conversations = Conversations()
         # the samples that were made last of one run each
         self._recent: deque[tuple[Tree, Sample]] = deque(maxlen=_MOST_NEAR)
@@ -267,11 +272,24 @@ class Turns(Generic[Run]):
 
         Where nothing was made at all, once for all other runs.
         """
-        for _ in range(self._without):
-            self.problems.note(self._hint)
-        self._without = 0
+        while self._without:
+            self._note_the_first_without_a_sample()
         if self._seen and not made and not self.problems:
             self.problems.note(self._hint)
+
+    def _note_the_first_without_a_sample(self) -> None:
+        """Count it, unless a sample asks or answers the same: it was routed, titled or checked there."""
+        question = self._without.popleft()
+        if self._hint and (question is None or question not in self._words):
+            self.problems.note(self._hint)
+
+    def _gave_none(self, tree: Tree, *, called_tools: bool) -> None:
+        """Remember that a question gave no sample, until it is known what else was asked."""
+        if tree.question is None:
+            return
+        self._without.append(None if called_tools else one_line(tree.question))
+        if len(self._without) > _MOST_WAITING:
+            self._note_the_first_without_a_sample()
 
     def part(self) -> list[Sample]:
         """Samples of groups, which no later run joins: what comes belongs to another trace."""
@@ -337,11 +355,22 @@ class Turns(Generic[Run]):
             return self._hold(tree.thread, parts)
         self.conversations.add(whole, found)
         self._remember(whole, found)
+        self._keep_words(found)
+        if not found and tree.root.kind == "agent":  # an engine or workflow was run
+            self._gave_none(tree, called_tools=True)
         return found
 
     def _remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
         """Keep the sample of a run for a while: a later call may be shown its answer."""
         self._recent.extend((tree, sample) for sample in samples if len(samples) == 1)
+
+    def _keep_words(self, samples: Sequence[Sample]) -> None:
+        """Keep what samples ask and answer for a while: a run that is asked the same needs none."""
+        for sample in samples:
+            for text in (sample.question, sample.standalone_question, sample.answer):
+                self._words[one_line(text)] = None
+        while len(self._words) > _MOST_WAITING:
+            self._words.popitem(last=False)
 
     def _doubt_answers_shown_to(self, calls: Calls) -> None:
         """Put answers in doubt that a call outside of their runs was shown: it may have written the final answer."""
@@ -398,7 +427,14 @@ class Turns(Generic[Run]):
                 < 2
             ):
                 loose.remove(one)
+        self._are_used(found)
         return found
+
+    def _are_used(self, trees: Iterable[Tree]) -> None:
+        """Runs belong to a sample after all."""
+        for tree in trees:
+            with suppress(ValueError):
+                self._without.remove(one_line(tree.question))
 
     def _counts(self, tree: Tree) -> bool:
         """Whether a run is a sample by itself.
@@ -407,9 +443,8 @@ class Turns(Generic[Run]):
         """
         if tree.is_query or tree.root.taken or self._where.contexts_from is not None:
             return True
-        self._without += tree.question is not None and any(
-            node.kind == "tool" for node in tree.root.walk()
-        )
+        called_tools = any(node.kind == "tool" for node in tree.root.walk())
+        self._gave_none(tree, called_tools=called_tools)
         loose = self._loose.setdefault(tree.strand, [])
         self._loose.move_to_end(tree.strand)
         loose.append(tree)
@@ -427,6 +462,7 @@ class Turns(Generic[Run]):
         )
         found = self._settled(tree.strand, query)
         wrote = [one for one in self._loose_near(tree.strand) if _wrote(one, query)]
+        self._are_used(wrote)
         same, others = self._near(tree.strand)
         group = next(
             (
@@ -545,6 +581,7 @@ class Turns(Generic[Run]):
             self.conversations.placed(parts), calls, question
         )
         found = samples_of(whole, self._where)
+        self._keep_words(found)
         if over:
             self.conversations.add(whole, found)
             self._remember(whole, found)

@@ -337,6 +337,43 @@ def test_a_later_call_that_comes_when_the_sample_was_handed_on_is_told() -> None
     assert [words for words in captured.problems.counts if "handed on" in words]
 
 
+def chain(line: str) -> Any:
+    prompt = ChatPromptTemplate.from_template("Speak: {question}")
+    return prompt | Speaker(lines=line) | StrOutputParser()
+
+
+def counted(problems: Any) -> list[int]:
+    return [
+        count for words, count in problems.counts.items() if "no retrieval" in words
+    ]
+
+
+def test_every_chain_without_a_search_is_counted_beside_one_that_searches() -> None:
+    """Its documents may come from a store that is not observed."""
+    with capture() as captured:
+        rag(Shelf(books=[document(BRIDGE, "b")]), Speaker(lines=IN_1874)).invoke(FIRST)
+        for number in range(3):
+            chain(HOURLY).invoke({"question": f"{SECOND} ({number})"})
+    assert len(captured.samples) == 1
+    assert counted(captured.problems) == [3]
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("words", [FIRST, IN_1874])
+def test_a_chain_that_is_handed_words_of_a_sample_is_no_question_without_one(
+    words: str, before: bool
+) -> None:
+    """A router before the search, a title after it."""
+    with capture() as captured:
+        if before:
+            chain("search").invoke({"question": words})
+        rag(Shelf(books=[document(BRIDGE, "b")]), Speaker(lines=IN_1874)).invoke(FIRST)
+        if not before:
+            chain("Bridges").invoke({"question": words})
+    assert len(captured.samples) == 1
+    assert not captured.problems
+
+
 @pytest.mark.parametrize("limited", [False, True])
 def test_a_note_on_one_of_two_searches_at_once_is_part_of_their_question(
     limited: bool,

@@ -16,6 +16,7 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
@@ -192,3 +193,23 @@ def test_capture_says_that_the_answering_call_saw_only_the_words_of_an_engine(
     assert (
         sample.capture.provenance["contexts"] != "what occurs in the prompt of ToolLLM"
     )
+
+
+def test_a_workflow_that_asks_no_model_of_the_framework_and_searches_nothing_is_counted(
+    kit: ModuleType,
+) -> None:
+    class Answering(Workflow):
+        @step
+        async def answer(self, ev: StartEvent) -> StopEvent:
+            if "bridge" in ev.query:
+                await retriever(kit).aretrieve(ev.query)
+            return StopEvent(result="This is what is known.")
+
+    async def ask(question: str) -> None:
+        await Answering().run(query=question)
+
+    with capture() as captured:
+        asyncio.run(ask(QUESTION.lower()))
+        asyncio.run(ask("Anything on zeppelins?"))
+    assert len(captured.samples) == 1
+    assert sum(captured.problems.counts.values()) == 1
