@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatResponse, LLMMetadata
 from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
@@ -20,6 +20,7 @@ from llama_index.core.chat_engine import (
 from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
 from llama_index.core.tools import RetrieverTool
+from llama_index.core.workflow import Context, Workflow
 from llama_index.evaluation.ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
@@ -43,6 +44,10 @@ pytestmark = [
         "ignore:Skipping serialization of known unserializable key"
     ),
     # Its chat memory never closes its database.
+    # its contexts cannot write down the memory of an agent with this release of pydantic
+    pytest.mark.filterwarnings(
+        "ignore:Skipping serialization of known unserializable key"
+    ),
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
     pytest.mark.usefixtures("databases_let_go"),
 ]
@@ -114,6 +119,76 @@ def said(*questions: str) -> list[str]:
 
 def history(sample: Sample) -> list[str]:
     return [turn.content for turn in sample.history]
+
+
+@pytest.mark.parametrize("as_workflow", [False, True])
+def test_runs_that_share_a_context_are_turns_of_one_conversation(
+    kit: ModuleType, as_workflow: bool
+) -> None:
+    """The way in which the framework's documentation keeps state over several runs of an agent."""
+    guide = agent(kit)
+    application: Any = (
+        AgentWorkflow(agents=[guide], root_agent="guide") if as_workflow else guide
+    )
+
+    async def chat() -> None:
+        context = Context(application)
+        for question in QUESTIONS:
+            await application.run(user_msg=question, ctx=context)
+
+    before = Workflow.run
+    with capture() as captured:
+        asyncio.run(chat())
+    assert Workflow.run is before
+    samples = list(captured.samples)
+    assert [one.question for one in samples] == QUESTIONS
+    (name, _), *_ = conversations(samples)
+    assert name is not None
+    assert conversations(samples) == [(name, 1), (name, 2), (name, 3)]
+
+
+def test_runs_of_different_contexts_are_different_conversations(
+    kit: ModuleType,
+) -> None:
+    guide = agent(kit)
+
+    async def chat() -> None:
+        contexts = [Context(guide), Context(guide)]
+        for question, context in zip(QUESTIONS, [*contexts, contexts[0]], strict=True):
+            await guide.run(user_msg=question, ctx=context)
+
+    with capture() as captured:
+        asyncio.run(chat())
+    (first, one), (second, other), (third, two) = conversations(list(captured.samples))
+    assert (one, other, two) == (1, 1, 2)
+    assert first == third
+    assert first != second
+
+
+def test_runs_at_the_same_time_keep_to_their_contexts(kit: ModuleType) -> None:
+    guide = agent(kit)
+
+    async def chat() -> None:
+        contexts = [Context(guide) for _ in QUESTIONS]
+        for _ in range(2):
+            await asyncio.gather(
+                *(
+                    guide.run(user_msg=question, ctx=context)
+                    for question, context in zip(QUESTIONS, contexts, strict=True)
+                )
+            )
+
+    with capture() as captured:
+        asyncio.run(chat())
+    found: dict[str | None, set[tuple[str | None, int]]] = {}
+    for one in captured.samples:
+        assert one.ledger is not None
+        found.setdefault(one.ledger.conversation, set()).add(
+            (one.question, one.ledger.turn)
+        )
+    assert sorted(map(sorted, found.values())) == sorted(
+        [(question, 1), (question, 2)] for question in QUESTIONS
+    )
 
 
 def test_runs_without_a_context_are_conversations_of_their_own(kit: ModuleType) -> None:

@@ -3,9 +3,11 @@
 Handlers hand on what they are told; their errors would be swallowed unseen.
 """
 
+import functools
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
+from contextvars import ContextVar
 from functools import partial
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
@@ -18,6 +20,7 @@ from llama_index.core.instrumentation.events.llm import (
     LLMChatEndEvent,
     LLMCompletionEndEvent,
 )
+from llama_index.core.workflow import Context, Workflow
 from llama_index.evaluation.ragmetrics.recording.snapshot import Streamed
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.base import BaseEvent
@@ -94,6 +97,54 @@ def install(spans: Spans, events: Events) -> None:
         root.add_span_handler(spans)
     if not any(one is events for one in root.event_handlers):
         root.add_event_handler(events)
+
+
+# The context that the run which begins here was given: no span names it, and nothing
+# else lives from one run of a workflow to the next.
+_given_context: ContextVar[Context | None] = ContextVar(
+    "ragmetrics_given_context", default=None
+)
+
+
+def given_context() -> Context | None:
+    """The ``ctx=`` of the workflow's run that goes on here; None if there is none, or it began unseen."""
+    return _given_context.get()
+
+
+class _RunsWithTheirContext:
+    """Lets runs of workflows know the context that they were given, while somebody listens."""
+
+    def __init__(self) -> None:
+        self._original: Any = None
+        self._follower: Any = None
+
+    def begin(self) -> None:
+        """From now on."""
+        if self._follower is not None:
+            return
+        original = Workflow.run
+
+        def run(workflow: Workflow, *args: Any, **kwargs: Any) -> Any:
+            given = args[0] if args else kwargs.get("ctx")
+            before = _given_context.get()
+            _given_context.set(given if isinstance(given, Context) else None)
+            try:
+                return original(workflow, *args, **kwargs)
+            finally:
+                _given_context.set(before)
+
+        follower: Any = functools.wraps(original)(run)
+        self._original, self._follower = original, follower
+        Workflow.run = follower  # type: ignore[method-assign]  # its own, with what it was given noted
+
+    def end(self) -> None:
+        """No longer; what others put around it meanwhile stays."""
+        if Workflow.run is self._follower:
+            Workflow.run = self._original  # type: ignore[method-assign]  # as it was
+            self._original = self._follower = None
+
+
+CONTEXTS = _RunsWithTheirContext()
 
 
 def observe(response: Streamed, ended: Ended, within: Within) -> None:

@@ -24,8 +24,10 @@ from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.schema import BaseNode
 from llama_index.evaluation.ragmetrics.recording import snapshot
 from llama_index.evaluation.ragmetrics.recording.hooks import (
+    CONTEXTS,
     Events,
     Spans,
+    given_context,
     install,
     observe,
 )
@@ -117,7 +119,7 @@ class Recorder:
     """Follows the framework's spans; ``problems`` are errors of the hooks, counted for everybody who listens."""
 
     def __init__(self) -> None:
-        self.listeners = Listeners(self._opened)
+        self.listeners = Listeners(self._opened, self._closed)
         self.problems = self.listeners.problems
         self._spans, self._events = Spans(self), Events(recorder=self)
         capture.renew_after_fork(self)
@@ -136,6 +138,12 @@ class Recorder:
     def _opened(self, listener: Listener) -> None:
         listener.under = active_span_id.get()
         install(self._spans, self._events)
+        CONTEXTS.begin()
+
+    def _closed(self, listener: Listener) -> None:
+        del listener
+        if not self.listeners.open:
+            CONTEXTS.end()
 
     def _wanted(
         self, parent_id: str | None, around: _Place | None
@@ -259,7 +267,10 @@ class Recorder:
             )
             for one in fresh:
                 one.begun = True
-            self._copied(snapshot.copy_start, live.run, given, instance, live.data)
+            context = given_context()
+            self._copied(
+                snapshot.copy_start, live.run, given, instance, live.data, context
+            )
             tracks += ((live, node),)
         return _Place(
             tracks,

@@ -114,18 +114,27 @@ def copy_event(node: Node, event: object) -> None:
 
 
 def copy_start(
-    run: Run, arguments: Mapping[str, Any], instance: object, data: bool
+    run: Run,
+    arguments: Mapping[str, Any],
+    instance: object,
+    data: bool,
+    context: Context | None,
 ) -> None:
     """Copy what the outermost call says of the conversation.
 
-    With ``data`` all that it was given.
+    Args:
+        run: The run.
+        arguments: What the call was given.
+        instance: Whose method it is.
+        data: All that it was given is needed.
+        context: The context that a workflow's run goes on with.
     """
     if data:
         run.inputs = plain({**arguments, **start_fields(arguments)})
     if run.kind in ("chat", "workflow"):
         fields = start_fields(arguments)
         memory = (
-            fields.get("memory")
+            fields.get("memory") or arguments.get("ctx") or context
             if run.kind == "workflow"
             else vars(instance).get("_memory") or instance
         )
