@@ -505,7 +505,10 @@ def _written_by(
     if is_stated and search.tree.root.name != FLOW:
         return Answered(answer, call, _doubts_of_stated(search, call))
     replies = search.calls.replies
-    if replies[call].is_verdict:
+    is_a_list_or_grade = (
+        search.calls.weights[call] <= LABEL and replies[call].values != ()
+    )
+    if replies[call].is_verdict or is_a_list_or_grade:
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))
     was_asked = call in search.asked
     used = search.showings.of(call).calls if was_asked else (call,)

@@ -10,8 +10,9 @@ from typing import Generic
 from ragmetrics_core.capture.calls import FREE_TEXT, Calls, Reply, end_of, text_of
 from ragmetrics_core.capture.conversations import Conversations, of_blocks
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
-from ragmetrics_core.capture.letters import Text
+from ragmetrics_core.capture.letters import Text, stream
 from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.passages import EDGE
 from ragmetrics_core.capture.plain_values import Overrides, one_line
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.transcripts import (
@@ -92,12 +93,14 @@ def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
     found = {
         one_line(document.text) for documents in calls.lists() for document in documents
     }
+    queries = {one_line(node.query) for node in calls.nodes if node.kind == "retriever"}
     for tree in trees:
         if tree.question is None or tree.root.kind == "retriever":
             continue
-        if one_line(tree.question) not in written | found and not _is_made_of_documents(
-            tree.question, found
-        ):
+        question = one_line(tree.question)
+        if question in queries - written:
+            return tree
+        if question not in written and not _is_made_of_documents(question, found):
             return tree
     return None
 
@@ -110,9 +113,14 @@ def _answering(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tre
     return next((tree for tree in trees if likely[-1] in tree.root.walk()), trees[-1])
 
 
-def _is_made_of_documents(question: str | None, texts: Iterable[str]) -> bool:
-    """Whether what a chain was given is what was found before: a script that summarises its hits."""
-    return any(len(text) >= OWN and text in one_line(question) for text in texts)
+def _is_made_of_documents(question: str, texts: Iterable[str]) -> bool:
+    """Whether what a chain was given is what was found before, whole or cut: a script that sums up its hits."""
+    line, letters = one_line(question), stream(question)
+    return any(
+        (len(text) >= OWN and text in line)
+        or (len(letters) >= EDGE and letters in stream(text))
+        for text in texts
+    )
 
 
 @dataclass

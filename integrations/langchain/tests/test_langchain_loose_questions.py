@@ -337,6 +337,28 @@ def test_a_later_call_that_comes_when_the_sample_was_handed_on_is_told() -> None
     assert [words for words in captured.problems.counts if "handed on" in words]
 
 
+@pytest.mark.parametrize("reply", ["[3, 1]", '{"ranking": [3, 1]}', "yes"])
+def test_a_ranking_or_a_verdict_alone_is_in_doubt_as_an_answer(reply: str) -> None:
+    with capture() as captured:
+        asyncio.run(ask(FIRST, reply, [document(BRIDGE, "b")], limited=False))
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert "the answer may be a verdict" in sample.capture.warnings
+
+
+@pytest.mark.parametrize("given", [BRIDGE, BRIDGE[:40], f"  {BRIDGE[:45]}…\n"])
+def test_a_document_that_a_chain_is_handed_is_no_question_though_it_is_cut(
+    given: str,
+) -> None:
+    prompt = ChatPromptTemplate.from_template("Sum up: {text}")
+    with capture() as captured:
+        Shelf(books=[document(BRIDGE, "b")]).invoke(FIRST)
+        (prompt | Speaker(lines=IN_1874) | StrOutputParser()).invoke({"text": given})
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (FIRST, IN_1874)
+
+
 def chain(line: str) -> Any:
     prompt = ChatPromptTemplate.from_template("Speak: {question}")
     return prompt | Speaker(lines=line) | StrOutputParser()
