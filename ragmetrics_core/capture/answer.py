@@ -20,7 +20,7 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import tools_of
-from ragmetrics_core.capture.passages import stands_in
+from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.plain_values import (
     answer_text,
     is_message,
@@ -392,10 +392,9 @@ def by_a_part_of_a_reply(wanted: _Wanted) -> Answered | None:
     ray_haystack, ReAct pipeline: what stands in "Action: finish[…]".
     """
     replies = wanted.search.calls.replies
-    part = stream(wanted.answer.text or "")
-    holding = [
-        call for call in wanted.latest if stands_in(part, stream(replies[call].text))
-    ]
+    part = one_line(wanted.answer.text)
+    is_long = len(stream(part)) >= SHORTEST
+    holding = [call for call in wanted.latest if is_long and part in replies[call].line]
     return wanted.by(holding) if len(holding) == 1 else None
 
 
@@ -457,9 +456,15 @@ def _is_written_on(search: _Search, call: Node) -> bool:
 
 def _may_judge(calls: Calls, call: Node) -> bool:
     """Whether a reply is one word or number, or a structure without a field for an answer."""
-    reply = calls.replies[call]
-    is_one_word = reply.text != "" and len(reply.text.split()) == 1
-    return calls.weights[call] <= LABEL and (is_one_word or bool(reply.values))
+    text = calls.replies[call].text
+    return len(text.split()) == 1 or _is_a_list_or_grade(calls, call)
+
+
+def _is_a_list_or_grade(calls: Calls, call: Node) -> bool:
+    """Whether a reply is a structure without a field for an answer."""
+    # the outer one of nested calls has no weight of its own
+    weight = calls.weights.get(call, FREE_TEXT)
+    return weight <= LABEL and calls.replies[call].values != ()
 
 
 def _doubts_of_stated(search: _Search, call: Node) -> tuple[str, ...]:
@@ -505,10 +510,7 @@ def _written_by(
     if is_stated and search.tree.root.name != FLOW:
         return Answered(answer, call, _doubts_of_stated(search, call))
     replies = search.calls.replies
-    is_a_list_or_grade = (
-        search.calls.weights[call] <= LABEL and replies[call].values != ()
-    )
-    if replies[call].is_verdict or is_a_list_or_grade:
+    if replies[call].is_verdict or _is_a_list_or_grade(search.calls, call):
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))
     was_asked = call in search.asked
     used = search.showings.of(call).calls if was_asked else (call,)
