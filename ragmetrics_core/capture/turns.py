@@ -499,7 +499,7 @@ class Turns(Generic[Run]):
         Searches for several queries at once run in threads of their own.
         """
         own = self._loose.get(strand, [])
-        latest = [*self._loose.values()][-_MOST_NEAR:]
+        latest = [*self._loose.values()][-_MOST_LOOSE:]
         return [*own, *(one for some in latest if some is not own for one in some)]
 
     def _joins(self, tree: Tree, calls: Calls) -> bool:
