@@ -117,22 +117,22 @@ class Conversations:
             self._before.add(tree, samples)
 
     def stand_in(
-        self, prompt: str, question: str | None, said_now: Collection[str] = ()
+        self, prompt: str, question: str | None, said_before: Collection[str] = ()
     ) -> bool:
         """Whether a prompt holds an earlier question and its answer.
 
         Args:
             prompt: The prompt.
             question: What is asked now.
-            said_now: What models said in this run, each in one line: that is no earlier
-                answer, though a sub-question was asked before.
+            said_before: What models of this run had said, each in one line: that is no
+                earlier answer, though a sub-question was asked before.
         """
         near = (
             one
             for one in list(self.turns)[-_NEAR:]
             if all(one.words)
             and one.question != question
-            and one.words[1] not in said_now
+            and one.words[1] not in said_before
         )
         return any(one.question in prompt and one.answer in prompt for one in near)
 

@@ -364,7 +364,7 @@ class Turns(Generic[Run]):
         self.conversations.add(whole, found)
         self._remember(whole, found)
         self._keep_words(found)
-        if not found and tree.root.kind == "agent":  # an engine or workflow was run
+        if not found and tree.root.kind == "agent" and tree.answers:
             self._gave_none(tree, called_tools=True)
         return found
 
@@ -410,16 +410,21 @@ class Turns(Generic[Run]):
 
     def _warned_of_a_talk(self, tree: Tree, calls: Calls, question: str | None) -> Tree:
         """A run, in doubt where its prompts hold an earlier turn and no history was found."""
-        prompts = (
-            "\n".join(message.text for message in call.prompt) for call in calls.models
-        )
-        said_now = {calls.replies[call].line for call in calls.models}
         if tree.history or not any(
-            self.conversations.stand_in(prompt, question, said_now)
-            for prompt in prompts
+            self._holds_an_earlier_turn(call, calls, question) for call in calls.models
         ):
             return tree
         return replace(tree, doubts=(*tree.doubts, _TALK))
+
+    def _holds_an_earlier_turn(
+        self, call: Node, calls: Calls, question: str | None
+    ) -> bool:
+        """Whether a call was shown an earlier question and its answer, which no call of this run had written."""
+        prompt = "\n".join(message.text for message in call.prompt)
+        said_before = {
+            calls.replies[one].line for one in calls.models if end_of(one) <= call.began
+        }
+        return self.conversations.stand_in(prompt, question, said_before)
 
     def _writers(self, tree: Tree) -> list[Tree]:
         """Earlier calls of models that chose what a run is asked, to be used once: what the user asked stands there."""
