@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import poll, polls
 
-from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
+from ragmetrics_core import ContextAdherence, LexicalJudge, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
-from ragmetrics_core.data.replies import NotAnswered
+from ragmetrics_core.data.replies import Asked, NotAnswered
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
-from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.polls import Adherent, Poll
 
 
 def polled(*verdicts, failures=()):
@@ -388,3 +388,18 @@ def test_the_longest_explanation_stands_where_no_side_names_more_claims() -> Non
         "rather long",
         "bc",
     )
+
+
+def test_each_poll_of_a_round_that_fails_is_missing() -> None:
+    metric = ContextAdherence(polls=7, early_stop=True, cause=False)
+    plan = metric.plan(Sample(question="q", contexts=["c"], answer="a"))
+    undecided = Asked(
+        tuple(Poll(verdict=verdict) for verdict in ("yes", "yes", "no", "no"))
+    )
+    failed = NotAnswered(JudgeError("it broke"))
+    batches = [next(plan), plan.send((undecided,)), plan.send((failed,))]
+    assert [question.polls for (question,) in batches] == [4, 2, 1]
+    with pytest.raises(StopIteration) as end:
+        plan.send((Asked((Poll(verdict="yes"),)),))
+    evidence = end.value.value.evidence
+    assert (evidence.yes, evidence.no, evidence.missing) == (3, 2, 2)

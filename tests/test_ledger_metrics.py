@@ -541,6 +541,22 @@ def test_every_verdict_on_a_call() -> None:
     assert table.repeats == 1 / 5
 
 
+def test_a_call_that_repeats_a_useful_text_and_brings_another_is_useful() -> None:
+    _, table = utilized(turn(call("a✓"), call("a✓", "b✓"), call("b✓")))
+    assert [line.verdict for line in table.calls] == ["useful", "useful", "repeated"]
+
+
+def test_sentences_name_the_rank_of_their_context_or_a_number_behind_the_last() -> None:
+    sample = turn(
+        call("A summary by the model.", kind="written"),
+        call("The bridge stands in Kent.", kind="tool"),
+        contexts=["A summary by the model.", "The mill burned down."],
+        answer="The mill burned down. The bridge stands in Kent.",
+    )
+    result = ContextAdherence().score(sample, judge=LexicalJudge())
+    assert [sentence.rank for sentence in result.evidence.sentences] == [2, 3]
+
+
 def test_nothing_useful_and_no_call_at_all() -> None:
     _, table = utilized(turn(call("a"), call()))
     assert (table.wasted, table.first_useful, table.last_useful, table.call_ap) == (

@@ -193,6 +193,20 @@ class TestNumbers:
         )
 
     @pytest.mark.parametrize(
+        ("words", "numbers"),
+        [
+            ("twenty one boats", {"20", "21"}),
+            ("twenty fifteen boats", {"20", "15"}),
+            ("two hundred fifteen boats", {"2", "200", "215"}),
+            ("fifteen two boats", {"15", "2"}),
+        ],
+    )
+    def test_number_words_add_up_as_they_are_said(
+        self, words: str, numbers: set[str]
+    ) -> None:
+        assert parse(f"They saw {words}.").numbers == numbers
+
+    @pytest.mark.parametrize(
         "answer",
         [
             "Passage 3 says so.",
