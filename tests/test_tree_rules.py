@@ -1576,7 +1576,7 @@ def test_a_history_that_was_not_found_is_said() -> None:
     )
     second = tree(
         c,
-        retriever(c, DOCS[1]),
+        retriever(c, DOCS[1], query="And Faro?"),
         model(c, f"{said}\n{FARO} And Faro?"),
         answers=SAYS,
         question="And Faro?",
@@ -1588,23 +1588,91 @@ def test_a_history_that_was_not_found_is_said() -> None:
             Said(role="assistant", content=ANSWER),
         ),
     )
-    warned = [
-        sample.capture.warnings
+    notes = [
+        sample.capture
         for one in (second, known)
         for sample in turns.add(one)
         if sample.capture
     ]
     assert first.capture is not None
     assert first.capture.warnings == ()
-    assert warned == [
+    assert [(one.grade, one.warnings) for one in notes] == [
         (
+            "inferred",
             (
-                "an earlier question and its answer stand in the prompt, but no history"
-                " was found"
+                (
+                    "an earlier question and its answer stand in the prompt, but no"
+                    " history was found"
+                ),
             ),
         ),
-        (),
+        ("inferred", ()),
     ]
+
+
+SECOND = "And where is the airport of the south?"
+# forms in which applications write earlier turns into a prompt
+TALKS = {
+    "lines of user and assistant": f"user: {QUESTION}\nassistant: {ANSWER}",
+    "lines of human and AI": f"Human: {QUESTION}\nAI: {ANSWER}",
+    "messages as they are printed": (
+        f"[HumanMessage(content='{QUESTION}'), AIMessage(content='{ANSWER}')]"
+    ),
+    "headings": f"### User\n{QUESTION}\n\n### Assistant\n{ANSWER}",
+}
+# runs of functions without a root, and a chain around them
+SHAPES: dict[str, Callable[[str, list[Callable[[], Node]]], list[Tree]]] = {
+    "loose": lambda asking, calls: [alone(call) for call in calls],
+    "chain": lambda asking, calls: [
+        tree(Clock(), *calls, answers=(), question=asking)
+    ],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("talk", TALKS)
+def test_an_earlier_turn_that_a_prompt_tells_as_text_is_history(
+    talk: str, shape: str
+) -> None:
+    """justin2061/rag_llamaindex_poc, src/rag_system/enhanced_rag_system_v2.py: query_with_sources_v2."""
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    later = f"{TALKS[talk]}\n\nUse only this:\n{FARO}\n\nQuestion: {SECOND}\nAnswer:"
+    first = [retriever(c, DOCS[0]), model(c, asked(PORTO))]
+    second = [
+        retriever(c, DOCS[1], query=SECOND),
+        model(c, later, "It is at Faro."),
+    ]
+    samples: list[Sample] = []
+    for asking, calls in ((QUESTION, first), (SECOND, second)):
+        for one in SHAPES[shape](asking, calls):
+            samples += turns.add(one)
+    before, after = [*samples, *turns.finish()]
+    assert (before.history, before.capture and before.capture.grade) == ((), "exact")
+    assert after.question == SECOND
+    assert [(one.role, one.content) for one in after.history] == [
+        ("user", QUESTION),
+        ("assistant", ANSWER),
+    ]
+    assert after.ledger is not None
+    assert before.ledger is not None
+    assert after.ledger.turn == 2
+    assert after.ledger.conversation == before.ledger.conversation
+    assert after.capture is not None
+    assert after.capture.grade == "inferred"
+
+
+def test_an_earlier_question_that_is_asked_again_inside_of_a_run_is_no_history() -> None:
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    turns.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))
+    parts = f"Sub question: {QUESTION}\nResponse: {ANSWER}\n{PORTO}\n{SECOND}"
+    (sample,) = turns.add(
+        tree(c, retriever(c, DOCS[0]), model(c, parts), question=SECOND)
+    )
+    assert sample.history == ()
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,29 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.transcripts import quotation
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Ledger, Sample, Turn
 
-BY_WORDS = "the words of an earlier turn end the messages handed in"
+# how a conversation is found that has no name: nothing is exact then
+BY_WORDS = (
+    "the words of an earlier turn end the messages handed in",
+    "the words of an earlier turn stand in the prompt as such",
+)
+_AT_THE_END, _IN_THE_PROMPT = BY_WORDS
 _MOST_NAMED = _MOST_TURNS = 500
 _MOST_CALLS = 200
 _NEAR = 32
 
 
 @dataclass(frozen=True)
-class _Said:
+class Said:
     """A turn that was captured, with the calls of the ledger and the history up to it."""
 
     question: str
@@ -36,6 +43,14 @@ class _Said:
         )[-2 * _MOST_CALLS :]
 
 
+@dataclass(frozen=True)
+class Quoted:
+    """An earlier turn of which question and answer stand in a prompt."""
+
+    turn: Said
+    is_said: bool  # as an earlier turn, by who is named before and behind it
+
+
 class Conversations:
     """The turns that were captured last, and how a further run goes on with one of them.
 
@@ -49,38 +64,49 @@ class Conversations:
         self, named: str | None = None, before: "Conversations | None" = None
     ) -> None:
         self._named, self._before = named, before
-        self.turns: deque[_Said] = deque(maxlen=_MOST_TURNS)
+        self.turns: deque[Said] = deque(maxlen=_MOST_TURNS)
 
-    def placed(self, tree: Tree) -> Tree:
-        """A run as a turn of its conversation: that of its id, else of the only turn whose words end its history."""
+    def placed(self, tree: Tree, quoted: Said | None = None) -> Tree:
+        """A run as a turn of its conversation: that of its id, else of an earlier turn by its words.
+
+        Args:
+            tree: The run.
+            quoted: The last earlier turn that its prompts quote as such.
+        """
         name = (self._named if tree.kept else None) or tree.conversation or self._named
-        last = self._last_by_words(tree) if name is None else self._last_of(name, tree)
+        by_words = self._last_by_words(tree)
+        last = (by_words or quoted) if name is None else self._last_of(name, tree)
         if last is None:
             return replace(tree, conversation=name or _new(tree))
-        kept = tree.history or any(
-            one.role == "summary" for node in tree.root.walk() for one in node.prompt
+        is_kept = (
+            tree.history
+            or quoted is not None
+            or any(
+                one.role == "summary" for node in tree.root.walk() for one in node.prompt
+            )
         )
         history = (
             last.so_far
-            if kept and _asked(last.so_far) > _asked(tree.history)
+            if is_kept and _asked(last.so_far) > _asked(tree.history)
             else tree.history
         )
+        way = _AT_THE_END if by_words is not None else _IN_THE_PROMPT
         return replace(
             tree,
             conversation=last.ledger.conversation,
             turn=1 + max(last.ledger.turn, _asked(history)),
             earlier=last.ledger.calls,
             history=history,
-            conversation_at="" if name is not None else BY_WORDS,
+            conversation_at="" if name is not None else way,
         )
 
-    def _last_by_words(self, tree: Tree) -> _Said | None:
+    def _last_by_words(self, tree: Tree) -> Said | None:
         """The only turn whose question and answer end the history that a run was handed."""
         words = _last_words(tree)
         ended = [turn for turn in self.turns if turn.words == words]
         return ended[0] if len(ended) == 1 else None
 
-    def _last_of(self, name: str, tree: Tree) -> _Said | None:
+    def _last_of(self, name: str, tree: Tree) -> Said | None:
         """The last turn of a conversation, by its words if these end the history.
 
         Of other blocks where they stand.
@@ -107,34 +133,42 @@ class Conversations:
                 )
                 said = one.question or "", one.answer or ""
                 self.turns.append(
-                    _Said(*said, ledger, one.history, tuple(map(one_line, said)))
+                    Said(*said, ledger, one.history, tuple(map(one_line, said)))
                 )
         if (
             self._before is not None
-            and tree.conversation_at != BY_WORDS
+            and tree.conversation_at not in BY_WORDS
             and tree.conversation != _new(tree)
         ):
             self._before.add(tree, samples)
 
-    def stand_in(
-        self, prompt: str, question: str | None, said_before: Collection[str] = ()
-    ) -> bool:
-        """Whether a prompt holds an earlier question and its answer.
+    def quoted_in(
+        self, prompts: Sequence[str], said_now: Collection[str]
+    ) -> Iterator[Quoted]:
+        """The latest turns whose question and answer both stand in a prompt.
 
         Args:
-            prompt: The prompt.
-            question: What is asked now.
-            said_before: What models of this run had said, each in one line: that is no
-                earlier answer, though a sub-question was asked before.
+            prompts: The prompts of one run.
+            said_now: What is asked in that run and what models said in it, each in one
+                line. An earlier question or answer that is among it stands there for
+                that reason, unless the assistant is named before the answer.
         """
-        near = (
-            one
-            for one in list(self.turns)[-_NEAR:]
-            if all(one.words)
-            and one.question != question
-            and one.words[1] not in said_before
-        )
-        return any(one.question in prompt and one.answer in prompt for one in near)
+        for turn in list(self.turns)[-_NEAR:]:
+            hosts = [
+                prompt
+                for prompt in prompts
+                if turn.question in prompt and turn.answer in prompt
+            ]
+            if not all(turn.words) or not hosts:
+                continue
+            is_of_now = not set(turn.words).isdisjoint(said_now)
+            questions = () if is_of_now else (turn.question,)
+            is_said = any(
+                quotation(turn.answer, questions, Text(host)) == "said"
+                for host in hosts
+            )
+            if is_said or not is_of_now:
+                yield Quoted(turn, is_said)
 
 
 @lru_cache(_MOST_NAMED)

@@ -135,7 +135,7 @@ def _grade(turn: Turn, answered: Answered, evidenced: Evidenced) -> Grade:
         tree.doubts
         or turn.asked.doubts
         or _doubts(answered, evidenced)
-        or tree.conversation_at == BY_WORDS
+        or tree.conversation_at in BY_WORDS
     ):
         grades.add("inferred")
     is_whole = tree.complete and not turn.error and not tree.unread

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic
 
 from ragmetrics_core.capture.calls import FREE_TEXT, Calls, Reply, end_of, text_of
-from ragmetrics_core.capture.conversations import Conversations, of_blocks
+from ragmetrics_core.capture.conversations import Conversations, Quoted, of_blocks
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.letters import Text, stream
 from ragmetrics_core.capture.locating import OWN, locate
@@ -355,9 +355,7 @@ class Turns(Generic[Run]):
             and self._goes_on_elsewhere(tree, calls)
         ):
             return self._settled()
-        whole = self._warned_of_a_talk(
-            self.conversations.placed(whole), calls, tree.question
-        )
+        whole = self._placed(whole)
         found = samples_of(whole, self._where)
         if tree.thread is not None and any(sample.answer is None for sample in found):
             return self._hold(tree.thread, parts)
@@ -408,23 +406,37 @@ class Turns(Generic[Run]):
             self._made_of([replace(tree, is_query=True)])
         return True
 
-    def _warned_of_a_talk(self, tree: Tree, calls: Calls, question: str | None) -> Tree:
-        """A run, in doubt where its prompts hold an earlier turn and no history was found."""
-        if tree.history or not any(
-            self._holds_an_earlier_turn(call, calls, question) for call in calls.models
-        ):
-            return tree
-        return replace(tree, doubts=(*tree.doubts, _TALK))
+    def _placed(self, tree: Tree) -> Tree:
+        """A run as a turn of its conversation.
 
-    def _holds_an_earlier_turn(
-        self, call: Node, calls: Calls, question: str | None
-    ) -> bool:
-        """Whether a call was shown an earlier question and its answer, which no call of this run had written."""
-        prompt = "\n".join(message.text for message in call.prompt)
-        said_before = {
-            calls.replies[one].line for one in calls.models if end_of(one) <= call.began
-        }
-        return self.conversations.stand_in(prompt, question, said_before)
+        It is in doubt where its prompts hold an earlier turn, and nothing tells that turn
+        from a draft. A question that a model wrote is no turn of the user's.
+        """
+        quoted = [] if tree.history else self._quoted_by(tree)
+        said = [
+            one.turn
+            for one in quoted
+            if one.is_said and not self._is_written(tree.strand, one.turn.question)
+        ]
+        placed = self.conversations.placed(tree, said[-1] if said else None)
+        if quoted and not placed.history:
+            return replace(placed, doubts=(*placed.doubts, _TALK))
+        return placed
+
+    def _quoted_by(self, tree: Tree) -> list[Quoted]:
+        """Earlier turns of which question and answer stand in the prompts of a run."""
+        calls = Calls(tree)
+        prompts = [
+            "\n".join(message.text for message in call.prompt) for call in calls.models
+        ]
+        said_now = {one_line(node.query) for node in calls.nodes}
+        said_now |= {calls.replies[call].line for call in calls.models}
+        said_now.add(one_line(tree.question))
+        return list(self.conversations.quoted_in(prompts, said_now))
+
+    def _is_written(self, strand: str, question: str) -> bool:
+        """Whether a model that was called by itself wrote a question."""
+        return any(_wrote(one, question) for one in self._loose_near(strand))
 
     def _writers(self, tree: Tree) -> list[Tree]:
         """Earlier calls of models that chose what a run is asked, to be used once: what the user asked stands there."""
@@ -585,14 +597,7 @@ class Turns(Generic[Run]):
         self, trees: Sequence[Tree], name: str = FLOW, *, over: bool = True
     ) -> list[Sample]:
         """Samples of runs that belong together; ``over``: no further run will, so that they are a turn."""
-        parts = joined(trees, name)
-        calls = Calls(parts)
-        question = parts.question or next(
-            (node.query for node in calls.nodes if node.query), None
-        )
-        whole = self._warned_of_a_talk(
-            self.conversations.placed(parts), calls, question
-        )
+        whole = self._placed(joined(trees, name))
         found = samples_of(whole, self._where)
         self._keep_words(found)
         if over:
