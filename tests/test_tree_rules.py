@@ -1094,6 +1094,32 @@ FLOWS: dict[
         ],
         [(REWRITTEN, [PORTO, FARO], ANSWER)],
     ),
+    "two questions that were translated, and searched for alone": (
+        lambda c: [
+            alone(model(c, "Translate: Welche Stadt liegt am Douro?", QUESTION)),
+            alone(retriever(c, DOCS[0])),
+            alone(model(c, "Translate: Und wo liegt Faro?", "And where is Faro?")),
+            alone(retriever(c, DOCS[1], query="And where is Faro?")),
+        ],
+        [(QUESTION, [PORTO], None), ("And where is Faro?", [FARO], None)],
+    ),
+    "the question is searched for beside queries that a model made of it": (
+        lambda c: [
+            alone(model(c, f"Queries for: {QUESTION}", f'["{REWRITTEN}"]')),
+            alone(retriever(c, DOCS[0])),
+            alone(retriever(c, DOCS[1], query=REWRITTEN)),
+            alone(model(c, asked(PORTO))),
+        ],
+        [(QUESTION, [PORTO], ANSWER)],
+    ),
+    "queries of a list are no answer": (
+        lambda c: [
+            alone(retriever(c, DOCS[1])),
+            alone(model(c, f"Queries for: {QUESTION}", f'["{REWRITTEN}"]')),
+            alone(retriever(c, DOCS[0], query=REWRITTEN)),
+        ],
+        [(QUESTION, [FARO, PORTO], None)],
+    ),
     "two questions, one after the other": (
         lambda c: [
             alone(retriever(c, DOCS[0])),
@@ -1259,6 +1285,73 @@ def test_doubts_are_said(name: str) -> None:
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert sample.capture.warnings == (DOUBTS[name],)
+
+
+# what an application does with an answer of a chain; the grade that is left
+WORKED_ON: dict[str, tuple[str, str, str | Message, str]] = {
+    "made friendlier": (
+        ANSWER,
+        f"Question: {QUESTION}\nDraft: {ANSWER}\nMake it friendlier.",
+        "It is Porto, in the lovely north.",
+        "inferred",
+    ),
+    "translated": (
+        ANSWER,
+        f"Welche Stadt liegt am Douro?\nTranslate:\n{ANSWER}",
+        "Es ist Porto, im Norden.",
+        "inferred",
+    ),
+    "made a structure that holds an answer": (
+        ANSWER,
+        f"As JSON, for {QUESTION}\n{ANSWER}",
+        '{"answer": "Porto lies there, in the very north.", "tone": "kind"}',
+        "inferred",
+    ),
+    "graded": (
+        ANSWER,
+        f"Question: {QUESTION}\nIs this right? {ANSWER}",
+        '{"score": "yes"}',
+        "exact",
+    ),
+    "told as an earlier turn": (
+        ANSWER,
+        f"User: {QUESTION}\nAssistant: {ANSWER}\nUser: Thank you!",
+        "You are welcome, any time.",
+        "exact",
+    ),
+    "of words that other prompts hold": (
+        "Porto",
+        "What does Porto cost by the bottle, and where is it made?",
+        "Ask the merchant, as prices differ.",
+        "exact",
+    ),
+}
+
+
+@pytest.mark.parametrize("searched_again", [False, True])
+@pytest.mark.parametrize("work", WORKED_ON)
+def test_an_answer_that_a_later_call_works_on_is_in_doubt(
+    work: str, searched_again: bool
+) -> None:
+    """A multilingual chat loop: llm.complete, query_engine.query, retriever.retrieve, llm.complete."""
+    reply, prompt, later, grade = WORKED_ON[work]
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    (sample,) = turns.add(
+        tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO), reply),
+            answers=(Answer(reply, "output"),),
+        )
+    )
+    if searched_again:
+        turns.add(alone(retriever(c, DOCS[0])))
+    turns.add(alone(model(c, prompt, later)))
+    revised = turns.revised(sample)
+    assert revised.answer == reply
+    assert revised.capture is not None
+    assert revised.capture.grade == grade
 
 
 def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
@@ -1623,9 +1716,7 @@ TALKS = {
 # runs of functions without a root, and a chain around them
 SHAPES: dict[str, Callable[[str, list[Callable[[], Node]]], list[Tree]]] = {
     "loose": lambda asking, calls: [alone(call) for call in calls],
-    "chain": lambda asking, calls: [
-        tree(Clock(), *calls, answers=(), question=asking)
-    ],
+    "chain": lambda asking, calls: [tree(Clock(), *calls, answers=(), question=asking)],
 }
 
 
@@ -1662,7 +1753,9 @@ def test_an_earlier_turn_that_a_prompt_tells_as_text_is_history(
     assert after.capture.grade == "inferred"
 
 
-def test_an_earlier_question_that_is_asked_again_inside_of_a_run_is_no_history() -> None:
+def test_an_earlier_question_that_is_asked_again_inside_of_a_run_is_no_history() -> (
+    None
+):
     c = Clock()
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     turns.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))

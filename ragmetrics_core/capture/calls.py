@@ -337,10 +337,10 @@ class Calls:
         )
         if isinstance(value, Mapping):
             return _weight_of_fields(value)
-        if value is not None:
-            return LABEL
         if not has_text or steers:
             return NO_ANSWER
+        if value is not None:
+            return LABEL
         return LABEL if _is_label(reply.text) else FREE_TEXT
 
     @cached_property

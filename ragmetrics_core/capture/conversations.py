@@ -82,7 +82,9 @@ class Conversations:
             tree.history
             or quoted is not None
             or any(
-                one.role == "summary" for node in tree.root.walk() for one in node.prompt
+                one.role == "summary"
+                for node in tree.root.walk()
+                for one in node.prompt
             )
         )
         history = (

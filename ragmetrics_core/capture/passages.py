@@ -4,6 +4,8 @@ Texts are compared as streams of letters (``forms``), so that escapes, quotes an
 white space make no difference.
 """
 
+import re
+
 PASSAGE = 48  # bytes that two texts share by no chance
 EDGE = 32  # as many at the beginning or the end of one of them
 SHORTEST = 16  # a text of fewer bytes stands in others by chance
@@ -30,3 +32,9 @@ def _an_edge_stands_in(text: bytes, host: bytes) -> bool:
     if len(text) < EDGE:
         return stands_in(text, host)
     return text[:EDGE] in host or text[-EDGE:] in host
+
+
+def stands_apart(text: str, message: str) -> bool:
+    """Whether a text stands in a message behind a colon, a quote or a line's beginning, and ends as it began."""
+    apart = rf"(?:^|[:\n\"'`>(\[])[ \t]*{re.escape(text)}[ \t]*(?:$|[\n\"'`<)\]])"
+    return text in message and re.search(apart, message) is not None

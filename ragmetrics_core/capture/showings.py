@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.calls import Calls, Key, end_of
 from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.passages import stands_apart
 from ragmetrics_core.capture.places import Located, Place, union
 from ragmetrics_core.capture.plain_values import one_line, parsed, texts_in
 from ragmetrics_core.capture.tree import Document, Message, Node
@@ -182,7 +182,7 @@ class Showings:
         """Whether a reply of a few words stands apart in a prompt, as an earlier answer that is refined."""
         if self.calls.replies[call].is_verdict or not text.strip():
             return False
-        return any(_stands_apart(text.strip(), message) for message in prompt)
+        return any(stands_apart(text.strip(), message) for message in prompt)
 
     def _texts_of(self, call: Node) -> list[str]:
         """What a call wrote: its text, or the texts of its structure."""
@@ -252,12 +252,6 @@ class Showings:
             (one for one in reversed(self.calls.paths[node]) if one.kind == "agent"),
             None,
         )
-
-
-def _stands_apart(text: str, message: str) -> bool:
-    """Whether a text stands in a message behind a colon, a quote or a line's beginning, and ends as it began."""
-    apart = rf"(?:^|[:\n\"'`>(\[])[ \t]*{re.escape(text)}[ \t]*(?:$|[\n\"'`<)\]])"
-    return text in message and re.search(apart, message) is not None
 
 
 def _results_shown(call: Node) -> set[str]:

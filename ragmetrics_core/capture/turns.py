@@ -2,17 +2,25 @@
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
-from ragmetrics_core.capture.calls import FREE_TEXT, Calls, Reply, end_of, text_of
+from ragmetrics_core.capture.calls import (
+    FREE_TEXT,
+    NO_ANSWER,
+    STRUCTURED,
+    Calls,
+    Reply,
+    end_of,
+    text_of,
+)
 from ragmetrics_core.capture.conversations import Conversations, Quoted, of_blocks
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.letters import Text, stream
 from ragmetrics_core.capture.locating import OWN, locate
-from ragmetrics_core.capture.passages import EDGE
+from ragmetrics_core.capture.passages import EDGE, stands_apart
 from ragmetrics_core.capture.plain_values import Overrides, one_line
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.transcripts import (
@@ -378,9 +386,17 @@ class Turns(Generic[Run]):
         while len(self._words) > _MOST_WAITING:
             self._words.popitem(last=False)
 
-    def _doubt_answers_shown_to(self, calls: Calls) -> None:
-        """Put answers in doubt that a call outside of their runs was shown: it may have written the final answer."""
-        if FREE_TEXT not in calls.weights.values():
+    def _doubt_answers_shown_to(
+        self, tree: Tree, calls: Calls, questions: Collection[str] | None = None
+    ) -> None:
+        """Put answers in doubt that a call outside of their runs was shown: it may have written the final answer.
+
+        Args:
+            tree: The run of that call.
+            calls: Its calls.
+            questions: Only answers to these, as they are compared; by default all.
+        """
+        if max(calls.weights.values(), default=NO_ANSWER) < STRUCTURED:
             return
         hosts = [
             Text(message.text)
@@ -388,18 +404,28 @@ class Turns(Generic[Run]):
             for message in call.prompt
             if message.role != "assistant"
         ]
-        for tree, sample in self._recent:
+        before = [sample for one, sample in self._recent if one.strand == tree.strand]
+        for earlier, sample in list(self._recent):
             now = self._doubted.get(id(sample), (sample, sample))[1]
-            if now is sample and _is_worked_on(sample, hosts):
-                doubtful = replace(tree, doubts=(*tree.doubts, _READ_LATER))
+            is_meant = questions is None or one_line(sample.question) in questions
+            if (
+                now is sample
+                and is_meant
+                and _is_worked_on(sample, hosts, is_last=sample in before[-1:])
+            ):
+                doubtful = replace(earlier, doubts=(*earlier.doubts, _READ_LATER))
                 for revised in samples_of(doubtful, self._where):
                     self._doubted[id(sample)] = sample, revised
 
     def _goes_on_elsewhere(self, tree: Tree, calls: Calls) -> bool:
         """Whether a run without a retrieval answers from what another one found, or is no sample by itself."""
-        if self._joins(tree, calls):
+        group = self._joined_by(tree, calls)
+        if group is not None:
+            # the same was searched for again, beside the answer
+            asked = set(map(one_line, _queries(group)))
+            self._doubt_answers_shown_to(tree, calls, asked)
             return True
-        self._doubt_answers_shown_to(calls)
+        self._doubt_answers_shown_to(tree, calls)
         if self._counts(tree):
             return False
         if tree.conversation is not None:  # what it found may be spoken of later
@@ -439,18 +465,15 @@ class Turns(Generic[Run]):
         return any(_wrote(one, question) for one in self._loose_near(strand))
 
     def _writers(self, tree: Tree) -> list[Tree]:
-        """Earlier calls of models that chose what a run is asked, to be used once: what the user asked stands there."""
+        """Earlier calls of models that wrote what a run is asked: what the user asked stands there.
+
+        The call of a tool is used once.
+        """
         loose, asked = self._loose.get(tree.strand, []), one_line(tree.question)
         found = [part for part in loose if asked and _chose(part, asked)]
         for one in found:
-            if (
-                sum(
-                    len(node.reply.calls)
-                    for node in one.root.walk()
-                    if node.reply is not None
-                )
-                < 2
-            ):
+            # a text may be asked again: of an engine, then of a retriever
+            if _count_of_tool_calls(one) == 1:
                 loose.remove(one)
         self._are_used(found)
         return found
@@ -497,7 +520,10 @@ class Turns(Generic[Run]):
             ),
             None,
         )
-        group = group or (same[0] if same and wrote else None)
+        group = group or next(
+            (one for one in same if any(_is_told_to(writer, one) for writer in wrote)),
+            None,
+        )
         group = group or next(
             (one for one in (*same, *others) if _gave(one, tree)), None
         )
@@ -519,10 +545,13 @@ class Turns(Generic[Run]):
         latest = [*self._loose.values()][-_MOST_LOOSE:]
         return [*own, *(one for some in latest if some is not own for one in some)]
 
-    def _joins(self, tree: Tree, calls: Calls) -> bool:
+    def _joined_by(self, tree: Tree, calls: Calls) -> _Group | None:
         """Add a run to the groups whose documents it shows to a model.
 
         Several groups become one.
+
+        Returns:
+            That group; None if the run shows nothing of any.
         """
         messages = [message for call in calls.models for message in call.prompt]
         prompts = [message.text for message in messages]
@@ -548,7 +577,7 @@ class Turns(Generic[Run]):
             prompts,
         )
         if not showings:
-            return False
+            return None
         found = [showing.group for showing in showings]
         is_in_doubt = any(
             quotations[id(showing.group)] == "beside its question"
@@ -565,7 +594,7 @@ class Turns(Generic[Run]):
         )
         if is_in_doubt:
             first.doubt(_MAY_GO_ON)
-        return True
+        return first
 
     def _near(self, strand: str) -> tuple[list[_Group], list[_Group]]:
         """Groups of a strand, and the latest of others; the latest first."""
@@ -615,6 +644,12 @@ class Turns(Generic[Run]):
         )
 
 
+def _count_of_tool_calls(tree: Tree) -> int:
+    """How many tools the models of a run called."""
+    replies = [node.reply for node in tree.root.walk() if node.reply is not None]
+    return sum(len(reply.calls) for reply in replies)
+
+
 def _chose(tree: Tree, query: str) -> bool:
     """Whether a model of a run called a tool with a query, or wrote the query and nothing else."""
     replies = [Reply(node.reply) for node in tree.root.walk() if node.kind == "model"]
@@ -630,6 +665,14 @@ def _wrote(tree: Tree, query: str) -> bool:
         for node in tree.root.walk()
         if node.kind == "model"
     )
+
+
+def _is_told_to(writer: Tree, group: _Group) -> bool:
+    """Whether a run was shown what was searched for in a group: it wrote further queries for it."""
+    shown = "\n".join(
+        one_line(message.text) for node in writer.root.walk() for message in node.prompt
+    )
+    return any(one_line(query) in shown for query in _queries(group))
 
 
 def _gave(group: _Group, tree: Tree) -> bool:
@@ -740,17 +783,21 @@ def _answers(group: _Group) -> set[str]:
     return texts.union(*(reply.fields for reply in replies)) - {""}
 
 
-def _is_worked_on(sample: Sample, hosts: Sequence[Text]) -> bool:
+def _is_worked_on(sample: Sample, hosts: Sequence[Text], *, is_last: bool) -> bool:
     """Whether messages of a prompt hold an answer, and not as an earlier turn of a talk.
 
-    A short one counts where its question stands there, too.
+    A short one counts where its question stands there, too, or where it is the last one
+    and stands by itself.
     """
     answer, question = sample.answer or "", sample.question or ""
     ways = [quotation(answer, {question}, host) for host in hosts]
     if "said" in ways or all(way == "nowhere" for way in ways):
         return False
+    if len(answer) >= OWN:
+        return True
     is_asked = any(quotation(question, (), host) != "nowhere" for host in hosts)
-    return len(answer) >= OWN or is_asked
+    is_apart = any(stands_apart(answer.strip(), host.raw) for host in hosts)
+    return is_asked or (is_last and is_apart and len(answer.split()) > 1)
 
 
 def _last_answer(group: _Group) -> str:

@@ -1207,7 +1207,7 @@ def _(kit: ModuleType) -> None:
     "multilingual chat loop: llm.complete, query_engine.query, llm.complete",
     sample(
         grade="inferred",
-        warnings=["a model wrote every query"],
+        warnings=["a later call was shown the answer", "a model wrote every query"],
     ),
 )
 def _(kit: ModuleType) -> None:
@@ -1229,8 +1229,8 @@ def _(kit: ModuleType) -> None:
         contexts=[WINE, PARIS],
         retrieved=[WINE, PARIS],
         answer="In Bordeaux.",
+        history=[("user", Q), ("assistant", A)],
         grade="inferred",
-        warnings=["an earlier question and its answer stand in the prompt"],
     ),
 )
 def _(kit: ModuleType) -> None:
