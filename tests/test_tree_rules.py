@@ -197,7 +197,53 @@ UNNAMED = (
 BETTER = "Which of the Portuguese cities lies on the river Douro?"
 STATUS = (Answer("Generated response with context", "the last message"),)
 
+
+def _reranked(
+    clock: Clock, taken: tuple[Document, ...], documents: tuple[Document, ...]
+) -> Callable[[], Node]:
+    return lambda: clock.node("reranker", taken=taken, documents=documents)
+
+
 ROWS: dict[str, Row] = {
+    "rerankers beside each other, of another framework's model": Row(
+        # monkey30440/agentic-rag-with-llama-index-workflows, workflow.py
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS[:2], query="Douro"),
+            _reranked(c, DOCS[:2], DOCS[:1]),
+            retriever(c, DOCS[2], query="Évora"),
+            _reranked(c, DOCS[2:], DOCS[2:]),
+            answers=SAYS,
+        ),
+        [PORTO, EVORA],
+        grade="inferred",
+        evidence_from="listed",
+    ),
+    "rerankers one behind the other": Row(
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            _reranked(c, DOCS, DOCS[:2]),
+            _reranked(c, DOCS[:2], (Document(HALF),)),
+            _reranked(c, (Document(HALF),), (Document(HALF),)),
+            answers=SAYS,
+        ),
+        [HALF],
+        grade="inferred",
+        evidence_from="listed",
+    ),
+    "a filter in plain code between two rerankers": Row(
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            _reranked(c, DOCS, DOCS[:2]),
+            _reranked(c, DOCS[:1], DOCS[:1]),
+            answers=SAYS,
+        ),
+        [PORTO],
+        grade="inferred",
+        evidence_from="listed",
+    ),
     "plain": Row(
         lambda c: tree(
             c,

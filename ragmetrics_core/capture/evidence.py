@@ -231,19 +231,36 @@ def by_the_frameworks_flow(search: _Search) -> Contexts | None:
 
 
 def by_the_last_step(search: _Search) -> Contexts | None:
-    """What the last step behind the retrieval returned: a reranker, a filter, a compressor.
+    """What the last step behind the retrieval returned: a reranker, a filter, a compressor; of parallel ones all.
 
     langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a chain that only
     searches ends in a function that fuses ranks.
     """
     calls = search.calls
     last = max((node.ended or 0 for node in calls.retrievals), default=0.0)
-    later = [node for node in calls.reworking if (node.ended or 0) > last]
-    if not later:
+    if not any((node.ended or 0) > last for node in calls.reworking):
         return None
-    return _listed(
-        search, tuple(later[-1].documents or ()), f"what {later[-1].name} returned"
-    )
+    steps = _last_steps(calls.reworking)
+    returned = {one.key: one for node in steps for one in node.documents or ()}
+    names = ", ".join(dict.fromkeys(node.name for node in steps))
+    return _listed(search, tuple(returned.values()), f"what {names} returned")
+
+
+def _last_steps(steps: Sequence[Node]) -> list[Node]:
+    """Those of some steps, in the order in which they ended, whose documents no later one worked on.
+
+    A later step worked on those that it took, some or more of them. One of which nobody
+    knows what it took worked on all.
+    """
+    last = []
+    for place, node in enumerate(steps):
+        given = {one.id or one.text for one in node.documents or ()}
+        takes = [
+            {one.id or one.text for one in later.taken} for later in steps[place + 1 :]
+        ]
+        if all(taken and not (taken <= given or given <= taken) for taken in takes):
+            last.append(node)
+    return last
 
 
 def by_everything_retrieved(search: _Search) -> Contexts | None:
