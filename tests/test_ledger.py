@@ -595,6 +595,23 @@ def test_a_turn_goes_on_with_the_only_one_whose_words_end_its_messages() -> None
     )
 
 
+def test_a_history_of_prompts_is_told_in_the_words_that_the_user_said() -> None:
+    """Admission chat of the Financial University: prompts with their documents are kept as the user's messages."""
+    clock = Clock()
+    said = spoken(f"Context:\n{P.text}\nQuestion: Where is Porto?", ANSWER)
+    first, second = played(
+        turn_of(clock, "Where is Porto?", P),
+        turn_of(clock, "And Faro?", F, history=said),
+    )
+    assert numbered(second)[0] == numbered(first)[0]
+    assert numbered(second)[1:] == (2, [1, 2])
+    assert second.history == spoken("Where is Porto?", ANSWER)
+    assert second.capture is not None
+    assert second.capture.grade == "inferred"
+    (other,) = played(turn_of(clock, "And Faro?", F, history=said))
+    assert other.history == said
+
+
 def test_turns_with_the_same_words_are_not_joined() -> None:
     clock = Clock()
     first, other, second = played(

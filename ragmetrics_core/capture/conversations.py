@@ -21,6 +21,9 @@ _AT_THE_END, _IN_THE_PROMPT = BY_WORDS
 _MOST_NAMED = _MOST_TURNS = 500
 _MOST_CALLS = 200
 _NEAR = 32
+_SIDES = ("user", "assistant")
+# a question of fewer letters stands in a prompt by chance
+_SHORTEST = 8
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,12 @@ class Conversations:
                 for one in node.prompt
             )
         )
+        more = _asked(last.so_far) - _asked(tree.history)
+        # as many, but a prompt with documents stands for what the user said
+        is_rendered = more == 0 and last.words != _last_words(tree)
         history = (
             last.so_far
-            if is_kept and _asked(last.so_far) > _asked(tree.history)
+            if is_kept and (more > 0 or (by_words is not None and is_rendered))
             else tree.history
         )
         way = _AT_THE_END if by_words is not None else _IN_THE_PROMPT
@@ -103,9 +109,14 @@ class Conversations:
         )
 
     def _last_by_words(self, tree: Tree) -> Said | None:
-        """The only turn whose question and answer end the history that a run was handed."""
+        """The only turn whose question and answer end the history that a run was handed.
+
+        The question may stand inside of a prompt that was kept as the user's message.
+        """
         words = _last_words(tree)
         ended = [turn for turn in self.turns if turn.words == words]
+        if not ended and [one.role for one in tree.history[-2:]] == list(_SIDES):
+            ended = [turn for turn in self.turns if _is_rendered_as(turn, words)]
         return ended[0] if len(ended) == 1 else None
 
     def _last_of(self, name: str, tree: Tree) -> Said | None:
@@ -182,6 +193,13 @@ def of_blocks(named: str | None = None, redact: object = None) -> Conversations:
 def _last_words(tree: Tree) -> tuple[str, ...]:
     """The last two messages of a history, as they are compared."""
     return tuple(one_line(one.content) for one in tree.history[-2:])
+
+
+def _is_rendered_as(turn: Said, words: Sequence[str]) -> bool:
+    """Whether the last words of a history are the prompt of a turn, which holds its question, and its answer."""
+    question, answer = turn.words
+    prompt, reply = words
+    return answer == reply and len(question) >= _SHORTEST and question in prompt
 
 
 def _asked(history: Sequence[Turn]) -> int:

@@ -404,14 +404,15 @@ class Turns(Generic[Run]):
             for message in call.prompt
             if message.role != "assistant"
         ]
-        before = [sample for one, sample in self._recent if one.strand == tree.strand]
+        of_strand = [one for run, one in self._recent if run.strand == tree.strand]
+        last = of_strand[-1] if of_strand else None
         for earlier, sample in list(self._recent):
             now = self._doubted.get(id(sample), (sample, sample))[1]
             is_meant = questions is None or one_line(sample.question) in questions
             if (
                 now is sample
                 and is_meant
-                and _is_worked_on(sample, hosts, is_last=sample in before[-1:])
+                and _is_worked_on(sample, hosts, is_last=sample is last)
             ):
                 doubtful = replace(earlier, doubts=(*earlier.doubts, _READ_LATER))
                 for revised in samples_of(doubtful, self._where):
@@ -456,8 +457,12 @@ class Turns(Generic[Run]):
             "\n".join(message.text for message in call.prompt) for call in calls.models
         ]
         said_now = {one_line(node.query) for node in calls.nodes}
-        said_now |= {calls.replies[call].line for call in calls.models}
         said_now.add(one_line(tree.question))
+        # what no later call can have been shown explains no words of a prompt
+        latest = max((call.began for call in calls.models), default=0.0)
+        said_now |= {
+            calls.replies[call].line for call in calls.models if end_of(call) <= latest
+        }
         return list(self.conversations.quoted_in(prompts, said_now))
 
     def _is_written(self, strand: str, question: str) -> bool:

@@ -12,7 +12,7 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.joiners import BranchJoiner
 from haystack.components.routers import ConditionalRouter
 from haystack.dataclasses import ChatMessage
-from haystack_apps import TEXTS, A, Expected, Q, app, connected, found, says, user
+from haystack_apps import A, Expected, Q, app, connected, found, says, user
 
 TEXTS_OF = "{% for one in documents %}{{ one.content }}\n{% endfor %}"
 CRITIQUE = (
@@ -196,22 +196,29 @@ class Keeping:
 
 SAID = ["It was walled up in 1632.", "A flood did.", "In 1632, as I said."]
 ASKED = [Q, "What broke the wheel of the mill?", Q]
-PROMPTED = [f"{TEXTS['gate']}\nQuestion: {question}" for question in ASKED]
 
 
 def turns(count: int) -> list[tuple[str, str]]:
-    said = zip(PROMPTED[:count], SAID[:count], strict=True)
+    """What was said so far: the question in the user's words, though its prompt is kept."""
+    said = zip(ASKED[:count], SAID[:count], strict=True)
     return [
         turn
-        for prompt, answer in said
-        for turn in (("user", prompt), ("assistant", answer))
+        for question, answer in said
+        for turn in (("user", question), ("assistant", answer))
     ]
 
 
 @app(
     "admission chat of the Financial University: a store of chat messages",
     *(
-        Expected(("gate",), SAID[n], ASKED[n], retrieved=("gate",), history=turns(n))
+        Expected(
+            ("gate",),
+            SAID[n],
+            ASKED[n],
+            retrieved=("gate",),
+            history=turns(n),
+            grade="inferred" if n else "exact",
+        )
         for n in range(3)
     ),
 )

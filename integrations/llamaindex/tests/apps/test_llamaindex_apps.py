@@ -1244,38 +1244,6 @@ def _(kit: ModuleType) -> None:
         said = f"Conversation history:\nuser: {question}\nassistant: {answer.text}\n\n"
 
 
-class Planned(Workflow):
-    """The model that plans and answers is not LlamaIndex's."""
-
-    index: Any = None
-
-    @step
-    async def answer(self, ev: StartEvent) -> StopEvent:
-        if "zeppelins" in ev.query:
-            return StopEvent(result="Sorry, I do not know.")
-        (hit, *_) = await self.index.as_retriever().aretrieve(ev.query)
-        return StopEvent(result=f"It is {hit.node.text.split()[0]}.")
-
-
-@app(
-    "a workflow that answers by another framework's model, with and without a search",
-    "monkey30440/agentic-rag-with-llama-index-workflows: workflow.py",
-    sample(answer="It is Paris.", grade="inferred"),
-    sample(
-        question="Anything on zeppelins?",
-        contexts=[],
-        retrieved=None,
-        answer="Sorry, I do not know.",
-        grade="incomplete",
-    ),
-)
-def _(kit: ModuleType) -> None:
-    workflow = Planned()
-    workflow.index = VectorStoreIndex(kit.pages("paris", "wine"))
-    for question in (Q, "Anything on zeppelins?"):
-        asyncio.run(_run(workflow, query=question))
-
-
 async def _asked(agent: Any, question: str) -> None:
     assert str(await agent.run(question)) == A
 

@@ -60,11 +60,7 @@ def as_run(response: object) -> Run:
 
 
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
-    """The tree of a run.
-
-    A workflow is a query where it called a model, where the user says anything of it
-    (``where``), and where it answered what a field of a usual name asks.
-    """
+    """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
     if not run.settled:
         run.other, run.settled = (*run.other, *_settled(run.root)), True
         capture.name_authors(run.root)
@@ -98,12 +94,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             is_query=run.kind in ("query", "chat")
             or (
                 run.kind == "workflow"
-                and bool(
-                    models
-                    or where.question_from
-                    or where.answer_from
-                    or (text.strip() and _is_asked_by_name(run))
-                )
+                and bool(models or where.question_from or where.answer_from)
             ),
             gives_documents=run.kind in ("retrieve", "post") and not failed,
             kept=True,
@@ -225,12 +216,6 @@ def _question_field(run: Run) -> str | None:
         (name for name in _QUESTION_FIELDS if run.history and run.fields.get(name)),
         None,
     )
-
-
-def _is_asked_by_name(run: Run) -> bool:
-    """Whether a start event asks in a field of a usual name: a model of another framework may answer."""
-    names = ("user_msg", *_QUESTION_FIELDS)
-    return bool(run.history) or any(run.fields.get(name) for name in names)
 
 
 def _earlier(run: Run) -> tuple[Turn, ...]:
