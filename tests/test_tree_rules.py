@@ -1400,6 +1400,28 @@ def test_an_answer_that_a_later_call_works_on_is_in_doubt(
     assert revised.capture.grade == grade
 
 
+def test_a_question_that_a_model_translated_is_in_doubt_whenever_it_is_searched_for() -> (
+    None
+):
+    """A multilingual chat loop: the translation is asked of an engine, then of a retriever."""
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    asking = alone(model(c, "Translate: Welche Stadt liegt am Douro?", QUESTION))
+    engine = tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS)
+    found = [
+        asking,
+        engine,
+        alone(retriever(c, DOCS[0])),
+        alone(model(c, asked(PORTO))),
+    ]
+    samples = [sample for one in found for sample in turns.add(one)] + turns.finish()
+    notes = [sample.capture for sample in samples if sample.capture is not None]
+    assert [sample.question for sample in samples] == [QUESTION] * 2
+    assert [(one.grade, one.warnings) for one in notes] == [
+        ("inferred", (DOUBTS["several searches that a model wrote"],))
+    ] * 2
+
+
 def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     made = FLOWS["a rewrite comes first"][0](Clock())
