@@ -699,8 +699,8 @@ def _(kit: ModuleType) -> None:
 @row(
     "two runs in one context, which keeps no messages",
     [HIT],
-    [replace(LATER, turn=1)],
-    same=False,
+    # of the first turn only what the second one found again is shown
+    [replace(HIT, shown=(0,)), LATER],
 )
 def _(kit: ModuleType) -> None:
     agent = FunctionAgent(
