@@ -1192,7 +1192,8 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
         assert b"verdict" in store.read_bytes()
         assert main(["store", "clear", "--store", str(store)]) == 0
         assert b"verdict" not in store.read_bytes()  # what was collected goes, too
-        while main([*asked, "--batch", "--gate", "point"]) == 4:
+        gate = ["--fail-under", "adherence=0.1", "--gate", "point"]
+        while main([*asked, "--batch", *gate]) == 4:
             pass
     assert Report.from_jsonl("r.jsonl").scores("context_adherence") == live(
         metrics=["adherence"]

@@ -138,7 +138,15 @@ def add_to(commands: Any) -> None:
         columns.add_argument(*names, dest=f"{name}_column", metavar="NAME")
 
 
-def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
+def _run(options: argparse.Namespace) -> int:
+    """Evaluate, and say by the exit code what the gates decide."""
+    holds_gate = bool(options.fail_under or options.against)
+    shared.settle_gates(options, "--fail-under", holds_gate=holds_gate)
+    return _evaluate_once(options, None)
+
+
+def _evaluate_once(options: argparse.Namespace, budget: Budget | None) -> int:
+    """Evaluate once; a run that waits for batches goes over its samples again."""
     if options.progress is False:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     metrics = metrics_set(
@@ -149,8 +157,6 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
         parse_gate(text, [metric.name for metric in metrics])
         for text in options.fail_under
     ]
-    holds_gate = bool(options.fail_under or options.against)
-    shared.settle_gates(options, "--fail-under", holds_gate=holds_gate)
     how: dict[str, Any] = {"on": options.gate, "min_scored": options.min_scored}
     until = _until(options)
     slices = {gate.by for gate in gates if gate.by}
@@ -200,7 +206,7 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
     _evaluate(this, source, tally, kept, options)
     if this.waiting:
         if this.waited(options.wait):
-            return _run(options, budget)
+            return _evaluate_once(options, budget)
         show(this.stopped)
         return 4
     summary, reasons = (

@@ -26,7 +26,7 @@ def add_to(commands: Any) -> None:
     """Add the commands to the parser."""
     command(commands, "init", _init)
     parser = command(commands, "demo", _demo)
-    parser.add_argument("--out", help="write samples and results to this JSONL file")
+    add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
     command(commands, "metrics", _metrics)
     parser = command(commands, "trust", _trust)
     add(parser, "file", f"a {PROJECT_FILE} that you have looked at", "FILE", Path)

@@ -181,9 +181,15 @@ def _names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
 
 
 def _is_of_deepeval(columns: frozenset[str]) -> bool:
+    """Whether a row has DeepEval's names.
+
+    A row with ``output`` has Opik's, whose ``context`` is what was retrieved.
+    """
     names = set(map(plain_name, columns))
     actual_output, expected_output = _DEEPEVAL_OUTPUTS
-    return actual_output in names or {"input", expected_output} <= names
+    if actual_output in names:
+        return True
+    return {"input", expected_output} <= names and "output" not in names
 
 
 def _refuse_joined_contexts(place: Place, row: "_Cells") -> None:
