@@ -1,8 +1,8 @@
 """The share of good answers as people would count it.
 
-It is estimated from some labels and the scores of all samples.
-
-Labels must be drawn at random with equal probabilities.
+People label some samples, drawn at random with equal probabilities; the judge scores
+all of them. The labels' mean is right but rough. The judge's scores say how the labelled
+samples differ from the others, and so make it sharper (PPI++).
 """
 
 import random
@@ -30,6 +30,8 @@ FEWEST = 5
 
 _FOLDS = 5
 _ROUNDING = 1e-9
+# A variance of scores under which they say nothing.
+_CONSTANT = 1e-12
 
 
 class CorrectedMean(Frozen):
@@ -78,21 +80,20 @@ def _as_floats(scores: Scores) -> Scores:
 def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean:
     """Estimate the mean label over all samples from some labels and all scores.
 
-    The samples with labels are drawn at random.
-
     Args:
-        labels: Labels of the labelled samples.
-        scores: Their scores, in the same order.
+        labels: Labels of samples that were drawn at random.
+        scores: Scores of these samples, in the same order.
         others: Scores of the samples without a label.
 
     Returns:
-        The labels' mean, corrected by what the scores say of the other samples. The
-        weight of the scores is estimated on four fifths of the clusters and used on the
-        fifth; the t interval over clusters has one label added at each end, and holds
-        the variance of the unlabelled samples' mean score, too. Fewer than five labels
-        of the rarer class, or fewer than two clusters of unlabelled samples, whose
-        variance nobody knows: Wilson on the labels alone, or over clusters where labels
-        share one.
+        The labels' mean, corrected by what the scores say of the other samples. How much
+        weight the scores get is estimated on four fifths of the clusters and used on the
+        fifth. The interval is a t interval over clusters, with one label added at each
+        end; it also holds the variance of the unlabelled samples' mean score.
+
+        Only the labels themselves are used if fewer than five are of the rarer class,
+        or if the unlabelled samples are fewer than two clusters, since nobody knows
+        their variance then.
 
     Raises:
         InputError: If there are no labels.
@@ -106,36 +107,56 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean
     """
     if len(labels) == 0:
         raise InputError("a calibrated mean needs labels")
-    scores, others = _as_floats(scores), _as_floats(others)
-    positive = sum(map(bool, labels))
-    rarer = min(positive, len(labels) - positive)
+    scores = _as_floats(scores)
+    others = _as_floats(others)
+    n_positive = sum(bool(label) for label in labels)
+    n_rarer = min(n_positive, len(labels) - n_positive)
     others_sums, others_sizes = grouped(*others)
-    if rarer < FEWEST or len(others_sums) < 2:
-        return _labels_alone(labels, scores.keys, len(others.values))
+    if n_rarer < FEWEST or len(others_sums) < 2:
+        return _labels_alone(labels, scores.keys, n_unlabelled=len(others.values))
+
     truth = [float(label) for label in labels]
     weights = _weights(truth, scores, others)
-    centre, weight = fmean(others.values), fmean(weights)
-    corrected = [
-        y - w * (f - centre)
-        for y, w, f in zip(truth, weights, scores.values, strict=True)
-    ]
-    middle, wide, freedom = ratio_mean(
+    corrected = _corrected_labels(truth, scores.values, weights, fmean(others.values))
+    padded_mean, labelled_error, labelled_freedom = ratio_mean(
         *grouped(corrected, scores.keys), added=(0.0, 1.0)
     )
     _, others_error, others_freedom = ratio_mean(others_sums, others_sizes)
-    half = _half_width((wide, freedom), (weight * others_error, others_freedom))
-    name = (
-        "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one"
-        " at 1"
+    mean_weight = fmean(weights)
+    half_width = _half_width(
+        (labelled_error, labelled_freedom),
+        (mean_weight * others_error, others_freedom),
     )
-    return _cut(
-        fmean(corrected),
-        middle - half,
-        middle + half,
-        name,
-        (len(labels), len(others.values)),
-        weight,
+    mean = min(1.0, max(0.0, fmean(corrected)))
+    # The added labels pull the interval inwards; it still holds the mean itself.
+    interval = Interval(
+        low=max(0.0, min(mean, padded_mean - half_width)),
+        high=min(1.0, max(mean, padded_mean + half_width)),
+        method=(
+            "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one"
+            " at 1"
+        ),
     )
+    return CorrectedMean(
+        mean=mean,
+        interval=interval,
+        weight=mean_weight,
+        labelled=len(labels),
+        unlabelled=len(others.values),
+    )
+
+
+def _corrected_labels(
+    truth: Sequence[float],
+    scores: Sequence[float],
+    weights: Sequence[float],
+    others_mean: float,
+) -> list[float]:
+    """Each label less what its score exceeds the other samples' mean score by, weighted."""
+    return [
+        label - weight * (score - others_mean)
+        for label, weight, score in zip(truth, weights, scores, strict=True)
+    ]
 
 
 def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> float:
@@ -144,78 +165,79 @@ def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> f
     Each mean is given by its standard error and degrees of freedom. The degrees of
     freedom of the sum are Welch's, but no more than those of the labels.
     """
-    first, second = labelled[0] ** 2, unlabelled[0] ** 2
-    welch = (first + second) ** 2 / (first**2 / labelled[1] + second**2 / unlabelled[1])
-    freedom = min(labelled[1], int(welch + _ROUNDING))
-    return t_quantile(0.975, freedom) * sqrt(first + second)
-
-
-def _cut(
-    mean: float,
-    low: float,
-    high: float,
-    name: str,
-    counts: tuple[int, int],
-    weight: float | None = None,
-) -> CorrectedMean:
-    """The estimate, cut to [0, 1] and within its interval."""
-    mean = min(1.0, max(0.0, mean))
-    interval = Interval(max(0.0, min(mean, low)), min(1.0, max(mean, high)), name)
-    return CorrectedMean(
-        mean=mean,
-        interval=interval,
-        weight=weight,
-        labelled=counts[0],
-        unlabelled=counts[1],
+    labelled_error, labelled_freedom = labelled
+    unlabelled_error, unlabelled_freedom = unlabelled
+    labelled_variance = labelled_error**2
+    unlabelled_variance = unlabelled_error**2
+    variance = labelled_variance + unlabelled_variance
+    welch = variance**2 / (
+        labelled_variance**2 / labelled_freedom
+        + unlabelled_variance**2 / unlabelled_freedom
     )
+    freedom = min(labelled_freedom, int(welch + _ROUNDING))
+    return t_quantile(0.975, freedom) * sqrt(variance)
 
 
 def _labels_alone(
-    labels: Sequence[bool], keys: Sequence[int], others: int
+    labels: Sequence[bool], keys: Sequence[int], *, n_unlabelled: int
 ) -> CorrectedMean:
-    """Return the labels' own mean, with Wilson's interval.
+    """Return the labels' own mean, without the judge's scores.
 
-    Where labels share a cluster, the interval is one over clusters.
+    The interval is Wilson's; where labels share a cluster, one over clusters.
     """
-    own = mean_interval(labels, keys) if share_clusters(keys) else None
-    positive = sum(map(bool, labels))
-    interval = own or Interval(
-        *wilson(positive, len(labels)), "Wilson on the labels alone"
-    )
+    n_positive = sum(bool(label) for label in labels)
+    interval = mean_interval(labels, keys) if share_clusters(keys) else None
+    if interval is None:
+        low, high = wilson(n_positive, len(labels))
+        interval = Interval(low, high, "Wilson on the labels alone")
     return CorrectedMean(
-        mean=positive / len(labels),
+        mean=n_positive / len(labels),
         interval=interval,
         weight=None,
         labelled=len(labels),
-        unlabelled=others,
+        unlabelled=n_unlabelled,
     )
 
 
 def _weights(truth: Sequence[float], scores: Scores, others: Scores) -> list[float]:
-    """Return per label the weight of the scores.
+    """Return the weight of the scores for each labelled sample.
 
-    It is estimated on the clusters of the other folds.
+    The clusters are dealt into five folds. The weight of a sample is estimated on the
+    other four, so that no label has a say in its own weight.
     """
-    spread = pvariance([*scores.values, *others.values])
-    if spread < 1e-12:
+    variance = pvariance([*scores.values, *others.values])
+    if variance < _CONSTANT:
         return [0.0] * len(truth)
+    # A sample of its own gets a number that no cluster has.
     clusters = [
         key if key >= 0 else -1 - place for place, key in enumerate(scores.keys)
     ]
-    order = sorted(set(clusters))
-    random.Random(0).shuffle(order)  # noqa: S311 - a split is no cryptography
-    fold = {cluster: place % _FOLDS for place, cluster in enumerate(order)}
-    factor = (1 + len(truth) / len(others.values)) * spread
-    by_fold = []
-    for number in range(_FOLDS):
-        kept = [
-            place for place, cluster in enumerate(clusters) if fold[cluster] != number
-        ]
-        sides = (
-            [truth[place] for place in kept],
-            [scores.values[place] for place in kept],
-        )
-        by_fold.append(
-            min(1.0, max(0.0, covariance(*sides) / factor)) if len(kept) > 1 else 0.0
-        )
-    return [by_fold[fold[cluster]] for cluster in clusters]
+    dealt = sorted(set(clusters))
+    random.Random(0).shuffle(dealt)  # noqa: S311  # a split is no cryptography
+    fold_of_cluster = {cluster: place % _FOLDS for place, cluster in enumerate(dealt)}
+    folds = [fold_of_cluster[cluster] for cluster in clusters]
+    scale = (1 + len(truth) / len(others.values)) * variance
+    weight_of_fold = [
+        _weight_without(fold, folds, truth, scores.values, scale)
+        for fold in range(_FOLDS)
+    ]
+    return [weight_of_fold[fold] for fold in folds]
+
+
+def _weight_without(
+    left_out: int,
+    folds: Sequence[int],
+    truth: Sequence[float],
+    scores: Sequence[float],
+    scale: float,
+) -> float:
+    """The weight that the samples outside of a fold give, in [0, 1].
+
+    It is the covariance of labels and scores over ``scale``; 0 for fewer than two.
+    """
+    places = [place for place, fold in enumerate(folds) if fold != left_out]
+    if len(places) < 2:
+        return 0.0
+    labels_kept = [truth[place] for place in places]
+    scores_kept = [scores[place] for place in places]
+    return min(1.0, max(0.0, covariance(labels_kept, scores_kept) / scale))
