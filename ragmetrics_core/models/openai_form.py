@@ -49,12 +49,12 @@ _FINISH: dict[str, Finish] = {
         "refused",
     ),
 }
-# A name, a path of a provider or a file, with a version or tag. What begins like a
-# usual key is none.
+# A model's name: a path of a provider or a file, with a version or tag. What begins
+# like a usual key is none.
 _MODEL_NAME = re.compile(
     r"(?!(?:sk|pk|rk|gsk|hf|xai|pplx)[-_]|AIza)[\w.][\w./:@+=-]{0,199}|/[\w./:@+=-]{1,199}"
 )
-# how variables that hold secrets are named
+# How variables of the environment that hold secrets are named.
 _ENDS_OF_SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 MOST_TOKENS = 2**53
 """What no request or reply has.
@@ -138,11 +138,16 @@ def parameters(request: ChatRequest) -> dict[str, Any]:
 def chat_reply(
     model: str, body: Any, prices: tuple[float, float] | None, *, key: str = ""
 ) -> ChatReply:
-    """Narrow the body of a reply, as parsed from JSON, to what is read.
+    """Read a reply of a chat endpoint from its body.
 
-    Raises ``JudgeServerError`` if it is no chat reply.
+    Args:
+        model: Name of the model that was asked, for messages.
+        body: The body, as parsed from JSON.
+        prices: US dollars per token sent and received; None if they are unknown.
+        key: The key that was sent, which an endpoint may echo where it names a model.
 
-    ``key`` is the key that was sent; see ``reply_of``.
+    Raises:
+        JudgeServerError: If it is no chat reply.
     """
     listed = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed, list) or not listed:
@@ -150,12 +155,10 @@ def chat_reply(
             f"{model} sent a body without any reply; check the endpoint"
         )
     choices = [_choice(model, choice) for choice in listed]
-    return priced(
-        reply_of(
-            model, choices, usage=body.get("usage"), models=[body.get("model")], key=key
-        ),
-        prices,
+    reply = reply_of(
+        model, choices, usage=body.get("usage"), models=[body.get("model")], key=key
     )
+    return priced(reply, prices)
 
 
 def priced(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
@@ -173,15 +176,15 @@ def priced(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
 
 
 def _tells_what_is_paid(reply: ChatReply, prices: tuple[float, float]) -> bool:
-    """Tell whether the reply names the tokens that cost something.
+    """Whether the reply names the tokens that cost something.
 
     Every request has some, and so has every reply with a text.
     """
-    knows_prompt = reply.usage.prompt_tokens > 0 or not prices[0]
+    price_sent, price_received = prices
+    knows_sent = reply.usage.prompt_tokens > 0 or not price_sent
     is_empty = not any(choice.text for choice in reply.choices)
-    return knows_prompt and (
-        reply.usage.completion_tokens > 0 or is_empty or not prices[1]
-    )
+    knows_received = reply.usage.completion_tokens > 0 or is_empty or not price_received
+    return knows_sent and knows_received
 
 
 def reply_of(
@@ -192,54 +195,59 @@ def reply_of(
     models: Iterable[object],
     key: str = "",
 ) -> ChatReply:
-    """Return a reply with the tokens and names that were told, where they are such.
+    """Make a reply of its choices, and of what the endpoint says of tokens and models.
 
-    Raises ``JudgeServerError`` without a choice.
+    Args:
+        model: Name of the model that was asked, for messages.
+        choices: The choices; at least one.
+        usage: A mapping with ``prompt_tokens`` and ``completion_tokens``. A number that
+            is missing, or that no reply can have, counts as 0: unknown.
+        models: Names of the models that answered, as the endpoint gives them. What has
+            not the form of a name is left out, and so is what may be an echo of a
+            secret.
+        key: The key that was sent; one such secret.
 
-    ``usage`` is a mapping of ``prompt_tokens`` and ``completion_tokens``, as far as
-    they were told. A name of a model may be an echo: it is left out if it holds ``key``
-    or a secret of the environment, or has not the form of a name.
+    Raises:
+        JudgeServerError: If there is no choice.
     """
-    if not (made := tuple(choices)):
+    all_choices = tuple(choices)
+    if not all_choices:
         raise errors.JudgeServerError(f"{model} returned no reply; check its endpoint")
-    told = usage if isinstance(usage, Mapping) else {}
-    counts = (told.get(f"{side}_tokens") for side in ("prompt", "completion"))
-    asked, said = (
-        count if type(count) is int and 0 < count <= MOST_TOKENS else 0
-        for count in counts
-    )
-    named = tuple(
-        sorted(
-            {
-                name
-                for name in models
-                if isinstance(name, str) and _names_a_model(name, key)
-            }
-        )
-    )
+    counts = usage if isinstance(usage, Mapping) else {}
+    names = {
+        name for name in models if isinstance(name, str) and _names_a_model(name, key)
+    }
     return ChatReply(
-        made,
+        all_choices,
         Usage(
             calls=1,
-            prompt_tokens=asked,
-            completion_tokens=said,
+            prompt_tokens=_token_count(counts.get("prompt_tokens")),
+            completion_tokens=_token_count(counts.get("completion_tokens")),
             cost=None,
-            models=named,
+            models=tuple(sorted(names)),
         ),
     )
 
 
+def _token_count(count: object) -> int:
+    """A number of tokens; 0 for what cannot be one."""
+    if type(count) is int and 0 < count <= MOST_TOKENS:
+        return count
+    return 0
+
+
 def _names_a_model(name: str, key: str) -> bool:
+    """Whether a text has the form of a model's name, and holds no secret."""
     if _MODEL_NAME.fullmatch(name) is None or (key and key in name):
         return False
-    secrets = [
-        value
-        for variable, value in os.environ.items()
-        if variable.upper().endswith(_ENDS_OF_SECRETS)
-    ]
-    return not any(
-        len(secret) >= _SHORTEST_SECRET and secret in name for secret in secrets
-    )
+    for variable, value in os.environ.items():
+        is_secret = (
+            variable.upper().endswith(_ENDS_OF_SECRETS)
+            and len(value) >= _SHORTEST_SECRET
+        )
+        if is_secret and value in name:
+            return False
+    return True
 
 
 def _choice(model: str, choice: Any) -> Choice:
@@ -272,32 +280,38 @@ def _text_of(content: object) -> object:
 def choice_of(
     text: object, reason: object, refusal: object = None, logprobs: object = None
 ) -> Choice:
-    """A choice from what was told of it; without a text what the model refused with."""
-    said, refused = (one if isinstance(one, str) else "" for one in (text, refusal))
-    finish = (
-        "refused"
-        if refused and not said
-        else _FINISH.get(str(reason or "stop").lower(), "other")
-    )
-    return Choice(said or refused, finish, _tokens(logprobs))
+    """Make a choice of what an endpoint or a framework says of it.
+
+    Where there is no text, the model's words of refusal are the text.
+    """
+    written = text if isinstance(text, str) else ""
+    refused = refusal if isinstance(refusal, str) else ""
+    finish: Finish
+    if refused and not written:
+        finish = "refused"
+    else:
+        finish = _FINISH.get(str(reason or "stop").lower(), "other")
+    return Choice(written or refused, finish, _tokens(logprobs))
 
 
 def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
     """Log-probabilities of the tokens as OpenAI-like endpoints give them.
 
-    None if they are not in that form.
+    There are none if they are not in that form.
     """
-    content = (logprobs.get("content") or ()) if isinstance(logprobs, Mapping) else ()
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     try:
-        return tuple(
-            TokenAlternatives(
-                *_told(it), tuple(map(_told, it.get("top_logprobs") or ()))
-            )
-            for it in content
-        )
+        return tuple(_token_alternatives(token) for token in content or ())
     except (TypeError, KeyError, ValueError, AttributeError):
         return ()
 
 
-def _told(token: Any) -> tuple[str, float]:
+def _token_alternatives(token: Any) -> TokenAlternatives:
+    alternatives = token.get("top_logprobs") or ()
+    return TokenAlternatives(
+        *_text_and_logprob(token), tuple(map(_text_and_logprob, alternatives))
+    )
+
+
+def _text_and_logprob(token: Any) -> tuple[str, float]:
     return str(token["token"]), float(token["logprob"])

@@ -241,7 +241,9 @@ class ParkingStore(SqliteStore):
                     for start in range(0, len(requests), _MAX_REQUESTS):
                         await self._make(model, requests[start : start + _MAX_REQUESTS])
         if not self.waiting:
-            await self._done(partial(batch_table.forget_answers_of, self._pass))
+            await self._committed_change(
+                partial(batch_table.forget_answers_of, self._pass)
+            )
 
     def _check_limits(self) -> None:
         """Refuse, by ``BatchFailed``, what would be more than the run may spend."""
@@ -274,7 +276,7 @@ class ParkingStore(SqliteStore):
         """
         token = uuid4().hex
         variable = model.api_key_env or ""
-        lines = await self._done(
+        lines = await self._committed_change(
             partial(batch_table.claim, requests, token, model.base_url, variable)
         )
         if not lines:
@@ -284,7 +286,9 @@ class ParkingStore(SqliteStore):
         file_id = ""
         try:
             file_id = await batch_calls.upload(model, lines)
-            is_still_ours = await self._done(partial(batch_table.restart_clock, token))
+            is_still_ours = await self._committed_change(
+                partial(batch_table.restart_clock, token)
+            )
             if not is_still_ours:
                 # It took so long that another process took it for one never made.
                 return
@@ -295,7 +299,9 @@ class ParkingStore(SqliteStore):
         except asyncio.CancelledError:  # the run's deadline
             if not file_id:  # nothing was made, and the next run need not look for it
                 self.waiting.discard(token)
-                await self._done(partial(batch_table.forget_batch, token, None))
+                await self._committed_change(
+                    partial(batch_table.forget_batch, token, None)
+                )
             raise
         except errors.JudgeError as error:
             never_arrived = isinstance(error, (errors.Unreachable, errors.RateLimited))
@@ -305,7 +311,7 @@ class ParkingStore(SqliteStore):
                     "a batch may have been made, and is looked for: %s", error
                 )
                 return
-            await self._done(partial(batch_table.forget_batch, token, None))
+            await self._committed_change(partial(batch_table.forget_batch, token, None))
             raise errors.BatchFailed(
                 f"a batch was not made, and the next run asks its requests: {error}"
             ) from None
@@ -321,7 +327,9 @@ class ParkingStore(SqliteStore):
 
         async def make() -> str:
             batch_id = await batch_calls.make_batch(model, file_id, token)
-            await self._done(partial(batch_table.name_batch, token, batch_id))
+            await self._committed_change(
+                partial(batch_table.name_batch, token, batch_id)
+            )
             return batch_id
 
         making = asyncio.ensure_future(make())
@@ -348,7 +356,7 @@ class ParkingStore(SqliteStore):
             JudgeError: If a service cannot be asked.
         """
         states: dict[str, dict[str, Any]] = {}
-        for batch in await self._done(batch_table.all_batches):
+        for batch in await self._committed_change(batch_table.all_batches):
             model = self._models.get(batch.endpoint)
             if model is None:
                 self._leave(batch)
@@ -366,15 +374,18 @@ class ParkingStore(SqliteStore):
     async def _state(
         self, model: OpenAICompatibleModel, batch: Batch
     ) -> dict[str, Any]:
-        """What the service says of a batch, which is found by its token if unnamed."""
+        """What the service says of a batch.
+
+        Where its id at the service is not known yet, it is looked for by its token.
+        """
         if batch.id:
             state = await batch_calls.batch_by_id(model, batch.id)
-            # Whatever is said of it, it is the one that was asked about.
+            # A service that sends no id has still answered for the one asked about.
             state["id"] = state["id"] or batch.id
             return state
         state = await batch_calls.batch_by_token(model, batch.token)
         if state["id"]:
-            await self._done(
+            await self._committed_change(
                 partial(batch_table.name_batch, batch.token, str(state["id"]))
             )
         elif time.time() < batch.since + SETTLED_SECONDS:
@@ -452,18 +463,20 @@ class ParkingStore(SqliteStore):
         is_lost = False
         if status == "completed" and not n_entered:
             is_lost = bool(
-                await self._done(
+                await self._committed_change(
                     partial(batch_table.count_first_tries_unanswered, token)
                 )
             )
         count_failed = partial(batch_table.count_passing_failures, token)
-        n_failed = await self._done(count_failed)
+        n_failed = await self._committed_change(count_failed)
         code = _CODES_BY_STATUS.get(status)
-        n_unanswered = await self._done(partial(batch_table.forget_batch, token, code))
+        n_unanswered = await self._committed_change(
+            partial(batch_table.forget_batch, token, code)
+        )
         if code is None:
             n_again = n_unanswered + n_failed
         else:  # those without an answer have failed now, too
-            n_again = await self._done(count_failed)
+            n_again = await self._committed_change(count_failed)
         summary = (
             f"{state['id'] or 'a batch not made'}: {status}, {n_entered - n_failed}"
             f" requests answered, {n_again} to be asked again"
@@ -485,7 +498,7 @@ class ParkingStore(SqliteStore):
                 continue
             with suppress(errors.BatchFailed):  # the service keeps it for a while only
                 content = await batch_calls.file_content(model, state[name])
-                n_entered += await self._done(
+                n_entered += await self._committed_change(
                     partial(batch_table.enter_answers, token, content)
                 )
                 if name == "output_file_id":
@@ -497,10 +510,12 @@ class ParkingStore(SqliteStore):
         first_look = batch.unreadable_since
         if first_look is None:
             first_look = time.time()
-            await self._done(partial(batch_table.note_unreadable, batch.token))
+            await self._committed_change(
+                partial(batch_table.note_unreadable, batch.token)
+            )
         return time.time() - first_look < SETTLED_SECONDS
 
-    async def _done(self, change: Callable[[sqlite3.Connection], T]) -> T:
+    async def _committed_change(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """What a change of the file gives, once it is committed."""
         results: list[T] = []
         self.write(lambda connection: results.append(change(connection)))

@@ -252,7 +252,13 @@ class Decider:
         keys.check()
 
     def _draw_places(self, samples: Sequence[Sample | None]) -> list[int]:
-        """Draw the order of the units, and return the places of rows that fit in."""
+        """Draw the order in which rows are judged, and return their places.
+
+        Rows of one cluster are a unit: they come together, or not at all where they
+        would be more than ``max_samples`` with those before. A gate, which sums up the
+        evidence on one claim, has to know how many rows a unit may have; so the gates
+        are made here, too.
+        """
         units = drawn_order(
             self._texts, seed=self.until.seed, clusters=self._clusters(samples)
         )
@@ -262,7 +268,8 @@ class Decider:
         )
         max_rows = self.until.max_samples or len(samples)
         places: list[int] = []
-        for unit, n_rows in zip(units, accumulate(self._unit_sizes), strict=True):
+        rows_up_to_here = accumulate(self._unit_sizes)
+        for unit, n_rows in zip(units, rows_up_to_here, strict=True):
             if n_rows <= max_rows:
                 places += unit
         return places
