@@ -1,4 +1,4 @@
-"""Estimates what a run would cost.
+"""Estimates what a run would cost, without a call.
 
 The metrics' own plans are carried out with a judge that counts instead of calling.
 """
@@ -46,19 +46,27 @@ _ASSUMPTIONS = (
     ),
     "Not deducted: replies that the store holds already, which cost nothing.",
 )
-_AROUND = 40  # characters of the fence and the label of a text
-_UNKNOWN = (20, 200)  # tokens of a reply of which the question gives no example
+# Characters of the fence and the label around a text.
+_FENCE = 40
+# Characters in a token: many where the least is counted, few where the most is.
+_LONG_TOKEN = 4
+_SHORT_TOKEN = 3
+# Tokens of a reply of which the question gives no example.
+_SHORT_REPLY = 20
+_LONG_REPLY = 200
 
 
 @dataclass(frozen=True)
 class Estimate:
     """What a run over so many samples would cost.
 
-    ``low`` is the least and ``high`` the most that is usual. They are equal where the
-    estimate is exact.
-
-    A cost is None where a price is unknown; ``bad_rows`` are those that are no sample;
-    ``left_out`` says of a metric that applies to no sample why.
+    Attributes:
+        samples: How many samples there are.
+        low: The least that is usual; its cost is None where a price is unknown.
+        high: The most that is usual; equal to ``low`` where the estimate is exact.
+        bad_rows: Rows that are no sample.
+        left_out: Why a metric that applies to no sample does not, by its name.
+        batch_share: Share of the price that is paid where it is asked in batches.
     """
 
     samples: int
@@ -66,75 +74,91 @@ class Estimate:
     high: Usage
     bad_rows: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict, compare=False)
-    batch_share: float = 1.0  # of the price, where it is asked in batches
+    batch_share: float = 1.0
 
     def text(self, unit: str = "samples", live: int | None = None) -> str:
         """The estimate for people, with its assumptions.
 
-        Of ``unit``, and ``live`` requests asked beside batches.
+        Args:
+            unit: What is counted, e.g. ``samples``.
+            live: How many requests a run in batches asks live, beside them.
         """
         low, high = self.low, self.high
-        known = low.cost is not None and high.cost is not None
-        shares = dict.fromkeys((1.0, self.batch_share))
-        prices = [
-            _range(*(f"${share * (usage.cost or 0.0):.4f}" for usage in (low, high)))
-            for share in shares
-        ]
-        more = (
-            f", {live:,} requests live"
-            f" ${live * (high.cost or 0.0) / max(1, high.calls):.4f}"
-            if live
-            else ""
-        )
+        tokens_sent = _range(low.prompt_tokens, high.prompt_tokens)
+        tokens_received = _range(low.completion_tokens, high.completion_tokens)
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
             f"calls:             {_range(low.calls, high.calls)}",
-            f"prompt tokens:     {_range(low.prompt_tokens, high.prompt_tokens)}",
-            (
-                "completion tokens:"
-                f" {_range(low.completion_tokens, high.completion_tokens)}"
-            ),
-            (
-                "price:            "
-                f" {', in batches '.join(prices) + more if known else 'unknown'}"
-            ),
+            f"prompt tokens:     {tokens_sent}",
+            f"completion tokens: {tokens_received}",
+            f"price:             {self._price(live or 0)}",
         ]
         lines += [
-            f"{name} left out: {why} on every row"
-            for name, why in self.left_out.items()
+            f"{name} left out: {reason} on every row"
+            for name, reason in self.left_out.items()
         ]
-        return "\n".join([*lines, *_ASSUMPTIONS] if high.calls else lines)
+        if high.calls:
+            lines += _ASSUMPTIONS
+        return "\n".join(lines)
+
+    def _price(self, live: int) -> str:
+        """The price of all calls, of batches, and of requests asked live."""
+        low, high = self.low.cost, self.high.cost
+        if low is None or high is None:
+            return "unknown"
+        price = _range(f"${low:.4f}", f"${high:.4f}")
+        if self.batch_share != 1.0:
+            low_in_batches = f"${self.batch_share * low:.4f}"
+            high_in_batches = f"${self.batch_share * high:.4f}"
+            price += f", in batches {_range(low_in_batches, high_in_batches)}"
+        if live:
+            price_live = live * high / max(1, self.high.calls)
+            price += f", {live:,} requests live ${price_live:.4f}"
+        return price
 
 
-def needed(found: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[str]:
+def needed(whole: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[str]:
     """Return lines that say how many samples each gate would need on average.
 
     Each line supposes that the mean is .02, .05 or .1 away from the gate. It also says
     what these samples would cost.
+
+    Args:
+        whole: What judging all samples would cost.
+        gates: The gates.
+        until: How the run stops as soon as they are decided.
     """
-    lines = []
-    for gate, gap in product(gates, (0.02, 0.05, 0.1)):
-        means = [
-            mean
-            for mean in (gate.at_least - gap, gate.at_least + gap)
-            if 0 <= mean <= 1
-        ]
-        made = partial(until.gate, gate.at_least, rows=found.samples)
-        share = max(samples_needed(made, mean, found.samples) for mean in means) / max(
-            1, found.samples
-        )
-        low, high = (round(share * usage.calls) for usage in (found.low, found.high))
-        costs = [
-            f"${share * usage.cost:.4f}"
-            for usage in (found.low, found.high)
-            if usage.cost is not None
-        ]
-        lines.append(
-            f"{gate} until decided, mean {gap:g} away: {share * found.samples:,.0f} of"
-            f" {found.samples:,} samples on average, {_range(low, high)} calls,"
-            f" {_range(costs[0], costs[-1]) if costs else 'price unknown'}"
-        )
-    return lines
+    return [
+        _samples_line(whole, gate, gap, until)
+        for gate, gap in product(gates, (0.02, 0.05, 0.1))
+    ]
+
+
+def _samples_line(whole: Estimate, gate: Gate, gap: float, until: UntilDecided) -> str:
+    """How many samples a gate would need if the mean were so far from it."""
+    make_gate = partial(until.gate, gate.at_least, rows=whole.samples)
+    means = [
+        mean for mean in (gate.at_least - gap, gate.at_least + gap) if 0 <= mean <= 1
+    ]
+    n_samples = max(samples_needed(make_gate, mean, whole.samples) for mean in means)
+    share = n_samples / max(1, whole.samples)
+    calls = [round(share * usage.calls) for usage in (whole.low, whole.high)]
+    price = "price unknown"
+    if whole.low.cost is not None and whole.high.cost is not None:
+        low_price = f"${share * whole.low.cost:.4f}"
+        price = _range(low_price, f"${share * whole.high.cost:.4f}")
+    return (
+        f"{gate} until decided, mean {gap:g} away: {share * whole.samples:,.0f} of"
+        f" {whole.samples:,} samples on average, {_range(*calls)} calls, {price}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedModel:
+    """What is counted of a model: what it can do, and its prices per token."""
+
+    capabilities: Capabilities
+    prices: tuple[float, float] | None
 
 
 class CountingJudge(Judge):
@@ -142,28 +166,38 @@ class CountingJudge(Judge):
 
     It replies as the example of the question says.
 
-    Each question is one to every one of ``models``, if there are any; ``high`` counts
-    the most that is usual instead of the least.
+    Args:
+        models: Each question is one to every one of these.
+        high: Whether the most that is usual is counted, instead of the least.
+
+    Attributes:
+        total: What was counted so far.
     """
 
     name = "dry run"
 
     def __init__(self, models: Sequence[ChatModel], *, high: bool) -> None:
-        self._models = [(model.capabilities(), model.prices()) for model in models]
-        self._high, self._asked = high, set[int]()
-        self.total = Usage()  # what was counted so far
+        self.total = Usage()
+        self._models = [
+            _CountedModel(model.capabilities(), model.prices()) for model in models
+        ]
+        self._high = high
+        # Digests of the questions that were counted.
+        self._counted: set[int] = set()
 
     def carry_out(self, metric: Metric, sample: Sample) -> None:
         """Count what a metric asks of a sample.
 
-        Without an event loop, which would take half of the time.
+        No event loop is used, which would take half of the time.
         """
         plan = metric.plan(sample)
         try:
             step = next(plan)
             while True:
                 step = plan.send(tuple(self.count(question).reply for question in step))
-        except Exception:  # noqa: BLE001  # its end; after an error a run goes on, too, and says which metric it was
+        except StopIteration:
+            return
+        except Exception:  # noqa: BLE001  # a run goes on, too, and says which metric it was
             return
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -171,35 +205,33 @@ class CountingJudge(Judge):
         return self.count(question)
 
     def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question, unless the same was asked before: a run keeps replies."""
+        """Count a question, and answer it by its example.
+
+        What was asked before is not counted again, since a run keeps replies.
+        """
         replies = self._replies(question)
-        if self._models:
-            key = hash(
-                (
-                    type(question),
-                    question.first_poll or 0,
-                    question.instructions,
-                    *question.parts.values(),
-                )
-            )
-            new = self._models if key not in self._asked else ()
-            self._asked.add(key)
-            self.total = sum(
-                (self._spent(question, replies, *model) for model in new), self.total
-            )
+        self._count_calls(question, replies)
         if not replies:
-            said = f"questions of type {type(question).__name__} name no example reply"
-            return Answer(NotAnswered(QuestionNotSupported(said)))
-        return Answer(
-            Asked(
-                replies,
-                weights=(
-                    (Weight(1.0),) * len(verdicts_of(replies[0]))
-                    if question.weigh
-                    else ()
-                ),
-            )
-        )
+            kind = type(question).__name__
+            message = f"questions of type {kind} name no example reply"
+            return Answer(NotAnswered(QuestionNotSupported(message)))
+        weights: tuple[Weight, ...] = ()
+        if question.weigh is not None:
+            weights = (Weight(1.0),) * len(verdicts_of(replies[0]))
+        return Answer(Asked(replies, weights=weights))
+
+    def _count_calls(self, question: Question[R], replies: tuple[R, ...]) -> None:
+        """Add what every model takes to answer a question that was not asked before."""
+        if not self._models:
+            return
+        parts = tuple(question.parts.values())
+        first_poll = question.first_poll or 0
+        key = hash((type(question), first_poll, question.instructions, *parts))
+        if key in self._counted:
+            return
+        self._counted.add(key)
+        for model in self._models:
+            self.total += self._spent(question, replies, model)
 
     def _replies(self, question: Question[R]) -> tuple[R, ...]:
         """Return the example replies to a question: the least, or the most.
@@ -207,68 +239,73 @@ class CountingJudge(Judge):
         Where polls are asked for in rounds and may stop early, those of the most
         disagree, so that none stops. There are none if the question has no example.
         """
-        examples, first = question.examples(), question.first_poll or 0
+        examples = question.examples()
         if examples is None:
             return ()
-        rounds = question.first_poll is not None
-        agreed = (
-            self._high and not (rounds and poll % 2)
-            for poll in range(first, first + question.polls)
-        )
-        return tuple(examples[high] for high in agreed)
+        least, most = examples
+        if not self._high:
+            return (least,) * question.polls
+        if question.first_poll is None:
+            return (most,) * question.polls
+        polls = range(question.first_poll, question.first_poll + question.polls)
+        return tuple(least if poll % 2 else most for poll in polls)
 
     def _spent(
-        self,
-        question: Question[R],
-        replies: tuple[R, ...],
-        can: Capabilities,
-        prices: tuple[float, float] | None,
+        self, question: Question[R], replies: tuple[R, ...], model: _CountedModel
     ) -> Usage:
         """What a model takes to answer a question."""
-        polls, calls = self._volume(question, can)
-        per_token, said = 3 if self._high else 4, _UNKNOWN[self._high]
+        polls, calls = self._volume(question, model.capabilities)
+        characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
         if replies:
-            said = len(replies[0].model_dump_json(exclude_defaults=True)) // per_token
-        sent, received = calls * (_characters(question) // per_token + 8), polls * said
-        cost = None if prices is None else sent * prices[0] + received * prices[1]
+            characters = len(replies[0].model_dump_json(exclude_defaults=True))
+            tokens_of_reply = characters // characters_per_token
+        else:
+            tokens_of_reply = _LONG_REPLY if self._high else _SHORT_REPLY
+        received = polls * tokens_of_reply
+        sent = calls * (_characters(question) // characters_per_token + 8)
+        cost = None
+        if model.prices is not None:
+            price_sent, price_received = model.prices
+            cost = sent * price_sent + received * price_received
         return Usage(
             calls=calls, prompt_tokens=sent, completion_tokens=received, cost=cost
         )
 
     def _volume(self, question: Question[R], can: Capabilities) -> tuple[int, int]:
-        """Replies and calls of a question."""
-        together = (
-            not self._high if can.n is None else can.n
-        ) and can.temperature is not False
-        polls = (
-            question.polls if question.weigh is None else question.weigh.fallback_polls
-        )
-        if question.weigh is not None:
-            if can.logprobs or (can.logprobs is None and not self._high) or polls < 2:
-                return 1, 1
-            # tried with one reply, which counts as the first poll
-            if can.logprobs is None:
-                return polls, 2 if together else polls
-        return polls, 1 if together else polls
+        """How many replies a question takes, and in how many calls.
+
+        What is not known of a model counts as there for the least, as missing for the
+        most.
+        """
+        gives_several = not self._high if can.n is None else can.n
+        is_together = gives_several and can.temperature is not False
+        if question.weigh is None:
+            polls = question.polls
+            return polls, 1 if is_together else polls
+        polls = question.weigh.fallback_polls
+        has_logprobs = not self._high if can.logprobs is None else can.logprobs
+        if has_logprobs or polls < 2:
+            return 1, 1
+        if can.logprobs is None:
+            # Log-probabilities are tried with one reply, which is the first poll.
+            return polls, 2 if is_together else polls
+        return polls, 1 if is_together else polls
 
 
 def _characters(question: Question[Any]) -> int:
     """How long a prompt is, nearly; rendering thousands of them would take seconds."""
-    told = question.instructions
-    check_template(told, tuple(question.parts))
-    shown = [
-        part for name, part in question.parts.items() if f"{{{name}}}" in told.template
+    instructions = question.instructions
+    check_template(instructions, tuple(question.parts))
+    shown_parts = [
+        part
+        for name, part in question.parts.items()
+        if f"{{{name}}}" in instructions.template
     ]
-    texts = [
-        text
-        for part in shown
-        for text in (*part.texts, *(turn.content for turn in part.history))
-    ]
-    return (
-        len(told.template)
-        + len(told.examples)
-        + sum(len(text) + _AROUND for text in texts)
-    )
+    total = len(instructions.template) + len(instructions.examples)
+    for part in shown_parts:
+        total += sum(len(text) + _FENCE for text in part.texts)
+        total += sum(len(turn.content) + _FENCE for turn in part.history)
+    return total
 
 
 def estimate(
@@ -281,47 +318,57 @@ def estimate(
     Raises:
         SettingError: If a metric or judge is one that a run refuses.
     """
-    resolved = {
+    judges = {
         metric.name: resolve_judge(judge, metric_model=metric.model)
         for metric in metrics
     }
-    for own_judge in resolved.values():
-        check_judge(own_judge)
-    counters = {name: counting_judges(own) for name, own in resolved.items()}
-    iterator = iter(samples)
-    pool = list(islice(iterator, POOL))
-    others = [sample for sample in pool if isinstance(sample, Sample)]
-    metrics = [prepared(metric, others) for metric in metrics]
+    for metric_judge in judges.values():
+        check_judge(metric_judge)
+    counters = {
+        name: counting_judges(metric_judge) for name, metric_judge in judges.items()
+    }
+    rows = iter(samples)
+    pool = list(islice(rows, POOL))
+    pool_samples = [row for row in pool if isinstance(row, Sample)]
+    metrics = [prepared(metric, pool_samples) for metric in metrics]
     for metric in metrics:
-        signature_by(metric, resolved[metric.name])  # refuses what a run refuses
-    gaps: dict[str, str] = {}
+        signature_by(metric, judges[metric.name])  # refuses what a run refuses
+
+    reasons: dict[str, str] = {}
     applied: set[str] = set()
-    count = bad = 0
-    for item in chain(pool, iterator):
-        if not isinstance(item, Sample):
-            bad += 1
+    n_samples = 0
+    n_bad_rows = 0
+    for row in chain(pool, rows):
+        if not isinstance(row, Sample):
+            n_bad_rows += 1
             continue
-        count += 1
+        n_samples += 1
         for metric in metrics:
-            if (gap := _gap(metric, item)) is not None:
-                gaps.setdefault(metric.name, gap.reason)
+            gap = _gap(metric, row)
+            if gap is not None:
+                reasons.setdefault(metric.name, gap.reason)
                 continue
             applied.add(metric.name)
-            # What runs in a thread is a function of the sample, which asks nothing and
-            # is not called here.
-            for counter in () if metric.in_thread else counters[metric.name]:
-                counter.carry_out(metric, item)
-    low, high = (
-        sum((pair[side].total for pair in counters.values()), Usage())
-        for side in (0, 1)
-    )
-    idle = {name: why for name, why in gaps.items() if name not in applied}
-    shares = [
+            if metric.in_thread:
+                # A function of the sample asks nothing, and is not called here.
+                continue
+            for counter in counters[metric.name]:
+                counter.carry_out(metric, row)
+    batch_shares = [
         getattr(model, "batch_share", 1.0)
-        for own in resolved.values()
-        for model in own.models
+        for metric_judge in judges.values()
+        for model in metric_judge.models
     ]
-    return Estimate(count, low, high, bad, idle, max(shares, default=1.0))
+    return Estimate(
+        samples=n_samples,
+        low=sum((least.total for least, _ in counters.values()), Usage()),
+        high=sum((most.total for _, most in counters.values()), Usage()),
+        bad_rows=n_bad_rows,
+        left_out={
+            name: reason for name, reason in reasons.items() if name not in applied
+        },
+        batch_share=max(batch_shares, default=1.0),
+    )
 
 
 def _gap(metric: Metric, sample: Sample) -> Undefined | None:
@@ -336,22 +383,28 @@ def _gap(metric: Metric, sample: Sample) -> Undefined | None:
     return gap if isinstance(gap, Undefined) else None
 
 
-def counting_judges(resolved: Judge) -> tuple[CountingJudge, CountingJudge]:
+def counting_judges(judge: Judge) -> tuple[CountingJudge, CountingJudge]:
     """Return two judges that count what a judge would send.
 
     The first counts the least, the second the most that is usual.
     """
-    for model in resolved.models:
+    for model in judge.models:
         run(model.prepare())
-    first = resolved
-    # at the least its cheap judge decides everything
-    while isinstance(first, CascadeJudge):
-        first = first.cheap
-    return CountingJudge(first.models, high=False), CountingJudge(
-        resolved.models, high=True
-    )
+    cheapest = judge
+    while isinstance(cheapest, CascadeJudge):
+        # At the least its cheap judge decides everything.
+        cheapest = cheapest.cheap
+    least = CountingJudge(cheapest.models, high=False)
+    most = CountingJudge(judge.models, high=True)
+    return least, most
 
 
 def _range(low: int | str, high: int | str) -> str:
-    told = [own if isinstance(own, str) else f"{own:,}" for own in (low, high)]
-    return told[0] if low == high else " to ".join(told)
+    """Two numbers as a range; one number where they are equal."""
+    if low == high:
+        return _in_words(low)
+    return f"{_in_words(low)} to {_in_words(high)}"
+
+
+def _in_words(number: int | str) -> str:
+    return number if isinstance(number, str) else f"{number:,}"
