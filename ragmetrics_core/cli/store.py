@@ -87,29 +87,37 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _batch(options: argparse.Namespace) -> int:
-    path, lines = options.store or default_path(), list[str]()
-    if path.exists():
-        parking = ParkingStore(SqliteStore(path), _services(options))
-        for found in run(
-            parking.look(options.action == "collect", options.action == "cancel")
-        ).values():
-            counts = ", ".join(
-                f"{count} {name}" for name, count in found["request_counts"].items()
+    """Say of each batch of a store where it stands; collect or cancel them if asked."""
+    path = options.store or default_path()
+    if not path.exists():
+        if options.store:
+            raise InputError(f"there is no file {path}")
+        show(f"{path}: no batch is on its way")
+        return 0
+    with closing(ParkingStore(SqliteStore(path), _services(options))) as parking:
+        states = run(
+            parking.look(
+                collect=options.action == "collect", cancel=options.action == "cancel"
             )
-            lines.append(
-                f"{found['id'] or 'a batch'}: {found['status']} {counts}".rstrip()
-            )
-        told = (
-            "which is not asked: name it with --api-base, and its key with"
-            " --api-key-env"
         )
-        lines += [
-            f"a batch: at {address}, {told}" for address in parking.elsewhere.values()
-        ]
-    elif options.store:
-        raise InputError(f"there is no file {path}")
+        elsewhere = list(parking.elsewhere.values())
+    lines = [_batch_line(state) for state in states.values()]
+    lines += [
+        f"a batch: at {address}, which is not asked: name it with --api-base, and its"
+        " key with --api-key-env"
+        for address in elsewhere
+    ]
     show("\n".join(lines) or f"{path}: no batch is on its way")
     return 0
+
+
+def _batch_line(state: dict[str, Any]) -> str:
+    """A batch in words: its name, its status and how many of its requests stand where."""
+    counts = ", ".join(
+        f"{count} {name}" for name, count in state["request_counts"].items()
+    )
+    name = state["id"] or "a batch"
+    return f"{name}: {state['status']} {counts}".rstrip()
 
 
 def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
