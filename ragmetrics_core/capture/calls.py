@@ -30,44 +30,40 @@ STRUCTURED = 2
 LABEL = 1
 NO_ANSWER = 0
 
-_STEERING = {
-    *(
-        "binary_score",
-        "score",
-        "grade",
-        "verdict",
-        "relevant",
-        "is_relevant",
-        "datasource",
-        "route",
-        "next",
-        "action",
-    ),
-    *(
-        "destination",
-        "decision",
-        "query",
-        "queries",
-        "search_query",
-        "search_queries",
-        "steps",
-        "plan",
-    ),
+# Keys of a structured reply that say yes or no, or grade.
+_VERDICT_KEYS = {
+    "binary_score",
+    "score",
+    "grade",
+    "verdict",
+    "relevant",
+    "is_relevant",
 }
-_JUDGING = {
-    *(
-        "binary_score",
-        "score",
-        "grade",
-        "verdict",
-        "relevant",
-        "is_relevant",
-        "grounded",
-        "is_grounded",
-        "supported",
-    ),
-    *("useful", "is_useful"),
-    *("issup", "isuse", "isrel"),  # the reflections of Self-RAG
+# Keys of a reply that says how the run goes on.
+_STEERING = _VERDICT_KEYS | {
+    "datasource",
+    "route",
+    "next",
+    "action",
+    "destination",
+    "decision",
+    "query",
+    "queries",
+    "search_query",
+    "search_queries",
+    "steps",
+    "plan",
+}
+# Keys of a reply that judges a text; the last three are the reflections of Self-RAG.
+_JUDGING = _VERDICT_KEYS | {
+    "grounded",
+    "is_grounded",
+    "supported",
+    "useful",
+    "is_useful",
+    "issup",
+    "isuse",
+    "isrel",
 }
 _VERDICTS = (
     "yes",

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_args
 
 from ragmetrics_core.data import Usage, errors, safe
 from ragmetrics_core.models.chat import (
+    CONNECTING_SECONDS,
     ChatModel,
     ChatReply,
     ChatRequest,
@@ -35,7 +36,6 @@ _ENDS = get_args(Finish)
 _SHORTEST_WAIT = 0.5
 _LONGEST_WAIT = 60.0  # seconds between two attempts, unless the endpoint asks for more
 _GIVEN_UP = 600.0  # seconds from which on a request is not repeated
-CONNECTING_SECONDS = 10.0  # the same, while no connection can be made
 _OUTAGE = 30.0  # seconds for which an endpoint that refuses everything is left alone
 _ALONE = 2.0  # seconds for which all others wait for a call that is sent alone
 # of them at a time, so that a loop that a client's import blocks for seconds counts as

@@ -21,6 +21,10 @@ else:
 Finish = Literal["stop", "length", "refused", "other"]
 
 
+CONNECTING_SECONDS = 10.0
+"""Seconds after which connecting is given up, all its attempts together."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One chat message; its content never appears in the repr."""

@@ -22,6 +22,7 @@ from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.models.addresses import NAME_A_KEY, OPENAI, openai_endpoint
 from ragmetrics_core.models.cache_keys import endpoint_key
 from ragmetrics_core.models.chat import (
+    CONNECTING_SECONDS,
     Capabilities,
     ChatModel,
     ChatReply,
@@ -55,7 +56,6 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
 )
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _IDLE_SECONDS = 15.0
-CONNECTING_SECONDS = 10.0
 _OF_FILES = 600.0, 2**30  # seconds and bytes
 
 
