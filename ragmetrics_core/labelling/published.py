@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -18,16 +18,27 @@ from ragmetrics_core.statistics.rater_agreement import Labelled
 
 Row = Mapping[str, Any]
 
+_GOOD_FAITHFULNESS = 3
+"""From this grade on an annotator of MT-RAG, who grades from 1 to 4, calls an answer adherent."""
+
 
 @dataclass(frozen=True, slots=True)
 class LabelledSample:
-    """A sample from a source with what people say of it, ``labels``, as they were asked a ``question``.
+    """A sample with what people answered to one question about it.
 
-    Is the answer ``adherent``, is each context ``relevant``, is each fact ``present``
-    in the contexts, is the ``other`` answer better? ``people`` are votes of single
-    annotators on the answer, where they are known. Of a judge that was asked there are
-    the ``result``, what it cost, with that on the other answer, and per label a
-    verdict: its score, and as the rival's minus the length of the text.
+    Attributes:
+        question: What people were asked: is the answer ``adherent``, is each context
+            ``relevant``, is each fact ``present`` in the contexts, or is the ``other``
+            answer better.
+        source: The data set that the sample comes from.
+        sample: The sample.
+        labels: What people say, one label for the answer, or one per context or fact.
+        other: The sample with the other answer, where two answers are compared.
+        people: Votes of single annotators on the answer, where they are known.
+        result: The judge's result, once it was asked.
+        usage: What the judge's answers cost, that on the other answer included.
+        verdicts: The judge's score of each label. The rival's score of a verdict is
+            minus the length of the text, as if a rival judge liked short texts.
     """
 
     question: str
@@ -43,16 +54,14 @@ class LabelledSample:
     @property
     def says(self) -> tuple[bool, ...]:
         """The verdicts as yes and no."""
-        return tuple(one.says() for one in self.verdicts)
+        return tuple(verdict.says() for verdict in self.verdicts)
 
 
 def labelled_files(path: Path) -> list[Path]:
     """A file, or all files in a folder that may hold labelled rows."""
-    return (
-        sorted(file for file in path.rglob("*") if file.suffix.casefold() in READERS)
-        if path.is_dir()
-        else [path]
-    )
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.suffix.casefold() in READERS)
 
 
 def inputs_of(path: Path) -> tuple[Input, ...]:
@@ -64,133 +73,196 @@ def inputs_of(path: Path) -> tuple[Input, ...]:
 
 
 def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
-    """The labelled samples of a file, or of all files in a folder; ``docs/judges.md`` describes the forms.
+    """Read the labelled samples of a file, or of all files in a folder.
 
-    ``limit`` is the most of each question and source, drawn at random with seed 0.
-    ``InputError`` if a file cannot be read, a row has none of the forms or a label that
-    is none, or nothing is labelled; it names the place.
+    Args:
+        path: The file or folder; ``docs/judges.md`` describes the forms of rows.
+        limit: How many samples of each question and source are returned at most, drawn
+            at random with seed 0. None returns all.
+
+    Raises:
+        InputError: If a file cannot be read, a row has none of the forms or a label
+            that cannot be understood, or no row is labelled. The message names the
+            place.
     """
-    rows = [located for file in labelled_files(path) for located in read_objects(file)]
+    rows: list[tuple[str, Row]] = []
+    for file in labelled_files(path):
+        rows.extend(read_objects(file))
     origins = {
         row["source_id"]: row
         for _, row in rows
         if "source_info" in row and "source_id" in row
     }
-    found: dict[tuple[str, str], list[LabelledSample]] = {}
+    samples_by_group: dict[tuple[str, str], list[LabelledSample]] = {}
     for place, row in rows:
-        try:
-            # Parquet fills what is missing
-            row = {name: value for name, value in row.items() if value is not None}
-            for item in _labelled(_in_our_form(row, origins)):
-                found.setdefault((item.question, item.source), []).append(item)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            why = (
-                error
-                if isinstance(error, RowError)
-                else f"a form that is not known ({type(error).__name__})"
-            )
-            raise InputError(
-                f"{place}: no labelled row as in docs/judges.md: {why}"
-            ) from None
-    if not found:
+        for labelled in _labelled_at(place, row, origins):
+            group = (labelled.question, labelled.source)
+            samples_by_group.setdefault(group, []).append(labelled)
+    if not samples_by_group:
         raise InputError(
             f"{path} holds no labelled rows; docs/judges.md says which forms are read"
         )
     draw = Random(0)  # noqa: S311 - sampling is no cryptography
-    return [
-        item
-        for own in found.values()
-        for item in draw.sample(own, min(limit or len(own), len(own)))
-    ]
+    drawn: list[LabelledSample] = []
+    for samples in samples_by_group.values():
+        count = min(limit or len(samples), len(samples))
+        drawn.extend(draw.sample(samples, count))
+    return drawn
+
+
+def _labelled_at(
+    place: str, row: Row, origins: Mapping[str, Row]
+) -> list[LabelledSample]:
+    """The labelled samples of one row; ``InputError`` names its place."""
+    try:
+        # Parquet fills columns that a row lacks with None.
+        present = {name: value for name, value in row.items() if value is not None}
+        return list(_labelled(_in_our_form(present, origins)))
+    except RowError as error:
+        reason = str(error)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"a form that is not known ({type(error).__name__})"
+    raise InputError(f"{place}: no labelled row as in docs/judges.md: {reason}")
 
 
 def _in_our_form(row: Row, origins: Mapping[str, Row]) -> Row:
-    """A row of a published file in the form of ours; {} for one that is left out."""
-    if "claim" in row and "doc" in row:  # of LLM-AggreFact
-        made = {
-            "contexts": [{"text": row["doc"]}],
-            "answer": row["claim"],
-            "labels": {"adherent": int(row["label"])},
-        }
-        return {
-            **made,
-            "id": row.get("contamination_identifier"),
-            "source": row["dataset"],
-        }
-    if "response" not in row or "source_id" not in row:
-        return {} if "source_info" in row else row
+    """A row of a published file in our form; {} if no sample is to be made of it.
+
+    ``origins`` are the rows of RAGTruth's ``source_info.jsonl`` by their id.
+    """
+    if "claim" in row and "doc" in row:
+        return _from_aggrefact(row)
+    if "response" in row and "source_id" in row:
+        return _from_ragtruth(row, origins)
+    if "source_info" in row:  # it is read with the response that names it
+        return {}
+    return row
+
+
+def _from_aggrefact(row: Row) -> Row:
+    """A row of LLM-AggreFact."""
+    return {
+        "id": row.get("contamination_identifier"),
+        "source": row["dataset"],
+        "contexts": [{"text": row["doc"]}],
+        "answer": row["claim"],
+        "labels": {"adherent": int(row["label"])},
+    }
+
+
+def _from_ragtruth(row: Row, origins: Mapping[str, Row]) -> Row:
+    """A response of RAGTruth with the texts that it was written from.
+
+    {} if the response was cut off or wrongly refused.
+    """
     if row["source_id"] not in origins:
         raise RowError("the row of source_info.jsonl with its source_id is missing")
-    origin = origins[row["source_id"]]  # of RAGTruth
-    given = origin["source_info"]
-    made = {"id": row["id"], "answer": row["response"], "generator": row["model"]}
-    texts = [given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)]
-    if origin["task_type"] == "QA":
-        made["question"], texts = (
-            given["question"],
-            re.split(r"(?m)^passage \d+:", given["passages"]),
-        )
-    made["contexts"] = [{"text": text.strip()} for text in texts if text.strip()]
-    made |= {
+    origin = origins[row["source_id"]]
+    source_info = origin["source_info"]
+    is_question = origin["task_type"] == "QA"
+    if is_question:
+        texts = re.split(r"(?m)^passage \d+:", source_info["passages"])
+    elif isinstance(source_info, str):
+        texts = [source_info]
+    else:
+        texts = [json.dumps(source_info, ensure_ascii=False)]
+    our_row: dict[str, Any] = {
+        "id": row["id"],
         "source": f"RAGTruth {origin['task_type']}",
+        "contexts": [{"text": text.strip()} for text in texts if text.strip()],
+        "answer": row["response"],
+        "generator": row["model"],
         "labels": {"adherent": int(not row["labels"])},
     }
-    # else cut off, or wrongly refused
-    return made if row.get("quality", "good") == "good" else {}
+    if is_question:
+        our_row["question"] = source_info["question"]
+    if row.get("quality", "good") != "good":
+        return {}
+    return our_row
 
 
-def sample_of(row: Row, **changes: Any) -> Sample:
-    """The sample in a row of our form, with fields to replace; ``RowError`` if there is none."""
-    said = [
-        turn.partition(": ")
-        for turn in (structured(row.get("meta")) or {}).get("history") or ()
-    ]
-    history = [
-        {"role": role, "content": content} for role, _, content in said if content
-    ]
-    kept = {
-        name: value
-        for name, value in row.items()
-        if name not in ("answers", "label", "labels", "meta", "source")
-    }
-    return Sample.from_row(
-        {**({"history": history} if history else {}), **kept, **changes}
-    )
+def sample_of(
+    row: Row, *, answer: str | None = None, facts: Sequence[object] | None = None
+) -> Sample:
+    """The sample in a row of our form.
+
+    Args:
+        row: The row.
+        answer: The answer to take in place of the row's; None for the row's own.
+        facts: The facts to take in place of the row's; None for the row's own.
+
+    Raises:
+        RowError: If the row holds no sample.
+    """
+    fields: dict[str, Any] = {}
+    meta = structured(row.get("meta")) or {}
+    history = []
+    for message in meta.get("history") or ():
+        role, _, content = message.partition(": ")
+        if content:
+            history.append({"role": role, "content": content})
+    if history:
+        fields["history"] = history
+    for name, value in row.items():
+        if name not in ("answers", "label", "labels", "meta", "source"):
+            fields[name] = value
+    if answer is not None:
+        fields["answer"] = answer
+    if facts is not None:
+        fields["facts"] = facts
+    return Sample.from_row(fields)
 
 
 def _labelled(row: Row) -> Iterator[LabelledSample]:
-    labels, meta = (
-        structured(row.get("labels")) or {},
-        structured(row.get("meta")) or {},
-    )
-    source = str(row.get("source") or "all")
-    # drawn by ``ragmetrics label draw``
+    """A labelled sample for each question that people answered about a row."""
+    labels = structured(row.get("labels")) or {}
+    # Rows that ``ragmetrics label draw`` wrote have one label, that of their metric.
     if row.get("metric") == "context_adherence" and row.get("label") is not None:
         labels = {"adherent": row["label"]}
+    source = str(row.get("source") or "all")
     if abs(labels.get("overall") or 0) > 0:
-        one, other = (sample_of(row, answer=answer) for answer in row["answers"])
-        yield LabelledSample("other", source, one, (labels["overall"] > 0,), other)
+        yield _preference(row, source, labels["overall"])
     if labels.get("adherent") is not None:
-        votes = votes_of(labels["adherent"], "adherent")
-        # MT-RAG's, from 1 to 4
-        graded = tuple(vote >= 3 for vote in meta.get("faithfulness_votes") or ())
-        people = votes if len(votes) > 1 else graded
-        yield LabelledSample(
-            "adherent", source, sample_of(row), (Labelled(0, votes).yes,), None, people
-        )
+        yield _adherence(row, source, labels["adherent"])
     if labels.get("relevant"):
-        sample, useful = sample_of(row), votes_of(labels["relevant"], "relevant")
-        if len(useful) != len(sample.contexts):
-            raise RowError(
-                f"{len(useful)} labels.relevant of {len(sample.contexts)} contexts;"
-                " each needs one"
-            )
-        yield LabelledSample("relevant", source, sample, useful)
-    given = structured(row.get("facts")) or ()
-    if facts := [
+        yield _relevance(row, source, labels["relevant"])
+    facts = [
         fact
-        for fact in given
+        for fact in structured(row.get("facts")) or ()
         if isinstance(fact, Mapping) and fact.get("present") is not None
-    ]:
+    ]
+    if facts:
         present = votes_of([fact["present"] for fact in facts], "present")
         yield LabelledSample("present", source, sample_of(row, facts=facts), present)
+
+
+def _preference(row: Row, source: str, overall: float) -> LabelledSample:
+    """Is the second answer better? People say so where ``overall`` is above 0."""
+    sample, other = (sample_of(row, answer=answer) for answer in row["answers"])
+    return LabelledSample("other", source, sample, (overall > 0,), other)
+
+
+def _adherence(row: Row, source: str, label: Any) -> LabelledSample:
+    """Is the answer adherent? The majority of the votes says so."""
+    meta = structured(row.get("meta")) or {}
+    votes = votes_of(label, "adherent")
+    people = votes
+    if len(votes) == 1:  # single annotators are known from MT-RAG's grades alone
+        grades = meta.get("faithfulness_votes") or ()
+        people = tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
+    is_adherent = Labelled(0, votes).yes
+    return LabelledSample(
+        "adherent", source, sample_of(row), (is_adherent,), None, people
+    )
+
+
+def _relevance(row: Row, source: str, labels: Any) -> LabelledSample:
+    """Is each context relevant?"""
+    sample = sample_of(row)
+    useful = votes_of(labels, "relevant")
+    if len(useful) != len(sample.contexts):
+        raise RowError(
+            f"{len(useful)} labels.relevant of {len(sample.contexts)} contexts;"
+            " each needs one"
+        )
+    return LabelledSample("relevant", source, sample, useful)
