@@ -14,17 +14,30 @@ from loopback import LoopbackServer
 from plausible import plausible_reply
 from said import poll
 
-from ragmetrics_core import LexicalJudge, ScriptedJudge, evaluate
+from ragmetrics_core import (
+    LexicalJudge,
+    LLMJudge,
+    OpenAICompatibleModel,
+    ScriptedJudge,
+    evaluate,
+)
 from ragmetrics_core.cli.main import main as command
 from ragmetrics_core.data import Asked, JudgeServerError, Weight
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, edited, injected
 from ragmetrics_core.labelling.labels import draw
-from ragmetrics_core.labelling.measured_judges import ASKING, asking, band, measured
+from ragmetrics_core.labelling.measured_judges import (
+    ASKING,
+    asking,
+    band,
+    judged,
+    measured,
+)
 from ragmetrics_core.labelling.published import LabelledSample, read_labelled
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.page.methods import quoted
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -389,6 +402,88 @@ def test_calls_for_pairs_count_both_answers(tmp_path: Path) -> None:
         draws=20,
     )
     assert figures(card, "other")["calls per 1,000 samples", None].value == 2000
+
+
+def test_the_better_of_two_answers_has_the_higher_score(tmp_path: Path) -> None:
+    """A score above one half is for the second answer, as its label is."""
+    judge = ScriptedJudge(
+        {
+            RateRecall: lambda question: {
+                "score": 0.9 if question["answer"] == "bb" else 0.2
+            }
+        }
+    )
+    pair = {"answers": ["a", "bb"], "reference": "r", "labels": {"overall": 1}}
+    labelled = read_labelled(written(tmp_path, "rows.jsonl", [pair]))
+    (row,) = judged(asking(judge), ASKING["other"](), labelled)
+    (verdict,) = row.verdicts
+    assert verdict.score == pytest.approx((1 + 0.9 - 0.2) / 2)
+    assert verdict.votes == (True,)
+    assert verdict.rival == -1  # the second answer is longer by one character
+
+
+def test_each_fact_is_compared_with_its_own_label(tmp_path: Path) -> None:
+    facts = [
+        {"text": "In the town Anna lit 12 lamps.", "present": 1},
+        {"text": "It rained on Sunday.", "present": 0},
+    ]
+    line = {"contexts": [{"text": TEXTS[0]}], "reference": "r", "facts": facts}
+    labelled = read_labelled(written(tmp_path, "rows.jsonl", [line]))
+    (row,) = judged(asking(LexicalJudge()), ASKING["present"](), labelled)
+    assert [verdict.votes for verdict in row.verdicts] == [(True,), (False,)]
+    assert [-(verdict.rival or 0) for verdict in row.verdicts] == [30, 20]
+
+
+def test_asked_again_the_judge_answers_anew(tmp_path: Path) -> None:
+    labelled = items(tmp_path, "adherent")
+    metric = ASKING["adherent"]()
+    with LoopbackServer(reply=plausible_reply) as server:
+        judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
+        ask = asking(judge, store=MemoryStore())
+        stored = [
+            [row.usage.stored for row in judged(ask, metric, labelled, again=again)]
+            for again in (False, False, True)
+        ]
+    assert [all(usages) for usages in stored] == [False, True, False]
+
+
+def test_only_rightly_accepted_answers_are_edited(tmp_path: Path) -> None:
+    """The answer "Rain." of a row labelled no is accepted by this judge, too."""
+    line = {**rows()[1], "labels": {"adherent": 0}}
+    labelled = read_labelled(written(tmp_path, "rows.jsonl", [line, rows()[3]]))
+    accepts = ScriptedJudge({Adherent: lambda _: poll("yes")})
+    card = measured(accepts, labelled, asking(accepts), draws=5)
+    caught = figures(card, "adherent")["caught: any number changed", None]
+    assert (caught.count, caught.value) == (1, 0.0)
+
+
+def test_correlation_with_length_is_taken_within_each_label(tmp_path: Path) -> None:
+    """All long texts are right: only within a label is length told from truth."""
+    texts = ["a", "bb", "ccc", "dddddd", "eeeeeee", "ffffffff"]
+    scores = dict(zip(texts, (0.3, 0.2, 0.1, 0.8, 0.7, 0.6), strict=True))
+    judge = ScriptedJudge(
+        {RateRecall: lambda question: {"score": scores[question["answer"]]}}
+    )
+    lines = [
+        {
+            "answers": ["a", text],
+            "reference": "r",
+            "labels": {"overall": 1 if len(text) > 3 else -1},
+        }
+        for text in texts
+    ]
+    labelled = read_labelled(written(tmp_path, "rows.jsonl", lines))
+    card = measured(judge, labelled, asking(judge), draws=5)
+    found = figures(card, "other")["correlation with length", None]
+    assert found.value == pytest.approx(-1.0)
+
+
+def test_a_band_is_reported_on_the_rows_that_did_not_choose_it() -> None:
+    chosen_on = [Labelled(0.9, (True,)), Labelled(0.1, (False,))]
+    told_of = [Labelled(0.9, (False,)), Labelled(0.5, (True,))]
+    assert band(chosen_on, told_of, 0.0).endswith(
+        "asks for 50% of the verdicts and loses 0.500"
+    )
 
 
 def test_chunks_of_one_sample_are_resampled_together(tmp_path: Path) -> None:

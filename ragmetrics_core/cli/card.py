@@ -15,7 +15,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
     Ask,
-    Items,
+    LabelledSamples,
     asking,
     band,
     judged,
@@ -98,7 +98,7 @@ def _card(options: argparse.Namespace) -> int:
     )
     whole = options.template is None and options.band is None
     _check(options, judge, whole)
-    items: Items = read_labelled(options.data, options.limit)
+    items: LabelledSamples = read_labelled(options.data, options.limit)
     if name := options.metric or (None if whole else "adherence"):
         items = [
             item
@@ -152,7 +152,7 @@ def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
 
 
 def _measured(
-    options: argparse.Namespace, judge: Judge, items: Items, ask: Ask
+    options: argparse.Namespace, judge: Judge, items: LabelledSamples, ask: Ask
 ) -> list[str]:
     """Return the figures over all sources.
 
@@ -198,7 +198,7 @@ def _measured(
 
 
 def _two_prompts(
-    options: argparse.Namespace, _: Judge, items: Items, ask: Ask
+    options: argparse.Namespace, _: Judge, items: LabelledSamples, ask: Ask
 ) -> list[str]:
     """Return the differences of two prompts, and where their verdicts differ.
 
@@ -235,7 +235,9 @@ def _two_prompts(
     return [told, *compared(groups, 0.5, options.draws)]
 
 
-def _bands(options: argparse.Namespace, _: Judge, items: Items, ask: Ask) -> list[str]:
+def _bands(
+    options: argparse.Namespace, _: Judge, items: LabelledSamples, ask: Ask
+) -> list[str]:
     """Return the band, and what it would cost on each source.
 
     The cost on a source is that of the band chosen on the other sources.

@@ -4,7 +4,6 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
 from statistics import fmean
 
 from ragmetrics_core.data import (
@@ -41,9 +40,12 @@ ASKING = dict(
 )
 """The metric that asks each question."""
 
-Items = Sequence[LabelledSample]
+LabelledSamples = Sequence[LabelledSample]
 Ask = Callable[[Metric, Sequence[Sample], bool], Sequence[MetricResult]]
 """Gives a result per sample; if the flag is set, without stored replies."""
+
+Observation = tuple[str, str, bool]
+"""Name of a measure, source of a sample, and whether what it names holds there."""
 
 
 def asking(
@@ -58,17 +60,16 @@ def asking(
 
     Arguments are those of ``evaluate``.
 
-    It raises ``JudgeUnavailable`` if a limit ends it, or a judge that answers no more:
-    a part makes no card.
+    The function that is returned raises ``JudgeUnavailable`` if a limit or a judge that
+    answers no more ends the run early, because a card needs all verdicts.
     """
     budget = Budget(limits)
 
     def ask(
         metric: Metric, samples: Sequence[Sample], again: bool
     ) -> Sequence[MetricResult]:
-        run = Run(
-            [metric], judge, concurrency, MemoryStore() if again else store, budget
-        )
+        run_store = MemoryStore() if again else store
+        run = Run([metric], judge, concurrency, run_store, budget)
         run.check_prices()
         rows = list(stream(run, samples, progress=progress, columns={}))
         if run.interrupted:
@@ -83,61 +84,77 @@ def asking(
 
 
 def judged(
-    ask: Ask, metric: Metric, items: Items, *, again: bool = False
+    ask: Ask, metric: Metric, labelled: LabelledSamples, *, again: bool = False
 ) -> list[LabelledSample]:
-    """The same with what the judge made of them, and what that cost."""
-    sides = [ask(metric, [item.sample for item in items], again)]
-    if others := [item.other for item in items if item.other]:
-        sides.append(ask(metric, others, again))
-    found = []
-    for item, *own in zip(items, *sides, strict=True):
-        usage = sum((one.usage for one in own), Usage())
-        found.append(
-            replace(
-                item, result=own[0], usage=usage, verdicts=tuple(_verdicts(item, own))
-            )
-        )
-    return found
+    """Have a judge score labelled samples.
 
+    Args:
+        ask: The judge, from ``asking``.
+        metric: The metric whose question the labels answer.
+        labelled: The samples, all of one question.
+        again: Whether stored replies are left aside, so that the judge answers anew.
 
-def measured(judge: JudgeLike, items: Items, ask: Ask, *, draws: int = 500) -> Card:
-    """The card of a judge, with intervals from so many bootstrap resamples, or Wilson's for shares.
-
-    ``InputError`` if it scored nothing: a card of nothing would pass for a measurement.
+    Returns:
+        The same samples in the same order, each with the judge's result and verdicts,
+        and what they cost. Where two answers are compared, the result is that of the
+        sample itself, and the cost is that of both.
     """
-    metrics = {
-        name: kind()
-        for name, kind in ASKING.items()
-        if any(item.question == name for item in items)
-    }
-    run, figures, everything = (
-        Run([*metrics.values()], judge, 1, MemoryStore()),
-        {},
-        list[LabelledSample](),
-    )
+    results = ask(metric, [row.sample for row in labelled], again)
+    rivals = [row.other for row in labelled if row.other is not None]
+    rival_results = iter(ask(metric, rivals, again) if rivals else ())
+    judged_rows = []
+    for row, result in zip(labelled, results, strict=True):
+        rival_result = next(rival_results) if row.other is not None else None
+        verdicts = tuple(_verdicts(row, result, rival_result))
+        usage = result.usage
+        if rival_result is not None:
+            usage += rival_result.usage
+        judged_rows.append(replace(row, result=result, usage=usage, verdicts=verdicts))
+    return judged_rows
+
+
+def measured(
+    judge: JudgeLike, labelled: LabelledSamples, ask: Ask, *, draws: int = 500
+) -> Card:
+    """Measure a judge on labelled samples and return its card.
+
+    Args:
+        judge: The judge, for its name, version and settings.
+        labelled: The samples, of one or several questions.
+        ask: The same judge, from ``asking``.
+        draws: How many bootstrap resamples the intervals rest on. Intervals of shares
+            are Wilson's and need none.
+
+    Raises:
+        InputError: If the judge scored nothing: an empty card would pass for a
+            measurement.
+    """
+    questions = {row.question for row in labelled}
+    metrics = {name: kind() for name, kind in ASKING.items() if name in questions}
+    run = Run([*metrics.values()], judge, 1, MemoryStore())
+    judge_name = run.facts.judges[0]
+    figures: dict[str, tuple[Measured, ...]] = {}
+    all_rows: list[LabelledSample] = []
     for question, metric in metrics.items():
+        of_question = [row for row in labelled if row.question == question]
         started = time.monotonic()
-        rows = judged(
-            ask, metric, [item for item in items if item.question == question]
-        )
+        rows = judged(ask, metric, of_question)
         seconds = time.monotonic() - started
-        scored, everything = [row for row in rows if row.verdicts], [*everything, *rows]
-        found = measure_all([row.verdicts for row in scored], _MEASURES, draws=draws)
-        people = [[Labelled(0, row.people, row.source)] for row in scored]
-        found += measure_all(people, {"kappa of people": human_kappa}, draws=draws)
-        found += _shares(_outcomes(ask, metric, rows))
-        found += _shares(_swayed(ask, metric, rows)) if question == "adherent" else []
-        figures[question] = tuple(
-            one for one in (*found, *_spent(rows, seconds)) if one.value is not None
-        )
-    if not any(row.verdicts for row in everything):
-        why = next(row.result.reason for row in everything if row.result)
+        question_figures = _agreement(rows, draws=draws)
+        question_figures += _shares(_outcomes(ask, metric, rows))
+        if question == "adherent":
+            question_figures += _shares(_swayed(ask, metric, rows))
+        question_figures += _spent(rows, seconds)
+        figures[question] = _defined(question_figures)
+        all_rows.extend(rows)
+    if not any(row.verdicts for row in all_rows):
+        reason = next(row.result.reason for row in all_rows if row.result)
         raise InputError(
-            f"{run.facts.judges[0]} scored none of {len(items)} samples, which makes no"
-            f" card: {why}"
+            f"{judge_name} scored none of {len(labelled)} samples, which makes no"
+            f" card: {reason}"
         )
     return Card(
-        judge=run.facts.judges[0],
+        judge=judge_name,
         details=run.judges[0].details,
         version=run.facts.version,
         made=run.facts.started,
@@ -146,130 +163,192 @@ def measured(judge: JudgeLike, items: Items, ask: Ask, *, draws: int = 500) -> C
     )
 
 
-def _spent(rows: Items, seconds: float) -> Iterator[Measured]:
+def _defined(figures: Iterable[Measured]) -> tuple[Measured, ...]:
+    return tuple(figure for figure in figures if figure.value is not None)
+
+
+def _agreement(rows: LabelledSamples, *, draws: int) -> list[Measured]:
+    """How well the judge agrees with the labels, and people with each other."""
+    scored = [row for row in rows if row.verdicts]
+    verdicts = [row.verdicts for row in scored]
+    votes = [[Labelled(0, row.people, row.source)] for row in scored]
+    of_judge = measure_all(verdicts, _MEASURES, draws=draws)
+    of_people = measure_all(votes, {"kappa of people": human_kappa}, draws=draws)
+    return [*of_judge, *of_people]
+
+
+def _spent(rows: LabelledSamples, seconds: float) -> Iterator[Measured]:
     """Time, calls and money per 1,000 samples.
 
-    Nothing if replies came from the store, which tell nothing of these.
+    Nothing if any reply came from the store: then neither time nor money is known.
     """
-    usage = sum((row.usage for row in rows), Usage())
-    for name, spent in (
-        ("seconds", seconds),
-        ("calls", usage.calls),
-        ("US dollars", usage.cost),
-    ):
-        if spent is not None and not usage.stored:
-            yield Measured(
-                f"{name} per 1,000 samples",
-                None,
-                len(rows),
-                1000 * spent / len(rows),
-                None,
-            )
+    usage = Usage()
+    for row in rows:
+        usage += row.usage
+    if usage.stored:
+        return
+    spent_by_unit = {
+        "seconds": seconds,
+        "calls": usage.calls,
+        "US dollars": usage.cost,
+    }
+    for unit, spent in spent_by_unit.items():
+        if spent is None:  # nobody knows the price
+            continue
+        per_thousand = 1000 * spent / len(rows)
+        yield Measured(f"{unit} per 1,000 samples", None, len(rows), per_thousand, None)
 
 
 def band(rows: Sequence[Labelled], others: Sequence[Labelled], loss: float) -> str:
-    """The band of scores in which a cascade should ask its strong judge, and what it does to other rows, in words.
+    """The band of scores in which a cascade should ask its strong judge, in words.
 
-    The one around one half, in hundredths, that leaves most rows outside and, of these,
-    at most this share of all decided wrongly: what is lost against a judge that is
-    always right. All shares are means over sources.
+    The band holds one half and ends at hundredths. Outside of it the weak judge
+    decides. Of all bands that lose at most ``loss`` on ``rows``, it is the one outside
+    of which most of them lie.
+
+    Args:
+        rows: Verdicts of the weak judge, to choose the band with.
+        others: Verdicts to say how the band does; those may be the same.
+        loss: The share of all verdicts that the weak judge may decide wrongly: what
+            the cascade loses against a strong judge that is always right.
+
+    Shares are means over sources.
     """
-    kept, lost = _outside(rows), _outside(rows, wrong=True)
-    ends = [(low / 100, high / 100) for low, high in product(range(51), range(50, 101))]
-    low, high = max(
-        (own for own in ends if lost(*own) <= loss), key=lambda own: kept(*own)
-    )
-    asked, missed = (
-        1 - _outside(others)(low, high),
-        _outside(others, wrong=True)(low, high),
-    )
-    over = ", means over sources" if len({row.source for row in others}) > 1 else ""
+    outside = _outside(rows)
+    wrong_outside = _outside(rows, wrong=True)
+    bands = [(low / 100, high / 100) for low in range(51) for high in range(50, 101)]
+    affordable = [
+        (low, high) for low, high in bands if wrong_outside(low, high) <= loss
+    ]
+    low, high = max(affordable, key=lambda bounds: outside(*bounds))
+    share_asked = 1 - _outside(others)(low, high)
+    share_lost = _outside(others, wrong=True)(low, high)
+    n_sources = len({row.source for row in others})
+    over_sources = ", means over sources" if n_sources > 1 else ""
     return (
-        f"band=({low:g}, {high:g}) asks for {asked:.0%} of the verdicts and loses"
-        f" {missed:.3f}{over}"
+        f"band=({low:g}, {high:g}) asks for {share_asked:.0%} of the verdicts and"
+        f" loses {share_lost:.3f}{over_sources}"
     )
 
 
 def _outside(
     rows: Sequence[Labelled], *, wrong: bool = False
 ) -> Callable[[float, float], float]:
-    """The share of rows that are decided, or decided wrongly, outside a band, as the mean over sources."""
-    sources = [
-        [row for row in rows if row.source == source]
-        for source in {row.source for row in rows}
-    ]
-    # as a cascade sees it
-    sure = [[row for row in own if row.says() == (row.score >= 0.5)] for own in sources]
-    scores = (
-        sorted(row.score for row in own if not wrong or row.says() != row.yes)
-        for own in sure
-    )
-    told = [(own, len(source)) for own, source in zip(scores, sources, strict=True)]
-    return lambda low, high: fmean(
-        (bisect_left(it, low) + len(it) - bisect_right(it, high)) / n for it, n in told
-    )
+    """The share of verdicts outside a band, or of wrong ones, as the mean over sources.
+
+    A verdict that differs from what its own score says counts as inside: a cascade
+    passes it on whatever the score is.
+    """
+    scores_and_counts: list[tuple[list[float], int]] = []
+    for source in {row.source for row in rows}:
+        of_source = [row for row in rows if row.source == source]
+        consistent = [row for row in of_source if row.says() == (row.score >= 0.5)]
+        if wrong:
+            consistent = [row for row in consistent if row.says() != row.yes]
+        scores = sorted(row.score for row in consistent)
+        scores_and_counts.append((scores, len(of_source)))
+
+    def mean_share(low: float, high: float) -> float:
+        shares = []
+        for scores, count in scores_and_counts:
+            n_below = bisect_left(scores, low)
+            n_above = len(scores) - bisect_right(scores, high)
+            shares.append((n_below + n_above) / count)
+        return fmean(shares)
+
+    return mean_share
 
 
 def _verdicts(
-    item: LabelledSample, results: Sequence[MetricResult]
+    row: LabelledSample, result: MetricResult, rival_result: MetricResult | None
 ) -> Iterator[Labelled]:
-    scores = [result.value for result in results if result.value is not None]
-    if len(scores) < len(results):
+    """The judge's score of each label of a sample; nothing where a result has no score.
+
+    Each carries minus the length of the text that it is about as its rival's score: a
+    rival judge that likes short texts.
+    """
+    if result.value is None:
         return
-    evidence, labels, sample, says = (
-        results[0].evidence,
-        item.labels,
-        item.sample,
-        list[bool | None](),
-    )
-    texts = [len(sample.answer or "")]
-    if item.other is not None:
-        texts, scores = (
-            [len(item.other.answer or "") - texts[0]],
-            [(1 + scores[1] - scores[0]) / 2],
-        )
-    elif isinstance(evidence, JudgedChunks):
-        texts = [len(context.text) for context in sample.contexts]
-        scores = [
-            float(bool(it.useful)) if it.probability is None else it.probability
-            for it in evidence.chunks
-        ]
-        says = [None if it.probability is None else it.useful for it in evidence.chunks]
+    if row.other is not None:
+        if rival_result is not None and rival_result.value is not None:
+            yield _preference(row, result.value, rival_result.value)
+        return
+    evidence = result.evidence
+    if isinstance(evidence, JudgedChunks):
+        yield from _of_chunks(row, evidence)
     elif isinstance(evidence, FactMatrix):
-        known = dict(
-            zip((fact.text for fact in sample.facts or ()), labels, strict=True)
-        )
-        texts, labels = (
-            [len(fact.text) for fact in evidence.facts],
-            tuple(known[fact.text] for fact in evidence.facts),
-        )
-        scores = [
-            max(cell.probability or 0.0 for cell in row) for row in evidence.cells
-        ]
-    elif isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
-        # of an encoder that of the weakest sentence, and the score is their mean
-        says = [evidence.yes > 0]
-    for length, score, label, own in zip(
-        texts, scores, labels, says or [None] * len(texts), strict=True
+        yield from _of_facts(row, evidence)
+    else:
+        says = None
+        if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
+            # An encoder's score is the mean over sentences, and its verdict is that on
+            # the weakest sentence.
+            says = evidence.yes > 0
+        length = len(row.sample.answer or "")
+        for label in row.labels:
+            yield _verdict(row, result.value, label, length, says)
+
+
+def _preference(row: LabelledSample, score: float, rival_score: float) -> Labelled:
+    """Which of two answers is better: a score above one half is for the second."""
+    second = row.other.answer if row.other is not None else None
+    extra_length = len(second or "") - len(row.sample.answer or "")
+    (label,) = row.labels
+    return _verdict(row, (1 + rival_score - score) / 2, label, extra_length)
+
+
+def _of_chunks(row: LabelledSample, evidence: JudgedChunks) -> Iterator[Labelled]:
+    """A verdict per context: is it useful?"""
+    contexts = row.sample.contexts
+    for chunk, context, label in zip(
+        evidence.chunks, contexts, row.labels, strict=True
     ):
-        yield Labelled(score, (label,), item.source, -length, sample.id or "-", own)
+        length = len(context.text)
+        if chunk.probability is None:
+            yield _verdict(row, float(bool(chunk.useful)), label, length)
+        else:
+            yield _verdict(row, chunk.probability, label, length, chunk.useful)
+
+
+def _of_facts(row: LabelledSample, evidence: FactMatrix) -> Iterator[Labelled]:
+    """A verdict per fact: is it present in any context?"""
+    facts = [fact.text for fact in row.sample.facts or ()]
+    label_by_fact = dict(zip(facts, row.labels, strict=True))
+    for fact, cells in zip(evidence.facts, evidence.cells, strict=True):
+        score = max(cell.probability or 0.0 for cell in cells)
+        yield _verdict(row, score, label_by_fact[fact.text], len(fact.text))
+
+
+def _verdict(
+    row: LabelledSample,
+    score: float,
+    label: bool,
+    length: int,
+    says: bool | None = None,
+) -> Labelled:
+    return Labelled(score, (label,), row.source, -length, row.sample.id or "-", says)
 
 
 def _follows_length(rows: Sequence[Labelled]) -> float | None:
-    """Spearman's ρ of score and length, mean of those among the texts labelled yes and no."""
-    sides = [
-        [(row.score, -(row.rival or 0.0)) for row in rows if row.yes is wanted]
-        for wanted in (True, False)
-    ]
-    known = [
-        value
-        for side in sides
-        if len(side) > 2 and (value := spearman(side)) is not None
-    ]
-    return fmean(known) if known else None
+    """Spearman's ρ of score and length among texts of one label, mean of both labels.
+
+    None if neither label has three texts of different lengths and scores.
+    """
+    correlations = []
+    for label in (True, False):
+        pairs = [(row.score, -(row.rival or 0.0)) for row in rows if row.yes is label]
+        correlation = spearman(pairs) if len(pairs) > 2 else None
+        if correlation is not None:
+            correlations.append(correlation)
+    return fmean(correlations) if correlations else None
 
 
-_KEPT = (
+def _shortness_auroc(rows: Sequence[Labelled]) -> float | None:
+    """How well labels follow from the length of the text alone."""
+    return auroc([(row.rival or 0.0, row.yes) for row in rows])
+
+
+_CARD_MEASURES = (
     "AUROC",
     "balanced accuracy",
     "kappa",
@@ -279,84 +358,81 @@ _KEPT = (
     "calibration error",
     "prevalence",
 )
-_MEASURES = {name: measures(0.5)[name] for name in _KEPT} | {
-    "AUROC of shortness alone": lambda rows: auroc(
-        [(row.rival or 0.0, row.yes) for row in rows]
-    ),
+_MEASURES = {name: measures(0.5)[name] for name in _CARD_MEASURES} | {
+    "AUROC of shortness alone": _shortness_auroc,
     "correlation with length": _follows_length,
 }
 
 
-def _outcomes(ask: Ask, metric: Metric, rows: Items) -> Iterator[tuple[str, str, bool]]:
-    """What became of each sample, and whether its verdicts are the same when it is asked again."""
-    for row, again in zip(rows, judged(ask, metric, rows, again=True), strict=True):
-        ended = (
-            "abstained"
-            if getattr(row.result, "code", "") == "abstained"
-            else getattr(row.result, "status", "")
-        )
-        yield from (
-            (name, row.source, ended == name)
-            for name in ("abstained", "undefined", "failed")
-        )
+def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observation]:
+    """Whether samples had no score, and why; whether verdicts repeat when asked again."""
+    rows_again = judged(ask, metric, rows, again=True)
+    for row, row_again in zip(rows, rows_again, strict=True):
+        outcome = getattr(row.result, "status", "")
+        if getattr(row.result, "code", "") == "abstained":
+            outcome = "abstained"
+        for name in ("abstained", "undefined", "failed"):
+            yield name, row.source, outcome == name
         if row.says:
-            yield "same when asked again", row.source, row.says == again.says
+            yield "same when asked again", row.source, row.says == row_again.says
 
 
-def _swayed(ask: Ask, metric: Metric, rows: Items) -> Iterator[tuple[str, str, bool]]:
-    """Whether the verdict is another one: on wrong answers made of accepted ones, under orders, in another order."""
+def _swayed(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observation]:
+    """Whether the verdict changes when the sample does.
+
+    It should change where a supported answer was made wrong ("caught"). It should not
+    where a context gives the judge orders, or the contexts stand in another order
+    ("flipped").
+    """
     changed: list[tuple[str, LabelledSample, Sample]] = []
     for row in rows:
         if row.result is None or not row.verdicts:
             continue
-        sample, (says,) = row.sample, row.says
         if row.result.judge in EMBEDDED:
             yield "uncertain", row.source, row.result.uncertain
-        for kind in EDITS if says and row.labels[0] else ():
-            if (answer := edited(kind, sample)) is not None:
-                changed.append(
-                    (
-                        f"caught: {kind}",
-                        row,
-                        sample.model_copy(update={"answer": answer}),
-                    )
-                )
-        changed += [
-            (f"flipped: {kind}", row, injected(kind, sample, says)) for kind in ORDERS
-        ]
-        if len(sample.contexts) > 1:
-            turned = sample.model_copy(update={"contexts": sample.contexts[::-1]})
-            changed.append(("flipped: contexts reversed", row, turned))
-    named = [
-        sample.model_copy(update={"id": f"{sample.id} | {measure}"})
-        for measure, _, sample in changed
-    ]
-    after = judged(
-        ask,
-        metric,
-        [
-            replace(row, sample=own)
-            for (_, row, _), own in zip(changed, named, strict=True)
-        ],
-    )
-    for (measure, row, _), other in zip(changed, after, strict=True):
-        # to lose the verdict is to be swayed, but catches nothing
-        if other.says or measure.startswith("flipped"):
-            yield measure, row.source, row.says != other.says
-    if not all(other.says for other in after):
-        yield from (
-            ("no verdict after a change", other.source, not other.says)
-            for other in after
+        changed += [(measure, row, sample) for measure, sample in _changes(row)]
+    # A name of its own for each changed sample, by which a judge's draws differ.
+    changed_rows = [
+        replace(
+            row,
+            sample=sample.model_copy(update={"id": f"{sample.id} | {measure}"}),
         )
-
-
-def _shares(outcomes: Iterable[tuple[str, str, bool]]) -> list[Measured]:
-    """Shares per source and over all samples."""
-    counted: dict[tuple[str, str | None], list[bool]] = {}
-    for measure, source, holds in outcomes:
-        for place in (None, source):
-            counted.setdefault((measure, place), []).append(holds)
-    return [
-        Measured(name, at, len(own), fmean(own), wilson(sum(own), len(own)))
-        for (name, at), own in counted.items()
+        for measure, row, sample in changed
     ]
+    judged_rows = judged(ask, metric, changed_rows)
+    for (measure, row, _), changed_row in zip(changed, judged_rows, strict=True):
+        # A judge that loses its verdict is swayed, but has caught nothing.
+        if changed_row.says or measure.startswith("flipped"):
+            yield measure, row.source, row.says != changed_row.says
+    if not all(row.says for row in judged_rows):
+        for row in judged_rows:
+            yield "no verdict after a change", row.source, not row.says
+
+
+def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
+    """The sample after each change that is tried on it, with the measure of that."""
+    sample = row.sample
+    (says,) = row.says
+    if says and row.labels[0]:  # only an answer that is accepted, and rightly so
+        for kind in EDITS:
+            answer = edited(kind, sample)
+            if answer is not None:
+                yield f"caught: {kind}", sample.model_copy(update={"answer": answer})
+    for kind in ORDERS:
+        yield f"flipped: {kind}", injected(kind, sample, says)
+    if len(sample.contexts) > 1:
+        turned = sample.model_copy(update={"contexts": sample.contexts[::-1]})
+        yield "flipped: contexts reversed", turned
+
+
+def _shares(observations: Iterable[Observation]) -> list[Measured]:
+    """How often each measure holds, over all samples and per source."""
+    flags_by_measure: dict[tuple[str, str | None], list[bool]] = {}
+    for name, source, holds in observations:
+        flags_by_measure.setdefault((name, None), []).append(holds)
+        flags_by_measure.setdefault((name, source), []).append(holds)
+    shares = []
+    for (name, source_or_all), flags in flags_by_measure.items():
+        interval = wilson(sum(flags), len(flags))
+        shares.append(Measured(name, source_or_all, len(flags), fmean(flags), interval))
+    return shares
