@@ -238,7 +238,7 @@ BAD_INPUT = [
     ),
     (
         ["evaluate", "rows.jsonl", "--set", "adherence.poll=3"],
-        "poll: no such setting; there are: name, model,",
+        "poll: no such setting (did you mean 'polls'?); there are: name, model,",
     ),
     (
         ["evaluate", "rows.jsonl", "--set", "adherence.polls=0"],
@@ -441,9 +441,7 @@ def test_no_metric_applies(
         assert "no answer" in said
         assert "--answer-column, --reference-column" in said
         said = fails(capsys, ["evaluate", rows(), *options])
-        assert said.startswith(
-            "ragmetrics: no metric applies to rows.jsonl (rows: 0, bad: 0"
-        )
+        assert said.startswith("ragmetrics: rows.jsonl holds no rows: write it again")
     assert "no metric applies to rows.jsonl (rows: 2, bad: 2)" in fails(
         capsys, ["evaluate", rows("{]", "3")]
     )

@@ -78,7 +78,7 @@ def test_a_sink_that_raises_is_counted_and_the_others_go_on():
         background.record(sample(number))
     assert background.stop(timeout=30)
     assert len(kept.results) == len(background.report().results) == 3
-    assert background.problems.counts == {"Outlet._send: OSError": 3}
+    assert background.problems.counts == {"Broken: OSError": 3}
 
 
 def test_a_sink_that_hangs_delays_neither_judging_nor_other_sinks_and_loses_what_does_not_fit():
@@ -143,5 +143,5 @@ def test_what_would_end_the_process_ends_neither_a_sink_nor_the_evaluator():
         background.record(number)
     assert background.stop(timeout=30)
     assert len(kept.results) == 2
-    ended = {"BackgroundEvaluator._start: SystemExit": 1, "Outlet._send: SystemExit": 2}
-    assert background.problems.counts == ended | {"Outlet._send: KeyboardInterrupt": 1}
+    ended = {"BackgroundEvaluator._start: SystemExit": 1, "Ending: SystemExit": 2}
+    assert background.problems.counts == ended | {"Ending: KeyboardInterrupt": 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from itertools import pairwise
 from pathlib import Path
 from queue import Full, Queue
@@ -42,6 +43,32 @@ class JsonlSink(Sink):
             file.write(line)
 
 
+class ProblemsOfSink:
+    """Counts what a sink raises under the sink's own name."""
+
+    def __init__(self, sink_name: str, problems: Problems) -> None:
+        self._sink_name = sink_name
+        self._problems = problems
+
+    def record(self, hook: str, error: BaseException) -> None:
+        """Count an error; the first of its kind is logged, without its words.
+
+        A sink of the user's may put texts of samples into them.
+        """
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else hook
+        self._problems.note(
+            f"{self._sink_name}: {type(error).__name__}",
+            f"the sink {self._sink_name} raised {type(error).__name__} at {place}, and"
+            " did not take a result; mend the sink. The application and other sinks"
+            " are not affected",
+        )
+
+    def note(self, message: str) -> None:
+        """Count something that the user should know."""
+        self._problems.note(message)
+
+
 class Outlet:
     """A sink that may raise, be slow or hang.
 
@@ -49,7 +76,8 @@ class Outlet:
     """
 
     def __init__(self, sink: Sink, problems: Problems, max_queue: int | None) -> None:
-        self._sink, self.problems, self._most = sink, problems, max_queue or 0
+        self._sink, self._most = sink, max_queue or 0
+        self.problems = ProblemsOfSink(type(sink).__name__, problems)
         renew_after_fork(self)
 
     def after_fork(self) -> None:

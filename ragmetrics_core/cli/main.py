@@ -15,6 +15,7 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from ragmetrics_core.cli import COMMANDS, listed
+from ragmetrics_core.cli.parsers import CommandParser, show_help
 
 _HOMES = {  # others have a module of their own
     **dict.fromkeys(("init", "demo", "metrics", "trust"), "start"),
@@ -116,7 +117,7 @@ def command_parser(asked: str = "") -> argparse.ArgumentParser:
 
     Of all commands only the one asked for is loaded, so that none waits for the others.
     """
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="ragmetrics",
         description="Evaluate retrieval and answers of RAG applications.",
         allow_abbrev=False,
@@ -126,7 +127,8 @@ def command_parser(asked: str = "") -> argparse.ArgumentParser:
         action="version",
         version=f"ragmetrics {version('ragmetrics-core')}",
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    show_help(parser)
+    commands = parser.add_subparsers(metavar="COMMAND")
     names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
     home = _HOMES.get(asked, asked)
     for name in names:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from ragmetrics_core.cli import listed
+from ragmetrics_core.cli.parsers import show_help
 from ragmetrics_core.data import SettingError, Settings, Usage, clean, told, write_text
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -62,9 +63,9 @@ def command(
 
 def group(commands: Any, name: str) -> Any:
     """Add a command that has commands of its own, and return the place for these."""
-    return commands.add_parser(name, help=listed(name)[1]).add_subparsers(
-        required=True, metavar="COMMAND"
-    )
+    parser = commands.add_parser(name, help=listed(name)[1], allow_abbrev=False)
+    show_help(parser)
+    return parser.add_subparsers(metavar="COMMAND")
 
 
 def add(

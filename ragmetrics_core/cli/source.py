@@ -32,6 +32,13 @@ COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", 
 _SHOWN_PROBLEMS = 5
 _LARGE = 100_000_000  # bytes that are not read twice
 _SHOWN_COLUMNS = 12
+_TABLES = (".csv", ".tsv")
+
+
+def _no_rows(path: Path) -> str:
+    return (
+        f"{path} holds no rows: write it again with a sample on each, or leave it out"
+    )
 
 
 @dataclass
@@ -73,8 +80,14 @@ class Source:
 
     def __init__(self, options: argparse.Namespace, keys: KeysSought) -> None:
         self.keys = keys
-        for path in () if options.traces else options.files:
-            check_readable(path)
+        for path in options.files:
+            if not options.traces:
+                check_readable(path)
+            elif path.suffix.casefold() in _TABLES:
+                raise InputError(
+                    f"{path} is a table, and --traces reads recorded traces (OTLP"
+                    " JSON, Phoenix, MLflow, Langfuse, LangSmith): leave out --traces"
+                )
         resolve = own(options.resolve) if options.resolve else None
         self._files = list(map(_File, options.files))
         for file in self._files if options.traces else ():
@@ -120,14 +133,12 @@ class Source:
         return self
 
     def _check_holds_rows(self, file: _File, holds_rows: bool) -> None:
-        """Refuse a file without a single row among others: the job that writes it may have failed.
+        """Refuse a file without a single row: the job that writes it may have failed.
 
         Traces that gave no sample are no such file.
         """
-        if not holds_rows and not file.notes and len(self._files) > 1:
-            raise InputError(
-                f"{file.path} holds no rows: write it again, or leave it out"
-            )
+        if not holds_rows and not file.notes:
+            raise InputError(_no_rows(file.path))
 
     @cached_property
     def why_part(self) -> str:
@@ -218,6 +229,9 @@ class Source:
             "--question-column etc."
         ]
         for file in self._files:
+            if not file.rows and not file.notes:
+                print(f"ragmetrics: {_no_rows(file.path)}", file=sys.stderr)
+                continue
             unused = (
                 f"; {file.columns}; name the right ones with {', '.join(named)}"
                 if file.unread

@@ -12,10 +12,13 @@ from typing import Any
 
 from ragmetrics_core.data.cells import filled
 from ragmetrics_core.data.columns import USUAL_NAMES
-from ragmetrics_core.data.nearest import plain_name
+from ragmetrics_core.data.nearest import names_in_words, plain_name
 from ragmetrics_core.data.sample import Sample
 
 _FIELDS = ("question", "contexts", "answer", "reference")
+# Each shipped metric needs two of these; the second name may stand for the first.
+_NEEDED = {"contexts": "retrieved", "answer": "answer", "reference": "facts"}
+_MOST_NAMES = 12
 
 
 class ColumnsRead:
@@ -29,11 +32,15 @@ class ColumnsRead:
         self._fields = [field for field in _FIELDS if field not in named]
         self._rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
         self._rows_passed_over: Counter[tuple[str, str, str]] = Counter()
+        self._unread: dict[str, None] = {}  # columns that no field was made of
+        self._fields_held: set[str] = set()
+        self._a_metric_may_apply = False
 
     def look(self, row: Mapping[str, Any], sample: Sample) -> None:
         """Look at one more row and at the sample, or the first sample, made of it."""
         columns = frozenset(name for name in row if isinstance(name, str))
         kept = columns.intersection(sample.metadata)
+        self._look_for_needed_fields(sample, kept)
         for field in self._fields:
             read = _first_usual(field, columns - kept)
             if read is None:
@@ -45,10 +52,37 @@ class ColumnsRead:
             if passed_over is not None and filled(row[passed_over], field):
                 self._rows_passed_over[field, read, passed_over] += 1
 
+    def _look_for_needed_fields(self, sample: Sample, unread: Collection[str]) -> None:
+        """Note what metrics need and the row holds, and its unread columns."""
+        held = {
+            field
+            for field, other in _NEEDED.items()
+            if not (sample.missing(field) and sample.missing(other))
+        }
+        self._fields_held |= held
+        self._a_metric_may_apply = self._a_metric_may_apply or len(held) > 1
+        for column in sorted(unread):
+            if len(self._unread) <= _MOST_NAMES:
+                self._unread[column] = None
+
+    def _why_no_metric_applies(self) -> list[str]:
+        """One sentence where no shipped metric can apply, and a column was not read."""
+        if self._a_metric_may_apply or not self._unread:
+            return []
+        absent = [field for field in _NEEDED if field not in self._fields_held]
+        names = names_in_words(self._unread, most=_MOST_NAMES)
+        options = ", ".join(f"--{field}-column" for field in absent)
+        arguments = ", ".join(f"{field}_column=" for field in absent)
+        return [
+            f"none of the four metrics applies: no row has {' or '.join(absent)};"
+            f" columns that were not recognised: {names}; name the right ones with"
+            f" {options} (in Python {arguments})"
+        ]
+
     @property
     def sentences(self) -> list[str]:
         """What rows have different columns for, one sentence each."""
-        sentences = []
+        sentences = self._why_no_metric_applies()
         for field, rows in self._rows_by_column.items():
             if len(rows) > 1:
                 places = ", ".join(f"{name!r} in {n} rows" for name, n in rows.items())

@@ -4,6 +4,7 @@ Its models are immutable, strict about unknown fields, and silent about texts.
 """
 
 from dataclasses import fields
+from difflib import get_close_matches
 from math import isfinite
 from threading import RLock
 from typing import Annotated, Any, cast
@@ -99,9 +100,10 @@ class Settings(Frozen):
             )
             raised = first.get("ctx", {}).get("error")
             if first["type"] == "extra_forbidden":
-                message = (
-                    f"no such setting; there are: {', '.join(type(self).model_fields)}"
-                )
+                fields = type(self).model_fields
+                near = get_close_matches(place, fields, n=1)
+                meant = f" (did you mean {near[0]!r}?)" if near else ""
+                message = f"no such setting{meant}; there are: {', '.join(fields)}"
             elif isinstance(value, (int, float)):
                 message += f", got {value}"
             told = (

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field
 from ragmetrics_core.data.display import EMBEDDED
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Settings
+from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.data.trust import (
     TRUST_VARIABLE,
     digest_of,
@@ -174,7 +175,8 @@ def _settings(table: dict[str, Any]) -> ProjectSettings:
     unknown = [name for name in table if name not in ProjectSettings.model_fields]
     if unknown:
         raise SettingError(
-            f"{unknown[0]}: no such setting; there are:"
+            f"{unknown[0]}: no such setting"
+            f"{did_you_mean(unknown[0], ProjectSettings.model_fields)}; there are:"
             f" {', '.join(ProjectSettings.model_fields)}"
         )
     for name, example in _LISTS.items():

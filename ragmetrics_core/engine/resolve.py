@@ -9,14 +9,14 @@ import os
 import re
 from functools import cache
 
-from ragmetrics_core.data import SettingError, own
+from ragmetrics_core.data import SettingError, did_you_mean, own
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.models.addresses import Endpoint, named_endpoint, refuse_empty
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.models.litellm_model import LiteLLMModel
-from ragmetrics_core.models.openai_form import listed
+from ragmetrics_core.models.litellm_model import LiteLLMModel, provides
+from ragmetrics_core.models.openai_form import listed, listed_names
 
 _logger = logging.getLogger("ragmetrics_core")
 _judges: dict[tuple[object, ...], Judge] = {}
@@ -135,7 +135,21 @@ def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
         )
     if _OWN.fullmatch(name):
         return _own(name, named_here)
+    _refuse_misspelt(name, address)
     return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
+
+
+def _refuse_misspelt(name: str, address: str | None) -> None:
+    """Refuse a name that is nearly one of ours, where LiteLLM knows no such model.
+
+    LiteLLM, which takes seconds to load, is asked about such a name only.
+    """
+    near = did_you_mean(name, ["lexical", "lexical+vectors", *listed_names()])
+    if near and "/" not in name and not provides(name, address):
+        raise SettingError(
+            f"no judge is named {name!r}{near}; give 'lexical', or a model with its"
+            " provider, e.g. openai/gpt-4o-mini or ollama/llama3.1"
+        )
 
 
 def _own(place: str, addressed: bool) -> Judge:

@@ -142,6 +142,12 @@ def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
             raise errors.SettingError(
                 f"give a sample or its fields, not both: {', '.join(fields)}"
             )
+        if not isinstance(sample, Sample):
+            raise errors.SettingError(
+                f"score() takes a Sample, and got one {type(sample).__name__}; give the"
+                " fields by name: score(question=…, contexts=[…], answer=…), or"
+                " several rows to evaluate()"
+            )
         return sample
     metadata = fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):

@@ -17,7 +17,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 from urllib.request import getproxies, proxy_bypass
 
-from ragmetrics_core.data import errors
+from ragmetrics_core.data import did_you_mean, errors
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.models.addresses import NAME_A_KEY, OPENAI, openai_endpoint
 from ragmetrics_core.models.cache_keys import endpoint_key
@@ -38,7 +38,12 @@ from ragmetrics_core.models.endpoint_errors import (
     status_of_body,
     too_large,
 )
-from ragmetrics_core.models.openai_form import chat_reply, listed, request_body
+from ragmetrics_core.models.openai_form import (
+    chat_reply,
+    listed,
+    listed_names,
+    request_body,
+)
 from ragmetrics_core.models.threads import computed
 from ragmetrics_core.models.urls import endpoint_address
 
@@ -313,6 +318,8 @@ class OpenAICompatibleModel(ChatModel):
                 f"the key for {self.name} holds a character that no key has, e.g. a"
                 " line break: copy it again"
             )
+        if not key and not self._user and self.base_url == OPENAI:
+            raise self._error(errors.AuthenticationFailed, Fault())
         if key:
             return {"Authorization": f"Bearer {key}"}
         if self._user:
@@ -327,7 +334,16 @@ class OpenAICompatibleModel(ChatModel):
                 if self.api_key_env
                 else NAME_A_KEY
             )
-        return judge_error(kind, fault, self.name, self.base_url, advice)
+        return judge_error(
+            kind, fault, self.name, self.base_url, advice, self._advice_on_the_name()
+        )
+
+    def _advice_on_the_name(self) -> str:
+        """What to do where the endpoint does not know the model."""
+        names = f"the names that it knows stand at {self.base_url}/models"
+        if self.base_url == OPENAI:
+            return f"check its name{did_you_mean(self.model, listed_names())}; {names}"
+        return f"check its name and the address, up to and with /v1; {names}"
 
 
 _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}

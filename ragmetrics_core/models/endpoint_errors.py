@@ -473,6 +473,7 @@ def judge_error(
     where: str,
     endpoint: str | None = None,
     no_key: str = "",
+    no_model: str = "",
 ) -> errors.JudgeError:
     """Return the judge error for a fault.
 
@@ -484,6 +485,8 @@ def judge_error(
         where: Name of the model.
         endpoint: Its address, if it is one of the user's own.
         no_key: What to do about a key that is missing; "" if there was one.
+        no_model: What to do about a model that the endpoint does not know; "" for what
+            holds of all endpoints.
     """
     kind = _kind(stated, fault)
     where = f"{where} at {public(endpoint)}" if endpoint else where
@@ -502,6 +505,8 @@ def judge_error(
             "{where} sent a reply that cannot be read: check that the endpoint is what"
             " its name says"
         )
+    if kind is errors.ModelNotFound and no_model:
+        sentence = "there is no model {where}{details}: " + no_model
     message = sentence.format(where=where, details=f" ({details})" if details else "")
     return (
         kind(message, retry_after=fault.retry_after)

@@ -372,6 +372,14 @@ class LiteLLMModel(ChatModel):
         return f"set {variables} or pass api_key=" if variables else ""
 
 
+def provides(model: str, api_base: str | None) -> bool:
+    """Whether LiteLLM is installed and knows who provides a model of this name."""
+    try:
+        return _provider(_litellm(), model, api_base) is not None
+    except ImportError:
+        return False
+
+
 def _provider(litellm: Any, model: str, api_base: str | None) -> str | None:
     """The provider of a model as LiteLLM calls it; None if it knows none."""
     try:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -74,18 +74,31 @@ class Listed(NamedTuple):
     capabilities: Capabilities
 
 
+@cache
+def _listed_models() -> Mapping[str, tuple[float, float, str]]:
+    """Our dated file: by model the price of what is sent and received, and its kind."""
+    text = (
+        files("ragmetrics_core.models")
+        .joinpath("openai_prices.json")
+        .read_text("utf-8")
+    )
+    models: Mapping[str, tuple[float, float, str]] = json.loads(text)["models"]
+    return models
+
+
+def listed_names() -> list[str]:
+    """The names of OpenAI's models that our dated file knows."""
+    return list(_listed_models())
+
+
 @lru_cache(maxsize=64)
 def listed(model: str) -> Listed | None:
     """What our dated file says of a model, named without ``openai/``.
 
     None if it is not in it.
     """
-    text = (
-        files("ragmetrics_core.models")
-        .joinpath("openai_prices.json")
-        .read_text("utf-8")
-    )
-    if (entry := json.loads(text)["models"].get(model)) is None:
+    entry = _listed_models().get(model)
+    if entry is None:
         return None
     sent, received, kind = entry
     able = Capabilities(

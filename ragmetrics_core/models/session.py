@@ -250,7 +250,8 @@ class Session:
         for place, (result, spent) in zip(repairs, repaired, strict=True):
             results[place] = result
             usage += spent
-        return Answers(tuple(results), usage)
+        in_words = (_in_words(result, self.model.name) for result in results)
+        return Answers(tuple(in_words), usage)
 
     async def _repaired(
         self,
@@ -462,6 +463,17 @@ def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeErro
         return read(outcome)
     except errors.UnusableReply as error:
         return error
+
+
+def _in_words(result: T | errors.JudgeError, model: str) -> T | errors.JudgeError:
+    """The result; of a reply without a usable verdict whose it is, and what to do."""
+    if not isinstance(result, (errors.MalformedReply, errors.ConflictingVerdicts)):
+        return result
+    return type(result)(
+        f"the reply of {model} cannot be used: {result}; read it in the results (raw"
+        " reply), and take a model that keeps to a form",
+        raw=result.raw,
+    )
 
 
 def _repair(request: ChatRequest, problem: errors.UnusableReply) -> ChatRequest:

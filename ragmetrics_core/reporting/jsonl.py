@@ -154,8 +154,8 @@ def _run_of_header(header: object, place: str) -> RunFacts:
     """
     if not isinstance(header, dict) or _MAGIC not in header:
         raise InputError(
-            f'{place}: this is no report of ragmetrics, which begins with {{"{_MAGIC}":'
-            f" {FORMAT}, …}}"
+            f"{place}: no results of ragmetrics begin here; judge rows or traces first:"
+            " ragmetrics evaluate FILE --out results.jsonl"
         )
     if header[_MAGIC] not in range(1, FORMAT + 1):
         raise InputError(

@@ -269,9 +269,9 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
         else:
             _index_line(index, lines, number, place, spans)
     if lines.bad and not index.execute("SELECT 1 FROM lines LIMIT 1").fetchone():
-        if not unknown_keys:
-            raise lines.bad[0]
         names = ", ".join(map(str, lines.paths)) or "the list"
+        if not unknown_keys:
+            raise RowError(f"{names}, {lines.bad[0]}")
         raise InputError(_NO_FORM.format(names, unknown_keys))
     index.execute("CREATE INDEX by_trace ON lines (trace)")
 

@@ -23,7 +23,7 @@ from ragmetrics_core.capture import (
     SettingError,
     Sink,
 )
-from ragmetrics_core.data import extra
+from ragmetrics_core.data import did_you_mean, extra
 
 _JUDGES_WITHOUT_MODEL = ("", "lexical")
 # What an answer of OTLP may be called; "" where it is called nothing.
@@ -470,5 +470,8 @@ _TARGETS: dict[str, Callable[[], Sink]] = {
 def target_named(name: str) -> Sink:
     """The target of this name; ``SettingError`` if there is none."""
     if name not in _TARGETS:
-        raise SettingError(f"no target {name!r}; there are: {', '.join(_TARGETS)}")
+        raise SettingError(
+            f"no target {name!r}{did_you_mean(name, _TARGETS)}; there are:"
+            f" {', '.join(_TARGETS)}"
+        )
     return _TARGETS[name]()

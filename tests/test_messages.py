@@ -1,0 +1,208 @@
+"""Each mistake that people make gets a message which says what is wrong and what to do.
+
+One table for the command line, one for Python. A row is a mistake as somebody makes it,
+and what its message has to hold.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback import Fault, LoopbackServer
+
+from ragmetrics_core import ContextAdherence, Sample, evaluate
+from ragmetrics_core.capture import BackgroundEvaluator, Sink
+from ragmetrics_core.cli.main import main
+
+ROW = {
+    "question": "Who lit the lamp?",
+    "contexts": ["Anna lit the lamp."],
+    "answer": "Anna.",
+    "lang": "en",
+}
+FILES = {
+    "rows.jsonl": json.dumps(ROW) + "\n",
+    "other.jsonl": json.dumps({"frage": "Wer?", "ctx": ["Anna."], "answer": "Anna."}),
+    "empty.jsonl": "",
+    "header.csv": "question,answer,contexts\n",
+    "a.csv": "question,answer,contexts\nq,a,c\n",
+    "b.csv": "question,answer,contexts\nq,b,c\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with files, and no key and no judge in the environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "store.sqlite"))
+    for name in ("RAGMETRICS_JUDGE", "RAGMETRICS_API_BASE", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+
+
+EVALUATE = "evaluate rows.jsonl "
+MISTAKES: list[tuple[str, list[str]]] = [
+    # names
+    ("evalute rows.jsonl", ["no 'evalute'", "did you mean 'evaluate'?"]),
+    ("label drw", ["no 'drw'", "did you mean 'draw'?"]),
+    (EVALUATE + "--jugde lexical", ["no option --jugde", "did you mean '--judge'?"]),
+    ("push rows.jsonl --too mlflow", ["no option --too", "did you mean '--to'?"]),
+    (EVALUATE + "--gate intervl", ["no 'intervl'", "did you mean 'interval'?"]),
+    (EVALUATE + "--judge lexcial", ["'lexcial'", "did you mean 'lexical'?"]),
+    (EVALUATE + "--judge gpt-4o-mni", ["did you mean 'gpt-4o-mini'?", "openai/"]),
+    (EVALUATE + "--metrics adherance", ["did you mean 'context_adherence'?"]),
+    (EVALUATE + "--fail-under adherance=1", ["did you mean 'context_adherence'?"]),
+    (EVALUATE + "--fail-under adherence=1@lnag", ["'lnag'", "did you mean 'lang'?"]),
+    (EVALUATE + "--cluster lnag", ["'lnag'", "did you mean 'lang'?"]),
+    (EVALUATE + "--set adherence.pols=3", ["pols", "did you mean 'polls'?"]),
+    (EVALUATE + "--question-column qestion", ["did you mean 'question'?"]),
+    # files
+    ("evaluate missing.jsonl", ["missing.jsonl: no such file"]),
+    ("evaluate empty.jsonl", ["empty.jsonl holds no rows", "write it again"]),
+    ("evaluate empty.jsonl --dry-run", ["empty.jsonl holds no rows", "write it again"]),
+    ("evaluate header.csv", ["header.csv holds no rows", "write it again"]),
+    ("evaluate other.jsonl", ["not recognised: frage, ctx", "--contexts-column"]),
+    ("compare a.csv b.csv", ["a.csv", "no results", "ragmetrics evaluate FILE --out"]),
+    ("evaluate --traces a.csv", ["a.csv is a table", "leave out --traces"]),
+    ("evaluate --traces empty.jsonl", ["empty.jsonl holds no rows"]),
+    ("evaluate --traces rows.jsonl", ["rows.jsonl", "no spans in a known form"]),
+    ("push rows.jsonl --to mlflow", ["rows.jsonl", "ragmetrics evaluate FILE --out"]),
+    # keys
+    (EVALUATE + "--judge gpt-4o-mini", ["no key was given", "set OPENAI_API_KEY"]),
+    (EVALUATE + "--judge openai/new", ["no key was given", "set OPENAI_API_KEY"]),
+]
+
+
+@pytest.mark.parametrize(("command", "words"), MISTAKES, ids=lambda value: str(value))
+def test_mistakes_on_the_command_line(
+    command: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(command.split())
+    except SystemExit as ended:  # argparse ends the process
+        code = int(str(ended.code))
+    told = capsys.readouterr().err
+    assert code == 2
+    assert [word for word in words if word not in told] == [], told
+    assert "Traceback" not in told
+    assert len(told.splitlines()) <= 3, "a message is read, a screen full is not"
+
+
+@pytest.mark.parametrize("command", ["", "label", "dataset", "facts"])
+def test_a_command_without_its_command_shows_help(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command.split()) == 2
+    told = capsys.readouterr()
+    assert told.out.startswith(f"usage: ragmetrics {command}".strip())
+    assert "COMMAND" in told.out
+    assert told.err == ""
+
+
+def test_a_target_that_is_misspelt(capsys: pytest.CaptureFixture[str]) -> None:
+    report = evaluate([ROW], "adherence", judge="lexical")
+    report.to_jsonl("results.jsonl")
+    assert main(["push", "results.jsonl", "--to", "langfus"]) == 2
+    assert "no target 'langfus' (did you mean 'langfuse'?)" in capsys.readouterr().err
+
+
+def _evaluated(**arguments: Any) -> object:
+    return evaluate([ROW], **{"judge": "lexical", "progress": False, **arguments})
+
+
+def _scored(sample: Any) -> object:
+    return ContextAdherence().score(sample, judge="lexical")
+
+
+IN_PYTHON: list[tuple[str, Callable[[], object], list[str]]] = [
+    ("judge", lambda: _evaluated(judge="lexcial"), ["did you mean 'lexical'?"]),
+    ("metric", lambda: _evaluated(metrics="adherance"), ["'context_adherence'?"]),
+    ("setting", lambda: ContextAdherence(pols=3), ["did you mean 'polls'?"]),  # type: ignore[call-arg]  # the mistake
+    ("column", lambda: _evaluated(question_column="q"), ["'q'", "the row has:"]),
+    ("file", lambda: evaluate("rows.jsonl"), ["read the file first"]),
+    ("a text", lambda: _scored("text"), ["a Sample", "score(question="]),
+    ("a row", lambda: _scored(ROW), ["a Sample", "evaluate()"]),
+    ("no key", lambda: _evaluated(judge="gpt-4o-mini"), ["set OPENAI_API_KEY"]),
+    ("slice", lambda: _evaluated().summary(slices=["lnag"]), ["did you mean 'lang'?"]),  # type: ignore[attr-defined]  # a report
+]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [row[1:] for row in IN_PYTHON],
+    ids=[row[0] for row in IN_PYTHON],
+)
+def test_mistakes_in_python(mistake: Callable[[], object], words: list[str]) -> None:
+    from ragmetrics_core.data import RagMetricsError
+
+    with pytest.raises(RagMetricsError) as raised:
+        mistake()
+    told = str(raised.value)
+    assert [word for word in words if word not in told] == [], told
+
+
+def test_columns_that_nobody_read_are_named_in_python(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="ragmetrics_core"):
+        evaluate([{"ctx": ["Anna."], "answer": "Anna."}], judge="lexical")
+    assert "no row has contexts or reference" in caplog.text
+    assert "not recognised: ctx" in caplog.text
+    assert "contexts_column=" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="ragmetrics_core"):
+        evaluate([{**ROW, "ctx": 1}], judge="lexical")
+    assert "not recognised" not in caplog.text, "metrics apply without that column"
+
+
+def _told(capsys: pytest.CaptureFixture[str], url: str) -> tuple[int, str]:
+    judge = ["--judge", "openai-compatible/lama", "--api-base", url]
+    code = main(["evaluate", "rows.jsonl", "--metrics", "adherence", *judge])
+    told = capsys.readouterr()
+    return code, " ".join((told.out + told.err).split())
+
+
+def test_a_model_that_the_own_endpoint_does_not_know(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    unknown = Fault(status=404, code="model_not_found")
+    with LoopbackServer(faults=lambda _: unknown) as server:
+        code, told = _told(capsys, server.base_url)
+        assert code == 2
+        assert f"no model openai-compatible/lama at {server.base_url}" in told
+        assert f"stand at {server.base_url}/models" in told
+
+
+def test_prose_instead_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with LoopbackServer(lambda _: "It looks fine to me.") as server:
+        code, told = _told(capsys, server.base_url)
+    assert code == 1
+    assert "the reply of openai-compatible/lama cannot be used" in told
+    assert "take a model that keeps to a form" in told
+
+
+class Unmended(Sink):
+    """A sink of a user's that does not work."""
+
+    def write(self, result: object) -> None:
+        raise ValueError(f"secret {result}")
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+
+def test_a_sink_that_raises_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    background = BackgroundEvaluator(
+        lambda sample: [sample], ["adherence"], "lexical", sinks=[Unmended()]
+    )
+    background.record(Sample(contexts=["Anna lit it."], answer="Anna lit it."))
+    assert background.stop(timeout=30)
+    assert background.problems.counts == {"Unmended: ValueError": 1}
+    assert "the sink Unmended raised ValueError at " in caplog.text
+    assert "secret" not in caplog.text
