@@ -137,7 +137,10 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(
     ("text", "said"),
     [
         ("gates = 3", "gates"),
-        ("metric = 'adherence'", "metric: no such setting; there are: metrics, judge"),
+        (
+            "metric = 'adherence'",
+            "metric: no such setting (did you mean 'metrics'?); there are: metrics",
+        ),
         ("self = 'adherence'", "self: no such setting"),
         ("gates = 'adherence=0.9'", "gates: a list is needed, also for a single one"),
         ("metrics = 'adherence'", 'metrics = ["adherence"]'),

@@ -15,7 +15,6 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from ragmetrics_core.cli import COMMANDS, listed
-from ragmetrics_core.cli.parsers import CommandParser, show_help
 
 _HOMES = {  # others have a module of their own
     **dict.fromkeys(("init", "demo", "metrics", "trust"), "start"),
@@ -117,6 +116,9 @@ def command_parser(asked: str = "") -> argparse.ArgumentParser:
 
     Of all commands only the one asked for is loaded, so that none waits for the others.
     """
+    # modules of the package are loaded where an interrupt ends the command quietly
+    from ragmetrics_core.cli.parsers import CommandParser, show_help
+
     parser = CommandParser(
         prog="ragmetrics",
         description="Evaluate retrieval and answers of RAG applications.",
