@@ -30,7 +30,12 @@ KEYS = st.one_of(
 
 
 def is_one(left: Any, right: Any) -> bool:
-    """Whether two keys mean one group: equal values, of which a truth value is no number."""
+    """Whether two keys mean one group: equal values, of which a truth value is no number.
+
+    The text that writes a truth value is the same key.
+    """
+    if isinstance(left, str) != isinstance(right, str):
+        return str(left) == str(right)
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):

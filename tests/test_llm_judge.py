@@ -24,6 +24,7 @@ from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ConflictingVerdicts,
     ContentRefused,
+    ContextWindowExceeded,
     CutOffReply,
     EmptyReply,
     JudgeError,
@@ -491,6 +492,25 @@ def test_a_repaired_reply() -> None:
         == "Your reply could not be used: the field 'useful': it must be 0 or 1. Reply"
         " again with only the JSON object."
     )
+
+
+def test_of_polls_that_all_fail_the_one_that_says_too_long_is_told() -> None:
+    """It alone tells what to do: the texts are asked about in windows."""
+    alone = Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
+    replies = (Choice("no", "refused"), ContextWindowExceeded("too long"))
+    model = Toy(*replies, capabilities=alone)
+    assert type(error(model, adherent(polls=2))) is ContextWindowExceeded
+
+
+@pytest.mark.parametrize(
+    ("n", "polls", "together"), [(True, 2, True), (True, 1, False), (False, 2, False)]
+)
+def test_polls_are_together_where_one_request_gave_several(
+    n: bool, polls: int, together: bool
+) -> None:
+    endpoint = Capabilities(n=n, logprobs=False, json_schema=True, temperature=True)
+    reply = answer(Toy(capabilities=endpoint), adherent(polls=polls)).reply
+    assert reply.together == together
 
 
 @pytest.mark.parametrize(

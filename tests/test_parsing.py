@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
+from pydantic import BaseModel
 from said import of, shown
 
 from ragmetrics_core import (
@@ -177,6 +178,21 @@ def test_a_complete_verdict_at_the_limit_counts() -> None:
 def test_contradicting_verdicts() -> None:
     with pytest.raises(ConflictingVerdicts):
         verdict('{"useful": 0} {"useful": 1}')
+
+
+class Marks(BaseModel):
+    """A reply whose fields have no rule of their own."""
+
+    passed: bool
+    reason: str = ""
+
+
+def test_verdicts_without_a_rule_of_their_own_contradict_each_other_too() -> None:
+    question = Question(parts={}, instructions=Instructions(""), Reply=Marks)
+    with pytest.raises(ConflictingVerdicts):
+        parsed(question, '{"passed": true} {"passed": false}')
+    agreed = '{"passed": true, "reason": "a"} {"passed": true, "reason": "b"}'
+    assert parsed(question, agreed).passed
 
 
 def test_grades() -> None:

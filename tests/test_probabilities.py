@@ -160,6 +160,14 @@ def test_what_is_no_probability_is_not_used(logprob: float) -> None:
     assert settle([(1, logprob), (0, -3.0)], COVERED) is None
 
 
+@pytest.mark.parametrize(("logprob", "is_used"), [(0.001, True), (0.0011, False)])
+def test_a_certain_token_may_be_rounded_up_by_a_thousandth(
+    logprob: float, is_used: bool
+) -> None:
+    weight = settle([(1, logprob)], COVERED)
+    assert (weight is not None and weight.p == 1.0) == is_used
+
+
 def test_more_than_everything_is_not_used() -> None:
     assert settle([(1, math.log(0.9)), (0, math.log(0.8))], COVERED) is None
 

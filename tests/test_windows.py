@@ -27,7 +27,7 @@ from ragmetrics_core.data.errors import (
     JudgeTimeout,
 )
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
-from ragmetrics_core.judging.windows import joined
+from ragmetrics_core.judging.windows import joined, smaller
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import (
@@ -426,6 +426,17 @@ def test_an_answer_that_is_itself_too_long_is_no_reason_to_cut_chunks() -> None:
     outcome = ContextUtilization().score(**fields, judge=LLMJudge(model))
     assert (outcome.status, outcome.error.type) == ("failed", "ContextWindowExceeded")
     assert len(model.prompts) == 1, "one distinct chunk, asked once"
+
+
+@pytest.mark.parametrize(("length", "halves_asked"), [(2000, 0), (2001, 2)])
+def test_only_what_is_longer_than_all_beside_it_is_cut(
+    length: int, halves_asked: int
+) -> None:
+    question = of(
+        ContextUtilization(), question="q", answer="a" * 2000, contexts=["c" * length]
+    )
+    too_long = Answer(NotAnswered(ContextWindowExceeded("too long")))
+    assert len(smaller(question, too_long)) == halves_asked
 
 
 WINDOWED = of(ContextUtilization(), question="q", answer="a", contexts=["c"])
