@@ -327,6 +327,14 @@ def test_edits() -> None:
     } == {None}
 
 
+def test_answers_that_offer_nothing_to_edit() -> None:
+    one_digit = Sample(id="s", answer="There were 7 of them.")
+    assert edited("number of two or more digits changed", one_digit) is None
+    # The only other name stands in the answer, where it would be as true.
+    told = Sample(answer="They saw Anna, near Berta.", contexts=["They met Berta."])
+    assert edited("name swapped", told) is None
+
+
 def test_what_is_put_in_wants_the_opposite() -> None:
     sample = Sample(answer="a", contexts=["b"])
     last = {

@@ -107,52 +107,69 @@ def build_continuous(
     """
     settings = settings.checked()
     pool = {
-        it.id: chunked(it, size=settings.chunk_size, overlap=settings.overlap)
-        for it in documents
+        document.id: chunked(
+            document, size=settings.chunk_size, overlap=settings.overlap
+        )
+        for document in documents
     }
-    candidates = _candidates(pool, settings)
+    names = _candidates(pool, settings)
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
 
-    def labelled(
+    def plan(
         sample: Sample,
     ) -> Generator[Any, Any, LabelledDocument | Failed | Undefined]:
-        question = WriteQuestion.about(
-            [it.text for it in sample.contexts[: settings.golden]], maker.language
-        )
-        written, labels = (
-            (yield from answered(question)),
-            question.parts["chunks"].labels,
-        )
-        document = LabelledDocument(
-            id=sample.id or "",
-            question=written.question,
-            sentences=tuple(one.text for one in written.sentences),
-            tags=tuple(labels.index(one.chunk) for one in written.sentences),
-            contexts=sample.contexts,
-            golden=settings.golden,
-        )
-        outcome = yield from metric.plan(document.sample())
-        if not isinstance(outcome, Scored):
-            return outcome
-        found = cast("AccuracyEvidence", outcome.evidence)
-        calls = found.matrix_calls + found.extraction_calls
-        return document.model_copy(
-            update={"facts": found.facts, "cells": found.cells, "calls": calls}
-        )
+        document = yield from _written(sample, settings.golden, maker.language)
+        return (yield from _with_facts(document, metric))
 
     samples = (
-        Sample(id=name, contexts=_chosen(name, pool, settings)) for name in candidates
+        Sample(id=name, contexts=_contexts_of(name, pool, settings)) for name in names
     )
-    made = maker.until(
-        settings.documents, samples, labelled, lambda document: plain(document.question)
+    labelled = maker.until(
+        settings.documents, samples, plan, lambda document: plain(document.question)
     )
-    points = tuple(
-        point for document in made for point in document_points(document, settings)
-    )
-    told = header(
+    points: list[CombinationPoint] = []
+    for document in labelled:
+        points += document_points(document, settings)
+    set_header = header(
         "continuous", documents, settings, source, maker, TEMPLATE, *metric.prompts()
     )
-    return ContinuousSet(header=told, documents=tuple(made), points=points)
+    return ContinuousSet(
+        header=set_header, documents=tuple(labelled), points=tuple(points)
+    )
+
+
+def _written(
+    sample: Sample, golden: int, language: str | None
+) -> Generator[Any, Any, LabelledDocument]:
+    """Have the question and the golden response written, from the golden contexts."""
+    chunks = [context.text for context in sample.contexts[:golden]]
+    question = WriteQuestion.about(chunks, language)
+    written = yield from answered(question)
+    chunk_labels = question.parts["chunks"].labels
+    return LabelledDocument(
+        id=sample.id or "",
+        question=written.question,
+        sentences=tuple(sentence.text for sentence in written.sentences),
+        tags=tuple(
+            chunk_labels.index(sentence.chunk) for sentence in written.sentences
+        ),
+        contexts=sample.contexts,
+        golden=golden,
+    )
+
+
+def _with_facts(
+    document: LabelledDocument, metric: RetrievalAccuracy
+) -> Generator[Any, Any, LabelledDocument | Failed | Undefined]:
+    """The document with the facts of its response, each judged in each context."""
+    outcome = yield from metric.plan(document.sample())
+    if not isinstance(outcome, Scored):
+        return outcome
+    evidence = cast("AccuracyEvidence", outcome.evidence)
+    calls = evidence.matrix_calls + evidence.extraction_calls
+    return document.model_copy(
+        update={"facts": evidence.facts, "cells": evidence.cells, "calls": calls}
+    )
 
 
 def _random(*parts: object) -> random.Random:
@@ -162,88 +179,110 @@ def _random(*parts: object) -> random.Random:
 def _candidates(
     pool: dict[str, tuple[Context, ...]], settings: ContinuousSettings
 ) -> list[str]:
-    """Documents with enough chunks, in random order."""
-    filled = [name for name, chunks in pool.items() if chunks]
-    if settings.noise and len(filled) < 3:
+    """Documents with enough chunks to take the golden contexts from, in random order.
+
+    ``pool`` holds the chunks of each document. ``InputError`` if no document has
+    enough, or none others are left to take noise from.
+    """
+    with_text = [name for name, chunks in pool.items() if chunks]
+    if settings.noise and len(with_text) < 3:
         raise InputError(
             "noise comes from at least two other documents, and there are"
-            f" {max(len(filled) - 1, 0)}; give more documents, or no noise"
+            f" {max(len(with_text) - 1, 0)}; give more documents, or no noise"
         )
-    found = [name for name in filled if len(pool[name]) >= settings.golden]
-    if not found:
+    long_enough = [name for name in with_text if len(pool[name]) >= settings.golden]
+    if not long_enough:
         longest = max(map(len, pool.values()), default=0)
         raise InputError(
             f"no document has {settings.golden} consecutive chunks: the longest has"
             f" {longest} of at most {settings.chunk_size} characters; give longer"
             " documents, or a smaller chunk size"
         )
-    return _random(settings.seed, "documents").sample(found, len(found))
+    draw = _random(settings.seed, "documents")
+    return draw.sample(long_enough, len(long_enough))
 
 
-def _chosen(
+def _contexts_of(
     name: str, pool: dict[str, tuple[Context, ...]], settings: ContinuousSettings
 ) -> tuple[Context, ...]:
-    """Consecutive chunks of a document, then chunks of other documents, as many different ones as there are."""
+    """Consecutive chunks of a document, the golden contexts, then noise of others.
+
+    Noise comes from as many different documents as there are.
+    """
     draw = _random(settings.seed, name)
     start = draw.randrange(len(pool[name]) - settings.golden + 1)
-    chosen = pool[name][start : start + settings.golden]
-    others = [
+    golden = pool[name][start : start + settings.golden]
+    chunks_of_others = [
         draw.sample(chunks, len(chunks))
-        for other, chunks in pool.items()
-        if other != name and chunks
+        for other_name, chunks in pool.items()
+        if other_name != name and chunks
     ]
-    draw.shuffle(others)
-    own, noise = {chunk.text for chunk in pool[name]}, dict[str, Context]()
-    # a chunk of each document, then the next of each
-    for chunk in chain.from_iterable(zip_longest(*others)):
-        if chunk is not None and chunk.text not in own:
-            noise.setdefault(chunk.text, chunk)
-    if len(noise) < settings.noise:
+    draw.shuffle(chunks_of_others)
+    own_texts = {chunk.text for chunk in pool[name]}
+    noise_by_text: dict[str, Context] = {}
+    # A chunk of each document, then the next chunk of each.
+    for chunk in chain.from_iterable(zip_longest(*chunks_of_others)):
+        if chunk is not None and chunk.text not in own_texts:
+            noise_by_text.setdefault(chunk.text, chunk)
+    if len(noise_by_text) < settings.noise:
         raise InputError(
             f"the other documents have too few chunks for {settings.noise} contexts of"
             " noise"
         )
-    return (*chosen, *islice(noise.values(), settings.noise))
+    noise = islice(noise_by_text.values(), settings.noise)
+    return (*golden, *noise)
 
 
 def document_points(
     document: LabelledDocument, settings: ContinuousSettings
 ) -> list[CombinationPoint]:
-    """The points of a document: all combinations, or as many for each number of golden contexts."""
+    """The points of a document, one for each combination of its contexts.
+
+    Where the settings say ``stratify``, equally many are drawn for each number of
+    golden contexts.
+    """
     total = len(document.contexts)
-    sizes = range(settings.smallest, (settings.largest or total) + 1)
-    points = [
-        point_of(document, subset)
-        for size in sizes
-        for subset in combinations(range(total), size)
-    ]
-    if not settings.stratify:
-        return points
-    groups = [
-        [point for point in points if point.golden == count]
-        for count in range(document.golden + 1)
-    ]
-    groups = [group for group in groups if group]
-    draw, fewest = (
-        _random(settings.seed, document.id, "stratify"),
-        min(map(len, groups)),
-    )
-    return [
-        point
-        for group in groups
-        for point in sorted(draw.sample(group, fewest), key=lambda it: it.contexts)
-    ]
+    points = []
+    for size in range(settings.smallest, (settings.largest or total) + 1):
+        for subset in combinations(range(total), size):
+            points.append(point_of(document, subset))
+    if settings.stratify:
+        return _stratified(document, points, settings)
+    return points
+
+
+def _stratified(
+    document: LabelledDocument,
+    points: Sequence[CombinationPoint],
+    settings: ContinuousSettings,
+) -> list[CombinationPoint]:
+    """As many points with no golden context as with one, with two, and so on."""
+    points_by_golden: dict[int, list[CombinationPoint]] = {}
+    for point in points:
+        points_by_golden.setdefault(point.golden, []).append(point)
+    fewest = min(map(len, points_by_golden.values()))
+    draw = _random(settings.seed, document.id, "stratify")
+    drawn = []
+    for _, group in sorted(points_by_golden.items()):
+        sample = draw.sample(group, fewest)
+        drawn += sorted(sample, key=lambda point: point.contexts)
+    return drawn
 
 
 def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPoint:
-    """A combination of contexts, labelled without a call: the mean over facts of the logical OR over contexts."""
-    chosen = tuple(sorted(subset))
-    facts = [any(row[column].covered for column in chosen) for row in document.cells]
-    tagged = [tag in chosen for tag in document.tags]
+    """A combination of a document's contexts, labelled without a call.
+
+    Its label is the share of the facts that at least one of the contexts covers.
+    """
+    contexts = tuple(sorted(subset))
+    is_covered = [
+        any(row[column].covered for column in contexts) for row in document.cells
+    ]
+    is_tagged = [tag in contexts for tag in document.tags]
     return CombinationPoint(
         document=document.id,
-        contexts=chosen,
-        golden=sum(column < document.golden for column in chosen),
-        label=sum(facts) / len(facts),
-        by_tags=sum(tagged) / len(tagged),
+        contexts=contexts,
+        golden=sum(column < document.golden for column in contexts),
+        label=sum(is_covered) / len(is_covered),
+        by_tags=sum(is_tagged) / len(is_tagged),
     )

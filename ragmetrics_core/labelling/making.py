@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from importlib.resources import files
-from itertools import islice, product
+from itertools import islice
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
@@ -68,14 +68,15 @@ class Written(Silent, extra="ignore", str_strip_whitespace=True):
 
     @field_validator("sentences")
     @classmethod
-    def _from_each(cls, sentences: Any, info: ValidationInfo) -> Any:
-        if isinstance(info.context, Question):
-            known = info.context.parts["chunks"].labels
-            if {sentence.chunk for sentence in sentences} != set(known):
-                raise ValueError(
-                    "it must have at least one sentence from each chunk"
-                    f" ({', '.join(known)})"
-                )
+    def _of_every_chunk(cls, sentences: Any, info: ValidationInfo) -> Any:
+        if not isinstance(info.context, Question):
+            return sentences
+        chunk_labels = info.context.parts["chunks"].labels
+        if {sentence.chunk for sentence in sentences} != set(chunk_labels):
+            raise ValueError(
+                "it must have at least one sentence from each chunk"
+                f" ({', '.join(chunk_labels)})"
+            )
         return sentences
 
     @property
@@ -99,17 +100,20 @@ class WriteQuestion(Question[Written]):
 
 
 def _examples(question: WriteQuestion) -> tuple[Written, Written]:
-    """One sentence from each chunk, and three; different for different chunks."""
-    own = sha256("\0".join(question["chunks"]).encode(errors="replace")).hexdigest()
+    """A short and a long reply: one sentence from each chunk, and three."""
+    return _example(question, 1), _example(question, 3)
 
-    def written(each: int) -> Written:
-        tagged = product(question.parts["chunks"].labels, range(each))
-        sentences = tuple(
-            TaggedSentence(text=f"{own} {own} {n}.", chunk=label) for label, n in tagged
-        )
-        return Written(question=f"{own}?", sentences=sentences)
 
-    return written(1), written(3)
+def _example(question: WriteQuestion, sentences_per_chunk: int) -> Written:
+    """A reply as long as a real one, and another one for other chunks."""
+    chunks = "\0".join(question["chunks"])
+    filler = sha256(chunks.encode(errors="replace")).hexdigest()
+    sentences = []
+    for label in question.parts["chunks"].labels:
+        for number in range(sentences_per_chunk):
+            text = f"{filler} {filler} {number}."
+            sentences.append(TaggedSentence(text=text, chunk=label))
+    return Written(question=f"{filler}?", sentences=tuple(sentences))
 
 
 class Maker:
@@ -137,95 +141,98 @@ class Maker:
         language: str | None = None,
         progress: Show = False,
     ) -> None:
-        self._judge, self._store = (
-            resolve_judge(judge),
-            MemoryStore() if store is None else store,
-        )
-        self.name, self.language, self.usage, self.left_out = (
-            self._judge.name,
-            language,
-            Usage(),
-            Counter[str](),
-        )
-        self._concurrency, self._progress = concurrency, progress
+        self._judge = resolve_judge(judge)
+        self._store = MemoryStore() if store is None else store
+        self._concurrency = concurrency
+        self._progress = progress
+        self.name = self._judge.name
+        self.language = language
+        self.usage = Usage()
+        self.left_out = Counter[str]()
 
     def make(
         self, plan: Making[T], samples: Sequence[Sample]
     ) -> Iterator[T | Failed | Undefined]:
-        """What a plan makes of each sample, or why nothing; ``JudgeUnavailable`` if the model will answer nothing."""
+        """Give what a plan makes of each sample, or why it made nothing of it.
+
+        ``JudgeUnavailable`` if the model will answer nothing.
+        """
 
         @metric
         def making(sample: Sample) -> Generator[Any, Any, Outcome]:
-            item = yield from plan(sample)
-            if isinstance(item, (Failed, Undefined)):
-                return item
-            return Scored(
-                metric="making",
-                value=1,
-                reason="",
-                evidence=Evidence.model_validate({"item": item}),
-            )
+            """Hand what the plan made through a run, as if it were evidence."""
+            product = yield from plan(sample)
+            if isinstance(product, (Failed, Undefined)):
+                return product
+            evidence = Evidence.model_validate({"product": product})
+            return Scored(metric="making", value=1, reason="", evidence=evidence)
 
-        this = Run(making, self._judge, self._concurrency, self._store)
-        for row in stream(this, samples, progress=self._progress, columns={}):
+        run = Run(making, self._judge, self._concurrency, self._store)
+        for row in stream(run, samples, progress=self._progress, columns={}):
             self.usage += row.usage
             outcome = row.results.get("making")
-            # cut off by an interrupt or a limit: the run says so at its end
             if outcome is None:
+                # An interrupt or a limit cut it off: the run says so at its end.
                 continue
-            yield (
-                cast("Any", outcome.evidence).item
-                if isinstance(outcome, Scored)
-                else outcome
-            )
-        if this.interrupted:
+            if isinstance(outcome, Scored):
+                yield cast("Any", outcome.evidence).product
+            else:
+                yield outcome
+        if run.interrupted:
             raise KeyboardInterrupt
-        if this.stopped:
-            raise JudgeUnavailable(this.stopped)
+        if run.stopped:
+            raise JudgeUnavailable(run.stopped)
 
     def until(
         self,
-        wanted: int,
+        count: int,
         candidates: Iterable[Sample],
         plan: Making[T],
         key: Callable[[T], str],
     ) -> list[T]:
-        """Make so many items of candidates in their order.
-
-        Where one gives nothing, the next one is tried.
+        """Make so many different products; where a candidate gives none, try the next.
 
         Args:
-            wanted: How many items; ``InputError`` if there is none at the end.
-            candidates: What they are made of, the first ones first.
-            plan: Makes an item.
-            key: What no two items may share, such as their question.
+            count: How many are wanted. They are fewer if the candidates run out.
+            candidates: What they are made of, in the order in which they are tried.
+            plan: Makes a product of a candidate.
+            key: What no two products may share, such as their question.
+
+        Raises:
+            InputError: If no candidate gave a product.
+            JudgeUnavailable: If the model will answer nothing.
         """
-        found, queue = dict[str, T](), iter(candidates)
-        while len(found) < wanted and (
-            batch := list(islice(queue, wanted - len(found)))
-        ):
-            for item in self.make(plan, batch):
-                if isinstance(item, (Failed, Undefined)):
-                    self.left_out[
-                        item.error.type if isinstance(item, Failed) else item.code
-                    ] += 1
-                elif found.setdefault(key(item), item) is not item:
+        products: dict[str, T] = {}
+        queue = iter(candidates)
+        while len(products) < count:
+            batch = list(islice(queue, count - len(products)))
+            if not batch:
+                break
+            for product in self.make(plan, batch):
+                if isinstance(product, Failed):
+                    self.left_out[product.error.type] += 1
+                elif isinstance(product, Undefined):
+                    self.left_out[product.code] += 1
+                elif key(product) in products:
                     self.left_out["duplicate question"] += 1
-        if not found:
+                else:
+                    products[key(product)] = product
+        if not products:
             reasons = ", ".join(
-                f"{count} {reason}" for reason, count in self.left_out.items()
+                f"{n_candidates} {reason}"
+                for reason, n_candidates in self.left_out.items()
             )
             raise InputError(
                 f"{self.name} gave nothing that could be used ({reasons}); try another"
                 " model"
             )
-        return list(found.values())
+        return list(products.values())
 
 
 def answered(question: Question[R]) -> Generator[Any, Any, R]:
-    """The first reply to a question of a plan.
+    """Ask one question within a plan, and return the first reply to it.
 
-    Raises the ``JudgeError`` if there is none, which ends the plan.
+    If there is none, the ``JudgeError`` is raised, which ends the plan.
     """
     (answer,) = yield from ask([question])
     if isinstance(answer, NotAnswered):
@@ -240,26 +247,35 @@ def header(
     source: Iterable[str],
     maker: Maker | None,
     *prompts: str,
-    **more: str,
+    pairs: str | None = None,
 ) -> Header:
-    """How a set was made; ``maker`` is None where no model was asked, ``more`` are further parameters."""
-    parameters, asked = settings.model_dump() | more, dict[str, Any]()
+    """How a set was made.
+
+    Args:
+        kind: Which of the two sets.
+        documents: The corpus, which stands in the header as a digest.
+        settings: What decides the set; its ``seed`` has a field of its own.
+        source: Names of the files.
+        maker: Where the model worked; None where no model was asked.
+        prompts: The prompts, which stand in the header as a digest.
+        pairs: Where a discrete set's questions are from, "written" or "given".
+    """
+    parameters = settings.model_dump()
+    if pairs is not None:
+        parameters["pairs"] = pairs
+    corpus: list[str] = []
+    for document in documents:
+        corpus += [document.id, document.text]
+    of_model: dict[str, Any] = {}
     if maker is not None:
-        left_out = dict(sorted(maker.left_out.items()))
-        asked = {
-            "model": maker.name,
-            "prompts": digest(*prompts, maker.language or ""),
-            "left_out": left_out,
-        }
-    seed, corpus = (
-        parameters.pop("seed"),
-        digest_of(part for own in documents for part in (own.id, own.text)),
-    )
+        of_model["model"] = maker.name
+        of_model["prompts"] = digest(*prompts, maker.language or "")
+        of_model["left_out"] = dict(sorted(maker.left_out.items()))
     return Header(
         kind=kind,
         source=tuple(source),
-        corpus=corpus,
-        seed=seed,
+        corpus=digest_of(corpus),
+        seed=parameters.pop("seed"),
         parameters=parameters,
-        **asked,
+        **of_model,
     )
