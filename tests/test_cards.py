@@ -223,6 +223,26 @@ def test_labels_that_were_drawn_for_a_metric(tmp_path: Path) -> None:
     ] == [("adherent", (True,), 2)] * 4
 
 
+def test_grades_turns_and_empty_columns_of_our_form(tmp_path: Path) -> None:
+    line = {
+        "source": "s",
+        "contexts": ["x"],
+        "answer": "y",
+        "question": None,  # as Parquet fills what a row lacks
+        "labels": {"adherent": 1},
+        "meta": {
+            "faithfulness_votes": [4, 3, 2],
+            "history": ["user: Who: he?", "agent: ", "user: And then?"],
+        },
+    }
+    (found,) = read_labelled(written(tmp_path, "rows.jsonl", [line]))
+    assert found.people == (True, True, False)
+    assert [(turn.role, turn.content) for turn in found.sample.history or ()] == [
+        ("user", "Who: he?"),
+        ("user", "And then?"),
+    ]
+
+
 WRONG = {
     "no source": ({"doc": "x", "claim": "secret", "label": 1}, "KeyError"),
     "too few labels": (

@@ -6,7 +6,7 @@ questions give 30 points.
 
 import logging
 import random
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import is_dataclass
 from itertools import zip_longest
 from typing import Any
@@ -42,7 +42,6 @@ from ragmetrics_core.labelling.making import (
 from ragmetrics_core.labelling.sets import DiscretePoint, DiscreteSet, Label, digest_of
 from ragmetrics_core.lexical.text import content
 
-_LABELS: tuple[Label, ...] = ("positive", "negative")
 Retriever = Callable[[str, int], Iterable[Any]]
 """From a question and the number wanted to documents in the order of their rank: texts, ``Context``, mappings, or
 document objects of LangChain, LlamaIndex and Haystack.
@@ -80,36 +79,42 @@ def write_pairs(
     ``InputError`` if it gave nothing usable, ``JudgeUnavailable`` if it will answer
     nothing.
     """
-    draw = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
-    pools = [
-        (it.id, chunked(it, size=settings.chunk_size, overlap=settings.overlap))
-        for it in documents
-    ]
-    shuffled = [
-        [(name, chunk) for chunk in draw.sample(chunks, len(chunks))]
-        for name, chunks in pools
-    ]
-    draw.shuffle(shuffled)
-    turns = (one for turn in zip_longest(*shuffled) for one in turn if one is not None)
-    samples = (
-        Sample(contexts=(chunk,), metadata={"document": name}) for name, chunk in turns
-    )
+    candidates = _chunks_in_turn(documents, settings)
 
-    def pair(sample: Sample) -> Generator[Any, Any, Pair]:
-        written = yield from answered(
-            WriteQuestion.about([sample.contexts[0].text], maker.language)
-        )
+    def plan(sample: Sample) -> Generator[Any, Any, Pair]:
+        question = WriteQuestion.about([sample.contexts[0].text], maker.language)
+        written = yield from answered(question)
         return Pair(
             question=written.question,
             answer=written.response,
             document=sample.metadata["document"],
         )
 
-    return tuple(
-        maker.until(
-            settings.questions, samples, pair, lambda pair: plain(pair.question)
-        )
+    pairs = maker.until(
+        settings.questions, candidates, plan, lambda pair: plain(pair.question)
     )
+    return tuple(pairs)
+
+
+def _chunks_in_turn(
+    documents: Sequence[Document], settings: DiscreteSettings
+) -> Iterator[Sample]:
+    """Samples of one chunk each, in random order: one of each document, then the next.
+
+    A sample's metadata name its document.
+    """
+    draw = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
+    shuffled: list[list[tuple[str, Context]]] = []
+    for document in documents:
+        chunks = chunked(document, size=settings.chunk_size, overlap=settings.overlap)
+        in_random_order = draw.sample(chunks, len(chunks))
+        shuffled.append([(document.id, chunk) for chunk in in_random_order])
+    draw.shuffle(shuffled)
+    for turn in zip_longest(*shuffled):
+        for named_chunk in turn:
+            if named_chunk is not None:  # None: the document has no more chunks
+                name, chunk = named_chunk
+                yield Sample(contexts=(chunk,), metadata={"document": name})
 
 
 def build_discrete(
@@ -146,30 +151,21 @@ def build_discrete(
         )
     check_pairs(pairs)
     if retriever is None:
-        size, overlap = settings.chunk_size, settings.overlap
-        chunks = [
-            chunk
-            for document in documents
-            for chunk in chunked(document, size=size, overlap=overlap)
-        ]
-        if len(chunks) < settings.top:
-            raise InputError(
-                f"the corpus has {len(chunks)} chunks and {settings.top} are to be"
-                " retrieved; give more or longer documents, or a smaller chunk size"
-            )
-        retriever = BM25(chunks)
+        retriever = _bm25_of(documents, settings)
     elif settings.retriever == "bm25":
         settings = settings.model_copy(update={"retriever": "own"})
+    n_needed = 2 * settings.take
     points: list[DiscretePoint] = []
     for number, pair in enumerate(pairs, start=1):
         contexts = retrieved(retriever, pair.question, settings.top, number)
-        if len(contexts) < 2 * settings.take:
+        if len(contexts) < n_needed:
             raise InputError(
                 f"the retriever gave {len(contexts)} documents for question {number}; "
-                f"{2 * settings.take} are needed, better {settings.top}"
+                f"{n_needed} are needed, better {settings.top}"
             )
-        points += [_point(pair, contexts, settings.take, label) for label in _LABELS]
-    told = header(
+        points.append(_point(pair, contexts, settings.take, "positive"))
+        points.append(_point(pair, contexts, settings.take, "negative"))
+    set_header = header(
         "discrete",
         documents,
         settings,
@@ -178,21 +174,40 @@ def build_discrete(
         TEMPLATE,
         pairs="written" if maker else "given",
     )
-    return DiscreteSet(header=told, points=tuple(points))
+    return DiscreteSet(header=set_header, points=tuple(points))
+
+
+def _bm25_of(documents: Sequence[Document], settings: DiscreteSettings) -> "BM25":
+    """BM25 over the chunks of a corpus; ``InputError`` if they are too few."""
+    chunks: list[Context] = []
+    for document in documents:
+        chunks += chunked(document, size=settings.chunk_size, overlap=settings.overlap)
+    if len(chunks) < settings.top:
+        raise InputError(
+            f"the corpus has {len(chunks)} chunks and {settings.top} are to be"
+            " retrieved; give more or longer documents, or a smaller chunk size"
+        )
+    return BM25(chunks)
 
 
 def _point(
     pair: Pair, contexts: Sequence[Context], take: int, label: Label
 ) -> DiscretePoint:
-    end = slice(take) if label == "positive" else slice(-take, None)
-    shown, asked, answer = tuple(contexts[end]), pair.question, pair.answer
-    name = digest_of([asked, answer, *(context.text for context in shown)])
+    """The point of a pair with the first contexts (positive) or the last (negative)."""
+    ranked = list(enumerate(contexts, start=1))
+    ranked = ranked[:take] if label == "positive" else ranked[-take:]
+    point_contexts = tuple(context for _, context in ranked)
+    texts = [context.text for context in point_contexts]
     return DiscretePoint(
-        document=pair.document or digest_of([asked]),
+        document=pair.document or digest_of([pair.question]),
         sample=Sample(
-            id=name, question=asked, contexts=shown, answer=answer, reference=answer
+            id=digest_of([pair.question, pair.answer, *texts]),
+            question=pair.question,
+            contexts=point_contexts,
+            answer=pair.answer,
+            reference=pair.answer,
         ),
-        ranks=tuple(range(1, len(contexts) + 1)[end]),
+        ranks=tuple(rank for rank, _ in ranked),
         by_rank=label,
     )
 
@@ -207,27 +222,27 @@ class BM25:
 
     def __init__(self, chunks: Sequence[Context]) -> None:
         bm25s = extra("bm25s", "datasets", "BM25")
-        # it reports each index otherwise
+        # bm25s would log each index that it makes.
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         self._chunks = chunks
         self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-        tokens = [list(content(chunk.text)) for chunk in chunks]
-        self._known = {token for own in tokens for token in own}
-        if self._known:
-            self._index.index(tokens, show_progress=False)
+        words_by_chunk = [list(content(chunk.text)) for chunk in chunks]
+        self._vocabulary: set[str] = set()
+        for words in words_by_chunk:
+            self._vocabulary.update(words)
+        if self._vocabulary:
+            self._index.index(words_by_chunk, show_progress=False)
 
     def __call__(self, question: str, count: int) -> list[Context]:
-        """The best chunks for a question, with their scores."""
-        asked = [token for token in content(question) if token in self._known]
-        scores = (
-            self._index.get_scores(asked).tolist()
-            if asked
-            else [0.0] * len(self._chunks)
-        )
-        order = sorted(range(len(scores)), key=lambda index: -scores[index])[:count]
+        """The best chunks for a question, best first, with their scores."""
+        words = [word for word in content(question) if word in self._vocabulary]
+        scores = [0.0] * len(self._chunks)
+        if words:
+            scores = self._index.get_scores(words).tolist()
+        best = sorted(range(len(scores)), key=lambda index: -scores[index])[:count]
         return [
             self._chunks[index].model_copy(update={"score": round(scores[index], 6)})
-            for index in order
+            for index in best
         ]
 
 
@@ -235,18 +250,17 @@ def retrieved(
     retriever: Retriever, question: str, count: int, number: int
 ) -> list[Context]:
     """The contexts that a retriever returns for the question of this number; ``InputError`` if one has no text."""
-    found = []
-    for rank, item in enumerate(retriever(question, count), start=1):
-        data = (
-            item.model_dump()
-            if isinstance(item, BaseModel)
-            else vars(item)
-            if is_dataclass(item)
-            else item
-        )
+    contexts = []
+    for rank, document in enumerate(retriever(question, count), start=1):
+        if isinstance(document, BaseModel):
+            data: Any = document.model_dump()
+        elif is_dataclass(document):
+            data = vars(document)
+        else:
+            data = document
         with told(f"what the retriever returned for question {number}"):
-            found.append(Context(**context(data, "documents", rank)))
-    return found[:count]
+            contexts.append(Context(**context(data, "documents", rank)))
+    return contexts[:count]
 
 
 def named_retriever(place: str) -> Retriever:

@@ -52,28 +52,23 @@ class FactsFile(Frozen):
     def samples(self) -> list[Sample]:
         """The rows as samples; ``InputError`` if one is none, or has no fact."""
         samples = _samples(self.rows)
-        if without := next(
-            (
-                number
-                for number, sample in enumerate(samples, start=1)
-                if not sample.facts
-            ),
-            0,
-        ):
-            raise InputError(
-                f"row {without}: no fact is left; leave at least one, or leave the"
-                " row out"
-            )
+        for number, sample in enumerate(samples, start=1):
+            if not sample.facts:
+                raise InputError(
+                    f"row {number}: no fact is left; leave at least one, or leave the"
+                    " row out"
+                )
         return samples
 
     @property
     def digest(self) -> str:
         """Digest of references and facts, in order."""
-        told = [
-            [sample.reference[:1], [it.model_dump() for it in sample.facts or ()]]
-            for sample in self.samples
-        ]
-        return digest_of(json.dumps(one, sort_keys=True) for one in told)
+        frozen_texts = []
+        for sample in self.samples:
+            facts = [fact.model_dump() for fact in sample.facts or ()]
+            reference_and_facts = [sample.reference[:1], facts]
+            frozen_texts.append(json.dumps(reference_and_facts, sort_keys=True))
+        return digest_of(frozen_texts)
 
     @property
     def count(self) -> int:
@@ -86,16 +81,19 @@ class FactsFile(Frozen):
 
 
 def _samples(rows: Sequence[Row]) -> list[Sample]:
-    """The samples of rows without what no fact is made of, so that it does not matter which columns hold it."""
-    found = []
+    """The samples of rows, read without contexts and answers.
+
+    No fact is made of these, and columns that hold them in another form do no harm.
+    """
+    samples = []
     for number, row in enumerate(rows, start=1):
         with told(f"row {number}"):
-            found.append(Sample.from_row(row, contexts=_nothing, answer=_nothing))
-    return found
+            samples.append(Sample.from_row(row, contexts=_unread, answer=_unread))
+    return samples
 
 
-def _nothing(row: Row) -> None:
-    """What a field holds that is not read."""
+def _unread(row: Row) -> None:
+    """The value of a field that is not read."""
 
 
 def extract_facts(
@@ -112,40 +110,42 @@ def extract_facts(
         JudgeUnavailable: If the judge will answer nothing.
     """
     instructions = Instructions(shipped(f"facts_{extraction}"))
-    asked = {
-        number: sample
-        for number, sample in enumerate(_samples(rows))
-        if not sample.facts
-    }
-    if without := next(
-        (number + 1 for number, sample in asked.items() if not sample.reference), 0
-    ):
-        raise InputError(
-            f"row {without}: no reference, so there is nothing to extract facts from"
-        )
+    without_facts: dict[int, Sample] = {}
+    for index, sample in enumerate(_samples(rows)):
+        if sample.facts:
+            continue
+        if not sample.reference:
+            raise InputError(
+                f"row {index + 1}: no reference, so there is nothing to extract facts"
+                " from"
+            )
+        without_facts[index] = sample
 
-    def extracted(sample: Sample) -> Generator[Any, Any, list[str] | Undefined]:
+    def plan(sample: Sample) -> Generator[Any, Any, list[str] | Undefined]:
         question = facts_of(
             sample.reference[0],
             instructions,
             about(sample),
             reasoning=extraction == "cot",
         )
-        found = list((yield from answered(question)).facts)
-        return found or Undefined(
-            metric="facts", reason="the reference states no fact; leave the row out"
-        )
+        extracted = yield from answered(question)
+        if not extracted.facts:
+            return Undefined(
+                metric="facts", reason="the reference states no fact; leave the row out"
+            )
+        return list(extracted.facts)
 
-    made = [dict(row) for row in rows]
-    for number, facts in zip(
-        asked, list(maker.make(extracted, list(asked.values()))), strict=True
-    ):
+    rows_with_facts = [dict(row) for row in rows]
+    made = list(maker.make(plan, list(without_facts.values())))
+    for index, facts in zip(without_facts, made, strict=True):
         if isinstance(facts, (Failed, Undefined)):
-            raise InputError(f"row {number + 1}: no facts: {facts.reason}")
-        made[number]["facts"] = facts
-    prompts = digest(instructions.template)
+            raise InputError(f"row {index + 1}: no facts: {facts.reason}")
+        rows_with_facts[index]["facts"] = facts
     return FactsFile(
-        model=maker.name, extraction=extraction, prompts=prompts, rows=tuple(made)
+        model=maker.name,
+        extraction=extraction,
+        prompts=digest(instructions.template),
+        rows=tuple(rows_with_facts),
     )
 
 

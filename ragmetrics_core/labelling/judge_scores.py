@@ -11,7 +11,13 @@ from ragmetrics_core.engine.run import JudgeLike
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling.reviews import Reviews, labels_of, review_items
-from ragmetrics_core.labelling.sets import AnySet, DiscreteSet
+from ragmetrics_core.labelling.sets import (
+    AnySet,
+    CombinationPoint,
+    ContinuousSet,
+    DiscretePoint,
+    DiscreteSet,
+)
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
@@ -28,7 +34,7 @@ from ragmetrics_core.statistics.rater_agreement import (
 )
 
 Rows = Sequence[tuple[float, float]]
-"""Score and label of each point."""
+"""Score and label of each point, both from 0 to 1."""
 Statistic = Callable[[Rows], float | None]
 
 PROMPTS = ("io", "cot")
@@ -68,29 +74,37 @@ def variants(
     metrics: Sequence[Metric], judge: Judge, prompts: Sequence[str]
 ) -> list[tuple[Metric, str]]:
     """Metrics with the prompts to try, which only an LLM judge reads, and only retrieval accuracy has."""
-    found: list[tuple[Metric, str]] = []
+    metrics_and_prompts: list[tuple[Metric, str]] = []
     for metric in metrics:
-        several = isinstance(metric, RetrievalAccuracy) and isinstance(judge, LLMJudge)
-        found += (
-            [(metric.model_copy(update={"extraction": it}), it) for it in prompts]
-            if several
-            else [(metric, "")]
-        )
-    return found
+        if isinstance(metric, RetrievalAccuracy) and isinstance(judge, LLMJudge):
+            for prompt in prompts:
+                variant = metric.model_copy(update={"extraction": prompt})
+                metrics_and_prompts.append((variant, prompt))
+        else:
+            metrics_and_prompts.append((metric, ""))
+    return metrics_and_prompts
 
 
-def samples_of(given: AnySet, metric: Metric) -> list[Sample]:
-    """The samples to judge: a continuous set's documents where the metric has a matrix, else the points."""
-    if isinstance(given, DiscreteSet):
-        return [point.sample for point in given.points]
+def samples_of(labelled_set: AnySet, metric: Metric) -> list[Sample]:
+    """The samples of a set that a judge is asked about.
+
+    They are the points. Retrieval accuracy of a continuous set is judged on whole
+    documents instead: the matrix of facts × contexts gives the score of every
+    combination.
+    """
+    if isinstance(labelled_set, DiscreteSet):
+        return [point.sample for point in labelled_set.points]
     if isinstance(metric, RetrievalAccuracy):
-        return [document.sample() for document in given.documents]
-    known = {document.id: document for document in given.documents}
-    return [known[point.document].sample(point.contexts) for point in given.points]
+        return [document.sample() for document in labelled_set.documents]
+    document_by_id = {document.id: document for document in labelled_set.documents}
+    return [
+        document_by_id[point.document].sample(point.contexts)
+        for point in labelled_set.points
+    ]
 
 
 def score_set(
-    given: AnySet,
+    labelled_set: AnySet,
     reviews: Reviews | None,
     metric: Metric,
     judge: JudgeLike,
@@ -105,7 +119,7 @@ def score_set(
     """Score a judge's metric against a set.
 
     Args:
-        given: The set.
+        labelled_set: The set.
         reviews: What people decided; None for the labels as they were made.
         metric: The metric.
         judge: A judge, or a name as in ``evaluate``.
@@ -124,11 +138,9 @@ def score_set(
     Raises:
         JudgeUnavailable: If the judge cannot answer any question.
     """
-    judge, samples = (
-        resolve_judge(judge, metric_model=metric.model),
-        samples_of(given, metric),
-    )
-    run = iter_results(
+    judge = resolve_judge(judge, metric_model=metric.model)
+    samples = samples_of(labelled_set, metric)
+    rows = iter_results(
         samples,
         [metric],
         judge=judge,
@@ -136,187 +148,229 @@ def score_set(
         store=store,
         progress=progress,
     )
-    outcomes = [next(iter(row.results.values())) for row in run]
+    outcomes: list[MetricResult] = []
+    for row in rows:
+        (outcome,) = row.results.values()
+        outcomes.append(outcome)
     if len(outcomes) < len(samples):
-        # the run ended early and gave what it had, which is no score
+        # An interrupted run ends early, and a part of the set is no score.
         raise KeyboardInterrupt
-    clusters, missing = dict[str, list[tuple[float, float]]](), 0
-    names, scores = (
-        [point.document for point in given.points],
-        _scores(given, metric, outcomes),
-    )
-    for name, score, label in zip(
-        names, scores, labels_of(given, reviews), strict=True
-    ):
-        if label is not None and score is not None:
-            clusters.setdefault(name, []).append((score, label))
-        missing += label is not None and score is None
-    rows, points = list(clusters.values()), sum(map(len, clusters.values()))
+
+    scores = _scores(labelled_set, metric, outcomes)
+    labels = labels_of(labelled_set, reviews)
+    pairs_by_document: dict[str, list[tuple[float, float]]] = {}
+    n_missing = 0
+    points: Sequence[DiscretePoint | CombinationPoint] = labelled_set.points
+    for point, score, label in zip(points, scores, labels, strict=True):
+        if label is None:  # left out as ambiguous
+            continue
+        if score is None:
+            n_missing += 1
+        else:
+            pairs_by_document.setdefault(point.document, []).append((score, label))
+    documents = list(pairs_by_document.values())
+    usage = Usage()
+    for outcome in outcomes:
+        usage += outcome.usage
     return Score(
-        *(judge.name, prompt, metric.name, points, missing, len(clusters)),
-        usage=sum((outcome.usage for outcome in outcomes), Usage()),
+        judge=judge.name,
+        prompt=prompt,
+        metric=metric.name,
+        points=sum(map(len, documents)),
+        missing=n_missing,
+        documents=len(documents),
+        usage=usage,
         values={
-            name: _measured(name, rows, one, draws)
-            for name, one in _statistics(given, threshold).items()
+            name: _measured(name, documents, statistic, draws)
+            for name, statistic in _statistics(labelled_set, threshold).items()
         },
     )
 
 
 def _scores(
-    given: AnySet, metric: Metric, outcomes: Sequence[MetricResult]
+    labelled_set: AnySet, metric: Metric, outcomes: Sequence[MetricResult]
 ) -> list[float | None]:
-    """The score of each point; of a combination from its document's matrix, without further calls."""
-    if isinstance(given, DiscreteSet) or not isinstance(metric, RetrievalAccuracy):
+    """The score of each point, from outcomes on ``samples_of``."""
+    if isinstance(labelled_set, DiscreteSet):
         return [outcome.value for outcome in outcomes]
-    named = zip((document.id for document in given.documents), outcomes, strict=True)
-    found = {
-        name: outcome.evidence for name, outcome in named if outcome.status == "scored"
-    }
-    matrices = [(found.get(point.document), point.contexts) for point in given.points]
-    return [
-        matrix.combine(own) if isinstance(matrix, AccuracyEvidence) else None
-        for matrix, own in matrices
-    ]
+    if not isinstance(metric, RetrievalAccuracy):
+        return [outcome.value for outcome in outcomes]
+    matrix_by_document: dict[str, AccuracyEvidence] = {}
+    for document, outcome in zip(labelled_set.documents, outcomes, strict=True):
+        if (
+            isinstance(outcome.evidence, AccuracyEvidence)
+            and outcome.status == "scored"
+        ):
+            matrix_by_document[document.id] = outcome.evidence
+    scores: list[float | None] = []
+    for point in labelled_set.points:
+        matrix = matrix_by_document.get(point.document)
+        scores.append(None if matrix is None else matrix.combine(point.contexts))
+    return scores
 
 
 def _measured(
-    name: str, clusters: Sequence[Rows], compute: Statistic, draws: int
+    name: str, documents: Sequence[Rows], compute: Statistic, draws: int
 ) -> Measured:
-    def pooled(own: Iterable[Rows]) -> float | None:
-        return compute([row for rows in own for row in rows])
+    """A statistic over the points of all documents; its interval resamples documents."""
 
-    interval = bootstrap([clusters], pooled, draws=draws) if len(clusters) > 1 else None
-    return Measured(name, None, sum(map(len, clusters)), pooled(clusters), interval)
+    def pooled(sample: Iterable[Rows]) -> float | None:
+        return compute([row for rows in sample for row in rows])
+
+    interval = None
+    if len(documents) > 1:
+        interval = bootstrap([documents], pooled, draws=draws)
+    return Measured(name, None, sum(map(len, documents)), pooled(documents), interval)
 
 
-def _statistics(given: AnySet, threshold: float) -> dict[str, Statistic]:
+def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
+    if isinstance(labelled_set, ContinuousSet):
+        return {
+            "MAE": mean_error,
+            "Spearman": spearman,
+            "slope": _slope,
+            "intercept": _intercept,
+        }
+
     def verdicts(rows: Rows) -> list[tuple[bool, bool]]:
         return [(score >= threshold, label == 1) for score, label in rows]
 
-    if isinstance(given, DiscreteSet):
-        return {
-            "accuracy": lambda rows: accuracy(verdicts(rows)),
-            "AUROC": lambda rows: auroc([(score, label == 1) for score, label in rows]),
-            "F1": lambda rows: f1(verdicts(rows)),
-        }
     return {
-        "MAE": mean_error,
-        "Spearman": spearman,
-        "slope": lambda rows: (line(rows) or (None, None))[0],
-        "intercept": lambda rows: (line(rows) or (None, None))[1],
+        "accuracy": lambda rows: accuracy(verdicts(rows)),
+        "AUROC": lambda rows: auroc([(score, label == 1) for score, label in rows]),
+        "F1": lambda rows: f1(verdicts(rows)),
     }
 
 
+def _slope(rows: Rows) -> float | None:
+    fitted = line(rows)
+    return None if fitted is None else fitted[0]
+
+
+def _intercept(rows: Rows) -> float | None:
+    fitted = line(rows)
+    return None if fitted is None else fitted[1]
+
+
 def score_table(
-    given: AnySet, reviews: Reviews | None, scores: Sequence[Score], *, name: str = ""
+    labelled_set: AnySet,
+    reviews: Reviews | None,
+    scores: Sequence[Score],
+    *,
+    name: str = "",
 ) -> str:
-    """The table of scores with its heading, which names the set, and its caveats."""
-    rows = [
-        (
-            "judge",
-            "metric",
-            "prompt",
-            *(scores[0].values if scores else ()),
-            "points",
-            "calls",
-            "cost",
-        )
-    ]
-    rows += [_row(score, _mark(given, reviews, score)) for score in scores]
+    """The table of scores as text.
+
+    Args:
+        labelled_set: The set.
+        reviews: What people decided about its labels, if anything.
+        scores: A row each.
+        name: Name of the set, for the heading.
+
+    Returns:
+        A heading that says what the labels are worth, the table, and its caveats.
+    """
+    statistic_names = scores[0].values if scores else ()
+    rows = [("judge", "metric", "prompt", *statistic_names, "points", "calls", "cost")]
+    rows += [_row(score, _mark(labelled_set, reviews, score)) for score in scores]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "-" * max(map(len, lines)))
-    title = f"{name}: {heading(given, reviews)}".removeprefix(": ")
-    return "\n".join([title, *lines, *caveats(given, reviews, scores)])
+    table = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        table.append("  ".join(cells).rstrip())
+    table.insert(1, "-" * max(map(len, table)))
+    title = heading(labelled_set, reviews)
+    if name:
+        title = f"{name}: {title}"
+    return "\n".join([title, *table, *caveats(labelled_set, reviews, scores)])
 
 
-def heading(given: AnySet, reviews: Reviews | None) -> str:
-    """What agreement with the set's labels means."""
-    kind, unit = (
-        ("discrete", "points")
-        if isinstance(given, DiscreteSet)
-        else ("continuous", "cells")
-    )
-    total, done = (
-        len(review_items(given)),
-        len(reviews.first) if reviews is not None else 0,
-    )
-    if done == total:
+def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
+    """What agreement with the labels of a set says about a judge.
+
+    It is accuracy only if people reviewed every label.
+    """
+    if isinstance(labelled_set, DiscreteSet):
+        kind, unit, labeller = "discrete", "points", "the retriever's ranks"
+    else:
+        kind, unit, labeller = "continuous", "cells", "the labelling model"
+    total = len(review_items(labelled_set))
+    n_reviewed = 0 if reviews is None else len(reviews.first)
+    if n_reviewed == total:
         return f"{kind} set, agreement with reviewed labels"
-    against = (
-        "with the labelling model" if unit == "cells" else "with the retriever's ranks"
-    )
-    seen = (
-        f"no {unit} reviewed" if not done else f"only {done} of {total} {unit} reviewed"
-    )
-    return f"{kind} set, agreement {against}, not accuracy ({seen})"
+    if n_reviewed:
+        progress = f"only {n_reviewed} of {total} {unit} reviewed"
+    else:
+        progress = f"no {unit} reviewed"
+    return f"{kind} set, agreement with {labeller}, not accuracy ({progress})"
 
 
-def _row(score: Score, marks: str) -> tuple[str, ...]:
+def _row(score: Score, mark: str) -> tuple[str, ...]:
+    """The cells of a score; ``mark`` stands behind the judge's name."""
+    statistics = []
+    for measured in score.values.values():
+        text = "undefined" if measured.value is None else f"{measured.value:.3f}"
+        if measured.interval is not None:
+            low, high = measured.interval
+            text += f" [{low:.3f}, {high:.3f}]"
+        statistics.append(text)
+    points = str(score.points)
+    if score.missing:
+        points += f" ({score.missing} missing)"
+    calls = str(score.usage.calls)
+    if score.usage.stored:
+        calls += f" + {score.usage.stored} stored"
     cost = "unknown" if score.usage.cost is None else f"${score.usage.cost:.4f}"
-    calls = f"{score.usage.calls}" + (
-        f" + {score.usage.stored} stored" if score.usage.stored else ""
-    )
-    shown = f"{score.points}" + (f" ({score.missing} missing)" if score.missing else "")
-    cells = [
-        ("undefined" if one.value is None else f"{one.value:.3f}")
-        + ("" if one.interval is None else " [{:.3f}, {:.3f}]".format(*one.interval))
-        for one in score.values.values()
-    ]
     return (
-        f"{score.judge}{marks}",
+        f"{score.judge}{mark}",
         score.metric,
         score.prompt or "-",
-        *cells,
-        shown,
+        *statistics,
+        points,
         calls,
         cost,
     )
 
 
-def _mark(given: AnySet, reviews: Reviews | None, score: Score) -> str:
-    """The sign of a judge that word overlap with BM25's ranks favours; "" for others."""
-    whole = reviews is not None and len(reviews.first) == len(review_items(given))
-    labelled_by_words = (
-        isinstance(given, DiscreteSet)
-        and given.header.parameters.get("retriever") == "bm25"
-        and not whole
-    )
-    judged_by_words = score.judge.startswith("lexical")
-    return _NOT_EVIDENCE if labelled_by_words and judged_by_words else ""
+def _mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) -> str:
+    """The sign that an agreement is no evidence; "" where it is.
+
+    Word overlap agrees with labels by BM25's ranks, because both count words.
+    """
+    if not isinstance(labelled_set, DiscreteSet):
+        return ""
+    n_reviewed = -1 if reviews is None else len(reviews.first)
+    is_reviewed = n_reviewed == len(review_items(labelled_set))
+    is_ranked_by_words = labelled_set.header.parameters.get("retriever") == "bm25"
+    is_judged_by_words = score.judge.startswith("lexical")
+    if is_ranked_by_words and is_judged_by_words and not is_reviewed:
+        return _NOT_EVIDENCE
+    return ""
 
 
 def caveats(
-    given: AnySet, reviews: Reviews | None, scores: Sequence[Score]
+    labelled_set: AnySet, reviews: Reviews | None, scores: Sequence[Score]
 ) -> list[str]:
     """What must stand under the table."""
-    is_marked = any(_mark(given, reviews, score) for score in scores)
-    documents = max((score.documents for score in scores), default=0)
-    few = (
-        f" {documents} documents are few: the intervals are too narrow."
-        if documents < _FEW
-        else ""
-    )
-    lines = [
-        composition(given, reviews),
-        f"Intervals (95 %) resample the {documents} documents.{few}",
-    ]
-    if documents < 2:
-        lines[1] = (
+    n_documents = max((score.documents for score in scores), default=0)
+    if n_documents < 2:
+        about_intervals = (
             "One document: no intervals, because the points of a document hang"
             " together."
         )
-    if is_marked:
+    else:
+        about_intervals = f"Intervals (95 %) resample the {n_documents} documents."
+        if n_documents < _FEW:
+            about_intervals += (
+                f" {n_documents} documents are few: the intervals are too narrow."
+            )
+    lines = [composition(labelled_set, reviews), about_intervals]
+    if any(_mark(labelled_set, reviews, score) for score in scores):
         lines.append(
             f"{_NOT_EVIDENCE} not evidence: the judge counts words, and so do the BM25"
             " ranks that are the labels."
         )
-    if isinstance(given, DiscreteSet):
+    if isinstance(labelled_set, DiscreteSet):
         lines.append(
             "Accuracy and F1: a point counts as positive from the threshold on, 0.5 if"
             " none was given."
@@ -324,23 +378,25 @@ def caveats(
     return lines
 
 
-def composition(given: AnySet, reviews: Reviews | None) -> str:
+def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
     """How many points there are, and how skewed they are."""
-    labels = labels_of(given, reviews)
-    ones, zeros, left = labels.count(1), labels.count(0), labels.count(None)
-    if isinstance(given, DiscreteSet):
+    labels = labels_of(labelled_set, reviews)
+    n_ones, n_zeros, n_left_out = labels.count(1), labels.count(0), labels.count(None)
+    if isinstance(labelled_set, DiscreteSet):
         return (
-            f"{len(labels) - left} points: {ones} positive, {zeros} negative; {left}"
-            " left out as ambiguous."
+            f"{len(labels) - n_left_out} points: {n_ones} positive, {n_zeros} negative;"
+            f" {n_left_out} left out as ambiguous."
         )
-    skew, full = (
-        given.skew(),
-        max((document.golden for document in given.documents), default=0),
+    documents = labelled_set.documents
+    points_by_golden = labelled_set.skew()
+    most_golden = max((document.golden for document in documents), default=0)
+    spread = ", ".join(
+        f"{golden}: {count}" for golden, count in points_by_golden.items()
     )
-    spread = ", ".join(f"{golden}: {count}" for golden, count in skew.items())
     return (
-        f"{len(labels)} points of {len(given.documents)} documents, skewed:"
-        f" {skew.get(0, 0)} hold no golden chunk, {skew.get(full, 0)} all of them"
-        f" (points by golden chunks: {spread}); {ones} are labelled 1, {zeros} are"
-        f" labelled 0, {left} left out."
+        f"{len(labels)} points of {len(documents)} documents, skewed:"
+        f" {points_by_golden.get(0, 0)} hold no golden chunk,"
+        f" {points_by_golden.get(most_golden, 0)} all of them"
+        f" (points by golden chunks: {spread}); {n_ones} are labelled 1, {n_zeros} are"
+        f" labelled 0, {n_left_out} left out."
     )

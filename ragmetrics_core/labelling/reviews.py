@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -67,51 +67,58 @@ class Reviews:
         second: The second reviewer's.
     """
 
-    def __init__(self, path: str | Path, given: sets.AnySet) -> None:
+    def __init__(self, path: str | Path, labelled_set: sets.AnySet) -> None:
         self.path = Path(path).with_suffix(".reviews.jsonl")
         check_stays(self.path, f"the file of reviews {self.path}")
-        self.first, self.second = dict[str, Review](), dict[str, Review]()
-        self._set = sets.digest_of([sets.to_jsonl(given)])
-        lines = (
-            own_lines(self.path, "the file of reviews") if self.path.exists() else ()
-        )
-        for number, (place, row) in enumerate(lines):
-            if isinstance(row, CutOffLine):
-                break  # it is asked again
-            if number:
-                self._keep(validated(Review, row, place))
-            elif (
-                not isinstance(row, dict)
-                or _MAGIC not in row
-                or row.get("set") != self._set
-            ):
-                raise InputError(
-                    f"{self.path} holds reviews of another version of the set; move it"
-                    " away, or restore the set"
-                )
+        self.first: dict[str, Review] = {}
+        self.second: dict[str, Review] = {}
+        self._digest_of_set = sets.digest_of([sets.to_jsonl(labelled_set)])
+        if self.path.exists():
+            self._read()
 
-    def _keep(self, review: Review) -> None:
-        (self.second if review.second else self.first)[review.item] = review
+    def _read(self) -> None:
+        lines = own_lines(self.path, "the file of reviews")
+        for index, (place, row) in enumerate(lines):
+            if isinstance(row, CutOffLine):
+                break  # the decision on it is asked for again
+            if index == 0:
+                self._check_header(row)
+            else:
+                self._remember(validated(Review, row, place))
+
+    def _check_header(self, row: Any) -> None:
+        is_header = isinstance(row, dict) and _MAGIC in row
+        if not is_header or row.get("set") != self._digest_of_set:
+            raise InputError(
+                f"{self.path} holds reviews of another version of the set; move it"
+                " away, or restore the set"
+            )
+
+    def _remember(self, review: Review) -> None:
+        of_reviewer = self.second if review.second else self.first
+        of_reviewer[review.item] = review
 
     def add(self, review: Review) -> None:
-        """Keep a decision; it is on disk when this returns.
+        """Add a decision; it is on disk when this returns.
 
-        A later one on the same item replaces it.
+        It replaces an earlier decision of the same reviewer on the same item.
         """
+        header = json.dumps({_MAGIC: 1, "set": self._digest_of_set})
+        line = clean(json.dumps(review.model_dump(), ensure_ascii=False))
         with (
             told(f"the review cannot be written to {self.path}"),
             self.path.open("a", encoding="utf-8") as file,
         ):
             written = self.path.read_bytes()
-            file.truncate(written.rfind(b"\n") + 1)  # without a line that was cut off
-            if b"\n" not in written:
-                file.write(json.dumps({_MAGIC: 1, "set": self._set}) + "\n")
-            file.write(
-                str(clean(json.dumps(review.model_dump(), ensure_ascii=False))) + "\n"
-            )
+            n_whole_lines = written.count(b"\n")
+            # A line that a crash cut off has no end: it goes.
+            file.truncate(written.rfind(b"\n") + 1)
+            if n_whole_lines == 0:
+                file.write(f"{header}\n")
+            file.write(f"{line}\n")
             file.flush()
             os.fsync(file.fileno())
-        self._keep(review)
+        self._remember(review)
 
 
 class Item(Frozen):
@@ -126,89 +133,107 @@ class Item(Frozen):
     )
 
 
-def review_items(given: sets.AnySet) -> list[Item]:
-    """Everything of a set that a person can decide, in the order of the set."""
-    if isinstance(given, sets.ContinuousSet):
-        return [
-            Item(
-                id=f"{it.id}#{row}#{column}",
-                was="positive" if cell.covered else "negative",
-                question=it.question,
-                claim=fact.text,
-                texts=(context.text,),
-            )
-            for it in given.documents
-            for row, (fact, cells) in enumerate(zip(it.facts, it.cells, strict=True))
-            for column, (context, cell) in enumerate(
-                zip(it.contexts, cells, strict=True)
-            )
-        ]
-    # Equal points, e.g. where fewer documents differ than are retrieved, are decided
-    # once.
-    return [
-        Item(
-            id=one.id,
-            was=one.by_rank,
-            question=one.sample.question or "",
-            claim=one.sample.answer or "",
-            texts=tuple(sorted(context.text for context in one.sample.contexts)),
-        )
-        for one in {point.id: point for point in given.points}.values()
-    ]
+def review_items(labelled_set: sets.AnySet) -> list[Item]:
+    """Everything of a set that a person can decide, in the order of the set.
+
+    Of a continuous set these are the cells of its matrices: is the fact covered by the
+    context? Of a discrete one they are its points; equal points, e.g. where fewer
+    documents differ than are retrieved, are decided once.
+    """
+    if isinstance(labelled_set, sets.DiscreteSet):
+        point_by_id = {point.id: point for point in labelled_set.points}
+        return [_item_of(point) for point in point_by_id.values()]
+    items = []
+    for document in labelled_set.documents:
+        for row, fact in enumerate(document.facts):
+            for column, context in enumerate(document.contexts):
+                is_covered = document.cells[row][column].covered
+                items.append(
+                    Item(
+                        id=f"{document.id}#{row}#{column}",
+                        was="positive" if is_covered else "negative",
+                        question=document.question,
+                        claim=fact.text,
+                        texts=(context.text,),
+                    )
+                )
+    return items
 
 
-def labels_of(given: sets.AnySet, reviews: Reviews | None) -> list[float | None]:
+def _item_of(point: sets.DiscretePoint) -> Item:
+    # Sorted, because the order of the contexts would tell their ranks.
+    texts = sorted(context.text for context in point.sample.contexts)
+    return Item(
+        id=point.id,
+        was=point.by_rank,
+        question=point.sample.question or "",
+        claim=point.sample.answer or "",
+        texts=tuple(texts),
+    )
+
+
+def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float | None]:
     """The label of each point from 0 to 1, with what people decided.
 
-    None where it is ambiguous, and so left out.
+    A combination of a continuous set is labelled anew from the reviewed cells: its
+    label is the share of the facts that one of its contexts covers.
 
-    Combinations are labelled anew from the reviewed cells. One is ambiguous where an
-    ambiguous cell decides it: the fact is covered by none of the other contexts.
+    None where the label is ambiguous, so that the point is left out. A combination is
+    ambiguous where an ambiguous cell decides it: none of its other contexts covers the
+    fact.
     """
-    found = reviews.first if reviews is not None else {}
-    marks = {
-        it.id: found[it.id].label if it.id in found else it.was
-        for it in review_items(given)
-    }
-    if isinstance(given, sets.DiscreteSet):
-        return [_share([{marks[point.id]}]) for point in given.points]
-    if not found:
-        return [point.label for point in given.points]
-    facts = {document.id: range(len(document.facts)) for document in given.documents}
-    return [
-        _share(
-            [
-                {marks[f"{it.document}#{row}#{column}"] for column in it.contexts}
-                for row in facts[it.document]
-            ]
-        )
-        for it in given.points
-    ]
+    decisions = reviews.first if reviews is not None else {}
+    if isinstance(labelled_set, sets.ContinuousSet) and not decisions:
+        return [point.label for point in labelled_set.points]
+    verdicts: dict[str, Verdict] = {}
+    for item in review_items(labelled_set):
+        decision = decisions.get(item.id)
+        verdicts[item.id] = item.was if decision is None else decision.label
+    if isinstance(labelled_set, sets.DiscreteSet):
+        return [_share([{verdicts[point.id]}]) for point in labelled_set.points]
+    n_facts = {document.id: len(document.facts) for document in labelled_set.documents}
+    labels = []
+    for point in labelled_set.points:
+        verdicts_by_fact = [
+            {verdicts[f"{point.document}#{row}#{column}"] for column in point.contexts}
+            for row in range(n_facts[point.document])
+        ]
+        labels.append(_share(verdicts_by_fact))
+    return labels
 
 
-def _share(verdicts: Sequence[set[Verdict]]) -> float | None:
-    """The share of the facts that one of the contexts covers.
-
-    None if that is ambiguous for any.
-    """
-    if any("ambiguous" in own and "positive" not in own for own in verdicts):
-        return None
-    return sum("positive" in own for own in verdicts) / len(verdicts)
+def _share(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:
+    """The share of the facts that a context covers; None if that is open for any fact."""
+    n_covered = 0
+    for verdicts in verdicts_by_fact:
+        if "positive" in verdicts:
+            n_covered += 1
+        elif "ambiguous" in verdicts:
+            return None
+    return n_covered / len(verdicts_by_fact)
 
 
 def items_to_review(
-    given: sets.AnySet, reviews: Reviews, *, second: bool, share: float
+    labelled_set: sets.AnySet, reviews: Reviews, *, second: bool, share: float
 ) -> list[Item]:
     """The items that one reviewer decides about, in an order that tells nothing.
 
-    The second reviewer gets a share, in (0, 1], of what the first one decided;
-    ``SettingError`` if that is nothing.
+    Args:
+        labelled_set: The set.
+        reviews: What was decided so far.
+        second: Whether it is the second reviewer, whose labels only measure agreement.
+        share: How much of what the first reviewer decided the second one gets, above 0
+            and at most 1.
+
+    Raises:
+        SettingError: If the share lies elsewhere, or the first reviewer has decided
+            nothing yet.
     """
     if not 0 < share <= 1:
         raise SettingError(
             f"the share for the second reviewer lies above 0 and at most 1, got {share}"
         )
-    items = review_items(given)
+    items = review_items(labelled_set)
     if second:
         items = [item for item in items if item.id in reviews.first]
         if not items:
@@ -216,9 +241,13 @@ def items_to_review(
                 "a second reviewer looks at what the first one decided, and there is"
                 " nothing yet"
             )
-    draw = random.Random(f"{given.header.seed}|{given.header.corpus}|{second}")  # noqa: S311 - an order, no secret
+    header = labelled_set.header
+    draw = random.Random(f"{header.seed}|{header.corpus}|{second}")  # noqa: S311 - an order, no secret
     draw.shuffle(items)
-    return items[: max(1, round(share * len(items)))] if second else items
+    if not second:
+        return items
+    count = max(1, round(share * len(items)))
+    return items[:count]
 
 
 def review(
@@ -245,73 +274,88 @@ def review(
     Returns:
         True if nothing is left to decide.
     """
-    decided, wanted = (
-        reviews.second if second else reviews.first,
-        {item.id for item in items},
-    )
+    decided = reviews.second if second else reviews.first
     show(_HELP)
     with suppress(EOFError):
-        for item in (item for item in items if item.id not in decided):
-            show(_shown(item, len(decided.keys() & wanted), len(items)))
-            while (key := ask("p/n/a/q> ").strip().casefold()[:1]) not in {*_KEYS, "q"}:
-                show(_HELP)
-            if key == "q":
+        for item in [item for item in items if item.id not in decided]:
+            n_decided = sum(item.id in decided for item in items)
+            show(_shown(item, n_decided, len(items)))
+            verdict = _typed_verdict(ask, show)
+            if verdict is None:
                 break
-            why = ask("why (Enter for no reason)> ").strip()
-            date = datetime.now(UTC).isoformat(timespec="seconds")
-            own = {
-                "label": _KEYS[key],
-                "reviewer": reviewer,
-                "reason": why,
-                "date": date,
-                "second": second,
-            }
-            reviews.add(Review(item=item.id, was=item.was, **own))
-    return wanted <= decided.keys()
+            reviews.add(
+                Review(
+                    item=item.id,
+                    was=item.was,
+                    label=verdict,
+                    reviewer=reviewer,
+                    reason=ask("why (Enter for no reason)> ").strip(),
+                    date=datetime.now(UTC).isoformat(timespec="seconds"),
+                    second=second,
+                )
+            )
+    return all(item.id in decided for item in items)
 
 
-def _shown(item: Item, done: int, total: int) -> str:
+def _typed_verdict(
+    ask: Callable[[str], str], show: Callable[[str], None]
+) -> Verdict | None:
+    """Ask until a key is typed that means something; None means to stop."""
+    while True:
+        key = ask("p/n/a/q> ").strip().casefold()[:1]
+        if key in _KEYS:
+            return _KEYS[key]
+        if key == "q":
+            return None
+        show(_HELP)
+
+
+def _shown(item: Item, n_decided: int, total: int) -> str:
+    """An item as a person sees it."""
     texts = "\n\n".join(
         f"--- text {number}\n{text}" for number, text in enumerate(item.texts, start=1)
     )
-    shown = (
-        f"\n=== {done} of {total} decided\n\n{texts}\n\n---"
+    page = (
+        f"\n=== {n_decided} of {total} decided\n\n{texts}\n\n---"
         f" question\n{item.question}\n\n--- expected\n{item.claim}\n\nDo the texts hold"
         " what is expected?"
     )
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", shown)
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", page)
 
 
-def review_summary(given: sets.AnySet, reviews: Reviews) -> list[str]:
+def review_summary(labelled_set: sets.AnySet, reviews: Reviews) -> list[str]:
     """What the reviews came to, in sentences."""
-    count = len(review_items(given))
-    labels = Counter(review.label for review in reviews.first.values())
-    changed = sum(review.label != review.was for review in reviews.first.values())
-    unit, source = (
-        ("points", "rank")
-        if isinstance(given, sets.DiscreteSet)
-        else ("cells", "the model")
-    )
+    if isinstance(labelled_set, sets.DiscreteSet):
+        unit, labeller = "points", "rank"
+    else:
+        unit, labeller = "cells", "the model"
+    n_items = len(review_items(labelled_set))
+    counts = Counter(review.label for review in reviews.first.values())
+    n_changed = sum(review.label != review.was for review in reviews.first.values())
     lines = [
-        f"{labels.total()} of {count} {unit} reviewed: {labels['positive']} positive, "
-        f"{labels['negative']} negative, {labels['ambiguous']} ambiguous (left out); "
-        f"{changed} differ from the label by {source}."
+        f"{counts.total()} of {n_items} {unit} reviewed: {counts['positive']} positive,"
+        f" {counts['negative']} negative, {counts['ambiguous']} ambiguous (left out);"
+        f" {n_changed} differ from the label by {labeller}."
     ]
-    first = {item: review.label for item, review in reviews.first.items()}
-    if both := [
-        (first[item], review.label)
-        for item, review in reviews.second.items()
-        if item in first
-    ]:
-        # ambiguous is a category, too
-        value, same = kappa(both), sum(one == other for one, other in both)
-        shown = (
-            "undefined, both chose one label throughout"
-            if value is None
-            else f"{value:.3f}"
-        )
-        lines.append(
-            f"Second reviewer: {len(both)} {unit}, the same label on {same}; kappa"
-            f" {shown}."
-        )
+    pairs = [
+        (reviews.first[name].label, review.label)
+        for name, review in reviews.second.items()
+        if name in reviews.first
+    ]
+    if pairs:
+        lines.append(_agreement(pairs, unit))
     return lines
+
+
+def _agreement(pairs: Sequence[tuple[Verdict, Verdict]], unit: str) -> str:
+    """How well two reviewers agree; "ambiguous" is a label like the others."""
+    n_same = sum(of_first == of_second for of_first, of_second in pairs)
+    value = kappa(pairs)
+    if value is None:
+        kappa_text = "undefined, both chose one label throughout"
+    else:
+        kappa_text = f"{value:.3f}"
+    return (
+        f"Second reviewer: {len(pairs)} {unit}, the same label on {n_same}; kappa"
+        f" {kappa_text}."
+    )

@@ -103,18 +103,16 @@ class LabelledDocument(Frozen):
 
     def sample(self, subset: Iterable[int] | None = None) -> Sample:
         """The document as a sample, with all contexts or those of these indices."""
-        kept = (
-            self.contexts
-            if subset is None
-            else tuple(self.contexts[index] for index in subset)
-        )
-        said = " ".join(self.sentences)
+        contexts = self.contexts
+        if subset is not None:
+            contexts = tuple(self.contexts[index] for index in subset)
+        response = " ".join(self.sentences)
         return Sample(
             id=self.id,
             question=self.question,
-            contexts=kept,
-            answer=said,
-            reference=said,
+            contexts=contexts,
+            answer=response,
+            reference=response,
         )
 
 
@@ -161,58 +159,75 @@ def digest_of(parts: Iterable[str]) -> str:
     return sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 
 
-def to_jsonl(given: AnySet) -> str:
+def to_jsonl(labelled_set: AnySet) -> str:
     """A set as the text of its file."""
-    rows: list[dict[str, Any]] = [
-        {_MAGIC: FORMAT, **given.header.model_dump(mode="json")}
-    ]
-    documents = given.documents if isinstance(given, ContinuousSet) else ()
-    for name, items in (("document", documents), ("point", given.points)):
-        rows += [
-            {name: item.model_dump(mode="json", exclude_defaults=True)}
-            for item in items
-        ]
+    header = labelled_set.header.model_dump(mode="json")
+    rows: list[dict[str, Any]] = [{_MAGIC: FORMAT, **header}]
+    if isinstance(labelled_set, ContinuousSet):
+        rows += [_line("document", document) for document in labelled_set.documents]
+    rows += [_line("point", point) for point in labelled_set.points]
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def write_set(path: str | Path, given: AnySet) -> None:
+def _line(kind: str, value: Frozen) -> dict[str, Any]:
+    return {kind: value.model_dump(mode="json", exclude_defaults=True)}
+
+
+def write_set(path: str | Path, labelled_set: AnySet) -> None:
     """Write a set; ``InputError`` if the file cannot be written."""
-    write_text(path, to_jsonl(given), "the set")
+    write_text(path, to_jsonl(labelled_set), "the set")
 
 
 def read_set(path: str | Path) -> AnySet:
-    """Read a set; ``InputError`` if the file cannot be read, is no set, or a line is broken."""
+    """Read a set.
+
+    Raises:
+        InputError: If the file cannot be read, holds no set, or a line is broken.
+    """
     lines = own_lines(path, "the set")
-    place, first = next(lines, (f"{path}, line 1", None))
-    if not isinstance(first, dict) or first.pop(_MAGIC, None) != FORMAT:
+    place, header_row = next(lines, (f"{path}, line 1", None))
+    if not isinstance(header_row, dict) or header_row.pop(_MAGIC, None) != FORMAT:
         raise InputError(
             f"{place}: this is no set of ragmetrics; make one with: ragmetrics dataset"
             " discrete"
         )
-    header, kinds = (
-        validated(Header, first, place),
-        dict[str, type[Frozen]](document=LabelledDocument),
-    )
-    kinds["point"] = DiscretePoint if header.kind == "discrete" else CombinationPoint
-    found: dict[str, list[Any]] = {name: [] for name in kinds}
+    header = validated(Header, header_row, place)
+    is_discrete = header.kind == "discrete"
+    model_by_kind: dict[str, type[Frozen]] = {
+        "document": LabelledDocument,
+        "point": DiscretePoint if is_discrete else CombinationPoint,
+    }
+    values_by_kind: dict[str, list[Any]] = {"document": [], "point": []}
     for place, row in lines:
-        if not isinstance(row, dict) or not row or not row.keys() <= kinds.keys():
+        if (
+            not isinstance(row, dict)
+            or not row
+            or not row.keys() <= model_by_kind.keys()
+        ):
             raise InputError(
                 f"{place}: this is no line of a set; the file was changed or cut off"
             )
-        for name, value in row.items():
-            found[name].append(validated(kinds[name], value, place))
-    if header.kind == "discrete":
-        return DiscreteSet(header=header, points=tuple(found["point"]))
-    widths = {document.id: len(document.contexts) for document in found["document"]}
-    if any(
-        max(point.contexts, default=0) >= widths.get(point.document, 0)
-        for point in found["point"]
-    ):
-        raise InputError(
-            f"{path}: a point names a document or context that is not there; the file"
-            " was changed"
-        )
-    return ContinuousSet(
-        header=header, documents=tuple(found["document"]), points=tuple(found["point"])
-    )
+        for kind, value in row.items():
+            values_by_kind[kind].append(validated(model_by_kind[kind], value, place))
+    points = tuple(values_by_kind["point"])
+    if is_discrete:
+        return DiscreteSet(header=header, points=points)
+    documents = tuple(values_by_kind["document"])
+    _check_contexts(path, documents, points)
+    return ContinuousSet(header=header, documents=documents, points=points)
+
+
+def _check_contexts(
+    path: str | Path,
+    documents: Iterable[LabelledDocument],
+    points: Iterable[CombinationPoint],
+) -> None:
+    """Refuse points of a document, or of a context, that the file does not hold."""
+    n_contexts = {document.id: len(document.contexts) for document in documents}
+    for point in points:
+        highest_index = max(point.contexts, default=0)
+        if highest_index >= n_contexts.get(point.document, 0):
+            raise InputError(
+                f"{path}: a point names a document or context that is not there; the"
+                " file was changed"
+            )
