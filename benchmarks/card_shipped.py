@@ -40,7 +40,7 @@ from ragmetrics_core.lexical import lexical_judge as embedded
 from ragmetrics_core.lexical.constants import Weights
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.reporting.judge_card import Card, cell
+from ragmetrics_core.reporting.judge_card import Card, cell, reach
 
 FOLDER = Path(__file__).parents[1] / "docs" / "cards"
 LEFT_OUT = (
@@ -117,7 +117,7 @@ def text(card: Card) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return made.get_template("card.md.j2").render(card=card, cell=cell)
+    return made.get_template("card.md.j2").render(card=card, cell=cell, reach=reach)
 
 
 def card_of(

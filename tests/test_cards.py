@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from loopback import LoopbackServer
 from plausible import plausible_reply
 from said import poll
@@ -30,7 +32,6 @@ from ragmetrics_core.labelling.labels import draw
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
     asking,
-    band,
     judged,
     measured,
 )
@@ -41,6 +42,14 @@ from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.page.methods import quoted
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.statistics.deciding import (
+    LOSSES,
+    RISKS,
+    Outside,
+    band,
+    left_out,
+    outside,
+)
 from ragmetrics_core.statistics.rater_agreement import Labelled, Measured
 
 ROOT = Path(__file__).parents[1]
@@ -628,14 +637,37 @@ def test_a_dry_run_calls_nothing(
 
 
 def test_the_band_by_hand() -> None:
-    told = [
+    rows = [
         Labelled(score, (label,))
         for score, label in ((0.1, False), (0.3, True), (0.6, False), (0.9, True))
     ]
-    # .3 and .6
-    assert "asks for 50% of the verdicts and loses 0.000" in band(told, told, 0.0)
-    assert "asks for 25% of the verdicts and loses 0.250" in band(told, told, 0.25)
-    assert "asks for 0% of the verdicts and loses 0.500" in band(told, told, 0.5)
+    # .3 and .6 are wrong; of bands that decide as much the widest counts
+    assert band(rows, "lost", 0.0) == (0.11, 0.89)
+    assert band(rows, "lost", 0.25) == (0.31, 0.89)
+    assert band(rows, "lost", 0.5) == (0.31, 0.59)
+    assert outside(rows, 0.31, 0.89) == Outside(0.75, 0.25, 1 / 3)
+    assert band(rows, "wrong", 0.3) == (0.11, 0.89)
+    assert band(rows, "wrong", 0.34) == (0.31, 0.89)
+    assert outside(rows, 0.0, 1.0) == Outside(0.0, 0.0, None)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1), st.booleans(), st.sampled_from("abc")), min_size=1
+    ),
+    st.sampled_from(LOSSES + RISKS),
+)
+@settings(max_examples=30)
+def test_a_band_keeps_its_limit(
+    rows: list[tuple[float, bool, str]], limit: float
+) -> None:
+    labelled = [Labelled(score, (label,), source) for score, label, source in rows]
+    low, high = band(labelled, "lost", limit)
+    for source in {row.source for row in labelled}:
+        of_source = [row for row in labelled if row.source == source]
+        assert outside(of_source, low, high).lost <= limit
+    wrong = outside(labelled, *band(labelled, "wrong", limit)).wrong
+    assert wrong is None or wrong <= limit
 
 
 def test_the_band_of_the_command(
@@ -647,7 +679,9 @@ def test_the_band_of_the_command(
         )
         == 0
     )
-    assert "two, with the band of the other sources: band=(" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "band={'Adherent': (" in told
+    assert "two, with the band of the other sources (" in told
     assert (
         main(
             [
@@ -953,9 +987,8 @@ def test_a_card_takes_the_judges_own_verdict(tmp_path: Path) -> None:
         Labelled(0.74, (False,), verdict=False),
         Labelled(0.99, (True,), verdict=True),
     ]
-    assert band(rows, rows, 0.0).endswith(
-        "asks for 50% of the verdicts and loses 0.000"
-    )
+    # a cascade passes on a verdict that contradicts its probability
+    assert outside(rows, *band(rows, "lost", 0.0)) == Outside(0.5, 0.0, 0.0)
 
 
 def test_a_card_of_other_settings_or_of_another_metric_is_not_quoted_and_hides_none(
@@ -1061,17 +1094,17 @@ def test_a_band_only_where_a_cascade_sees_the_same_probabilities(
         assert "take adherence or utilization" in capsys.readouterr().err
 
 
-def test_what_a_band_loses_is_the_mean_over_sources() -> None:
+def test_no_source_loses_more_than_the_band_may() -> None:
+    # pooled, 20 of 220 are wrong
     rows = [Labelled(0.9, (number > 19,), "large") for number in range(200)]
     rows += [Labelled(0.9, (True,), "small") for _ in range(10)]
-    assert "asks for 0% of the verdicts and loses 0.050, means over sources" in band(
-        rows, rows, 0.05
-    )
-    few = [
-        Labelled(0.5, (True,), "small") if row.source == "small" else row
-        for row in rows
-    ]
-    assert "asks for 50% of the verdicts" in band(few, few, 0.05)
+    assert outside(rows, *band(rows, "lost", 0.09)).decided == 0.0
+    assert outside(rows, *band(rows, "lost", 0.1)) == Outside(1.0, 0.05, 0.05)
+    assert outside(rows, *band(rows, "wrong", 0.05)).decided == 1.0
+    by_source = {one.source: one for one in left_out(rows, "lost", 0.05)}
+    # the small source knows nothing of what the large one loses
+    assert by_source["large"].lost == 0.1
+    assert by_source["small"].decided == 0.0
 
 
 def test_uncertain_is_what_the_embedded_judge_says(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -39,10 +40,14 @@ from ragmetrics_core.data.results import Failed
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.models.reply_store import MemoryStore
+from ragmetrics_core.reporting.judge_card import Card
 
+CARDS = Path(__file__).parents[1] / "docs" / "cards"
+BAND = (0.2, 0.8)
 ROW = {
     "question": "Who lit it?",
     "contexts": ["Anna lit the lamp."],
@@ -84,7 +89,7 @@ def test_the_strong_judge_is_asked_inside_the_band_only(
     chance: float, value: float, decided: str
 ) -> None:
     strong = scripted(polls("yes"), "strong")
-    result = score(CascadeJudge(scripted(sure(chance), "cheap"), strong))
+    result = score(CascadeJudge(scripted(sure(chance), "cheap"), strong, band=BAND))
     assert (result.value, result.reason) == (value, decided)
     assert len(strong.asked) == result.usage.passed == (decided == "strong")
     assert result.usage.spared == (decided == "cheap")
@@ -118,7 +123,9 @@ def test_whatever_the_cheap_judge_does_not_answer_for_certain_the_strong_one_is_
     cheap: Any,
 ) -> None:
     result = score(
-        CascadeJudge(scripted(cheap, "cheap"), scripted(polls("yes"), "strong"))
+        CascadeJudge(
+            scripted(cheap, "cheap"), scripted(polls("yes"), "strong"), band=BAND
+        )
     )
     assert (result.value, result.reason, result.usage.passed) == (1.0, "strong", 1)
 
@@ -126,9 +133,11 @@ def test_whatever_the_cheap_judge_does_not_answer_for_certain_the_strong_one_is_
 def test_where_the_strong_judge_does_not_know_the_question_the_cheap_reply_stands() -> (
     None
 ):
-    result = score(CascadeJudge(scripted(sure(0.6), "cheap"), ScriptedJudge({})))
+    result = score(
+        CascadeJudge(scripted(sure(0.6), "cheap"), ScriptedJudge({}), band=BAND)
+    )
     assert (result.value, result.reason) == (0.6, "cheap")
-    neither = score(CascadeJudge(ScriptedJudge({}), ScriptedJudge({})))
+    neither = score(CascadeJudge(ScriptedJudge({}), ScriptedJudge({}), band=BAND))
     assert isinstance(neither, Failed)
     assert neither.error.type == "QuestionNotSupported"
 
@@ -136,7 +145,9 @@ def test_where_the_strong_judge_does_not_know_the_question_the_cheap_reply_stand
 def test_where_the_strong_judge_fails_so_does_the_question() -> None:
     result = score(
         CascadeJudge(
-            scripted(sure(0.6), "cheap"), scripted(JudgeServerError("down"), "strong")
+            scripted(sure(0.6), "cheap"),
+            scripted(JudgeServerError("down"), "strong"),
+            band=BAND,
         )
     )
     assert isinstance(result, Failed)
@@ -176,9 +187,9 @@ def test_its_name_and_settings_stand_in_the_signature() -> None:
         (float("nan"), 1.0),
         (0.5,),
         "ab",
-        None,
         0.5,
         (0.1, None),
+        {"Adherent": (0.8, 0.2)},
         (0, 0.5, 1),
     ],
 )
@@ -209,7 +220,9 @@ def test_a_cheap_judge_that_answers_nothing_ends_the_run_and_the_strong_one_is_n
     None
 ):
     strong = scripted(polls("yes"), "strong")
-    judge = CascadeJudge(scripted(AuthenticationFailed("no key"), "cheap"), strong)
+    judge = CascadeJudge(
+        scripted(AuthenticationFailed("no key"), "cheap"), strong, band=BAND
+    )
     with pytest.raises(AuthenticationFailed, match="no key"):
         evaluate(ROWS, ["context_adherence"], judge=judge, progress=False)
     assert strong.asked == []
@@ -250,7 +263,7 @@ def test_a_run_counts_what_was_saved_and_keeps_replies_as_those_of_the_strong_ju
     report = evaluate(
         ROWS,
         metrics,
-        judge=CascadeJudge(LexicalJudge(), remote(server)),
+        judge=CascadeJudge(LexicalJudge(), remote(server), band=BAND),
         store=store,
         progress=False,
     )
@@ -268,7 +281,7 @@ def test_a_run_counts_what_was_saved_and_keeps_replies_as_those_of_the_strong_ju
     again = evaluate(
         ROWS,
         metrics,
-        judge=CascadeJudge(LexicalJudge(), remote(server)),
+        judge=CascadeJudge(LexicalJudge(), remote(server), band=BAND),
         store=store,
         progress=False,
     )
@@ -285,7 +298,7 @@ def test_a_metric_of_several_questions_takes_from_each_judge_what_it_can(
     report = evaluate(
         ROWS,
         [RetrievalAccuracy(), ContextRecall()],
-        judge=CascadeJudge(cheap, remote(loopback_server())),
+        judge=CascadeJudge(cheap, remote(loopback_server()), band=BAND),
         progress=False,
     )
     assert [row.results["retrieval_accuracy"].status for row in report.results] == [
@@ -298,7 +311,7 @@ def test_limits_hold_for_the_strong_judge(
     loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     server = loopback_server()
-    judge = CascadeJudge(ScriptedJudge({}), remote(server))
+    judge = CascadeJudge(ScriptedJudge({}), remote(server), band=BAND)
     report = evaluate(
         ROWS,
         ["context_adherence"],
@@ -318,24 +331,112 @@ def test_a_strong_judge_that_answers_nothing_ends_the_run(
         evaluate(
             ROWS,
             ["context_adherence"],
-            judge=CascadeJudge(ScriptedJudge({}), remote(server)),
+            judge=CascadeJudge(ScriptedJudge({}), remote(server), band=BAND),
             progress=False,
         )
 
 
-def test_a_dry_run_counts_none_to_all_of_the_strong_calls(
+def test_a_dry_run_asks_the_free_judge_and_counts_what_it_passes_on(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    server = loopback_server()
+    judge = CascadeJudge(LexicalJudge(), remote(server), band=(0.4, 0.9))
+    metrics = [ContextUtilization(), ContextAdherence(cause=False)]
+    samples = [Sample.from_row(row) for row in ROWS]
+    counted = estimate(samples, metrics, judge)
+    assert server.requests == []
+    report = evaluate(ROWS, metrics, judge=judge, progress=False)
+    usage = report.usage
+    assert usage.spared > 0 < usage.passed
+    for bound in (counted.low, counted.high):
+        assert (bound.spared, bound.passed) == (usage.spared, usage.passed)
+    assert counted.low.calls <= usage.calls <= counted.high.calls
+    assert counted.low.calls > 0
+    n_questions = usage.spared + usage.passed
+    assert (
+        f"which is free, was asked; {usage.passed} of {n_questions} questions pass on"
+        in counted.text()
+    )
+
+
+def test_a_dry_run_asks_the_free_judge_of_a_ladder(
     loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     strong = remote(loopback_server())
     samples, metrics = [Sample.from_row(row) for row in ROWS], [ContextUtilization()]
-    found = estimate(samples, metrics, CascadeJudge(LexicalJudge(), strong))
-    assert found.low.calls == 0
-    assert found.high == estimate(samples, metrics, strong).high
-    both = estimate(samples, metrics, CascadeJudge(strong, strong))
-    assert (both.low, both.high.calls) == (
-        estimate(samples, metrics, strong).low,
-        2 * found.high.calls,
+    free = CascadeJudge(LexicalJudge(), LexicalJudge(), band=(0.0, 1.0))
+    ladder = CascadeJudge(
+        LexicalJudge(), CascadeJudge(strong, strong, band=BAND), band=(0.0, 1.0)
     )
+    alone = estimate(samples, metrics, strong)
+    everything = estimate(samples, metrics, ladder)
+    assert everything.low.calls == alone.low.calls
+    assert everything.high.calls == 2 * alone.high.calls
+    assert estimate(samples, metrics, free).high.calls == 0
+
+
+def test_a_dry_run_asks_no_judge_that_may_cost(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    strong = remote(loopback_server())
+    samples, metrics = [Sample.from_row(row) for row in ROWS], [ContextUtilization()]
+    alone = estimate(samples, metrics, strong)
+    both = estimate(samples, metrics, CascadeJudge(strong, strong, band=BAND))
+    assert (both.low, both.high.calls) == (alone.low, 2 * alone.high.calls)
+    cheap = ScriptedJudge({}, name="of one's own")
+    unknown = estimate(samples, metrics, CascadeJudge(cheap, strong, band=BAND))
+    assert cheap.asked == []
+    assert (unknown.low.calls, unknown.high) == (0, alone.high)
+
+
+def test_a_cascade_without_a_band_is_refused_with_the_command() -> None:
+    with pytest.raises(SettingError) as refused:
+        CascadeJudge(LexicalJudge(), ScriptedJudge({}))
+    message = str(refused.value)
+    assert "ragmetrics card --judge lexical --data labelled/ --band 0.05" in message
+    assert "band=Card.read(" in message
+
+
+def test_a_band_for_one_type_of_question_passes_on_all_others() -> None:
+    strong = ScriptedJudge(
+        {Useful: {"useful": True}, Adherent: polls("yes")}, name="strong"
+    )
+    judge = CascadeJudge(LexicalJudge(), strong, band={"Adherent": (0.5, 0.5)})
+    report = evaluate(
+        ROWS[:1],
+        [ContextUtilization(), ContextAdherence(cause=False)],
+        judge=judge,
+        progress=False,
+    )
+    assert (report.usage.spared, report.usage.passed) == (1, 2)
+    assert {type(question) for question in strong.asked} == {Useful}
+    assert judge.details["band"] == "Adherent 0.5-0.5"
+
+
+def test_the_band_of_a_card(tmp_path: Path) -> None:
+    card = Card.read(CARDS / "lexical.json")
+    bands = card.bands(0.05)
+    assert set(bands) == {"Adherent", "Useful"}
+    judge = CascadeJudge(LexicalJudge(), ScriptedJudge({}), band=bands)
+    assert judge.band == bands
+    with pytest.raises(SettingError, match=r"no band for a loss of 0\.03; .*0\.02"):
+        card.bands(0.03)
+    no_card = tmp_path / "no_card.json"
+    no_card.write_text("{}")
+    with pytest.raises(SettingError, match=r"no_card\.json is no card"):
+        Card.read(no_card)
+
+
+def test_the_bands_of_the_cards_lose_little_on_sources_that_they_do_not_know() -> None:
+    for name in ("lexical", "lexical+vectors"):
+        card = Card.read(CARDS / f"{name}.json")
+        left_out = [
+            one
+            for one in card.decided["adherent"]
+            if (one.goal, one.limit) == ("lost", 0.05) and one.source is not None
+        ]
+        assert len(left_out) == 4
+        assert fmean(one.lost for one in left_out) <= 0.07
 
 
 def test_on_the_command_line(
@@ -349,7 +450,7 @@ def test_on_the_command_line(
     Path("my_cascade.py").write_text(f"""
 from ragmetrics_core import LexicalJudge, LLMJudge, OpenAICompatibleModel
 from ragmetrics_core.judging.cascade import CascadeJudge
-judge = CascadeJudge(LexicalJudge(), LLMJudge(OpenAICompatibleModel({server.base_url!r}, "large")))
+judge = CascadeJudge(LexicalJudge(), LLMJudge(OpenAICompatibleModel({server.base_url!r}, "large")), band=(0.2, 0.8))
 """)
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     command = [
@@ -362,7 +463,9 @@ judge = CascadeJudge(LexicalJudge(), LLMJudge(OpenAICompatibleModel({server.base
         "--quiet",
     ]
     assert main([*command, "--dry-run"]) == 0
-    assert "calls:             0 to" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "calls:             0\n" not in told
+    assert "of 6 questions pass on to the strong one" in told
     assert main([*command, "--out", "r.jsonl", "--report", "r.html"]) == 0
     told = capsys.readouterr().out
     usage = Report.from_jsonl("r.jsonl").usage

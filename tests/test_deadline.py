@@ -450,9 +450,11 @@ class Endless(Judge):
     "around",
     [
         lambda judge: judge,
-        lambda judge: CascadeJudge(judge, SAYS_YES),
+        lambda judge: CascadeJudge(judge, SAYS_YES, band=(0.2, 0.8)),
         lambda judge: CascadeJudge(LexicalJudge(), judge, band=(0, 1)),
-        lambda judge: CascadeJudge(CascadeJudge(judge, SAYS_YES), SAYS_YES),
+        lambda judge: CascadeJudge(
+            CascadeJudge(judge, SAYS_YES, band=(0.2, 0.8)), SAYS_YES, band=(0.2, 0.8)
+        ),
     ],
     ids=["alone", "cheap", "strong", "in a cascade of cascades"],
 )

@@ -424,7 +424,7 @@ def test_a_cascade_whose_strong_judge_refuses_its_key_tells_what_the_cheap_one_w
     report = evaluate(
         ROWS[:9],
         "adherence",
-        judge=CascadeJudge(unsure, Unavailable()),
+        judge=CascadeJudge(unsure, Unavailable(), band=(0.2, 0.8)),
         progress=False,
         concurrency=1,
     )

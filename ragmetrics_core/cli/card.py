@@ -5,6 +5,7 @@ import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
@@ -17,7 +18,6 @@ from ragmetrics_core.labelling.measured_judges import (
     Ask,
     LabelledSamples,
     asking,
-    band,
     judged,
     measured,
 )
@@ -26,7 +26,8 @@ from ragmetrics_core.metrics.registry import METRICS, full_name
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.models.urls import public
 from ragmetrics_core.page.render import check_page, write_html
-from ragmetrics_core.reporting.judge_card import cell
+from ragmetrics_core.reporting.judge_card import CASCADED, cell, reach
+from ragmetrics_core.statistics.deciding import Decided, left_out, reached
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
 _SHIPPED = Path("shipped")
@@ -77,7 +78,7 @@ def add_to(commands: Any) -> None:
     )
     told = (
         "propose the band of a cascade: outside it this judge is wrong on at most this"
-        " share, the mean over sources"
+        " share of the verdicts, on each source"
     )
     add(asked, "--band", told, "LOSS", shared.share)
     add(
@@ -184,7 +185,12 @@ def _measured(
     if options.out and not options.dry_run:
         write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
     if options.html and not options.dry_run:
-        write_html(options.html, "card.html.j2", (), {"card": card, "cell": cell})
+        write_html(
+            options.html,
+            "card.html.j2",
+            (),
+            {"card": card, "cell": cell, "reach": reach},
+        )
     lines = [
         f"{card.judge}, 95 % intervals; n: sources, from abstained on answers. Each"
         " source: --html, --out"
@@ -253,18 +259,26 @@ def _bands(
             )
     if not rows:
         raise SettingError("nothing was scored, so no band is known")
-    told = (
-        f"Chosen on {len(rows)} verdicts; the strong judge is taken to be always right."
-    )
-    lines = [f"{band(rows, rows, options.band)}. {told}"]
-    for source in dict.fromkeys(row.source for row in rows):
-        others, own = (
-            [row for row in rows if (row.source == source) is wanted]
-            for wanted in (False, True)
-        )
-        if others:
-            lines.append(
-                f"  {source}, with the band of the other sources:"
-                f" {band(others, own, options.band)}"
-            )
+    question_type = CASCADED[items[0].question]
+    loss = options.band
+    chosen = reached(rows, rows, "lost", loss, source=None)
+    lines = [
+        f"band={{{question_type!r}: ({chosen.low:g}, {chosen.high:g})}}",
+        f"It {_in_words(chosen)}, means over sources. Chosen on {len(rows)} verdicts;"
+        " the strong judge is taken to be always right.",
+    ]
+    others = left_out(rows, "lost", loss)
+    lines += [
+        f"  {one.source}, with the band of the other sources"
+        f" ({one.low:g}, {one.high:g}): {_in_words(one)}"
+        for one in others
+    ]
+    if others:
+        mean_loss = fmean(one.lost for one in others)
+        lines.append(f"  Sources that the band does not know lose {mean_loss:.3f}.")
     return lines
+
+
+def _in_words(one: Decided) -> str:
+    """What a band asks the strong judge for, and what it loses."""
+    return f"asks for {1 - one.decided:.0%} of the verdicts and loses {one.lost:.3f}"

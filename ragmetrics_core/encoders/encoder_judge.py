@@ -194,7 +194,7 @@ class EncoderJudge(Judge):
                 f"the encoder {self.name} says whether contexts support claims and"
                 f" cannot answer questions of type {type(question).__name__}; use a"
                 ' language model instead, e.g. judge="gpt-4o-mini", or both:'
-                " CascadeJudge(encoder, model)"
+                " CascadeJudge(encoder, model, band=...)"
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
         computation: Future[Any] = in_thread(

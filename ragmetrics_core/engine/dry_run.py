@@ -93,6 +93,8 @@ class Estimate:
             f"completion tokens: {tokens_received}",
             f"price:             {self._price(live or 0)}",
         ]
+        if low.spared + low.passed:
+            lines.append(self._cascade())
         lines += [
             f"{name} left out: {reason} on every row"
             for name, reason in self.left_out.items()
@@ -100,6 +102,15 @@ class Estimate:
         if high.calls:
             lines += _ASSUMPTIONS
         return "\n".join(lines)
+
+    def _cascade(self) -> str:
+        """How many questions the free judge of a cascade passes on."""
+        n_questions = self.low.spared + self.low.passed
+        passed = _range(self.low.passed, self.high.passed)
+        return (
+            f"cascade:           the cheap judge, which is free, was asked; {passed} of"
+            f" {n_questions:,} questions pass on to the strong one"
+        )
 
     def _price(self, live: int) -> str:
         """The price of all calls, of batches, and of requests asked live."""
@@ -169,21 +180,23 @@ class CountingJudge(Judge):
     Args:
         models: Each question is one to every one of these.
         high: Whether the most that is usual is counted, instead of the least.
-
-    Attributes:
-        total: What was counted so far.
     """
 
     name = "dry run"
 
     def __init__(self, models: Sequence[ChatModel], *, high: bool) -> None:
-        self.total = Usage()
+        self._total = Usage()
         self._models = [
             _CountedModel(model.capabilities(), model.prices()) for model in models
         ]
         self._high = high
         # Digests of the questions that were counted.
         self._counted: set[int] = set()
+
+    @property
+    def total(self) -> Usage:
+        """What was counted so far."""
+        return self._total
 
     def carry_out(self, metric: Metric, sample: Sample) -> None:
         """Count what a metric asks of a sample.
@@ -229,7 +242,7 @@ class CountingJudge(Judge):
             return
         self._counted.add(key)
         for model in self._models:
-            self.total += self._spent(question, replies, model)
+            self._total += self._spent(question, replies, model)
 
     def _replies(self, question: Question[R]) -> tuple[R, ...]:
         """Return the example replies to a question: the least, or the most.
@@ -288,6 +301,40 @@ class CountingJudge(Judge):
             # Log-probabilities are tried with one reply, which is the first poll.
             return polls, 2 if is_together else polls
         return polls, 1 if is_together else polls
+
+
+class CountingCascade(CountingJudge):
+    """Counts a cascade whose cheap judge is free.
+
+    That one is asked, as in a run. Only what it passes on is counted.
+
+    Args:
+        cascade: The cascade.
+        strong: Counts what the strong judge would send and receive.
+    """
+
+    def __init__(self, cascade: CascadeJudge, strong: CountingJudge) -> None:
+        super().__init__((), high=False)
+        self._cascade = cascade.of_parts(
+            lambda judge: strong if judge is cascade.strong else judge
+        )
+        self._strong = strong
+        self._decided = Usage()
+
+    @property
+    def total(self) -> Usage:
+        """What was counted so far, and how many questions each judge was asked."""
+        return self._strong.total + self._decided
+
+    def count(self, question: Question[R]) -> Answer[R]:
+        """Ask the cheap judge, and count the question where it is unsure."""
+        return run(self.answer(question))
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Ask the cheap judge, and count the question where it is unsure."""
+        answer = await self._cascade.answer(question)
+        self._decided += Usage(spared=answer.usage.spared, passed=answer.usage.passed)
+        return answer
 
 
 def _characters(question: Question[Any]) -> int:
@@ -388,13 +435,16 @@ def counting_judges(judge: Judge) -> tuple[CountingJudge, CountingJudge]:
     """
     for model in judge.models:
         run(model.prepare())
-    cheapest = judge
-    while isinstance(cheapest, CascadeJudge):
+    return _counting(judge, high=False), _counting(judge, high=True)
+
+
+def _counting(judge: Judge, *, high: bool) -> CountingJudge:
+    if isinstance(judge, CascadeJudge) and judge.cheap.free:
+        return CountingCascade(judge, _counting(judge.strong, high=high))
+    if isinstance(judge, CascadeJudge) and not high:
         # At the least its cheap judge decides everything.
-        cheapest = cheapest.cheap
-    least = CountingJudge(cheapest.models, high=False)
-    most = CountingJudge(judge.models, high=True)
-    return least, most
+        return _counting(judge.cheap, high=False)
+    return CountingJudge(judge.models, high=high)
 
 
 def _range(low: int | str, high: int | str) -> str:

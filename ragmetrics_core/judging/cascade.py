@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,9 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.judging.judge import Judge
 
+Band = tuple[float, float]
+"""Lowest and highest probability at which a judge is unsure, both included."""
+
 
 class CascadeJudge(Judge):
     """Asks a strong judge only where a cheap one is unsure.
@@ -35,6 +38,10 @@ class CascadeJudge(Judge):
     the cheap judge take the embedded one or an encoder. Judges may be cascades
     themselves.
 
+    The band has no default, because what a probability is worth differs from judge to
+    judge: outside a band that was guessed a judge may be wrong on every fourth answer.
+    Measure it on labelled rows, or take it from a card of the cheap judge.
+
     The usage of each result counts its questions: ``spared`` those that the cheap judge
     decided, ``passed`` those that the strong one was asked. Stored replies are those of
     each judge alone.
@@ -43,39 +50,49 @@ class CascadeJudge(Judge):
         cheap: The judge that is always asked.
         strong: The judge that is asked inside the band.
         band: Lowest and highest probability, both included, at which the cheap judge
-            counts as unsure.
+            counts as unsure. Or one such pair for each type of question by its name,
+            as ``Card.bands`` gives them, e.g. ``{"Adherent": (0.25, 0.98)}``: of all
+            other questions the cheap judge counts as unsure.
 
     Raises:
-        SettingError: If the band is none within [0, 1], or one of the two is no judge.
+        SettingError: If there is no band, or none within [0, 1], or one of the two is
+            no judge.
 
     Examples:
         >>> from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
-        >>> judge = CascadeJudge(LexicalJudge(), ScriptedJudge({}))
+        >>> judge = CascadeJudge(LexicalJudge(), ScriptedJudge({}), band=(0.2, 0.8))
         >>> result = ContextAdherence().score(contexts=["Paris is big."], answer="Paris is big.", judge=judge)
         >>> result.judge, result.usage.spared, result.usage.passed
         ('cascade(lexical, scripted)', 1, 0)
     """
 
     def __init__(
-        self, cheap: Judge, strong: Judge, *, band: tuple[float, float] = (0.2, 0.8)
+        self,
+        cheap: Judge,
+        strong: Judge,
+        *,
+        band: Band | Mapping[str, Band] | None = None,
     ) -> None:
-        _check_band(band)
         for judge in (cheap, strong):
             if not isinstance(judge, Judge):
                 raise SettingError(
                     "a cascade needs two judges, e.g. LLMJudge(model); got a"
                     f" {type(judge).__name__}"
                 )
+        if band is None:
+            raise SettingError(_no_band(cheap.name))
+        for own_band in band.values() if isinstance(band, Mapping) else (band,):
+            _check_band(own_band)
         self.name = f"cascade({cheap.name}, {strong.name})"
         self.cheap = cheap
         self.strong = strong
-        self.band = band
+        self.band = dict(band) if isinstance(band, Mapping) else band
         self.models = cheap.models + strong.models
 
     @property
     def details(self) -> dict[str, str]:
         """The band, and the settings of both judges."""
-        details = {"band": f"{self.band[0]:g}-{self.band[1]:g}"}
+        details = {"band": _in_words(self.band)}
         for role, judge in (("cheap", self.cheap), ("strong", self.strong)):
             for setting, value in judge.details.items():
                 details[f"{role} {setting}"] = value
@@ -104,7 +121,7 @@ class CascadeJudge(Judge):
         cheap_answer = await self.cheap.answer(question)
         if _failed_with(cheap_answer, JudgeUnavailable):
             return cheap_answer
-        if self._is_sure(cheap_answer):
+        if self._is_sure(question, cheap_answer):
             usage = cheap_answer.usage + Usage(spared=1)
             return replace(cheap_answer, usage=usage)
 
@@ -119,16 +136,43 @@ class CascadeJudge(Judge):
             return Answer(cheap_answer.reply, usage)
         return Answer(strong_answer.reply, usage)
 
-    def _is_sure(self, answer: Answer[Any]) -> bool:
+    def _is_sure(self, question: Question[Any], answer: Answer[Any]) -> bool:
         """Whether every verdict has a probability outside the band, and on its side."""
+        band = self._band_of(question)
+        if band is None:
+            return False
         if not isinstance(answer.reply, Asked) or not answer.reply.weights:
             return False
-        low, high = self.band
+        low, high = band
         if any(low <= weight.p <= high for weight in answer.reply.weights):
             return False
         # One reply may hold several verdicts; then there is no other reply.
         verdicts = zip(answer.reply.replies, answer.reply.weights, strict=False)
         return not any(_contradicts(verdict, weight.p) for verdict, weight in verdicts)
+
+    def _band_of(self, question: Question[Any]) -> Band | None:
+        """The band for a question; None if the cheap judge has none for it."""
+        if isinstance(self.band, Mapping):
+            return self.band.get(type(question).__name__)
+        return self.band
+
+
+def _no_band(cheap: str) -> str:
+    """What to do where no band is given."""
+    return (
+        "a cascade needs a band, the probabilities between which the strong judge is"
+        " asked: measure it on labelled rows by 'ragmetrics card --judge"
+        f" {cheap} --data labelled/ --band 0.05', or take it from a card of the cheap"
+        ' judge: band=Card.read("card.json").bands(0.05)'
+    )
+
+
+def _in_words(band: Band | Mapping[str, Band]) -> str:
+    """A band for the signature, e.g. ``0.2-0.8``."""
+    if isinstance(band, Mapping):
+        return ", ".join(f"{name} {_in_words(band[name])}" for name in sorted(band))
+    low, high = band
+    return f"{low:g}-{high:g}"
 
 
 def _check_band(band: object) -> None:

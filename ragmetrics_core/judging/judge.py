@@ -38,10 +38,13 @@ class Judge(ABC):
         name: Name in every result, e.g. ``"lexical"`` or ``"gpt-4o-mini"``.
         details: Settings that change replies, for the signature, e.g. ``{"T": "1.0"}``.
         models: The chat models that it may call.
+        free: Whether asking costs nothing: no call, no money. A dry run asks such a
+            judge where it is the cheap one of a cascade.
     """
 
     name: str
     models: tuple[ChatModel, ...] = ()
+    free: bool = False
 
     @property
     def details(self) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Measures a judge on labelled samples: how well it agrees with people, and what sways it."""
 
 import time
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -24,7 +23,8 @@ from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore, StoreLike
-from ragmetrics_core.reporting.judge_card import Card
+from ragmetrics_core.reporting.judge_card import CASCADED, Card
+from ragmetrics_core.statistics.deciding import Decided, decided
 from ragmetrics_core.statistics.rater_agreement import (
     Labelled,
     Measured,
@@ -134,6 +134,7 @@ def measured(
     run = Run([*metrics.values()], judge, 1, MemoryStore())
     judge_name = run.facts.judges[0]
     figures: dict[str, tuple[Measured, ...]] = {}
+    decided_alone: dict[str, tuple[Decided, ...]] = {}
     all_rows: list[LabelledSample] = []
     for question, metric in metrics.items():
         of_question = [row for row in labelled if row.question == question]
@@ -146,6 +147,10 @@ def measured(
             question_figures += _shares(_swayed(ask, metric, rows))
         question_figures += _spent(rows, seconds)
         figures[question] = _defined(question_figures)
+        verdicts = [verdict for row in rows for verdict in row.verdicts]
+        has_chances = all(verdict.verdict is not None for verdict in verdicts)
+        if question in CASCADED and verdicts and has_chances:
+            decided_alone[question] = decided(verdicts)
         all_rows.extend(rows)
     if not any(row.verdicts for row in all_rows):
         reason = next(row.result.reason for row in all_rows if row.result)
@@ -160,6 +165,7 @@ def measured(
         made=run.facts.started,
         signatures={name: metric.signature for name, metric in metrics.items()},
         figures=figures,
+        decided=decided_alone,
     )
 
 
@@ -197,66 +203,6 @@ def _spent(rows: LabelledSamples, seconds: float) -> Iterator[Measured]:
             continue
         per_thousand = 1000 * spent / len(rows)
         yield Measured(f"{unit} per 1,000 samples", None, len(rows), per_thousand, None)
-
-
-def band(rows: Sequence[Labelled], others: Sequence[Labelled], loss: float) -> str:
-    """The band of scores in which a cascade should ask its strong judge, in words.
-
-    The band holds one half and ends at hundredths. Outside of it the weak judge
-    decides. Of all bands that lose at most ``loss`` on ``rows``, it is the one outside
-    of which most of them lie.
-
-    Args:
-        rows: Verdicts of the weak judge, to choose the band with.
-        others: Verdicts to say how the band does; those may be the same.
-        loss: The share of all verdicts that the weak judge may decide wrongly: what
-            the cascade loses against a strong judge that is always right.
-
-    Shares are means over sources.
-    """
-    outside = _outside(rows)
-    wrong_outside = _outside(rows, wrong=True)
-    bands = [(low / 100, high / 100) for low in range(51) for high in range(50, 101)]
-    affordable = [
-        (low, high) for low, high in bands if wrong_outside(low, high) <= loss
-    ]
-    low, high = max(affordable, key=lambda bounds: outside(*bounds))
-    share_asked = 1 - _outside(others)(low, high)
-    share_lost = _outside(others, wrong=True)(low, high)
-    n_sources = len({row.source for row in others})
-    over_sources = ", means over sources" if n_sources > 1 else ""
-    return (
-        f"band=({low:g}, {high:g}) asks for {share_asked:.0%} of the verdicts and"
-        f" loses {share_lost:.3f}{over_sources}"
-    )
-
-
-def _outside(
-    rows: Sequence[Labelled], *, wrong: bool = False
-) -> Callable[[float, float], float]:
-    """The share of verdicts outside a band, or of wrong ones, as the mean over sources.
-
-    A verdict that differs from what its own score says counts as inside: a cascade
-    passes it on whatever the score is.
-    """
-    scores_and_counts: list[tuple[list[float], int]] = []
-    for source in {row.source for row in rows}:
-        of_source = [row for row in rows if row.source == source]
-        consistent = [row for row in of_source if row.says() == (row.score >= 0.5)]
-        if wrong:
-            consistent = [row for row in consistent if row.says() != row.yes]
-        scores = sorted(row.score for row in consistent)
-        scores_and_counts.append((scores, len(of_source)))
-
-    def mean_share(low: float, high: float) -> float:
-        shares = []
-        for scores, count in scores_and_counts:
-            n_below = bisect_left(scores, low)
-            n_above = len(scores) - bisect_right(scores, high)
-            shares.append((n_below + n_above) / count)
-        return fmean(shares)
-
-    return mean_share
 
 
 def _verdicts(

@@ -79,6 +79,7 @@ class LexicalJudge(Judge):
     """
 
     name = "lexical"
+    free = True
 
     def __init__(self, *, vectors: bool = False) -> None:
         self._vectors = vectors

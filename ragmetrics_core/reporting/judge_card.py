@@ -13,9 +13,17 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from ragmetrics_core.data import Frozen, Signature
+from ragmetrics_core.data import Frozen, SettingError, Signature, read_text
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
+from ragmetrics_core.statistics.deciding import LOSSES, Decided
 from ragmetrics_core.statistics.rater_agreement import Measured
+
+CASCADED = {"adherent": "Adherent", "relevant": "Useful"}
+"""The type of question that a cascade asks, by the question of a card.
+
+Of other questions a cascade sees other probabilities than a card: it decides each cell
+of a matrix of facts, and a card each fact.
+"""
 
 _warn = cache(logging.getLogger("ragmetrics_core").warning)  # once for each file
 
@@ -42,6 +50,61 @@ class Card(Frozen):
             " over all answers"
         )
     )
+    decided: dict[str, tuple[Decided, ...]] = Field(
+        {},
+        description=(
+            "by question, what the judge may decide alone within limits of what may be"
+            " wrong; missing where it gives no probabilities"
+        ),
+    )
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Card":
+        """The card that ``ragmetrics card --out`` wrote.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The card.
+
+        Raises:
+            SettingError: If the file is no card of this version, or cannot be read.
+        """
+        try:
+            return cls.model_validate_json(read_text(Path(path)))
+        except ValidationError as error:
+            raise SettingError(
+                f"{path} is no card of this version; 'ragmetrics card --out' makes one"
+            ) from error
+
+    def bands(self, loss: float) -> dict[str, tuple[float, float]]:
+        """The bands of a cascade that has this judge as its cheap one.
+
+        Args:
+            loss: The share of all rows that the judge may decide wrongly, on each
+                source of the card: 0.02, 0.05 or 0.1.
+
+        Returns:
+            A band for each type of question that was measured, as
+            ``CascadeJudge(band=)`` takes them.
+
+        Raises:
+            SettingError: If the card has no band for this loss.
+        """
+        bands = {
+            CASCADED[question]: (one.low, one.high)
+            for question, limits in self.decided.items()
+            for one in limits
+            if one.goal == "lost" and one.limit == loss and one.source is None
+        }
+        if not bands:
+            measured = ", ".join(map(str, LOSSES)) if self.decided else "none"
+            raise SettingError(
+                f"the card of {self.judge} has no band for a loss of {loss}; it has"
+                f" bands for: {measured}"
+            )
+        return bands
 
 
 def cell(figure: Measured) -> str:
@@ -51,6 +114,12 @@ def cell(figure: Measured) -> str:
         low, high = figure.interval
         interval = f" [{low:.2f}, {high:.2f}]"
     return f"{figure.value:.2f}{interval} n={figure.count}"
+
+
+def reach(one: Decided) -> str:
+    """What a judge decides alone, and what of that is wrong."""
+    wrong = "" if one.wrong is None else f", wrong {one.wrong:.2f}"
+    return f"{one.decided:.2f}{wrong}"
 
 
 def fitting(

@@ -563,7 +563,9 @@ def test_a_card_and_a_cascade_follow_the_weakest_sentence(
         {Adherent: {"verdict": "no", "reason": "strong"}}, name="strong"
     )
     results = [
-        ContextAdherence(cause=False).score(row.sample, judge=CascadeJudge(bag, strong))
+        ContextAdherence(cause=False).score(
+            row.sample, judge=CascadeJudge(bag, strong, band=(0.2, 0.8))
+        )
         for row in rows
     ]
     assert [result.usage.passed for result in results] == [0] * 4 + [1] * 4

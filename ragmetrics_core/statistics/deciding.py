@@ -1,0 +1,210 @@
+"""What a judge may decide alone: the rows whose score lies outside a band.
+
+A cascade asks its strong judge inside the band. A judge that says *uncertain* says so
+inside it. All shares are means over sources, which are never pooled.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean
+from typing import Literal
+
+from ragmetrics_core.statistics.rater_agreement import Labelled
+
+Goal = Literal["wrong", "lost"]
+
+RISKS = (0.1, 0.2, 0.25, 0.3)
+"""Shares of the decided rows that may be wrong: the points of the curve."""
+LOSSES = (0.02, 0.05, 0.1)
+"""Shares of all rows that a cascade may lose, on each source."""
+
+_BANDS = tuple(
+    (low / 100, high / 100) for low, high in product(range(51), range(50, 101))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a judge decides where its score lies outside a band.
+
+    Args:
+        decided: Share of the rows that it decides.
+        lost: Share of all rows that it decides wrongly.
+        wrong: Share of the decided rows that it decides wrongly; None if it decides
+            none.
+    """
+
+    decided: float
+    lost: float
+    wrong: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The widest reach of a judge within a limit of what may be wrong.
+
+    Args:
+        goal: What the limit bounds: ``wrong``, of the decided rows, as the mean over
+            sources; or ``lost``, of all rows, on each source.
+        limit: The limit.
+        source: The source that was decided, with the band chosen on the others. None
+            for the mean over all sources, with the band chosen on all.
+        low: Lower end of the band. The judge decides below.
+        high: Upper end of the band. The judge decides above.
+        decided: Share of the rows that it decides.
+        lost: Share of all rows that it decides wrongly.
+        wrong: Share of the decided rows that it decides wrongly.
+    """
+
+    goal: Goal
+    limit: float
+    source: str | None
+    low: float
+    high: float
+    decided: float
+    lost: float
+    wrong: float | None
+
+
+class _Source:
+    """The scores of one source, sorted, so that each band is looked up fast."""
+
+    def __init__(self, rows: Sequence[Labelled]) -> None:
+        # A cascade passes on a verdict that contradicts its probability.
+        sure = [row for row in rows if row.says() == (row.score >= 0.5)]
+        self._n_rows = len(rows)
+        self._scores = sorted(row.score for row in sure)
+        self._wrong_scores = sorted(row.score for row in sure if row.says() != row.yes)
+
+    def outside(self, low: float, high: float) -> Outside:
+        """What is decided of this source outside a band."""
+        n_decided = _n_outside(self._scores, low, high)
+        n_wrong = _n_outside(self._wrong_scores, low, high)
+        return Outside(
+            decided=n_decided / self._n_rows,
+            lost=n_wrong / self._n_rows,
+            wrong=n_wrong / n_decided if n_decided else None,
+        )
+
+
+def _n_outside(sorted_scores: Sequence[float], low: float, high: float) -> int:
+    n_below = bisect_left(sorted_scores, low)
+    n_above = len(sorted_scores) - bisect_right(sorted_scores, high)
+    return n_below + n_above
+
+
+def outside(rows: Sequence[Labelled], low: float, high: float) -> Outside:
+    """What a judge decides outside a band, as the mean over the sources of rows."""
+    return _mean([source.outside(low, high) for source in _sources(rows).values()])
+
+
+def band(rows: Sequence[Labelled], goal: Goal, limit: float) -> tuple[float, float]:
+    """The band outside which a judge decides most rows within a limit.
+
+    Its ends are hundredths at both sides of one half. Of bands that decide as much the
+    widest is taken. There is always one: outside of (0, 1) lies nothing.
+
+    Args:
+        rows: Labelled rows of one or more sources.
+        goal: ``wrong`` limits what is wrong of the decided rows, as the mean over
+            sources. ``lost`` limits what is decided wrongly of all rows, on each
+            source, because a mean would let a source lose more than the limit.
+        limit: The limit, a share.
+
+    Returns:
+        Lower and upper end; the judge is unsure at both.
+    """
+    sources = _sources(rows).values()
+    is_allowed = _ALLOWED[goal]
+    best = (0.0, 1.0)
+    best_reach = (0.0, 1.0)
+    for low, high in _BANDS:
+        by_source = [source.outside(low, high) for source in sources]
+        reach = (_mean(by_source).decided, high - low)
+        if reach > best_reach and is_allowed(by_source, limit):
+            best, best_reach = (low, high), reach
+    return best
+
+
+def decided(rows: Sequence[Labelled]) -> tuple[Decided, ...]:
+    """What a judge may decide alone at each limit of ``RISKS`` and ``LOSSES``.
+
+    Each limit has one value over all sources. Where there are several sources, it also
+    has one for each source, whose band is chosen on the others.
+    """
+    limits: list[tuple[Goal, float]] = [("wrong", risk) for risk in RISKS]
+    limits += [("lost", loss) for loss in LOSSES]
+    values: list[Decided] = []
+    for goal, limit in limits:
+        values.append(reached(rows, rows, goal, limit, source=None))
+        values += left_out(rows, goal, limit)
+    return tuple(values)
+
+
+def left_out(rows: Sequence[Labelled], goal: Goal, limit: float) -> list[Decided]:
+    """For each source what is decided of it with the band of the other sources."""
+    names = dict.fromkeys(row.source for row in rows)
+    if len(names) < 2:
+        return []
+    values: list[Decided] = []
+    for name in names:
+        others = [row for row in rows if row.source != name]
+        of_source = [row for row in rows if row.source == name]
+        values.append(reached(others, of_source, goal, limit, source=name))
+    return values
+
+
+def reached(
+    chosen_on: Sequence[Labelled],
+    rows: Sequence[Labelled],
+    goal: Goal,
+    limit: float,
+    *,
+    source: str | None,
+) -> Decided:
+    """What is decided of rows with the band that is chosen on some rows."""
+    low, high = band(chosen_on, goal, limit)
+    reach = outside(rows, low, high)
+    return Decided(
+        goal=goal,
+        limit=limit,
+        source=source,
+        low=low,
+        high=high,
+        decided=reach.decided,
+        lost=reach.lost,
+        wrong=reach.wrong,
+    )
+
+
+def _sources(rows: Sequence[Labelled]) -> dict[str, _Source]:
+    by_source: dict[str, list[Labelled]] = {}
+    for row in rows:
+        by_source.setdefault(row.source, []).append(row)
+    return {name: _Source(of_source) for name, of_source in by_source.items()}
+
+
+def _mean(by_source: Sequence[Outside]) -> Outside:
+    wrong = [source.wrong for source in by_source if source.wrong is not None]
+    return Outside(
+        decided=fmean(source.decided for source in by_source),
+        lost=fmean(source.lost for source in by_source),
+        wrong=fmean(wrong) if wrong else None,
+    )
+
+
+def _is_rarely_wrong(by_source: Sequence[Outside], limit: float) -> bool:
+    wrong = _mean(by_source).wrong
+    return wrong is None or wrong <= limit
+
+
+def _loses_little(by_source: Sequence[Outside], limit: float) -> bool:
+    return all(source.lost <= limit for source in by_source)
+
+
+_ALLOWED: dict[Goal, Callable[[Sequence[Outside], float], bool]] = {
+    "wrong": _is_rarely_wrong,
+    "lost": _loses_little,
+}
