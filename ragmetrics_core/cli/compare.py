@@ -10,9 +10,9 @@ from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, show
+from ragmetrics_core.cli.results import results_at
 from ragmetrics_core.data import InputError
 from ragmetrics_core.reporting.comparison import MARGIN
-from ragmetrics_core.reporting.report import Report
 
 _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a metric fell by more than the margin"
@@ -65,9 +65,7 @@ def _compare(options: argparse.Namespace) -> int:
     shared.settle_gates(
         options, "--fail-on-regression", holds_gate=options.fail_on_regression
     )
-    first, second = (
-        Report.from_jsonl(path) for path in (options.first, options.second)
-    )
+    first, second = map(results_at, (options.first, options.second))
     found = first.compare(
         second,
         metrics=options.metrics.split(",") if options.metrics else None,
@@ -94,7 +92,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _push(options: argparse.Namespace) -> int:
-    report = Report.from_jsonl(options.results)
+    report = results_at(options.results)
     sent = [row for row in report.results if row.sample is not None and row.results]
     if not sent:
         raise InputError(

@@ -107,25 +107,14 @@ def add_to(commands: Any) -> None:
     )
     flag(parser, "--wait", "the same, and wait for the answers")
     shared.add_settings(parser.add_argument_group("limits", _LIMITS), Limits)
-    gates = parser.add_argument_group("gates")
-    told = (
-        "e.g. adherence=0.8, or for each language adherence=0.8@metadata.language; may"
-        " be repeated"
-    )
-    add(gates, "--fail-under", told, "METRIC=MEAN", default=[], action="append")
-    shared.add_summary(gates)
-    told = (
-        "what the threshold is held against: the 95 %% interval of the mean (the"
-        " default), or the mean alone"
-    )
-    add(gates, "--gate", told, choices=("interval", "point"))
-    shared.add_undecided(gates)
+    gates = shared.add_gates(parser)
     flag(
         gates,
         "--until-decided",
         "judge rows in a drawn order, and stop when the gates are decided",
     )
     shared.add_settings(gates, UntilDecided, _UNTIL, "with --until-decided: ")
+    parser.set_defaults(settle=settle)
     columns = parser.add_argument_group(
         "columns", "found by themselves; a name or a dotted path where not"
     )

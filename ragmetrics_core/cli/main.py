@@ -59,8 +59,8 @@ def _run(arguments: Sequence[str]) -> int:
     from ragmetrics_core.cli.paths import check_paths
 
     try:
-        if "fail_under" in options:
-            import_module("ragmetrics_core.cli.evaluate").settle(options)
+        if "settle" in options:  # take what was not told from the settings file
+            options.settle(options)
         check_paths(options)
         code = int(options.run(options))
         sys.stdout.flush()

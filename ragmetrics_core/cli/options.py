@@ -307,6 +307,24 @@ def dry_run(
     return 0
 
 
+def add_gates(parser: argparse.ArgumentParser) -> Any:
+    """Add the options that hold gates against means; returns their group."""
+    gates = parser.add_argument_group("gates")
+    told = (
+        "e.g. adherence=0.8, or for each language adherence=0.8@metadata.language; may"
+        " be repeated"
+    )
+    add(gates, "--fail-under", told, "METRIC=MEAN", default=[], action="append")
+    add_summary(gates)
+    told = (
+        "what the threshold is held against: the 95 %% interval of the mean (the"
+        " default), or the mean alone"
+    )
+    add(gates, "--gate", told, choices=("interval", "point"))
+    add_undecided(gates)
+    return gates
+
+
 def add_undecided(parser: Any) -> None:
     """Add when a gate is undecided and what that means."""
     told = (

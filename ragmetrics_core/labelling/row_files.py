@@ -25,6 +25,7 @@ from ragmetrics_core.data.columns_read import ColumnsRead
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns, samples_of_row
 from ragmetrics_core.labelling.csv_rows import csv_rows
+from ragmetrics_core.reporting.jsonl import is_row_of_results
 
 Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""
@@ -45,7 +46,8 @@ _KNOWN = {
 _LINES = (".jsonl", ".ndjson")
 _HEADER = re.compile(r'\s*\{\s*"ragmetrics_report"\s*:')
 _CLOSING_LINE = re.compile(r'\s*\{\s*"run"\s*:')
-_LEFT = re.compile(rf"{re.escape(PARTIAL)}(\.\d+)?$")
+# what interrupted runs leave, and what a sink that rotates its file puts aside
+_LEFT = re.compile(rf"({re.escape(PARTIAL)})?(\.\d+)?$")
 
 
 def read_samples(
@@ -155,7 +157,7 @@ def _reason_of_part(run: Mapping[str, Any]) -> str:
 
 
 def _suffix(path: Path) -> str:
-    """The suffix that tells the kind, also of what interrupted runs left."""
+    """The suffix that tells the kind, also of files that were put aside."""
     return Path(_LEFT.sub("", path.name)).suffix.casefold()
 
 
@@ -218,7 +220,8 @@ def _rows_of_lines(lines: Iterator[Located]) -> Iterator[Located]:
                 yield place, _row_of_results(value)
         else:
             header_may_come = False
-            yield place, value
+            is_row_of_sink = is_row_of_results(value)
+            yield place, _row_of_results(value) if is_row_of_sink else value
 
 
 def _is_closing_line(value: Any) -> bool:

@@ -42,6 +42,9 @@ from ragmetrics_core.statistics.stopping import ROUNDING
 
 _HERE = files("ragmetrics_core.page")
 _LONGEST_DIFF = 4000
+PAGE_MARK = '<meta name="generator" content="ragmetrics">'
+"""What every page of ours holds at its beginning."""
+
 _BESIDE = 15
 _SCRIPTS = tuple(
     f"{name}.js"

@@ -9,8 +9,9 @@ what changes or leaves raises it, and every earlier number is read.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -28,7 +29,8 @@ from ragmetrics_core.data import (
     own_lines,
     plain_data,
 )
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.data.results import Signature
+from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 FORMAT = 3
 _MAGIC = "ragmetrics_report"
@@ -110,7 +112,8 @@ class JsonlWriter:
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     """Read the run's facts and the rows of a file that ``JsonlWriter`` wrote.
 
-    They are returned as they stand there.
+    They are returned as they stand there. A file of rows alone, as ``JsonlSink`` writes
+    it, is read as well: see ``facts_of_rows``.
 
     Fields that a newer version added are ignored; a last line that was cut off by a
     crash is left out and named in the run's notes.
@@ -119,9 +122,14 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
         InputError: If the file cannot be read, is no report, or a line is broken; the
             message names the line.
     """
-    lines = own_lines(path, "the report")
-    place, header = next(lines, (f"{path}, line 1", None))
-    run = _run_of_header(header, place)
+    lines: Iterator[tuple[str, Any]] = own_lines(path, "the report")
+    place, first = next(lines, (f"{path}, line 1", None))
+    rows_alone = is_row_of_results(first)
+    if rows_alone:
+        run = RunFacts()
+        lines = chain([(place, first)], lines)
+    else:
+        run = _run_of_header(first, place)
     results: list[SampleResult] = []
     closing_line = ""  # its number
     for place, row in lines:
@@ -143,7 +151,62 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
             closing_line = number
         else:
             results.append(validated(SampleResult, row, place))
+    if rows_alone:
+        return _report_of_rows(results, run.notes, Path(path).name)
     return run, tuple(results)
+
+
+def is_row_of_results(value: object) -> bool:
+    """Whether a line is one row of results, as ``JsonlSink`` writes them."""
+    fields_of_every_row = {"index", "sample", "results", "problem"}
+    return isinstance(value, Mapping) and value.keys() >= fields_of_every_row
+
+
+def _report_of_rows(
+    results: Iterable[SampleResult], notes: tuple[str, ...], name: str
+) -> tuple[RunFacts, tuple[SampleResult, ...]]:
+    """The facts and rows of a file without a header.
+
+    The rows are numbered anew in the order of the file: each process that appends to
+    it numbers its own from 0.
+    """
+    rows = tuple(
+        row.model_copy(update={"index": number}) for number, row in enumerate(results)
+    )
+    inputs = Input.of_samples(row.sample for row in rows)
+    inputs = inputs.model_copy(update={"name": name})
+    facts = facts_of_rows(rows)
+    notes = (*notes, *facts.notes)
+    return facts.model_copy(update={"inputs": (inputs,), "notes": notes}), rows
+
+
+def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
+    """What rows alone tell of the run, or the runs, that they come from.
+
+    Judges, models and the signature of each metric are known. When it began and how
+    long it took is not. A metric that was measured in several ways has a note.
+    """
+    judges: dict[str, None] = {}
+    models: dict[str, None] = {}
+    signatures: dict[str, dict[str, Signature]] = {}  # by metric, each by its line
+    for row in rows:
+        models.update(dict.fromkeys(row.usage.models))
+        for name, result in row.results.items():
+            if result.judge:
+                judges[result.judge] = None
+            if result.signature is not None:
+                own_signature = result.signature.by("", {})
+                signatures.setdefault(name, {})[str(own_signature)] = own_signature
+    notes = [
+        f"{name} was measured in {len(ways)} ways in these rows: its numbers are over"
+        " all of them"
+        for name, ways in signatures.items()
+        if len(ways) > 1
+    ]
+    metrics = {name: next(iter(ways.values())) for name, ways in signatures.items()}
+    return RunFacts(
+        judges=tuple(judges), models=tuple(models), metrics=metrics, notes=tuple(notes)
+    )
 
 
 def _run_of_header(header: object, place: str) -> RunFacts:

@@ -1,0 +1,88 @@
+"""``ragmetrics report``, which makes the page of results without judging again."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ragmetrics_core.cli import options as shared
+from ragmetrics_core.cli.options import add, command, show
+from ragmetrics_core.cli.results import results_at
+from ragmetrics_core.data import InputError, project_settings
+from ragmetrics_core.page.render import PAGE_MARK, check_page
+from ragmetrics_core.reporting.gates import decide, parse_gate
+from ragmetrics_core.reporting.joined import joined
+from ragmetrics_core.reporting.tables import markdown, text_table
+
+_EXIT_CODES = (
+    "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input; 3 a"
+    " gate is undecided."
+)
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = command(commands, "report", _run, epilog=_EXIT_CODES)
+    add(
+        parser,
+        "files",
+        "results of evaluate, files of a JsonlSink, or what a Scorer wrote as Parquet",
+        "FILE",
+        Path,
+        nargs="+",
+    )
+    told = "the page to write; by default beside the first FILE, with the suffix .html"
+    add(parser, "--html", told, "FILE", Path)
+    shared.add_cluster(parser)
+    shared.add_gates(parser)
+    parser.set_defaults(settle=settle)
+
+
+def settle(options: argparse.Namespace) -> None:
+    """Take the gates of the settings file where none is given, and name the page."""
+    if not options.fail_under:
+        others = ("metrics", "judge", "api_base", "store", "columns")
+        found = project_settings(Path.cwd(), decided=others)
+        options.fail_under = list(found.gates)
+    if options.html is None:
+        options.html = _page_beside(options.files[0])
+
+
+def _page_beside(results: Path) -> Path:
+    """Where the page goes by default.
+
+    Raises:
+        InputError: If a file that is no page of ours stands there.
+    """
+    page = results.with_suffix(".html")
+    if page.is_file():
+        with page.open("rb") as file:
+            start = file.read(2000)
+        if PAGE_MARK.encode() not in start:
+            raise InputError(
+                f"{page} exists, and is no page of ragmetrics; name another file with"
+                " --html"
+            )
+    return page
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Write the page, show the numbers, and say by the exit code what gates decide."""
+    shared.settle_gates(options, "--fail-under", holds_gate=bool(options.fail_under))
+    check_page(options.html)
+    report = joined(
+        [results_at(path) for path in options.files], [str(p) for p in options.files]
+    )
+    gates = [parse_gate(text, report.metrics) for text in options.fail_under]
+    slices = {gate.by for gate in gates if gate.by}
+    summary = report.summary(cluster=options.cluster, slices=slices)
+    decisions = report.decisions or [
+        decide(gate, summary, on=options.gate, min_scored=options.min_scored)
+        for gate in gates
+    ]
+    report.to_html(options.html, cluster=options.cluster)
+    lines = [text_table(summary, report.run), *(f"! {it}" for it in summary.all_signs)]
+    show("\n".join([*lines, f"Report: {options.html}", *map(str, decisions)]))
+    shared.summarise(options, markdown(summary, report.run, decisions))
+    if not any(metric.count for metric in summary.metrics):
+        return 1
+    return shared.exit_code(decisions, options)

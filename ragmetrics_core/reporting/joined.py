@@ -1,0 +1,81 @@
+"""One report over the rows of several, e.g. over the files that a sink rotated."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from ragmetrics_core.data import SettingError
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.run_facts import RunFacts
+
+
+def joined(reports: Sequence[Report], names: Sequence[str]) -> Report:
+    """Return one report over the rows of several reports, in their order.
+
+    Args:
+        reports: At least one.
+        names: What each is called in a message, e.g. its file.
+
+    Returns:
+        The only report as it is; of several a new one, whose rows are numbered anew.
+
+    Raises:
+        SettingError: If a metric was not measured in the same way in all of them, or
+            one stopped when its gates were decided: its bounds speak for it alone.
+    """
+    if len(reports) == 1:
+        return reports[0]
+    _refuse_what_cannot_be_joined(reports, names)
+    rows = [
+        row.model_copy(update={"index": number})
+        for number, row in enumerate(chain.from_iterable(reports))
+    ]
+    return Report(rows, _joined_facts([report.run for report in reports], names))
+
+
+def _refuse_what_cannot_be_joined(
+    reports: Sequence[Report], names: Sequence[str]
+) -> None:
+    first_with: dict[str, tuple[object, str]] = {}
+    for report, name in zip(reports, names, strict=True):
+        if report.decisions:
+            raise SettingError(
+                f"{name} stopped when its gates were decided, and its bounds speak for"
+                " its own rows alone; make a page of it alone"
+            )
+        for metric, signature in report.run.metrics.items():
+            known, other = first_with.setdefault(metric, (signature, name))
+            if signature != known:
+                raise SettingError(
+                    f"{other} and {name} measured {metric} in different ways"
+                    f" ({known}; {signature}); make a page of each, or compare them"
+                )
+
+
+def _joined_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
+    """What holds of all runs together; what differs is left unsaid or listed."""
+    stopped = [
+        f"{name}: {run.ended_early}"
+        for run, name in zip(runs, names, strict=True)
+        if run.ended_early
+    ]
+    metrics = {name: own for run in runs for name, own in run.metrics.items()}
+    versions = {run.version for run in runs}
+    return RunFacts(
+        version=versions.pop() if len(versions) == 1 else "",
+        inputs=tuple(chain.from_iterable(run.inputs for run in runs)),
+        judges=_each_once(run.judges for run in runs),
+        models=_each_once(run.models for run in runs),
+        addresses={name: own for run in runs for name, own in run.addresses.items()},
+        details={name: own for run in runs for name, own in run.details.items()},
+        metrics=metrics,
+        started=min((run.started for run in runs if run.started), default=""),
+        seconds=sum(run.seconds for run in runs),
+        concurrency=max(run.concurrency for run in runs),
+        interrupted=any(run.interrupted for run in runs),
+        stopped="; ".join(stopped),
+        notes=_each_once(run.notes for run in runs),
+    )
+
+
+def _each_once(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(several)))

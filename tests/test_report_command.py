@@ -1,0 +1,210 @@
+"""``ragmetrics report``: the page and the gates of results that are there, judged once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import InputError, SettingError
+from ragmetrics_core.reporting.joined import joined
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working folder, and no judge in the environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "store.sqlite"))
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+
+
+def watched(count: int, path: str = "scores.jsonl") -> None:
+    """Write the results of so many runs to a sink, as ``watch(sinks=…)`` does."""
+    background = BackgroundEvaluator(
+        lambda sample: [sample],
+        ["context_adherence", "context_utilization"],
+        "lexical",
+        sinks=[JsonlSink(path)],
+    )
+    for number in range(count):
+        right, wrong = f"Anna lit lamp {number}.", "A wizard built it in 1871."
+        background.record(
+            Sample(
+                question=f"Who lit lamp {number}?",
+                contexts=[f"Anna lit lamp {number}.", "Rain fell."],
+                answer=wrong if number % 3 == 0 else right,
+            )
+        )
+    assert background.stop(timeout=30)
+
+
+def test_the_file_of_a_sink_is_a_report() -> None:
+    watched(3)
+    watched(2)  # another process goes on in the same file, and numbers from 0
+    report = Report.from_jsonl("scores.jsonl")
+    lines = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
+    assert [row.index for row in report] == [0, 1, 2, 3, 4]
+    assert [row.sample and row.sample.question for row in report] == [
+        line["sample"]["question"] for line in lines
+    ]
+    scores = [line["results"]["context_adherence"]["value"] for line in lines]
+    assert report.scores("adherence") == scores
+    assert report.run.judges == ("lexical",)
+    assert set(report.metrics) == {"context_adherence", "context_utilization"}
+    signature = report.run.metrics["context_adherence"]
+    assert signature.judge == ""
+    assert signature.version
+    assert report.run.inputs[0].name == "scores.jsonl"
+    assert not report.run.interrupted
+
+
+def test_a_line_that_a_crash_cut_off_is_left_out_and_named() -> None:
+    watched(3)
+    whole = Path("scores.jsonl").read_text()
+    Path("scores.jsonl").write_text(whole[:-40])
+    report = Report.from_jsonl("scores.jsonl")
+    assert len(report.results) == 2
+    assert report.run.notes == ("line 3 of the report was cut off and is left out",)
+
+
+def test_a_metric_that_was_measured_in_two_ways_is_said_to_be() -> None:
+    watched(1)
+    row = json.loads(Path("scores.jsonl").read_text())
+    row["results"]["context_adherence"]["signature"]["version"] = "other"
+    with Path("scores.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    notes = Report.from_jsonl("scores.jsonl").run.notes
+    assert notes == (
+        "context_adherence was measured in 2 ways in these rows: its numbers are over"
+        " all of them",
+    )
+
+
+def test_every_command_reads_the_file_of_a_sink(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watched(6)
+    again = ["evaluate", "scores.jsonl", "--metrics", "adherence,utilization"]
+    assert main([*again, "--out", "again.jsonl"]) == 0
+    assert Report.from_jsonl("again.jsonl").scores("adherence") == Report.from_jsonl(
+        "scores.jsonl"
+    ).scores("adherence")
+    assert main(["compare", "scores.jsonl", "again.jsonl"]) == 0
+    assert "6 samples matched" in capsys.readouterr().out
+    Path("scores.jsonl").rename("scores.jsonl.1")  # as the sink does when it rotates
+    assert main(["evaluate", "scores.jsonl.1", "--limit", "1"]) == 0
+    assert main(["report", "scores.jsonl.1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"),
+    [("adherence=0.1", 0), ("adherence=0.99", 1), ("utilization=0.7", 3)],
+)
+def test_a_gate_is_held_without_judging_again(
+    gate: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched(30)
+    assert main(["report", "scores.jsonl", "--fail-under", gate]) == code
+    told = capsys.readouterr()
+    assert "Report: scores.html" in told.out
+    assert "Who lit lamp 7?" in Path("scores.html").read_text()
+    assert "no judge was chosen" not in told.err
+
+
+def test_gates_of_the_settings_file_are_held() -> None:
+    watched(30)
+    Path("ragmetrics.toml").write_text("gates = ['adherence=0.99']\n")
+    assert main(["report", "scores.jsonl"]) == 1
+    assert main(["report", "scores.jsonl", "--fail-under", "adherence=0.1"]) == 0
+
+
+def test_a_run_that_ended_early_decides_no_gate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    evaluate([{"contexts": ["Anna."], "answer": "Anna."}], judge="lexical").to_jsonl(
+        "a.jsonl"
+    )
+    lines = Path("a.jsonl").read_text().splitlines(keepends=True)
+    Path("part.jsonl").write_text("".join(lines[:-1]))
+    assert main(["report", "part.jsonl", "--fail-under", "adherence=0.1"]) == 3
+    assert "was not measured to the end" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_results_of_every_number_become_a_page(number: int) -> None:
+    results = GOLDEN / f"results_{number}.jsonl"
+    main(["report", str(results), "--html", "page.html"])
+    assert "</html>" in Path("page.html").read_text()
+
+
+def test_what_a_scorer_wrote_becomes_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from ragmetrics_core.scale import Scorer
+
+    table = pyarrow.table(
+        {
+            "question": ["Who lit it?", "Who built it?"],
+            "contexts": [["Anna lit it."], ["Rain fell."]],
+            "answer": ["Anna lit it.", "A wizard."],
+        }
+    )
+    Path("scored").mkdir()
+    scored = Scorer(["adherence"], "lexical")(table)
+    parquet.write_table(scored, "scored/part.parquet")
+    assert main(["report", "scored"]) == 0
+    assert "Who built it?" in Path("scored.html").read_text()
+    assert "2 rows" in capsys.readouterr().out
+
+
+def test_several_files_are_one_report() -> None:
+    watched(2, "one.jsonl")
+    watched(3, "two.jsonl")
+    assert main(["report", "one.jsonl", "two.jsonl", "--html", "page.html"]) == 0
+    paths: Sequence[str] = ["one.jsonl", "two.jsonl"]
+    report = joined([Report.from_jsonl(path) for path in paths], paths)
+    assert [row.index for row in report] == [0, 1, 2, 3, 4]
+    assert [own.name for own in report.run.inputs] == list(paths)
+
+
+def test_files_that_were_measured_in_different_ways_are_not_one_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watched(1, "one.jsonl")
+    text = Path("one.jsonl").read_text()
+    row = json.loads(text)
+    row["results"]["context_adherence"]["signature"]["version"] = "other"
+    Path("two.jsonl").write_text(json.dumps(row) + "\n")
+    assert main(["report", "one.jsonl", "two.jsonl", "--html", "page.html"]) == 2
+    assert "measured context_adherence in different ways" in capsys.readouterr().err
+    paths = ["one.jsonl", "two.jsonl"]
+    reports = [Report.from_jsonl(path) for path in paths]
+    with pytest.raises(SettingError, match="make a page of each"):
+        joined(reports, paths)
+
+
+def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watched(1)
+    Path("scores.html").write_text("<h1>mine</h1>")
+    assert main(["report", "scores.jsonl"]) == 2
+    assert "is no page of ragmetrics; name another file" in capsys.readouterr().err
+    assert Path("scores.html").read_text() == "<h1>mine</h1>"
+    assert main(["report", "scores.jsonl", "--html", "other.html"]) == 0
+    Path("other.html").rename("scores.html")
+    assert main(["report", "scores.jsonl"]) == 0, "a page of ours is written anew"
+
+
+def test_a_table_is_no_file_of_results() -> None:
+    Path("rows.jsonl").write_text(json.dumps({"index": 1, "sample": "x"}) + "\n")
+    with pytest.raises(InputError, match="no results of ragmetrics begin here"):
+        Report.from_jsonl("rows.jsonl")
