@@ -15,6 +15,7 @@ from ragmetrics_core.capture import (
     has_written,
     history_in,
 )
+from ragmetrics_core.capture.joining import joined
 from ragmetrics_core.capture.plain_values import (
     each,
     question_in,
@@ -22,7 +23,6 @@ from ragmetrics_core.capture.plain_values import (
     texts_in,
 )
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
-from ragmetrics_core.capture.turns import joined
 from ragmetrics_core.capture.written import name_authors
 from ragmetrics_core.data import InputError
 from ragmetrics_core.traces.dialects import Reading, reading_of, session_of

@@ -1,0 +1,103 @@
+"""Answers that a call outside of their run was shown: it may have written what the user reads in their place."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from ragmetrics_core.capture.calls import NO_ANSWER, STRUCTURED, Calls
+from ragmetrics_core.capture.letters import Text
+from ragmetrics_core.capture.locating import OWN
+from ragmetrics_core.capture.passages import stands_apart
+from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.transcripts import quotation
+from ragmetrics_core.capture.tree import Tree
+from ragmetrics_core.data import Sample
+
+_MOST_KEPT = 32
+_READ_LATER = (
+    "a later call was shown the answer: what it wrote may be what the user reads, or a"
+    " remark on it; make both calls in one run, or say the answer by answer_from"
+)
+
+
+class AnswersReadLater:
+    """The samples that were made last, and those of them whose answer a later call was shown.
+
+    Args:
+        samples_of: Makes the samples of a run.
+    """
+
+    def __init__(self, samples_of: Callable[[Tree], Sequence[Sample]]) -> None:
+        self._samples_of = samples_of
+        self._recent: deque[tuple[Tree, Sample]] = deque(maxlen=_MOST_KEPT)
+        # by identity: samples that are in doubt, and what they are now
+        self._doubted: dict[int, tuple[Sample, Sample]] = {}
+
+    def remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
+        """Keep the sample of a run for a while; of a run with several, no answer is doubted."""
+        if len(samples) == 1:
+            self._recent.append((tree, samples[0]))
+
+    def revised(self, sample: Sample) -> Sample:
+        """A sample as it is now, and forget that it was in doubt."""
+        _, now = self._doubted.pop(id(sample), (sample, sample))
+        return now
+
+    def forget_doubted(self) -> int:
+        """Forget the samples in doubt that nobody asked for any more; how many they were."""
+        count = len(self._doubted)
+        self._doubted.clear()
+        return count
+
+    def doubt_those_shown_to(
+        self, tree: Tree, calls: Calls, questions: Collection[str] | None = None
+    ) -> None:
+        """Put answers in doubt that the calls of another run were shown.
+
+        Args:
+            tree: That run.
+            calls: Its calls. One that only gives a label or a query writes no answer.
+            questions: Only answers to these, as they are compared; by default all.
+        """
+        if max(calls.weights.values(), default=NO_ANSWER) < STRUCTURED:
+            return
+        hosts = [
+            Text(message.text)
+            for call in calls.models
+            for message in call.prompt
+            if message.role != "assistant"
+        ]
+        of_strand = [
+            sample for run, sample in self._recent if run.strand == tree.strand
+        ]
+        last = of_strand[-1] if of_strand else None
+        for run, sample in list(self._recent):
+            is_meant = questions is None or one_line(sample.question) in questions
+            is_doubted = id(sample) in self._doubted
+            if (
+                is_meant
+                and not is_doubted
+                and _is_worked_on(sample, hosts, is_last=sample is last)
+            ):
+                doubtful = replace(run, doubts=(*run.doubts, _READ_LATER))
+                for revised in self._samples_of(doubtful):
+                    self._doubted[id(sample)] = sample, revised
+
+
+def _is_worked_on(sample: Sample, hosts: Sequence[Text], *, is_last: bool) -> bool:
+    """Whether messages of a prompt hold an answer, and not as an earlier turn of a talk.
+
+    A short one counts where its question stands there, too, or where it is the last one
+    and stands by itself.
+    """
+    answer, question = sample.answer or "", sample.question or ""
+    ways = [quotation(answer, {question}, host) for host in hosts]
+    if "said" in ways or all(way == "nowhere" for way in ways):
+        return False
+    if len(answer) >= OWN:
+        return True
+    is_asked = any(quotation(question, (), host) != "nowhere" for host in hosts)
+    is_apart = any(stands_apart(answer.strip(), host.raw) for host in hosts)
+    return is_asked or (is_last and is_apart and len(answer.split()) > 1)

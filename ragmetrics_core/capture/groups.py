@@ -1,0 +1,398 @@
+"""Runs without a root that belong to one question: searches, and the calls of models that show what they found.
+
+An application of plain functions makes each search and each call of a model a run of its
+own. A group holds those of one question. A run joins it by what it shows: a document
+that was found there, an answer that was given there, or its question.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ragmetrics_core.capture.calls import FREE_TEXT, Calls, Reply, end_of, text_of
+from ragmetrics_core.capture.letters import Text
+from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.loose_runs import wrote
+from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.transcripts import QUOTATIONS, Quotation, quotation
+from ragmetrics_core.capture.tree import Document, Node, Tree
+
+_MOST_WAITING = 1000
+_MOST_OF_OTHER_STRANDS = 32
+_LONGEST_WAIT_S = 60.0
+_MAY_GO_ON = (
+    "a later call was shown the answer and nothing that was found: it may be a turn of"
+    " its own, or work on the answer"
+)
+
+
+@dataclass(eq=False)
+class Group:
+    """Runs without a root that belong to one question."""
+
+    trees: list[Tree]
+    # when the last of them came, by the clock of this process
+    last_came_at: float = field(default_factory=time.monotonic)
+    # when the last run that answered it ended; None before
+    answered_at: float | None = None
+
+    @property
+    def began(self) -> float:
+        """When its first run began."""
+        return min(tree.root.began for tree in self.trees)
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """The calls of all its runs."""
+        return (node for tree in self.trees for node in tree.root.walk())
+
+    @property
+    def queries(self) -> set[str]:
+        """What was searched for, and what else its calls were asked."""
+        return {node.query for node in self.nodes if node.query}
+
+    @property
+    def questions(self) -> set[str]:
+        """What its runs were asked, and its queries."""
+        return {tree.question for tree in self.trees if tree.question} | self.queries
+
+    @property
+    def documents(self) -> list[Document]:
+        """What was found and handed on, without what its own models wrote."""
+        lists = [documents for calls in self._calls() for documents in calls.lists()]
+        return [document for documents in lists for document in documents]
+
+    @property
+    def answers(self) -> set[str]:
+        """What its models wrote, each in one line, and the texts of their structures.
+
+        Where one stands as the assistant's word, the conversation has moved on.
+        """
+        replies = [
+            Reply(call.reply) for calls in self._calls() for call in calls.likely
+        ]
+        lines = {reply.line for reply in replies}
+        fields = {text for reply in replies for text in reply.fields}
+        return (lines | fields) - {""}
+
+    @property
+    def last_answer(self) -> str:
+        """What a model wrote last; empty if none did."""
+        likely = [call for calls in self._calls() for call in calls.likely]
+        return text_of(max(likely, key=end_of)) if likely else ""
+
+    def _calls(self) -> list[Calls]:
+        return [Calls(tree, ()) for tree in self.trees]
+
+    def is_of(self, strand: str) -> bool:
+        """Whether one of its runs is of a strand."""
+        return any(tree.strand == strand for tree in self.trees)
+
+    def wrote(self, query: str) -> bool:
+        """Whether one of its models wrote a query."""
+        return any(wrote(tree, query) for tree in self.trees)
+
+    def gave(self, taken: Iterable[Document]) -> bool:
+        """Whether it holds one of some documents, which a run was handed: a reranker that is called by hand."""
+        held = {
+            document.id or document.text
+            for node in self.nodes
+            for document in node.documents or ()
+        }
+        return any((document.id or document.text) in held for document in taken)
+
+    def add(self, tree: Tree, *, answers: bool) -> None:
+        """Add a run; ``answers``: it holds a text that may answer the question."""
+        self.trees.append(tree)
+        self.last_came_at = time.monotonic()
+        if answers:
+            self.answered_at = end_of(tree.root)
+
+    def take_over(self, others: Iterable[Group]) -> None:
+        """Hold the runs of other groups, too, in the order in which they began."""
+        for group in others:
+            self.trees += group.trees
+        self.trees.sort(key=lambda tree: tree.root.began)
+
+    def doubt(self, words: str) -> None:
+        """Say what is uncertain about the runs that belong to it."""
+        last = self.trees[-1]
+        doubts = tuple(dict.fromkeys((*last.doubts, words)))
+        self.trees[-1] = replace(last, doubts=doubts)
+
+
+class Groups:
+    """The groups that wait for further runs, the one that began to wait first before the others."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Group] = []
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._waiting)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._waiting.clear()
+
+    def add_retrieval(self, tree: Tree, query: str, writers: Sequence[Tree]) -> None:
+        """Begin a group with a retrieval that stands alone, or go on with the one that it was made for.
+
+        Args:
+            tree: The retrieval.
+            query: What was searched for first, in one line.
+            writers: Runs that wrote this query and are no samples by themselves.
+        """
+        group = self._asking_for(tree, query, writers)
+        if group is None:
+            group = Group(list(writers))
+            self._waiting.append(group)
+        else:
+            group.trees += [run for run in writers if run not in group.trees]
+        group.add(tree, answers=False)
+
+    def _asking_for(
+        self, tree: Tree, query: str, writers: Sequence[Tree]
+    ) -> Group | None:
+        """The group that a retrieval goes on with.
+
+        One of its models wrote the query, or a writer was shown what was searched for
+        there: it wrote further queries; or the retrieval was handed its documents.
+        """
+        same, others = self._near(tree.strand)
+        for group in (*same, *others):
+            if group.wrote(query):
+                return group
+        for group in same:
+            if any(_is_told_to(writer, group) for writer in writers):
+                return group
+        for group in (*same, *others):
+            if group.gave(tree.root.taken):
+                return group
+        return None
+
+    def join(self, tree: Tree, calls: Calls) -> Group | None:
+        """Add a run to the groups whose documents it shows to a model.
+
+        Several groups become one.
+
+        Returns:
+            That group; None if the run shows nothing of any.
+        """
+        messages = [message for call in calls.models for message in call.prompt]
+        prompts = [message.text for message in messages]
+        said = {
+            one_line(message.text)
+            for message in messages
+            if message.role == "assistant"
+        }
+        same, others = self._near(tree.strand)
+        hosts = [Text(prompt) for prompt in prompts]
+        ways = {group: _way_of_quoting(group, hosts) for group in (*same, *others)}
+        over = [group for group, way in ways.items() if _has_moved_on(group, way, said)]
+        for group in over:
+            if ways[group] == "perhaps said":
+                group.doubt(_MAY_GO_ON)
+        showings = _shown(
+            [group for group in same if group not in over],
+            [group for group in others if group not in over],
+            prompts,
+        )
+        if not showings:
+            return None
+        first, *rest = [showing.group for showing in showings]
+        first.take_over(rest)
+        self._waiting = [group for group in self._waiting if group not in rest]
+        first.add(
+            tree, answers=any(calls.weights[call] == FREE_TEXT for call in calls.models)
+        )
+        if any(
+            ways[showing.group] == "beside its question"
+            and not showing.shows_what_was_found
+            for showing in showings
+        ):
+            first.doubt(_MAY_GO_ON)
+        return first
+
+    def take_over_due(self, strand: str | None = None, query: str = "") -> list[Group]:
+        """Give up the groups that no further run will join.
+
+        Nothing joined them for long, or they were answered and another question begins
+        in their strand.
+
+        Args:
+            strand: Where a search begins now; None where none does.
+            query: What is searched for, in one line. A group that wrote it goes on.
+        """
+        now = time.monotonic()
+        due = [
+            group
+            for group in self._waiting
+            if now - group.last_came_at > _LONGEST_WAIT_S
+            or _is_left_behind(group, strand, query)
+        ]
+        self._waiting = [group for group in self._waiting if group not in due]
+        return due
+
+    def take_too_many(self) -> list[Group]:
+        """Give up the groups that wait longest, where more wait than are held."""
+        count = max(0, len(self._waiting) - _MOST_WAITING)
+        given_up, self._waiting = self._waiting[:count], self._waiting[count:]
+        return given_up
+
+    def _near(self, strand: str) -> tuple[list[Group], list[Group]]:
+        """Groups of a strand, and the latest of others; the latest first."""
+        latest = self._waiting[::-1]
+        same = [group for group in latest if group.is_of(strand)]
+        others = latest[:_MOST_OF_OTHER_STRANDS]
+        return same, [group for group in others if group not in same]
+
+
+def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
+    """Whether a group was answered and another question begins in its strand."""
+    if group.answered_at is None or strand is None:
+        return False
+    return group.trees[-1].strand == strand and not group.wrote(query)
+
+
+def _is_told_to(writer: Tree, group: Group) -> bool:
+    """Whether a run was shown what was searched for in a group: it wrote further queries for it."""
+    shown = "\n".join(
+        one_line(message.text) for node in writer.root.walk() for message in node.prompt
+    )
+    return any(one_line(query) in shown for query in group.queries)
+
+
+def _has_moved_on(group: Group, way: Quotation, said: Collection[str]) -> bool:
+    """Whether prompts repeat a group's answer as the assistant's word.
+
+    Args:
+        group: The group.
+        way: How the prompts quote its last answer.
+        said: The messages of the assistant in the prompts, each in one line.
+    """
+    return way in ("said", "perhaps said") or not group.answers.isdisjoint(said)
+
+
+def _way_of_quoting(group: Group, hosts: Sequence[Text]) -> Quotation:
+    """How prompts quote the last answer of a group."""
+    answer, questions = group.last_answer, group.questions
+    ways = [quotation(answer, questions, host) for host in hosts]
+    return min(ways, key=QUOTATIONS.index, default="nowhere")
+
+
+# What prompts show of groups
+
+
+@dataclass(frozen=True, eq=False)
+class _Showing:
+    """What prompts show of a group."""
+
+    group: Group
+    is_asked: bool  # its question stands there
+    texts: frozenset[str]  # those of its documents and answers that stand there
+    answers: frozenset[str]  # those of them that are answers
+
+    def is_over_for(self, later: _Showing) -> bool:
+        """Whether the group has answered, and another question that prompts show began after that.
+
+        Prompts of the other one repeat what was said, or a document that was found
+        again. Where both were asked the same, a prompt that shows the answer goes on
+        with it: a draft is revised.
+        """
+        answered_at = self.group.answered_at
+        if answered_at is None or later.group.began < answered_at:
+            return False
+        return not (self.asks_the_same(later) and self.answers)
+
+    def asks_the_same(self, other: _Showing) -> bool:
+        """Whether both groups searched with one query."""
+        return not self.group.queries.isdisjoint(other.group.queries)
+
+    def continues(self, answered: Sequence[_Showing]) -> bool:
+        """Whether prompts of another strand ask this group's question after those they answered.
+
+        It began after those were answered, or is another question that still waits
+        for its answer.
+        """
+        if not self.is_asked:
+            return False
+        if all(other.is_over_for(self) for other in answered):
+            return True
+        is_another = not any(other.asks_the_same(self) for other in answered)
+        return is_another and self.group.answered_at is None
+
+    @property
+    def shows_what_was_found(self) -> bool:
+        """Whether a document stands there."""
+        return bool(self.texts - self.answers)
+
+
+def _shown(
+    same: Sequence[Group], others: Sequence[Group], prompts: Sequence[str]
+) -> list[_Showing]:
+    """What prompts show of the groups that belong to them.
+
+    Those whose question stands there come first, then the latest; each adds a text.
+
+    Args:
+        same: The groups of the strand in which the prompts were sent. Others count
+            where all of these are over, and then only those whose question stands
+            there.
+        others: The groups of other strands.
+        prompts: The prompts of one run.
+    """
+    showings = _showings(same, prompts, by_question=True)
+    if all(showing.group.answered_at is not None for showing in showings):
+        beside = _showings(others, prompts)
+        if showings:
+            beside = [other for other in beside if other.continues(showings)]
+        showings += beside
+    current = [
+        showing
+        for showing in showings
+        if not any(showing.is_over_for(other) for other in showings)
+    ]
+    current.sort(
+        key=lambda showing: (showing.is_asked, showing.group.last_came_at), reverse=True
+    )
+    chosen: list[_Showing] = []
+    texts: set[str] = set()
+    for showing in current:
+        if not showing.texts or showing.texts - texts:
+            chosen.append(showing)
+            texts |= showing.texts
+    return chosen
+
+
+def _showings(
+    groups: Sequence[Group], prompts: Sequence[str], *, by_question: bool = False
+) -> list[_Showing]:
+    """What prompts show of each of some groups, without those of which they show nothing.
+
+    Of a group that found documents one of them stands there, or what was answered from
+    them; of another its question.
+
+    Args:
+        groups: The groups.
+        prompts: The prompts of one run.
+        by_question: The question alone is enough where nothing was answered yet, too:
+            no document was good enough.
+    """
+    showings = []
+    for group in groups:
+        is_asked = any(query in prompt for query in group.queries for prompt in prompts)
+        texts_found = [
+            text
+            for document in group.documents
+            for text in (document.text, *document.forms)
+        ]
+        answers = {text for text in group.answers if texts_found and len(text) >= OWN}
+        candidates = [*texts_found, *answers]
+        order = locate(candidates, prompts).order
+        texts = frozenset(candidates[index] for index in order)
+        waits = by_question and group.answered_at is None
+        if texts or (is_asked and (waits or not candidates)):
+            showings.append(_Showing(group, is_asked, texts, texts & answers))
+    return showings

@@ -1,0 +1,89 @@
+"""Several runs of one turn as one run. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.locating import OWN
+from ragmetrics_core.capture.passages import EDGE
+from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.tree import FLOW, Node, Tree
+
+
+def joined(trees: Sequence[Tree], name: str) -> Tree:
+    """Several runs of one turn as one: the first question that no model wrote, the last answer.
+
+    Args:
+        trees: The runs, in the order in which they began.
+        name: What joins them: ``FLOW`` or ``THREAD``.
+    """
+    if len(trees) == 1:
+        return trees[0]
+    roots = [tree.root for tree in trees]
+    root = Node("step", name, roots[0].began, roots[-1].ended, roots)
+    calls = Calls(Tree(root))
+    asking = _asking(trees, calls)
+    query = next((node.query for node in calls.nodes if node.query), None)
+    question = query if asking is None else asking.question
+    last = _answering(trees, calls, question) if name == FLOW else trees[-1]
+    given: dict[str, Any] = {}
+    for tree in reversed(trees):
+        given.update(tree.given)
+    return replace(
+        last,
+        root=root,
+        question=None if asking is None else asking.question,
+        asked_at="" if asking is None else asking.asked_at,
+        history=last.history if asking is None else asking.history or last.history,
+        error=last.error or last.root.error,
+        gives_documents=all(tree.gives_documents for tree in trees),
+        given=given,
+        unread=sum(tree.unread for tree in trees),
+        doubts=tuple(dict.fromkeys(doubt for tree in trees for doubt in tree.doubts)),
+        other=tuple(document for tree in trees for document in tree.other),
+        places=tuple(place for tree in reversed(trees) for place in tree.places),
+        results=tuple(result for tree in reversed(trees) for result in tree.results),
+    )
+
+
+def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
+    """The first run whose question is the user's: no model wrote it, and it is not what was found before."""
+    found = {
+        one_line(document.text) for documents in calls.lists() for document in documents
+    }
+    queries = {one_line(node.query) for node in calls.nodes if node.kind == "retriever"}
+    for tree in trees:
+        if tree.question is None or tree.root.kind == "retriever":
+            continue
+        question = one_line(tree.question)
+        if _is_written_before(tree, question, calls):
+            continue
+        if question in queries or not _is_made_of_documents(question, found):
+            return tree
+    return None
+
+
+def _is_written_before(tree: Tree, question: str, calls: Calls) -> bool:
+    """Whether a model wrote what a run is asked, before it was asked."""
+    earlier = [call for call in calls.models if end_of(call) <= tree.root.began]
+    return any(calls.replies[call].wrote(question) for call in earlier)
+
+
+def _answering(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tree:
+    """The run with the last call that looks like answering, of those that were shown the question if there are such."""
+    likely = [*calls.likely, *calls.asked(question, calls.likely)]
+    if not likely:
+        return trees[-1]
+    return next((tree for tree in trees if likely[-1] in tree.root.walk()), trees[-1])
+
+
+def _is_made_of_documents(question: str, texts: Iterable[str]) -> bool:
+    """Whether what a chain was given is what was found before, whole or cut: a script that sums up its hits."""
+    line, letters = one_line(question), stream(question)
+    return any(
+        (len(text) >= OWN and text in line)
+        or (len(letters) >= EDGE and letters in stream(text))
+        for text in texts
+    )

@@ -1,0 +1,83 @@
+"""Runs that are no samples by themselves: what their models wrote may be what a later run is asked."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from ragmetrics_core.capture.calls import Reply
+from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.tree import Tree
+
+_MOST_STRANDS = 1000
+_MOST_OF_A_STRAND = 8
+
+
+class LooseRuns:
+    """The latest runs of each strand that are no samples by themselves: rewriters of a question, routers, titles.
+
+    A strand is a task or thread of the application.
+    """
+
+    def __init__(self) -> None:
+        # by strand, the one with the latest run last
+        self._runs: OrderedDict[str, list[Tree]] = OrderedDict()
+
+    def add(self, tree: Tree) -> None:
+        """Keep a run, and forget the eldest where there are too many."""
+        runs = self._runs.setdefault(tree.strand, [])
+        self._runs.move_to_end(tree.strand)
+        runs.append(tree)
+        del runs[:-_MOST_OF_A_STRAND]
+        if len(self._runs) > _MOST_STRANDS:
+            self._runs.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._runs.clear()
+
+    def near(self, strand: str) -> list[Tree]:
+        """The runs of a strand, and those of the strands that ran last.
+
+        Searches for several queries at once run in threads of their own.
+        """
+        own = self._runs.get(strand, [])
+        latest = list(self._runs.values())[-_MOST_OF_A_STRAND:]
+        others = [tree for runs in latest if runs is not own for tree in runs]
+        return [*own, *others]
+
+    def take_writers_of(self, tree: Tree) -> list[Tree]:
+        """Earlier runs of a strand that wrote what a run is asked: what the user asked stands there.
+
+        One that called a single tool is forgotten: that call is made once. A text may
+        be asked again, of an engine and then of a retriever.
+        """
+        runs, question = self._runs.get(tree.strand, []), one_line(tree.question)
+        writers = [run for run in runs if question and _chose(run, question)]
+        for writer in writers:
+            if _count_of_tool_calls(writer) == 1:
+                runs.remove(writer)
+        return writers
+
+
+def wrote(tree: Tree, query: str | None) -> bool:
+    """Whether a model of a run wrote a query, alone or among others."""
+    return any(reply.wrote(query) for reply in _replies(tree))
+
+
+def _chose(tree: Tree, query: str) -> bool:
+    """Whether a model of a run called a tool with a query, or wrote the query and nothing else."""
+    return any(
+        query in (reply.line, *map(one_line, reply.arguments))
+        for reply in _replies(tree)
+    )
+
+
+def _count_of_tool_calls(tree: Tree) -> int:
+    """How many tools the models of a run called."""
+    replies = [node.reply for node in tree.root.walk() if node.reply is not None]
+    return sum(len(reply.calls) for reply in replies)
+
+
+def _replies(tree: Tree) -> list[Reply]:
+    """What the models of a run said."""
+    return [Reply(node.reply) for node in tree.root.walk() if node.kind == "model"]
