@@ -1821,21 +1821,24 @@ def test_an_earlier_turn_that_a_prompt_tells_as_text_is_history(
     assert after.capture.grade == "inferred"
 
 
-def test_a_question_that_a_model_wrote_is_no_earlier_turn() -> None:
+def test_parts_of_a_question_of_which_the_last_is_told_the_others_are_one_turn() -> (
+    None
+):
     """langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: parts are answered one after the other."""
     c = Clock()
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     pairs = f"Question: {QUESTION}\nAnswer: {ANSWER}"
     turns.add(alone(model(c, "Parts of: Porto and Faro?", f"{QUESTION}\n{SECOND}")))
     turns.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))
-    (sample,) = turns.add(
-        tree(
-            c,
-            retriever(c, DOCS[1], query=SECOND),
-            model(c, f"{pairs}\n{FARO}\nQuestion: {SECOND}", "It is at Faro."),
-            question=SECOND,
-        )
+    last = tree(
+        c,
+        retriever(c, DOCS[1], query=SECOND),
+        model(c, f"{pairs}\n{FARO}\nQuestion: {SECOND}", "It is at Faro."),
+        question=SECOND,
     )
+    assert turns.add(last) == []
+    (sample,) = turns.finish()
+    assert (sample.answer, len(sample.contexts)) == ("It is at Faro.", 2)
     assert sample.history == ()
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"

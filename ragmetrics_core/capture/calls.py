@@ -77,7 +77,11 @@ _VERDICTS = (
     "supported",
     "useful",
 )
-_NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s")
+# what numbers or names a line of a list: "2. ", "- ", "Sub-question 2: "
+_NUMBER = re.compile(
+    r"^\W*(?:\d+[.)]|[-*•]|(?:sub-?\s?)?(?:question|query|q)\s?\d*[:.)])\W*?\s",
+    re.IGNORECASE,
+)
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
 # what parsers of frameworks split at
@@ -172,8 +176,23 @@ class Reply:
         return frozenset(map(_bare, (*texts, *lines)))
 
     def wrote(self, query: str | None) -> bool:
-        """Whether a query was written here."""
+        """Whether a query was written here, alone or among others."""
         return bool(query) and _bare(query or "") in self.queries
+
+    def wrote_alone(self, query: str) -> bool:
+        """Whether a query, in one line, was written here and no other.
+
+        It is the whole text, or an argument of the only tool that is called. Of a list
+        of several texts each is one of several.
+        """
+        if query == self.line:
+            return True
+        calls = () if self.message is None else self.message.calls
+        if len(calls) != 1:
+            return False
+        arguments = calls[0].arguments.values()
+        texts = [texts_in(argument) for argument in arguments]
+        return any([query] == [one_line(text) for text in some] for some in texts)
 
 
 def _bare(line: str) -> str:

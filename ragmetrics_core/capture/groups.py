@@ -28,6 +28,17 @@ _MAY_GO_ON = (
 )
 
 
+_ONE_OF_SEVERAL = (
+    "a model wrote this question beside others: what the user asked, and what was made"
+    " of the answers, is not known"
+)
+
+
+def doubtful(tree: Tree, words: str) -> Tree:
+    """A run of which something is uncertain, in words."""
+    return replace(tree, doubts=tuple(dict.fromkeys((*tree.doubts, words))))
+
+
 @dataclass(eq=False)
 class Group:
     """Runs without a root that belong to one question."""
@@ -37,6 +48,10 @@ class Group:
     last_came_at: float = field(default_factory=time.monotonic)
     # when the last run that answered it ended; None before
     answered_at: float | None = None
+    # runs that wrote what others were asked
+    writers: list[Tree] = field(default_factory=list)
+    # the roots of runs that answered one of several questions that a model wrote
+    parts: set[Node] = field(default_factory=set)
 
     @property
     def began(self) -> float:
@@ -86,6 +101,11 @@ class Group:
     def _calls(self) -> list[Calls]:
         return [Calls(tree, ()) for tree in self.trees]
 
+    def is_split_from(self, question: str | None) -> bool:
+        """Whether a question is the one that was split into those that its parts answered."""
+        asked = {one_line(writer.question) for writer in self.writers} - {""}
+        return bool(self.parts) and one_line(question) in asked
+
     def is_of(self, strand: str) -> bool:
         """Whether one of its runs is of a strand."""
         return any(tree.strand == strand for tree in self.trees)
@@ -103,6 +123,37 @@ class Group:
         }
         return any((document.id or document.text) in held for document in taken)
 
+    def turns(self) -> list[list[Tree]]:
+        """Its runs as turns: all of them are one.
+
+        Where nothing was made of the answers to several questions that a model wrote,
+        each of them is one, in doubt.
+        """
+        written = {writer.root for writer in self.writers}
+        asked = [tree for tree in self.trees if tree.root not in written]
+        if any(tree.root not in self.parts for tree in asked):
+            return [self.trees]
+        return [[doubtful(tree, _ONE_OF_SEVERAL)] for tree in asked]
+
+    def add_writers(self, writers: Iterable[Tree]) -> None:
+        """Add runs that wrote what others of it are asked."""
+        for writer in writers:
+            if writer not in self.trees:
+                self.trees.append(writer)
+                self.writers.append(writer)
+
+    def add_part(self, tree: Tree) -> None:
+        """Add a run that answered one of several questions that a model wrote.
+
+        One that was shown what an earlier one was asked or answered answers for all.
+        """
+        prompts = _prompts_of(tree) if self.parts else []
+        showings = _showings([self], prompts, by_question=True)
+        is_told = any(showing.answers or showing.is_asked for showing in showings)
+        if not is_told:
+            self.parts.add(tree.root)
+        self.add(tree, answers=is_told)
+
     def add(self, tree: Tree, *, answers: bool) -> None:
         """Add a run; ``answers``: it holds a text that may answer the question."""
         self.trees.append(tree)
@@ -114,13 +165,13 @@ class Group:
         """Hold the runs of other groups, too, in the order in which they began."""
         for group in others:
             self.trees += group.trees
+            self.writers += group.writers
+            self.parts |= group.parts
         self.trees.sort(key=lambda tree: tree.root.began)
 
     def doubt(self, words: str) -> None:
         """Say what is uncertain about the runs that belong to it."""
-        last = self.trees[-1]
-        doubts = tuple(dict.fromkeys((*last.doubts, words)))
-        self.trees[-1] = replace(last, doubts=doubts)
+        self.trees[-1] = doubtful(self.trees[-1], words)
 
 
 class Groups:
@@ -146,11 +197,24 @@ class Groups:
         """
         group = self._asking_for(tree, query, writers)
         if group is None:
-            group = Group(list(writers))
+            group = Group([])
             self._waiting.append(group)
-        else:
-            group.trees += [run for run in writers if run not in group.trees]
+        group.add_writers(writers)
         group.add(tree, answers=False)
+
+    def add_part(self, tree: Tree, writer: Tree) -> None:
+        """Add a run that answers one of several questions that a model wrote, to the group of these.
+
+        Args:
+            tree: The run.
+            writer: The run that wrote its question, which is no sample by itself.
+        """
+        group = next((one for one in self._waiting if writer in one.trees), None)
+        if group is None:
+            group = Group([])
+            self._waiting.append(group)
+        group.add_writers([writer])
+        group.add_part(tree)
 
     def _asking_for(
         self, tree: Tree, query: str, writers: Sequence[Tree]
@@ -190,7 +254,11 @@ class Groups:
         same, others = self._near(tree.strand)
         hosts = [Text(prompt) for prompt in prompts]
         ways = {group: _way_of_quoting(group, hosts) for group in (*same, *others)}
-        over = [group for group, way in ways.items() if _has_moved_on(group, way, said)]
+        over = [
+            group
+            for group, way in ways.items()
+            if _has_moved_on(group, way, said, tree.question)
+        ]
         for group in over:
             if ways[group] == "perhaps said":
                 group.doubt(_MAY_GO_ON)
@@ -226,12 +294,19 @@ class Groups:
             query: What is searched for, in one line. A group that wrote it goes on.
         """
         now = time.monotonic()
-        due = [
-            group
-            for group in self._waiting
-            if now - group.last_came_at > _LONGEST_WAIT_S
-            or _is_left_behind(group, strand, query)
-        ]
+        due: list[Group] = []
+        asks_the_same: list[Group] = []
+        for group in self._waiting:
+            if now - group.last_came_at > _LONGEST_WAIT_S:
+                due.append(group)
+            elif _is_left_behind(group, strand, query):
+                if query in map(one_line, group.queries):
+                    asks_the_same.append(group)
+                else:
+                    due.append(group)
+        # a draft of the last one may be revised yet
+        due += asks_the_same[:-1]
+        due.sort(key=lambda group: group.began)
         self._waiting = [group for group in self._waiting if group not in due]
         return due
 
@@ -249,6 +324,11 @@ class Groups:
         return same, [group for group in others if group not in same]
 
 
+def _prompts_of(tree: Tree) -> list[str]:
+    """The messages that the models of a run were shown."""
+    return [message.text for call in Calls(tree).models for message in call.prompt]
+
+
 def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
     """Whether a group was answered and another question begins in its strand."""
     if group.answered_at is None or strand is None:
@@ -264,15 +344,23 @@ def _is_told_to(writer: Tree, group: Group) -> bool:
     return any(one_line(query) in shown for query in group.queries)
 
 
-def _has_moved_on(group: Group, way: Quotation, said: Collection[str]) -> bool:
+def _has_moved_on(
+    group: Group, way: Quotation, said: Collection[str], question: str | None
+) -> bool:
     """Whether prompts repeat a group's answer as the assistant's word.
 
     Args:
         group: The group.
         way: How the prompts quote its last answer.
         said: The messages of the assistant in the prompts, each in one line.
+        question: What the run of the prompts was asked.
     """
-    return way in ("said", "perhaps said") or not group.answers.isdisjoint(said)
+    if not group.answers.isdisjoint(said):
+        return True
+    if way not in ("said", "perhaps said"):
+        return False
+    # pairs of a part and its answer look like a talk
+    return not group.is_split_from(question)
 
 
 def _way_of_quoting(group: Group, hosts: Sequence[Text]) -> Quotation:
@@ -334,7 +422,8 @@ def _shown(
 ) -> list[_Showing]:
     """What prompts show of the groups that belong to them.
 
-    Those whose question stands there come first, then the latest; each adds a text.
+    Those whose question stands there come first, of them those whose answer does, then
+    the latest; each adds a text.
 
     Args:
         same: The groups of the strand in which the prompts were sent. Others count
@@ -355,7 +444,12 @@ def _shown(
         if not any(showing.is_over_for(other) for other in showings)
     ]
     current.sort(
-        key=lambda showing: (showing.is_asked, showing.group.last_came_at), reverse=True
+        key=lambda showing: (
+            showing.is_asked,
+            bool(showing.answers),
+            showing.group.last_came_at,
+        ),
+        reverse=True,
     )
     chosen: list[_Showing] = []
     texts: set[str] = set()

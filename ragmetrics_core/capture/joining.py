@@ -9,6 +9,7 @@ from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.locating import OWN
 from ragmetrics_core.capture.passages import EDGE
 from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.question import asked_without_a_chain
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
 
 
@@ -25,8 +26,7 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
     root = Node("step", name, roots[0].began, roots[-1].ended, roots)
     calls = Calls(Tree(root))
     asking = _asking(trees, calls)
-    query = next((node.query for node in calls.nodes if node.query), None)
-    question = query if asking is None else asking.question
+    question = asked_without_a_chain(calls) if asking is None else asking.question
     last = _answering(trees, calls, question) if name == FLOW else trees[-1]
     given: dict[str, Any] = {}
     for tree in reversed(trees):

@@ -46,17 +46,24 @@ class LooseRuns:
         return [*own, *others]
 
     def take_writers_of(self, tree: Tree) -> list[Tree]:
-        """Earlier runs of a strand that wrote what a run is asked: what the user asked stands there.
+        """Earlier runs of a strand that wrote what a run is asked, and nothing beside it.
 
-        One that called a single tool is forgotten: that call is made once. A text may
-        be asked again, of an engine and then of a retriever.
+        What the user asked stands there. One that called a tool is forgotten: that call
+        is made once. A text may be asked again, of an engine and then of a retriever.
         """
         runs, question = self._runs.get(tree.strand, []), one_line(tree.question)
-        writers = [run for run in runs if question and _chose(run, question)]
+        writers = [run for run in runs if question and _wrote_alone(run, question)]
         for writer in writers:
-            if _count_of_tool_calls(writer) == 1:
+            if any(reply.arguments for reply in _replies(writer)):
                 runs.remove(writer)
         return writers
+
+    def writer_of_several(self, tree: Tree) -> Tree | None:
+        """The last run that wrote what a run is asked as one of several questions."""
+        question = one_line(tree.question)
+        near = self.near(tree.strand) if question else []
+        writers = [run for run in near if wrote(run, question)]
+        return max(writers, key=lambda run: run.root.began, default=None)
 
 
 def wrote(tree: Tree, query: str | None) -> bool:
@@ -64,18 +71,9 @@ def wrote(tree: Tree, query: str | None) -> bool:
     return any(reply.wrote(query) for reply in _replies(tree))
 
 
-def _chose(tree: Tree, query: str) -> bool:
-    """Whether a model of a run called a tool with a query, or wrote the query and nothing else."""
-    return any(
-        query in (reply.line, *map(one_line, reply.arguments))
-        for reply in _replies(tree)
-    )
-
-
-def _count_of_tool_calls(tree: Tree) -> int:
-    """How many tools the models of a run called."""
-    replies = [node.reply for node in tree.root.walk() if node.reply is not None]
-    return sum(len(reply.calls) for reply in replies)
+def _wrote_alone(tree: Tree, query: str) -> bool:
+    """Whether a model of a run wrote a query and no other."""
+    return any(reply.wrote_alone(query) for reply in _replies(tree))
 
 
 def _replies(tree: Tree) -> list[Reply]:

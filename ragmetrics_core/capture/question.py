@@ -285,6 +285,15 @@ QUESTION_RULES: tuple[Callable[[_Search], Asked | None], ...] = (
 )
 
 
+def asked_without_a_chain(calls: Calls) -> str | None:
+    """What the user asked where no run was given it: in the prompts, else as a query.
+
+    None where a model wrote every query, and the user's own words are nowhere.
+    """
+    asked = _asked(calls, Overrides())
+    return None if asked.doubts else asked.question
+
+
 def _asked(calls: Calls, where: Overrides) -> Asked:
     """The question by the first rule that finds one."""
     search = _Search(calls, where)

@@ -10,7 +10,7 @@ from typing import Generic
 from ragmetrics_core.capture.answers_read_later import AnswersReadLater
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.conversations import Conversations, Quoted, of_blocks
-from ragmetrics_core.capture.groups import Groups
+from ragmetrics_core.capture.groups import Group, Groups
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.joining import joined
 from ragmetrics_core.capture.loose_runs import LooseRuns, wrote
@@ -90,9 +90,7 @@ class Turns(Generic[Run]):
         Nothing is forgotten, and what the user should know is said.
         """
         with self._lock:
-            samples: list[Sample] = []
-            for group in self._groups:
-                samples += self._samples_of_several(group.trees, FLOW, over=over)
+            samples = self._samples_of_groups(self._groups, over=over)
             for trees in self._held.values():
                 if trees[-1].paused:
                     continue
@@ -110,9 +108,7 @@ class Turns(Generic[Run]):
     def part(self) -> list[Sample]:
         """Samples of groups, which no later run joins: what comes belongs to another trace."""
         with self._lock:
-            samples: list[Sample] = []
-            for group in self._groups:
-                samples += self._samples_of_several(group.trees, FLOW)
+            samples = self._samples_of_groups(self._groups)
             self._groups.clear()
             self._loose.clear()
             self._count_of_samples += len(samples)
@@ -164,6 +160,12 @@ class Turns(Generic[Run]):
             and self._goes_on_elsewhere(tree, calls)
         ):
             return self._samples_due()
+        if is_alone and not writers:
+            writer = self._loose.writer_of_several(tree)
+            if writer is not None and (calls.tried or tree.is_query):
+                self._unsampled.belong_to_a_sample([writer])
+                self._groups.add_part(tree, writer)
+                return self._samples_of_too_many()
         whole = self._placed(whole)
         samples = samples_of(whole, self._where)
         if tree.thread is not None and any(one.answer is None for one in samples):
@@ -172,6 +174,16 @@ class Turns(Generic[Run]):
         self._unsampled.keep_words_of(samples)
         if not samples and tree.root.kind == "agent" and tree.answers:
             self._unsampled.add(tree, counts_anyway=True)
+        return samples
+
+    def _samples_of_groups(
+        self, groups: Iterable[Group], *, over: bool = True
+    ) -> list[Sample]:
+        """Samples of groups; ``over``: no further run joins them."""
+        samples: list[Sample] = []
+        for group in groups:
+            for trees in group.turns():
+                samples += self._samples_of_several(trees, FLOW, over=over)
         return samples
 
     def _samples_of_several(
@@ -215,16 +227,15 @@ class Turns(Generic[Run]):
         writers = [run for run in near if wrote(run, query)]
         self._unsampled.belong_to_a_sample(writers)
         self._groups.add_retrieval(tree, query, writers)
-        for group in self._groups.take_too_many():
-            samples += self._samples_of_several(group.trees, FLOW)
-        return samples
+        return samples + self._samples_of_too_many()
+
+    def _samples_of_too_many(self) -> list[Sample]:
+        """Samples of the groups that wait longest, where more wait than are held."""
+        return self._samples_of_groups(self._groups.take_too_many())
 
     def _samples_due(self, strand: str | None = None, query: str = "") -> list[Sample]:
         """Samples of groups that no further run will join."""
-        samples: list[Sample] = []
-        for group in self._groups.take_over_due(strand, query):
-            samples += self._samples_of_several(group.trees, FLOW)
-        return samples
+        return self._samples_of_groups(self._groups.take_over_due(strand, query))
 
     def _goes_on_elsewhere(self, tree: Tree, calls: Calls) -> bool:
         """Whether a run without a retrieval answers from what another one found, or is no sample by itself."""

@@ -164,6 +164,29 @@ def test_a_draft_that_is_revised_belongs_to_the_question_that_it_answers(
     ]
 
 
+@pytest.mark.parametrize("shows_the_page", [False, True])
+def test_a_draft_is_revised_though_the_same_was_asked_again_since(
+    shows_the_page: bool,
+) -> None:
+    """All in one task: the prompt holds the draft, and no word of the later answer."""
+    draft = "The mayor of the town opened the bridge in the year 1874."
+
+    async def revise() -> None:
+        await ask(FIRST, draft, [document(BRIDGE, "b")], limited=False)
+        await ask(FIRST, HOURLY, [document(BRIDGE, "b")], limited=False)
+        page = f"from {BRIDGE}" if shows_the_page else ""
+        await Speaker(lines=IN_1874).ainvoke(
+            f"Shorten the answer to {FIRST}\n{draft}\n{page}"
+        )
+
+    with capture() as captured:
+        asyncio.run(revise())
+    assert triples(list(captured.samples)) == [
+        (FIRST, [BRIDGE], IN_1874),
+        (FIRST, [BRIDGE], HOURLY),
+    ]
+
+
 @pytest.mark.parametrize("limited", [False, True])
 def test_one_question_asked_again_is_asked_again(limited: bool) -> None:
     async def load() -> None:
