@@ -325,7 +325,8 @@ def test_what_calls_need_does_not_wait_for_the_embedded_judge(
         free = threading.Event()
         busy = asyncio.ensure_future(computed(free.wait, lane="judge"))
         try:
-            await work()
+            await asyncio.wait_for(work(), timeout=30)
+            assert not busy.done()
         finally:
             free.set()
         await busy

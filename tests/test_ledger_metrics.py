@@ -290,6 +290,14 @@ def test_the_labelled_prompt_fences_each_group_and_asks_as_often() -> None:
 WROTE = call("a summary", kind="written", turn=3, step=2)
 
 
+def test_what_a_model_of_the_first_turn_wrote_is_labelled_too() -> None:
+    """Nothing was said before, but the answer may rest on the application's own words."""
+    written = call("a summary", kind="written", step=2)
+    sample = turn(call("one"), written, conversation=None)
+    (asked,) = adhered(sample, labels(*["evidence"] * 5))[1].asked
+    assert isinstance(asked, RestsOn)
+
+
 VERDICTS = {
     "evidence": "yes",
     "earlier": "yes",

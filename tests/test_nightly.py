@@ -231,3 +231,23 @@ def test_the_upper_bounds_of_this_project_are_written_as_the_script_takes_them_a
     code, outcomes, _ = run_nightly(checkout)
     assert outcomes[3] == "passed  installing the newest releases"
     assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        ("9 passed in 3s\n", 0),
+        ("SKIPPED [1] tests/test_page.py:1: no browser\n8 passed, 1 skipped\n", 1),
+        ("", 1),  # pytest said nothing, or its words were lost on the way
+        (None, 1),
+    ],
+)
+def test_an_output_that_does_not_say_that_nothing_was_skipped_is_a_failure(
+    tmp_path: Path, output: str | None, code: int
+) -> None:
+    path = tmp_path / "tests.txt"
+    if output is not None:
+        path.write_text(output)
+    script = SCRIPTS / "none_skipped"
+    run = subprocess.run([script, path], capture_output=True, check=False)
+    assert run.returncode == code

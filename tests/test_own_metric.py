@@ -184,6 +184,8 @@ def test_what_a_function_returns(
     assert (result.status, result.value) == (status, value)
     if status == "failed":
         assert "own" in result.reason
+    if status == "undefined":
+        assert result.reason == "the metric is not defined for this sample"
 
 
 @pytest.mark.parametrize(
@@ -921,3 +923,29 @@ def test_equal_sets_make_equal_signatures() -> None:
         WithSet(weights=weights).signature for weights in (forwards, backwards)
     ]
     assert signatures[0] == signatures[1]
+
+
+class Weights(BaseModel):
+    """A setting with settings of its own."""
+
+    words: int
+    numbers: int
+
+
+class WithModel(Metric):
+    """A metric with a model among its settings."""
+
+    name: str = "with_model"
+    weights: Weights
+
+    def plan(self, sample: Sample) -> Any:
+        """Nothing to ask."""
+        yield from ()
+        return self.scored(1.0, "")
+
+
+def test_a_setting_that_is_a_model_is_in_the_signature() -> None:
+    weights = [Weights(words=1, numbers=2), Weights(words=2, numbers=1)]
+    signatures = [WithModel(weights=each).signature for each in weights]
+    assert signatures[0] != signatures[1]
+    assert signatures[0] == WithModel(weights=weights[0].model_copy()).signature
