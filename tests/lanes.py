@@ -56,7 +56,6 @@ SLOW_MODULES = {
     "tests/test_readme.py": (
         "runs the examples of all pages, which build applications of every framework"
     ),
-    "tests/test_shared_rate.py": "starts several processes for each test",
     "tests/test_simulation.py": "simulates thousands of samples",
     "tests/test_spending.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_store_disk.py": "fills a disk, in processes of its own",

@@ -478,3 +478,22 @@ def test_a_cap_is_said_by_a_typed_error() -> None:
     _, second = asyncio.run(called(Priced(), 2, 4, Budget(Limits(max_calls=1))))
     assert isinstance(second, LimitReached)
     assert "max_calls" in str(second)
+
+
+@pytest.mark.parametrize("max_calls", [None, 1])
+def test_an_interrupt_ends_a_run_and_leaves_the_reason_that_it_already_had(
+    max_calls: int | None,
+) -> None:
+    async def reason() -> str:
+        budget = Budget(Limits(max_calls=max_calls))
+        budget.calls = 1
+        if max_calls:
+            with pytest.raises(LimitReached, match="max_calls=1"):
+                budget.check()
+        budget.interrupt()
+        with pytest.raises(LimitReached):
+            budget.check()
+        return str(budget.reached)
+
+    said = asyncio.run(reason())
+    assert ("max_calls=1 was reached" if max_calls else "it was interrupted") in said
