@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from ragmetrics_core import evaluate
+from ragmetrics_core import evaluate, metric
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import (
     ErrorInfo,
@@ -487,3 +487,33 @@ def test_a_gate_per_slice_is_written_with_its_key() -> None:
             until="decided",
             gates=["adherence=0.8@language"],
         )
+
+
+def test_a_run_until_decided_answers_only_what_it_was_decided_on() -> None:
+    """It chose its own end, so it has no interval; the bounds that it has are of its gates."""
+
+    @metric(name="good", requires=("answer",))
+    def good(sample: Sample) -> float:
+        return float(sample.answer or 0)
+
+    @metric(name="other", requires=("answer",))
+    def other(sample: Sample) -> float:
+        return 1.0
+
+    found = evaluate(
+        [{"question": f"{number}?", "answer": "1"} for number in range(60)],
+        [good, other],
+        until="decided",
+        gates=["good=0.5"],
+        progress=False,
+    )
+    decided, alone = (
+        Gate(metric="good", at_least=0.5),
+        Gate(metric="other", at_least=0.5),
+    )
+    assert decide(decided, found.summary()).outcome == "passed"
+    assert "bounds" in decide(decided, found.summary()).sentence
+    for gate, on in ((decided, "point"), (alone, "interval"), (alone, "point")):
+        not_asked = decide(gate, found.summary(), on=on)
+        assert not_asked.outcome == "undecided"
+        assert "has no bounds that answer this" in not_asked.sentence
