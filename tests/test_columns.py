@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from ragmetrics_core import ContextAdherence, Sample, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.columns import USUAL_NAMES
-from ragmetrics_core.data.columns_read import ColumnsRead
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
+from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import each_sample
 from ragmetrics_core.labelling.row_files import read_samples
 from ragmetrics_core.scale.scorer import Scorer

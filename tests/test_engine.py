@@ -37,7 +37,8 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.replies import Answer, Usage
-from ragmetrics_core.engine.run import AHEAD, POOL
+from ragmetrics_core.engine.rows_in_flight import AHEAD
+from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful

@@ -55,8 +55,8 @@ from ragmetrics_core.data.results import MetricResult as MetricResult
 from ragmetrics_core.data.results import SampleResult as SampleResult
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.engine.progress import Display as Display
+from ragmetrics_core.engine.resolve import JudgeLike as JudgeLike
 from ragmetrics_core.engine.resolve import resolve_judge as resolve_judge
-from ragmetrics_core.engine.run import JudgeLike as JudgeLike
 from ragmetrics_core.engine.run import Metrics as Metrics
 from ragmetrics_core.engine.run import Run as Run
 from ragmetrics_core.engine.sample_sources import each_sample as each_sample

@@ -16,7 +16,8 @@ from ragmetrics_core.capture.captured import Redact, Redaction
 from ragmetrics_core.capture.hooks import Problems, Run, guarded, renew_after_fork
 from ragmetrics_core.capture.sinks import Outlet
 from ragmetrics_core.data import Sample, SampleResult, SettingError
-from ragmetrics_core.engine.run import JudgeLike, Metrics
+from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.models.framework_model import as_judge_work, is_judge_work

@@ -7,7 +7,8 @@ from typing import Any, Generic
 from ragmetrics_core.capture.hooks import Lock, Problems, Run, guarded
 from ragmetrics_core.data import Ledger, Sample
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
-from ragmetrics_core.engine.run import JudgeLike, Metrics
+from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.models.framework_model import as_judge_work
 from ragmetrics_core.reporting.report import Report
 

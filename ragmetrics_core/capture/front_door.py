@@ -12,7 +12,8 @@ from ragmetrics_core.capture.plain_values import Overrides, Source
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import Sample, SampleResult
-from ragmetrics_core.engine.run import JudgeLike, Metrics
+from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
 

@@ -23,7 +23,7 @@ from ragmetrics_core.data import (
     own,
     told,
 )
-from ragmetrics_core.data.columns_read import ColumnsRead
+from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.labelling.row_files import check_readable, read_samples, why_part
 from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts

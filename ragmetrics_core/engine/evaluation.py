@@ -1,16 +1,17 @@
 """Evaluating many samples with several metrics: sync, async and streaming."""
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from typing import Any, Literal
 
-from ragmetrics_core.data import SampleResult, SettingError, columns_by_field
-from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
+from ragmetrics_core.data import Sample, SampleResult, SettingError, columns_by_field
+from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.engine.run import Metrics, Run, Show, astream, stream
 from ragmetrics_core.engine.sample_sources import Samples
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
 from ragmetrics_core.reporting.gates import Gate, Until
 from ragmetrics_core.reporting.report import Folded, Report
-from ragmetrics_core.reporting.run_facts import Input
+from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 
 def iter_results(
@@ -157,51 +158,63 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
     If nobody asked for metrics by name, those that never applied are left out, and the
     report says so. A metric that a gate decided on stays.
     """
-    listed = run.decider.samples if run.decider is not None else None
-    inputs = (
-        Input.of_samples((row.sample for row in results) if listed is None else listed),
-    )
+    if run.decider is not None and run.decider.samples is not None:
+        all_samples: Iterable[Sample | None] = run.decider.samples
+    else:
+        all_samples = (row.sample for row in results)
+    inputs = (Input.of_samples(all_samples),)
     facts = run.facts.model_copy(update={"inputs": inputs})
-    names = (
-        []
-        if asked
-        else [
-            name
-            for name in facts.metrics
-            if name not in {own.metric for own in facts.decisions}
-        ]
+    if asked:
+        return Report(results=results, run=facts)
+    decided = {decision.metric for decision in facts.decisions}
+    reason_by_idle_metric: dict[str, str] = {}
+    for name in facts.metrics:
+        reason = _idle(results, name)
+        if reason and name not in decided:
+            reason_by_idle_metric[name] = reason
+    return _without(results, facts, reason_by_idle_metric)
+
+
+def _without(
+    results: Sequence[SampleResult], facts: RunFacts, reason_by_metric: dict[str, str]
+) -> Report:
+    """The report without these metrics, and with a note on each."""
+    if not reason_by_metric:
+        return Report(results=results, run=facts)
+    metrics = {
+        name: signature
+        for name, signature in facts.metrics.items()
+        if name not in reason_by_metric
+    }
+    notes = [
+        f"{name} left out: {reason} on every row"
+        for name, reason in reason_by_metric.items()
+    ]
+    facts = facts.model_copy(
+        update={"metrics": metrics, "notes": (*facts.notes, *notes)}
     )
-    idle = {name: why for name in names if (why := _idle(results, name))}
-    if idle:
-        metrics = {
-            name: signature
-            for name, signature in facts.metrics.items()
-            if name not in idle
-        }
-        notes = (
-            *facts.notes,
-            *(f"{name} left out: {why} on every row" for name, why in idle.items()),
-        )
-        facts = facts.model_copy(update={"metrics": metrics, "notes": notes})
-        without = (
-            {name: one for name, one in row.results.items() if name not in idle}
-            for row in results
-        )
-        rows = (
-            row.model_copy(update={"results": own})
-            for row, own in zip(results, without, strict=True)
-        )
-        results = Folded(rows) if isinstance(results, Folded) else list(rows)
-    return Report(results=results, run=facts)
+    rows = (_row_without(row, reason_by_metric) for row in results)
+    is_folded = isinstance(results, Folded)
+    return Report(results=Folded(rows) if is_folded else list(rows), run=facts)
+
+
+def _row_without(row: SampleResult, metrics: Collection[str]) -> SampleResult:
+    results = {
+        name: outcome for name, outcome in row.results.items() if name not in metrics
+    }
+    return row.model_copy(update={"results": results})
 
 
 def _idle(results: Sequence[SampleResult], name: str) -> str:
     """Why a metric is undefined on every row; "" if it is not."""
-    found = (row.results.get(name) for row in results if row.sample)
-    reasons = {
-        "" if one is None or one.status != "undefined" else one.reason or "undefined"
-        for one in found
-    }
-    if not results or "" in reasons:
-        return ""
-    return reasons.pop() if len(reasons) == 1 else "undefined"
+    reasons: set[str] = set()
+    for row in results:
+        if row.sample is None:  # a bad row
+            continue
+        outcome = row.results.get(name)
+        if outcome is None or outcome.status != "undefined":
+            return ""
+        reasons.add(outcome.reason or "undefined")
+    if len(reasons) == 1:
+        return reasons.pop()
+    return "undefined" if results else ""

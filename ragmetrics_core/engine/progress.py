@@ -44,27 +44,22 @@ class Progress:
         )
         usage = result.usage
         self.calls += usage.calls
-        self.cost = (
-            None if self.cost is None or usage.cost is None else self.cost + usage.cost
-        )
+        if self.cost is not None:
+            self.cost = None if usage.cost is None else self.cost + usage.cost
 
     def line(self) -> str:
         """One line for people: done, failed, calls, cost, time left."""
-        of = left = ""
+        of_total = time_left = ""
         if self.total is not None:
-            of, each = (
-                f"/{self.total}",
-                (time.monotonic() - self.started) / max(self.done, 1),
-            )
-            left = (
-                f", {each * (self.total - self.done):.0f} s left"
-                if 0 < self.done < self.total
-                else ""
-            )
+            of_total = f"/{self.total}"
+            if 0 < self.done < self.total:
+                seconds_each = (time.monotonic() - self.started) / self.done
+                seconds_left = seconds_each * (self.total - self.done)
+                time_left = f", {seconds_left:.0f} s left"
         cost = "price unknown" if self.cost is None else f"${self.cost:.4f}"
         return (
-            f"{self.done}{of} samples, {self.failed} failed, {self.calls} calls,"
-            f" {cost}{left}"
+            f"{self.done}{of_total} samples, {self.failed} failed, {self.calls} calls,"
+            f" {cost}{time_left}"
         )
 
 
@@ -104,10 +99,14 @@ class Display:
         elif self._line:
             sys.stderr.write(f"\r{'':79}\r")
 
-    def widen(self, more: int) -> None:
-        """Note that a row holds so many samples more than one."""
+    def expect(self, total: int | None) -> None:
+        """Note how many samples there will be; None if nobody knows it beforehand."""
+        self.progress.total = total
+
+    def widen(self, n_further: int) -> None:
+        """Note that a row holds one sample and so many further ones."""
         if self.progress.total is not None:
-            self.progress.total += more
+            self.progress.total += n_further
 
     def add(self, result: SampleResult) -> SampleResult:
         """Count one sample, show it and hand it on."""

@@ -18,6 +18,9 @@ from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.litellm_model import LiteLLMModel, provides
 from ragmetrics_core.models.openai_form import listed, listed_names
 
+JudgeLike = Judge | ChatModel | str | None
+"""What a judge is given as; ``resolve_judge`` says what each means."""
+
 _logger = logging.getLogger("ragmetrics_core")
 _judges: dict[tuple[object, ...], Judge] = {}
 _MOST = 32  # judges known by name
@@ -27,7 +30,7 @@ _KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
 
 
 def resolve_judge(
-    judge: str | Judge | ChatModel | None,
+    judge: JudgeLike,
     *,
     metric_model: str | None = None,
     api_base: str | None = None,

@@ -5,8 +5,7 @@ That is Samples, rows, a data frame or a Hugging Face dataset.
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import PurePath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ragmetrics_core.data import (
@@ -14,24 +13,20 @@ from ragmetrics_core.data import (
     NoSuchColumn,
     RowError,
     Sample,
-    SampleResult,
     SettingError,
-    repeated,
-    samples_from_row,
 )
-from ragmetrics_core.data.arrow import rows_of
-from ragmetrics_core.data.columns_read import ColumnsRead
+from ragmetrics_core.engine.columns_read import ColumnsRead
+from ragmetrics_core.engine.table_rows import table_rows
 
-_ID = (
+_SAME_ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each,"
     " or none at all, and intervals count copies as evidence"
 )
-_CONTENT = (
+_SAME_CONTENT = (
     "the question, contexts and answer of an earlier one; intervals count copies as"
     " evidence"
 )
 
-# doubles are counted part by part, so that counting takes little memory, too
 _PARTS = 16
 
 logger = logging.getLogger("ragmetrics_core")
@@ -71,37 +66,16 @@ def _of_all_rows(
     samples: Samples, columns: Mapping[str, Any], widened: Callable[[int], None]
 ) -> Iterator[Sample | RowError]:
     columns_read = ColumnsRead(columns)
-    for row in _rows(samples):
-        several = list(samples_of_row(row, columns, columns_read))
-        widened(len(several) - 1)
-        yield from several
+    for row in table_rows(samples):
+        samples_of_row = list(columns_read.samples_of(row))
+        widened(len(samples_of_row) - 1)
+        yield from samples_of_row
     for sentence in columns_read.sentences:
         logger.warning("%s", sentence)
 
 
-def samples_of_row(
-    row: Any, columns: Mapping[str, Any], columns_read: ColumnsRead
-) -> Iterator[Sample | RowError]:
-    """The samples of one row, or the error why it has none.
-
-    ``columns_read`` notes which columns they were made of.
-    """
-    if isinstance(row, SampleResult):  # of a report, which is judged again
-        row = row.sample or RowError(row.problem)
-    if isinstance(row, (Sample, RowError)):
-        yield row
-        return
-    try:
-        samples = samples_from_row(row, columns)
-    except RowError as error:
-        yield error
-        return
-    columns_read.look(row, samples[0])
-    yield from samples
-
-
 def refuse_wrong_columns(
-    items: Iterable[Sample | RowError],
+    rows: Iterable[Sample | RowError],
 ) -> Iterator[Sample | RowError]:
     """Hand samples on, and refuse a table whose columns are wrong.
 
@@ -110,24 +84,24 @@ def refuse_wrong_columns(
             field. Before the first sample, if two columns may hold one field; further
             down such a row is a bad row, so that nothing paid for is lost.
     """
-    first: NoSuchColumn | None = None
+    first_lack: NoSuchColumn | None = None
     all_lack_it = True
     samples_came = False
-    for item in items:
-        if isinstance(item, AmbiguousColumns) and not samples_came:
-            raise SettingError(str(item))
-        samples_came = samples_came or isinstance(item, Sample)
-        if isinstance(item, NoSuchColumn):
-            first = first or item
+    for row in rows:
+        if isinstance(row, AmbiguousColumns) and not samples_came:
+            raise SettingError(str(row))
+        samples_came = samples_came or isinstance(row, Sample)
+        if isinstance(row, NoSuchColumn):
+            first_lack = first_lack or row
         else:
             all_lack_it = False
-        yield item
-    if first is not None and all_lack_it:
-        raise SettingError(f"{first}; no other row has it either")
+        yield row
+    if first_lack is not None and all_lack_it:
+        raise SettingError(f"{first_lack}; no other row has it either")
 
 
 def warn_of_doubles(
-    samples: Iterable[Sample | RowError],
+    rows: Iterable[Sample | RowError],
 ) -> Iterator[Sample | RowError]:
     """Hand samples on, and say once at the end how many are doubles.
 
@@ -135,80 +109,34 @@ def warn_of_doubles(
     earlier sample.
     """
     # eight bytes each: memory stays flat over a million samples
-    hashes = {_ID: array("q"), _CONTENT: array("q")}
-    for item in samples:
-        if isinstance(item, Sample):
-            content = (
-                item.question,
-                tuple(context.text for context in item.contexts),
-                item.answer,
-            )
-            if item.id is not None:
-                hashes[_ID].append(hash(item.id))
+    hashes_of_ids = array("q")
+    hashes_of_contents = array("q")
+    for row in rows:
+        if isinstance(row, Sample):
+            contexts = tuple(context.text for context in row.contexts)
+            content = (row.question, contexts, row.answer)
+            if row.id is not None:
+                hashes_of_ids.append(hash(row.id))
             elif any(content):
-                hashes[_CONTENT].append(hash(content))
-        yield item
-    for what, seen in hashes.items():
-        different = sum(
-            len({one for one in seen if one % _PARTS == part}) for part in range(_PARTS)
-        )
-        if count := len(seen) - different:
-            logger.warning(
-                "%s %s", "1 sample has" if count == 1 else f"{count} samples have", what
-            )
+                hashes_of_contents.append(hash(content))
+        yield row
+    _warn_of(_n_doubles(hashes_of_ids), _SAME_ID)
+    _warn_of(_n_doubles(hashes_of_contents), _SAME_CONTENT)
 
 
-def _rows(samples: Any) -> Iterator[Any]:
-    if hasattr(samples, "samples_and_bad_rows"):  # recorded traces
-        return iter(samples.samples_and_bad_rows())
-    if hasattr(samples, "itertuples") and hasattr(samples, "columns"):  # pandas
-        samples = _with_named_index(samples)
-        names = [str(name) for name in samples.columns]
-        _refuse_repeated(names, "data frame")
-        return (
-            dict(zip(names, values, strict=True))
-            for values in samples.itertuples(index=False, name=None)
-        )
-    if hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars
-        return iter(samples.iter_rows(named=True))
-    # an Arrow table or record batch
-    if hasattr(samples, "to_pylist") and hasattr(samples, "column_names"):
-        _refuse_repeated(samples.column_names, "Arrow table")
-        return rows_of(samples)
-    if hasattr(samples, "to_pylist"):  # an Arrow array of structs
-        return iter(samples.to_pylist())
-    if isinstance(samples, Iterable) and not isinstance(
-        samples, (Sample, Mapping, str, bytes)
-    ):
-        return iter(samples)
-    hint = (
-        "; choose one of its splits"
-        if isinstance(samples, Mapping) and "train" in samples
-        else ""
-    )
-    if isinstance(samples, (str, PurePath)):
-        hint = "; read the file first, or use the command: ragmetrics evaluate FILE"
-    raise SettingError(
-        "samples must be several: a list of Sample or rows, got one"
-        f" {type(samples).__name__}{hint}"
-    )
+def _n_doubles(hashes: Sequence[int]) -> int:
+    """How many hashes stood there before.
 
-
-def _with_named_index(frame: Any) -> Any:
-    """Return a data frame of pandas with the named levels of its index as columns.
-
-    Phoenix names the ids of its spans in this way.
+    They are counted part by part, so that no set of all of them takes memory.
     """
-    index_names = getattr(getattr(frame, "index", None), "names", ())
-    levels = [
-        name for name in index_names if name is not None and name not in frame.columns
-    ]
-    return frame.reset_index(level=levels) if levels else frame
+    n_different = 0
+    for part in range(_PARTS):
+        n_different += len({number for number in hashes if number % _PARTS == part})
+    return len(hashes) - n_different
 
 
-def _refuse_repeated(names: Iterable[str], what: str) -> None:
-    if doubled := repeated(names):
-        raise SettingError(
-            f"several columns of the {what} are named {', '.join(doubled)}; rename all"
-            " but one"
-        )
+def _warn_of(n_doubles: int, what: str) -> None:
+    if n_doubles == 1:
+        logger.warning("1 sample has %s", what)
+    elif n_doubles > 1:
+        logger.warning("%s samples have %s", n_doubles, what)

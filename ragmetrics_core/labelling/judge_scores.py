@@ -6,8 +6,7 @@ from typing import Any
 
 from ragmetrics_core.data import MetricResult, Sample, Usage
 from ragmetrics_core.engine.evaluation import iter_results
-from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling.reviews import Reviews, labels_of, review_items

@@ -15,7 +15,8 @@ from ragmetrics_core.data import (
     wilson,
 )
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable
-from ragmetrics_core.engine.run import JudgeLike, Run, Show, stream
+from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.engine.run import Run, Show, stream
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, edited, injected
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence

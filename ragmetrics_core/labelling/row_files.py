@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from ragmetrics_core.data import (
     told,
 )
 from ragmetrics_core.data.arrow import rows_of
-from ragmetrics_core.data.columns_read import ColumnsRead
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
-from ragmetrics_core.engine.sample_sources import refuse_wrong_columns, samples_of_row
+from ragmetrics_core.engine.columns_read import ColumnsRead
+from ragmetrics_core.engine.sample_sources import refuse_wrong_columns
 from ragmetrics_core.labelling.csv_rows import csv_rows
 from ragmetrics_core.reporting.jsonl import is_row_of_results
 
@@ -73,29 +73,31 @@ def read_samples(
             row may hold one field.
         MissingDependency: If Parquet support is not installed.
     """
-    noted = ColumnsRead() if columns_read is None else columns_read
+    if columns_read is None:
+        columns_read = ColumnsRead(columns)
     rows = islice(read_rows(path), limit)
-    yield from refuse_wrong_columns(
-        item
-        for place, row in rows
-        for item in _located(place, row, columns, unread, noted)
-    )
+    yield from refuse_wrong_columns(_located(rows, columns_read, unread))
 
 
 def _located(
-    place: str,
-    row: Any,
-    columns: Mapping[str, Any],
-    unread: dict[str, None] | None,
+    rows: Iterable[tuple[str, Any]],
     columns_read: ColumnsRead,
+    unread: dict[str, None] | None,
 ) -> Iterator[Sample | RowError]:
-    """The samples of a row, or its error with its place; ``unread`` gets the columns that no field was made of."""
-    for item in samples_of_row(row, columns, columns_read):
-        if unread is not None and isinstance(item, Sample) and isinstance(row, Mapping):
-            unread.update(
-                dict.fromkeys(name for name in map(str, row) if name in item.metadata)
-            )
-        yield type(item)(f"{place}: {item}") if isinstance(item, RowError) else item
+    """The samples of rows, or their errors with their places.
+
+    ``unread`` gets the names of columns that no field was made of.
+    """
+    for place, row in rows:
+        for sample in columns_read.samples_of(row):
+            if isinstance(sample, RowError):
+                yield type(sample)(f"{place}: {sample}")
+                continue
+            if unread is not None and isinstance(row, Mapping):
+                for name in map(str, row):
+                    if name in sample.metadata:
+                        unread[name] = None
+            yield sample
 
 
 def check_readable(path: Path) -> None:

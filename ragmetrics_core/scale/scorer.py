@@ -14,7 +14,8 @@ from ragmetrics_core.data import (
     extra,
 )
 from ragmetrics_core.data.arrow import rows_of
-from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, stream
+from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.engine.run import Metrics, Run, stream
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
