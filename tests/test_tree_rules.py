@@ -2058,7 +2058,7 @@ def test_results_that_are_taken_out_before_the_answer_are_no_contexts() -> None:
 
 
 def test_results_that_no_prompt_held_were_not_taken_out() -> None:
-    held = [[], ["[shortened]"], ["[shortened]", "[shortened, too]"]]
+    held = [[], ["[shortened]"], ["[shortened again]"]]
     sample = loop_of_tools(Clock(), lambda number: held[number])
     assert sample.capture is not None
     assert CLEARED not in sample.capture.warnings
