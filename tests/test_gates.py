@@ -64,7 +64,7 @@ def test_sentences() -> None:
     assert (
         decide(gate, EIGHTEEN).sentence
         == "m may or may not reach 0.9: mean 0.9000, 95 % interval 0.6990–0.9721"
-        " (Wilson), 20 scored. More samples would decide."
+        ", 20 scored. More samples would decide."
     )
     assert (
         decide(gate, EIGHTEEN, on="point").sentence

@@ -184,7 +184,9 @@ def test_nothing_can_leave_a_script_element() -> None:
     (line,) = detail_lines(rows)
     for text in (json_text(found), line):
         assert not set("<>&\u2028") & set(text)
-    assert found == [[0, "s0", "</script><!--<script>&", [0.5, None], None, "", None]]
+    assert found == [
+        [0, "s0", "</script><!--<script>&", [0.5, None], "no_loss", "", None]
+    ]
     assert json.loads(line)["sample"]["question"] == "</script><!--<script>&\u2028"
 
 
@@ -279,7 +281,8 @@ def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
         for i, r in enumerate((failed, undefined))
     ]
     page = page_of(Report([*rows, bad]), tmp_path)
-    assert "Failed: 1 RateLimited." in page
+    assert "1 row without what it needs; 1 row failed (1 RateLimited)." in page
+    assert "Undefined:" not in page
     assert "bad rows, not evaluated: 1 of 3." in page
 
 
@@ -523,7 +526,9 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     sample = Sample(question="without", answer="An answer.", contexts=())
     rows = [
         row(0, 0.5, "with"),
-        SampleResult(index=1, sample=sample, results={}),
+        SampleResult(
+            index=1, sample=sample, results={"m": Undefined(metric="m", reason="none")}
+        ),
         row(2, 0.7, "more"),
     ]
     page_of(Report(rows, RUN), tmp_path)
@@ -544,7 +549,7 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     assert browser.titles() == ["without"]
     assert browser.find("#count")[0].text == "1 of 3 samples"
     address = browser.driver.current_url
-    assert address.endswith("#hypothesis=no_context")
+    assert address.endswith("#group=no_context")
     browser.driver.get("about:blank")
     browser.driver.get(address)
     assert browser.titles() == ["without"]
@@ -567,7 +572,9 @@ def test_grades_are_counted_and_filter_the_table(
     ]
     page_of(Report([*rows, row(3, 0.5, "from a table")], RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    assert "Captured from runs: 2 exact, 1 inferred." in browser.find("header")[0].text
+    samples = browser.find("#samples")[0].text
+    assert "Captured from runs: 2 exact, 1 inferred." in samples
+    assert "4 rows: 3 not judged, 1 no loss found." in samples
     browser.find("button[data-value=inferred]")[0].click()
     assert browser.titles() == ["inferred 1"]
     # values of one field are alternatives
@@ -600,7 +607,8 @@ def test_everything_filters_and_stands_in_the_address(
         "return [...document.querySelectorAll('#facets legend')].map(one =>"
         " one.textContent)"
     )
-    assert names == ["context_utilization", "tier"]  # a value for each row is no filter
+    # a value for each row is no filter
+    assert names == ["context_utilization", "Group", "tier"]
     bar = browser.find("figure g[data-value='0.2~0.3']")[0]
     bar.send_keys(Keys.ENTER)
     assert browser.titles() == ["q1", "q2"]  # closed below, open above
@@ -1230,7 +1238,7 @@ def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     # sorts, whatever tables stand in opened rows
     browser.find("#table > thead button")[0].click()
-    assert len(browser.titles()) == 45
+    assert len(browser.titles()) == 40
     assert browser.console() == []
 
 
@@ -1272,10 +1280,17 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
         ).split()
     )
     assert "2 of 2 retrievals put a useful text first" in page
-    assert "Uncertain, says the judge: 1 of 2." in page
+    assert "Uncertain, says the judge" not in page
+    assert "The judge is uncertain of 1 of 2 scores of context_utilization." in page
     assert "context_utilization failed once" in page
-    assert "in 1 of 3 samples; a hypothesis" in page
-    assert '<td>no diagnosis</td><td class="num" data-label="samples">2</td>' in page
+    assert "Largest loss: answered without context, in 1 of 3 judged samples." in page
+    counts = re.findall(r'data-key="group"[^>]*>([\d,]+) ([^<]+)<', page)
+    assert counts == [
+        ("1", "not a sample"),
+        ("1", "answered without context"),
+        ("1", "the judge failed"),
+        ("1", "no loss found"),
+    ]
 
 
 def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
@@ -1284,7 +1299,8 @@ def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
         for i in range(3)
     ]
     page = " ".join(page_of(Report(rows, RUN), tmp_path).split())
-    assert "2 of 3 answers rest on the retrieved text</strong>: mean score 0.67" in page
+    assert "0.67" in page
+    assert "<td>2 of 3 answers rest on the retrieved text.</td>" in page
     assert "lexical (compares words; catches gross failures)" in page
     assert "1 row:" in page_of(Report(rows[:1], RUN), tmp_path)
 

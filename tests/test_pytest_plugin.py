@@ -216,7 +216,7 @@ def test_a_wrong_file_is_told(project: Path) -> None:
     (project / "ragmetrics.toml").write_text('gate = "adherence=0.8"\n')
     code, told = run(project, "-k", "of_the_file", "-n", "0")
     assert code == 1
-    assert "gate: no such setting; there are: metrics, judge" in told
+    assert "gate: no such setting (did you mean 'gates'?)" in told
 
 
 def test_the_plugin_loads_nothing_heavy(

@@ -199,7 +199,7 @@ def test_abstentions_are_a_sign() -> None:
 
 def test_failures_over_one_in_twenty_are_a_sign() -> None:
     assert "failed" not in signs_of(*[scored(1)] * 19, failed())
-    assert "10% failed (1 EmptyReply, 1 RateLimited)" in signs_of(
+    assert "many failed: 10% (1 EmptyReply, 1 RateLimited)" in signs_of(
         *[scored(1)] * 18, failed(), failed("EmptyReply")
     )
 

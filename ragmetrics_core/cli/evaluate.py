@@ -8,12 +8,14 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
 from ragmetrics_core.cli.paths import RESULTS_MARK
+from ragmetrics_core.cli.screen import next_command, screen_lines, worst_lines
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data import (
     PROJECT_FILE,
@@ -27,15 +29,18 @@ from ragmetrics_core.data.trust import printable
 from ragmetrics_core.engine.dry_run import estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import full_name, metrics_set
 from ragmetrics_core.models.limits import Budget, Limits
+from ragmetrics_core.page.first_screen import ScreenTally
 from ragmetrics_core.page.render import check_page
-from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
+from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.report import Folded, JsonlWriter
-from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, Tally
-from ragmetrics_core.reporting.tables import markdown, text_table
+from ragmetrics_core.reporting.tables import markdown
 from ragmetrics_core.traces.dialects import DIALECTS
 
 _EXIT_CODES = (
@@ -95,6 +100,7 @@ def add_to(commands: Any) -> None:
     add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
     parser.set_defaults(replaces=RESULTS_MARK)
     add(parser, "--report", "write an HTML page", "FILE", Path)
+    shared.add_name(parser)
     shared.add_cluster(parser)
     add(parser, "--limit", "read at most N rows of each file", "N", positive)
     flag(parser, "--strict", "stop at the first row that is no sample")
@@ -127,190 +133,247 @@ def add_to(commands: Any) -> None:
         columns.add_argument(*names, dest=f"{name}_column", metavar="NAME")
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What the options ask for, before anything is judged."""
+
+    options: argparse.Namespace
+    metrics: tuple[Metric, ...]
+    gates: list[Gate]
+    until: UntilDecided | None
+    source: Source
+    judge: Judge | None  # None: each metric has its own, and then the usual one
+
+    @property
+    def slices(self) -> set[str]:
+        """Keys of the metadata of which each value is summed up by itself."""
+        return {gate.by for gate in self.gates if gate.by}
+
+    @property
+    def how_gates_are_held(self) -> dict[str, Any]:
+        """What a threshold is held against, and how many rows must be scored."""
+        return {"on": self.options.gate, "min_scored": self.options.min_scored}
+
+
+class _Measured:
+    """What is counted while a run goes on.
+
+    Results themselves are kept for a page only.
+    """
+
+    def __init__(self, plan: _Plan, run: Run) -> None:
+        self.run = run
+        cluster = plan.options.cluster
+        names = [metric.name for metric in plan.metrics]
+        self.tally = Tally(names, cluster=cluster, slices=plan.slices)
+        self.screen_tally = ScreenTally(cluster)
+        self.kept = Folded() if plan.options.report else None
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Of each metric that was undefined somewhere the first reason."""
+        tallies = self.tally.metrics.items()
+        return {name: tally.why for name, tally in tallies if tally.why}
+
+    def take(self, result: SampleResult, writer: JsonlWriter | None) -> None:
+        """Count a result; it is on disk first."""
+        if writer is not None:
+            writer.write(result)
+        self.tally.add(result)
+        self.screen_tally.add(result)
+        if self.kept is not None:
+            self.kept.append(result)
+
+
 def _run(options: argparse.Namespace) -> int:
     """Evaluate, and say by the exit code what the gates decide."""
     holds_gate = bool(options.fail_under or options.against)
     shared.settle_gates(options, "--fail-under", holds_gate=holds_gate)
-    return _evaluate_once(options, None)
-
-
-def _evaluate_once(options: argparse.Namespace, budget: Budget | None) -> int:
-    """Evaluate once; a run that waits for batches goes over its samples again."""
     if options.progress is False:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
-    metrics = metrics_set(
-        None if options.metrics is None else options.metrics.split(","),
-        options.settings,
-    )
-    gates = [
-        parse_gate(text, [metric.name for metric in metrics])
-        for text in options.fail_under
-    ]
-    how: dict[str, Any] = {"on": options.gate, "min_scored": options.min_scored}
+    plan = _planned(options)
+    if options.dry_run:
+        return _dry_run(plan)
+    if options.report:
+        check_page(options.report)
+    budget = Budget(shared.settings_from(options, Limits))
+    measured = _measured(plan, budget)
+    while measured.run.waiting:  # batches are on their way
+        if not measured.run.waited(options.wait):
+            show(measured.run.stopped)
+            return 4
+        plan = _planned(options)  # its source is read from the start once more
+        measured = _measured(plan, budget)
+    return _told(plan, measured)
+
+
+def _planned(options: argparse.Namespace) -> _Plan:
+    """What the options ask for."""
+    names = None if options.metrics is None else options.metrics.split(",")
+    metrics = metrics_set(names, options.settings)
+    metric_names = [metric.name for metric in metrics]
+    gates = [parse_gate(text, metric_names) for text in options.fail_under]
     until = _until(options)
     slices = {gate.by for gate in gates if gate.by}
     source = Source(options, KeysSought(slices, options.cluster))
-    # Without a name each metric has its own judge, and then the usual one.
-    named = options.judge or options.api_base or options.api_key_env
-    judge = shared.judge_from(options.judge, options) if named else None
-    if options.dry_run:
-        found = estimate(source, metrics, judge)
-        source.keys.check()
-        undecided = [
-            Decision(
-                metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)
-            )
-            for gate in gates
-        ]
-        lines = needed(
-            found, gates if found.samples else (), until or UntilDecided(**how)
-        )
-        show(
-            "\n".join([found.text(live=options.max_live), *lines, *map(str, undecided)])
-        )
-        applies = len(found.left_out) < len(metrics) and found.samples
-        return (
-            shared.exit_code(undecided, options)
-            if applies
-            else source.idle(found.left_out)
-        )
-    if options.report:
-        check_page(options.report)
-    budget = budget or Budget(shared.settings_from(options, Limits))
-    this = Run(
-        metrics,
-        judge,
+    is_named = options.judge or options.api_base or options.api_key_env
+    judge = shared.judge_from(options.judge, options) if is_named else None
+    return _Plan(options, tuple(metrics), gates, until, source, judge)
+
+
+def _dry_run(plan: _Plan) -> int:
+    """Print what a run would ask; no gate is decided by it."""
+    found = estimate(plan.source, plan.metrics, plan.judge)
+    plan.source.keys.check()
+    undecided = [
+        Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate))
+        for gate in plan.gates
+    ]
+    lines = needed(
+        found,
+        plan.gates if found.samples else (),
+        plan.until or UntilDecided(**plan.how_gates_are_held),
+    )
+    text = found.text(live=plan.options.max_live)
+    show("\n".join([text, *lines, *map(str, undecided)]))
+    if found.samples and len(found.left_out) < len(plan.metrics):
+        return shared.exit_code(undecided, plan.options)
+    return plan.source.idle(found.left_out)
+
+
+def _measured(plan: _Plan, budget: Budget) -> _Measured:
+    """Judge and count every sample, as far as the run goes."""
+    options = plan.options
+    run = Run(
+        plan.metrics,
+        plan.judge,
         options.concurrency,
         shared.store(options),
         budget,
-        until=until,
-        gates=gates if until else (),
+        until=plan.until,
+        gates=plan.gates if plan.until else (),
         batch=options.batch or options.wait,
     )
-    this.check_prices()
-    tally = Tally(
-        [metric.name for metric in metrics], cluster=options.cluster, slices=slices
-    )
-    kept = Folded() if options.report else None
-    _evaluate(this, source, tally, kept, options)
-    if this.waiting:
-        if this.waited(options.wait):
-            return _evaluate_once(options, budget)
-        show(this.stopped)
-        return 4
-    summary, reasons = (
-        tally.summary(run=this.facts),
-        {name: it.why for name, it in tally.metrics.items() if it.why},
-    )
-    if options.report:
-        report = report_of(this, kept or Folded(), asked=options.metrics is not None)
-        report.to_html(options.report, cluster=options.cluster)
-    decisions = this.facts.decisions or [decide(gate, summary, **how) for gate in gates]
-    if lines := [
-        *_lines(this, summary, reasons, source, options),
-        *map(str, decisions),
-    ]:
+    run.check_prices()
+    measured = _Measured(plan, run)
+    writer = None
+    if options.out:
+        writer = JsonlWriter(options.out, _facts(plan, run))
+    try:
+        with writer or nullcontext():
+            _judge_all(plan, measured, writer)
+    except JudgeUnavailable as error:
+        raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
+    except KeyboardInterrupt:  # once more
+        run.interrupted = True
+    finally:
+        if writer is not None:
+            _tell_what_is_left(writer, options.out, run)
+    return measured
+
+
+def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> None:
+    """Judge every sample; results are on disk as soon as they are known."""
+    run = measured.run
+    rows = plan.source.counted(always=run.decider is not None)
+    run.why_part = plan.source.why_part
+    results = stream(run, rows, progress=plan.options.progress, columns={})
+    try:
+        for result in results:
+            measured.take(result, writer)
+    # between two results; one that comes while it waits ends the stream
+    except KeyboardInterrupt:
+        for result in run.interrupt():
+            measured.take(result, writer)
+    if writer is not None and not run.waiting:
+        writer.close(_facts(plan, run))
+
+
+def _facts(plan: _Plan, run: Run) -> RunFacts:
+    """The facts of the run with the files that it reads and the name of the user's."""
+    facts = plan.source.described(run.facts)
+    return facts.model_copy(update={"name": plan.options.name or ""})
+
+
+def _tell_what_is_left(writer: JsonlWriter, out: Path, run: Run) -> None:
+    """Say where the results of a run stand that did not end."""
+    if writer.left is None or not writer.left.is_file():
+        return
+    if run.parking:  # the run that has all answers writes them anew
+        writer.left.unlink()
+        return
+    told = f"ragmetrics: {out} is as it was; what was judged stands in {writer.left}"
+    print(told, file=sys.stderr)
+
+
+def _told(plan: _Plan, measured: _Measured) -> int:
+    """Write the page, print the first screen, and return the exit code."""
+    options, run = plan.options, measured.run
+    facts = _facts(plan, run)
+    summary = measured.tally.summary(run=facts)
+    decisions = facts.decisions or [
+        decide(gate, summary, **plan.how_gates_are_held) for gate in plan.gates
+    ]
+    if measured.kept is not None:
+        report = report_of(run, measured.kept, asked=options.metrics is not None)
+        of_files = {"inputs": facts.inputs, "name": facts.name}
+        report.run = report.run.model_copy(update=of_files)
+        report.to_html(options.report, cluster=options.cluster, decisions=decisions)
+    if lines := _lines(plan, measured, summary, facts, decisions):
         show("\n".join(lines))
-    if this.interrupted:
-        print(
-            "ragmetrics: interrupted; what was done is counted above", file=sys.stderr
-        )
+    if run.interrupted:
+        told = "ragmetrics: interrupted; what was done is counted above"
+        print(told, file=sys.stderr)
         return 130
-    shared.summarise(
-        options, markdown(_applied(summary, options), this.facts, decisions)
-    )
+    shared.summarise(options, markdown(_applied(summary, options), facts, decisions))
     if any(metric.count for metric in summary.metrics):
         return shared.exit_code(decisions, options)
     if any(metric.failed or metric.not_judged for metric in summary.metrics):
         print("ragmetrics: nothing was scored", file=sys.stderr)
         return 1
-    return source.idle(reasons)
-
-
-def _evaluate(
-    this: Run,
-    source: Source,
-    tally: Tally,
-    kept: Folded | None,
-    options: argparse.Namespace,
-) -> None:
-    """Judge and count every sample.
-
-    Results are on disk as soon as they are known, in memory only in ``kept``.
-    """
-    writer = (
-        JsonlWriter(options.out, source.described(this.facts)) if options.out else None
-    )
-    try:
-        with writer or nullcontext():
-            rows = source.counted(always=this.decider is not None)
-            this.why_part = source.why_part
-            results = stream(this, rows, progress=options.progress, columns={})
-            try:
-                for result in results:
-                    _take(result, writer, tally, kept)
-            # between two results; one that comes while it waits ends the stream
-            except KeyboardInterrupt:
-                for result in this.interrupt():
-                    _take(result, writer, tally, kept)
-            if this.waiting:
-                return
-            if writer is not None:
-                writer.close(source.described(this.facts))
-    except JudgeUnavailable as error:
-        raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
-    except KeyboardInterrupt:  # once more
-        this.interrupted = True
-    finally:
-        if writer is not None and writer.left is not None and writer.left.is_file():
-            told = (
-                f"ragmetrics: {options.out} is as it was; what was judged stands in"
-                f" {writer.left}"
-            )
-            writer.left.unlink() if this.parking else print(told, file=sys.stderr)
-
-
-def _take(
-    result: SampleResult, writer: JsonlWriter | None, tally: Tally, kept: Folded | None
-) -> None:
-    """Count a result, on disk first."""
-    if writer is not None:
-        writer.write(result)
-    tally.add(result)
-    if kept is not None:
-        kept.append(result)
+    return plan.source.idle(measured.reasons)
 
 
 def _lines(
-    this: Run,
+    plan: _Plan,
+    measured: _Measured,
     summary: Summary,
-    reasons: Mapping[str, str],
-    source: Source,
-    options: argparse.Namespace,
+    facts: RunFacts,
+    decisions: Sequence[Decision],
 ) -> list[str]:
-    """What is printed at the end, line by line, but for the gates."""
+    """What is printed at the end, line by line."""
+    options, run = plan.options, measured.run
     shown = _applied(summary, options)
-    scored = shown.metrics
-    lines = [text_table(shown, this.facts)] if scored else []
-    lines += [f"! {sign}" for sign in shown.all_signs]
-    for metric in (
-        metric for metric in summary.metrics if scored and metric not in scored
-    ):
-        why = f"undefined on every row ({reasons.get(metric.metric, 'no samples')})"
-        if metric.not_judged and not metric.undefined:
+    screen = measured.screen_tally.screen(shown, facts, decisions)
+    lines = []
+    if shown.metrics:
+        lines += screen_lines(screen, shown, facts)
+        lines += _left_out(summary, shown, measured.reasons)
+        lines += plan.source.remarks
+        seconds = f"{facts.seconds:.1f} s"
+        lines.append(f"Spent: {shared.spent(summary.usage)}; {seconds}")
+    if options.out and not run.interrupted:
+        lines.append(f"Samples and results: {options.out}")
+    if options.report:
+        lines.append(f"Report: {options.report}")
+    if shown.metrics and not run.interrupted:
+        lines += worst_lines(screen.worst)
+        lines.append(next_command(options.files, options.out, options.report))
+    return lines
+
+
+def _left_out(
+    summary: Summary, shown: Summary, reasons: Mapping[str, str]
+) -> list[str]:
+    """Of each metric that is not shown why it is not."""
+    lines = []
+    for numbers in summary.metrics:
+        if numbers in shown.metrics:
+            continue
+        why = f"undefined on every row ({reasons.get(numbers.metric, 'no samples')})"
+        if numbers.not_judged and not numbers.undefined:
             why = "judged on no row before the run ended"
-        lines.append(f"{metric.metric} left out: {why}")
-    if scored:
-        lines += source.remarks
-        lines.append(
-            f"Spent: {shared.spent(summary.usage)}; {this.facts.seconds:.1f} s"
-        )
-    lines += (
-        [f"Samples and results: {options.out}"]
-        if options.out and not this.interrupted
-        else []
-    )
-    lines += [f"Report: {options.report}"] if options.report else []
+        lines.append(f"{numbers.metric} left out: {why}")
     return lines
 
 

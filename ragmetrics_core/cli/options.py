@@ -163,6 +163,11 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
     add(parser, "--metric", "name of the metric; by default the run's only one", "NAME")
 
 
+def add_name(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a run."""
+    add(parser, "--name", "what to call the run, in results and titles", "NAME")
+
+
 def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
     """Add the option that says which samples belong together.
 

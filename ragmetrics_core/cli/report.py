@@ -7,11 +7,13 @@ from typing import Any
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, show
 from ragmetrics_core.cli.results import results_at
+from ragmetrics_core.cli.screen import next_command, screen_lines, worst_lines
 from ragmetrics_core.data import InputError, project_settings
+from ragmetrics_core.page.first_screen import screen_of
 from ragmetrics_core.page.render import PAGE_MARK, check_page
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.joined import joined
-from ragmetrics_core.reporting.tables import markdown, text_table
+from ragmetrics_core.reporting.tables import markdown
 
 _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input; 3 a"
@@ -32,6 +34,7 @@ def add_to(commands: Any) -> None:
     )
     told = "the page to write; by default beside the first FILE, with the suffix .html"
     add(parser, "--html", told, "FILE", Path)
+    shared.add_name(parser)
     shared.add_cluster(parser)
     shared.add_gates(parser)
     parser.set_defaults(settle=settle)
@@ -79,9 +82,14 @@ def _run(options: argparse.Namespace) -> int:
         decide(gate, summary, on=options.gate, min_scored=options.min_scored)
         for gate in gates
     ]
-    report.to_html(options.html, cluster=options.cluster)
-    lines = [text_table(summary, report.run), *(f"! {it}" for it in summary.all_signs)]
-    show("\n".join([*lines, f"Report: {options.html}", *map(str, decisions)]))
+    if options.name:
+        report.run = report.run.model_copy(update={"name": options.name})
+    report.to_html(options.html, cluster=options.cluster, decisions=decisions)
+    rows = report.shown()
+    screen = screen_of(rows, summary, report.run, decisions, options.cluster)
+    lines = screen_lines(screen, summary, report.run)
+    lines += [f"Report: {options.html}", *worst_lines(screen.worst)]
+    show("\n".join([*lines, next_command([], options.files[0], options.html)]))
     shared.summarise(options, markdown(summary, report.run, decisions))
     if not any(metric.count for metric in summary.metrics):
         return 1

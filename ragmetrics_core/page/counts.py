@@ -1,4 +1,4 @@
-"""What the page counts in its first sentences.
+"""What the page says of each metric in a sentence that counts.
 
 Each sentence holds for the rows that are counted, and for no others.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ragmetrics_core.data import JudgedChunks, SampleResult, Scored
+from ragmetrics_core.reporting.summary import MetricSummary, counted
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 _HALF = 0.5
@@ -18,6 +19,54 @@ class Counted(NamedTuple):
 
     holds: int
     of: int
+
+
+class Wording(NamedTuple):
+    """How a metric is told: of what, that it does (one, many) what, and how it is seen."""
+
+    noun: str
+    one_does: str
+    many_do: str
+    what: str
+    explanation: str
+
+
+WORDINGS = {
+    "context_utilization": Wording(
+        "retrieval",
+        "puts",
+        "put",
+        "a useful text first",
+        "Each retrieved text is judged useful or not to arrive at the answer; the score"
+        " is high where the useful ones come first. Counted: a useful text in first"
+        " place.",
+    ),
+    "context_adherence": Wording(
+        "answer",
+        "rests",
+        "rest",
+        "on the retrieved text",
+        "Each claim of the answer is held against the retrieved texts: does anything in"
+        " them support it? Counted: a score over one half.",
+    ),
+    "context_recall": Wording(
+        "answer",
+        "matches",
+        "match",
+        "the reference mostly or wholly",
+        "The answer is rated by how much of the reference it holds. Counted: a score"
+        " from 0.65 on.",
+    ),
+    "retrieval_accuracy": Wording(
+        "retrieval",
+        "finds",
+        "find",
+        "at least half of the facts needed, by their weights",
+        "Each fact of the reference is looked for in the retrieved texts. Counted: a"
+        " score of one half or more.",
+    ),
+}
+"""The shipped metrics; any other is told by its score."""
 
 
 def _useful_text_first(result: Scored) -> bool | None:
@@ -56,10 +105,30 @@ def counted_rows(rows: Iterable[SampleResult], metric: str) -> Counted:
     For metrics without a sentence of their own it holds from a score of one half on.
     """
     holds = _HOLDS.get(metric, _half_or_more)
-    results = (row.results.get(metric) for row in rows)
-    known = [
-        said
-        for result in results
-        if isinstance(result, Scored) and (said := holds(result)) is not None
-    ]
-    return Counted(sum(known), len(known))
+    n_holding = n_known = 0
+    for row in rows:
+        result = row.results.get(metric)
+        if not isinstance(result, Scored):
+            continue
+        verdict = holds(result)
+        if verdict is not None:
+            n_known += 1
+            n_holding += verdict
+    return Counted(n_holding, n_known)
+
+
+def sentence_of(numbers: MetricSummary, rows: Counted) -> str:
+    """What a metric found, in a sentence that says what it counts."""
+    if not numbers.count:
+        return "Nothing was scored."
+    wording = WORDINGS.get(numbers.metric)
+    if not rows.of:
+        noun = "sample" if wording is None else wording.noun
+        return f"{counted(numbers.count, noun)} scored."
+    if wording is None:
+        verb = "scores" if rows.holds == 1 else "score"
+        samples = counted(rows.of, "sample")
+        return f"{rows.holds:,} of {samples} {verb} one half or more."
+    verb = wording.one_does if rows.holds == 1 else wording.many_do
+    nouns = counted(rows.of, wording.noun)
+    return f"{rows.holds:,} of {nouns} {verb} {wording.what}."

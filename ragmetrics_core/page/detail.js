@@ -320,7 +320,7 @@ function opened(row, columns) {
   const texts = element("div", { class: "texts", tabindex: "0" }, ...textsOf(row, beside).filter(Boolean));
   return [
     row.cut ? cutOf(row.cut) : null,
-    code ? element("p", { class: "banner" }, "What to try" + (because ? ", because of " + because : "") + ": " + columns.remedies[code]) : null,
+    columns.remedies[code] ? element("p", { class: "banner" }, "What to try" + (because ? ", because of " + because : "") + ": " + columns.remedies[code]) : null,
     sample.error ? element("p", { class: "banner text" }, "The application's run failed: " + sample.error) : null,
     ...((sample.capture || {}).warnings || []).map((warning) => element("p", { class: "banner text" }, warning)),
     ...conversationOf(place),

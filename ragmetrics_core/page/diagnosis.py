@@ -51,6 +51,7 @@ class Rule(Frozen):
     """One diagnosis as the report explains it."""
 
     title: str = Field(description="what probably happened, in a few words")
+    stage: str = Field(description="the stage of the pipeline to mend")
     reasoning: str = Field(description="why the rule's condition points there")
     remedy: str = Field(description="what to try")
     holds: tuple[dict[str, Says], ...] = Field(

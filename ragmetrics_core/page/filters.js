@@ -23,7 +23,7 @@ field("outcome", "Outcome", OUTCOMES, (place) => {
   const outcomes = index[place][3];
   return outcomes.every((own) => own === null) ? ["unjudged"] : ["failed", "undefined"].filter((own) => outcomes.includes(own));
 });
-field("hypothesis", "Hypothesis", titles, (place) => [index[place][4]].filter(Boolean));
+field("group", "Group", titles, (place) => [index[place][4]]);
 const GRADES = Object.fromEntries(["exact", "located", "inferred", "incomplete"].map((grade) => [grade, grade]));
 field("captured", "Captured", GRADES, (place) => [index[place][6]].filter(Boolean));
 for (const [name, { values, of }] of Object.entries(columns.facets)) {
@@ -110,11 +110,13 @@ function tell() {
     if (own !== document.activeElement) own.value = range ? range.split("~")[Number(own.dataset.end)] : "";
   }
   const asked = [...(search.value ? [["search", search.value]] : []), ...all.map(([key, value]) => [key, written(key, value)])];
+  if (openedIndex !== null) asked.push(["row", openedIndex + 1]);
   if (order.by !== "worst" || order.down) asked.push(["sort", order.by + (order.down ? " down" : "")]);
   if (asked.length || location.hash.includes("=")) history.replaceState(null, "", "#" + new URLSearchParams(asked));
 }
 
-function fromAddress() {
+// The filters, the order and the opened row of the address; it is brought into view where it names any.
+async function fromAddress() {
   const asked = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
   search.value = asked.get("search") || "";
   conditions.clear();
@@ -124,8 +126,11 @@ function fromAddress() {
     if (value !== undefined && known) conditions.set(key, new Set([...(conditions.get(key) || []), value]));
   }
   const [by, down] = (asked.get("sort") || "worst").split(" ");
-  if (Object.hasOwn(keys, by)) sortBy(by, down === "down");
-  else refresh();
+  openedIndex = null;
+  const row = Number(asked.get("row"));
+  await (Object.hasOwn(keys, by) ? sortBy(by, down === "down") : refresh());
+  if (row) await openRow(row - 1);
+  else if (conditions.size || search.value) document.getElementById("samples").scrollIntoView();
 }
 
 // The panel: a range for each metric, boxes for everything else.

@@ -90,11 +90,19 @@ def _intervals(summary: Summary) -> str:
         if methods
         else ""
     )
-    return (
-        words
-        + f" Undefined and failed results ({missing}) stand outside the means and are"
-        " counted." * bool(missing)
-    )
+    sentences = [words] if words else []
+    sentences += [
+        f"The judge is uncertain of {numbers.uncertain} of {numbers.count} scores of"
+        f" {numbers.metric}."
+        for numbers in summary.metrics
+        if numbers.uncertain
+    ]
+    if missing:
+        sentences.append(
+            f"Undefined and failed results ({missing}) stand outside the means and are"
+            " counted."
+        )
+    return " ".join(sentences)
 
 
 def quoted(run: RunFacts) -> list[str]:

@@ -6,7 +6,6 @@ comes from elsewhere.
 
 import re
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import sha256
@@ -23,8 +22,10 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.page import biases
-from ragmetrics_core.page.counts import counted_rows
+from ragmetrics_core.page.counts import WORDINGS, counted_rows, sentence_of
 from ragmetrics_core.page.diagnosis import RULES
+from ragmetrics_core.page.first_screen import FirstScreen, screen_of
+from ragmetrics_core.page.groups import TITLES
 from ragmetrics_core.page.methods import paragraphs, quoted
 from ragmetrics_core.page.sample_rows import (
     cut,
@@ -36,7 +37,8 @@ from ragmetrics_core.page.sample_rows import (
 )
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.judge_card import fitting
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.pairing import GroupBy
+from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.stopping import ROUNDING
 
@@ -53,13 +55,20 @@ _SCRIPTS = tuple(
 
 
 def write_page(
-    path: str | Path, rows: Sequence[SampleResult], summary: Summary, run: RunFacts
+    path: str | Path,
+    rows: Sequence[SampleResult],
+    summary: Summary,
+    run: RunFacts,
+    decisions: Sequence[Decision] = (),
+    cluster: GroupBy = "auto",
 ) -> None:
     """Write the report as one HTML file that opens offline.
 
     The file asks nothing of any network. See ``Report.to_html``.
     """
-    write_html(path, "report.html.j2", _SCRIPTS, page_data(rows, summary, run))
+    screen = screen_of(rows, summary, run, decisions, cluster)
+    data = page_data(rows, summary, run, screen)
+    write_html(path, "report.html.j2", _SCRIPTS, data)
 
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
@@ -164,58 +173,67 @@ def check_page(path: Path) -> None:
 
 
 def page_data(
-    rows: Sequence[SampleResult], summary: Summary, run: RunFacts
+    rows: Sequence[SampleResult], summary: Summary, run: RunFacts, screen: FirstScreen
 ) -> dict[str, Any]:
     """Everything that the template of a report shows."""
     metrics = [numbers.metric for numbers in summary.metrics]
     index = [entry_of(row, metrics) for row in rows]
-    least = [
-        min((own for own in entry[3] if isinstance(own, float)), default=-1.0)
-        for entry in index
-    ]
+    details = packed(detail_lines(rows[place] for place in _worst_first(index)))
     shares = biases.usefulness_by_rank(rows)
-    # worst first
-    details = packed(
-        detail_lines(
-            rows[at] for at in sorted(range(len(index)), key=least.__getitem__)
-        )
-    )
+    shown = details + json_text(index)
     columns = {
         "metrics": metrics,
-        "digest": (
-            sha256((details + json_text(index)).encode(errors="replace")).hexdigest()
-        ),
-        "diagnoses": {code: rule.title for code, rule in RULES.items()},
+        "digest": sha256(shown.encode(errors="replace")).hexdigest(),
+        "groups": TITLES,
         "facets": facets_of(rows),
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
         "ranks": _points(shares, run),
     }
+    sentences = {
+        numbers.metric: sentence_of(numbers, counted_rows(rows, numbers.metric))
+        for numbers in summary.metrics
+    }
+    # the figures of a run that stopped for what it saw would mislead
+    correlations = [] if run.decisions else biases.correlations(rows, metrics)
     return {
+        "screen": screen,
+        "screen_rows": len(rows),
         "summary": summary,
         "run": run,
-        "counts": {metric: counted_rows(rows, metric) for metric in metrics},
+        "sentences": sentences,
+        "wordings": WORDINGS,
         "samples": sum(row.sample is not None and not row.problem for row in rows),
         "shares": shares,
         "rules": RULES,
-        "diagnoses": Counter(
-            own[4]
-            for own, row in zip(index, rows, strict=True)
-            if row.sample and not row.problem
-        ),
+        "group_counts": {group.code: group.count for group in screen.groups},
         "traits": biases.TRAITS,
-        "correlations": [] if run.decisions else biases.correlations(rows, metrics),
+        "correlations": correlations,
         "quoted": quoted(run),
-        "figures": [
-            (it, own)
-            for it in run.judges
-            for name, own in fitting(it, run).values()
-            if name == "adherent"
-        ],
+        "figures": _figures_of_cards(run),
         "methods": paragraphs(summary, run),
         "columns": columns,
         "index": index,
         "details": details,
     }
+
+
+def _worst_first(index: Sequence[Sequence[Any]]) -> list[int]:
+    """The places of the rows, those with the lowest score first."""
+    lowest_scores = [
+        min((score for score in entry[3] if isinstance(score, float)), default=-1.0)
+        for entry in index
+    ]
+    return sorted(range(len(index)), key=lowest_scores.__getitem__)
+
+
+def _figures_of_cards(run: RunFacts) -> list[tuple[str, Any]]:
+    """What the card of each judge says of adherence, where it says something."""
+    return [
+        (judge, figures)
+        for judge in run.judges
+        for question, figures in fitting(judge, run).values()
+        if question == "adherent"
+    ]
 
 
 def _points(

@@ -12,6 +12,7 @@ from zlib import compressobj
 
 from ragmetrics_core.data import SampleResult, clean
 from ragmetrics_core.page.diagnosis import diagnose
+from ragmetrics_core.page.groups import group_of_row
 from ragmetrics_core.reporting.jsonl import plain
 
 LONGEST = 20_000
@@ -41,7 +42,7 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     """What the table shows of a row and sorts by.
 
     Its index, id, an excerpt of the question (or the problem), per metric a score or a
-    status, the diagnosis or null and the scores that it rests on, and the grade of the
+    status, the group and the scores that a diagnosis rests on, and the grade of the
     capture or null; where there is a ledger, the conversation and the turn.
     """
     sample = row.sample
@@ -55,15 +56,16 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
         own and (own.status if own.value is None else round(own.value, 4))
         for own in results
     ]
-    found = diagnose(row)
-    guess = (found.code, ", ".join(found.because)) if found else (None, "")
+    diagnosis = diagnose(row)
+    because = ", ".join(diagnosis.because) if diagnosis else ""
     notes = sample.capture if sample else None
     entry = [
         row.index,
         cut(sample.id or "") if sample else "",
         title,
         outcomes,
-        *guess,
+        group_of_row(row),
+        because,
         notes and notes.grade,
     ]
     ledger = sample.ledger if sample else None

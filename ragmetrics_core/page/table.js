@@ -8,8 +8,9 @@ const index = JSON.parse(data("index"));
 let lines = null;
 const ready = unpack(data("details"));
 const metrics = columns.metrics;
-const titles = columns.diagnoses;
-const PAGE = 100;
+const titles = columns.groups;
+const FIRST_ROWS = 40; // as many as are printed; what stands below the table is not far away
+const MORE_ROWS = 100;
 const turnsOf = new Map();
 for (const entry of index) if (entry[7]) turnsOf.set(entry[7], (turnsOf.get(entry[7]) || 0) + 1);
 
@@ -19,6 +20,7 @@ const more = document.getElementById("more");
 let order = { by: "worst", down: false };
 let shown = [];
 let made = 0;
+let openedIndex = null; // of the row that the address names
 
 async function unpack(base64) {
   const packed = atob(base64);
@@ -64,7 +66,7 @@ const keys = {
   worst: { name: "worst first", of: worst },
   row: { name: "row", of: (entry) => entry[0] },
   sample: { name: "sample", of: (entry) => (entry[1] + " " + entry[2]).trim().toLowerCase() || null },
-  guess: { name: "hypothesis", of: (entry) => (entry[4] ? titles[entry[4]] : null) },
+  group: { name: "group", of: (entry) => titles[entry[4]] },
 };
 metrics.forEach((name, place) => {
   keys["m" + place] = { name, of: (entry) => (typeof entry[3][place] === "number" ? entry[3][place] : null) };
@@ -89,7 +91,7 @@ function sortBy(by, down) {
     head.setAttribute("aria-sort", own ? (down ? "descending" : "ascending") : "none");
     head.querySelector(".arrow").textContent = own ? (down ? " ▼" : " ▲") : "";
   }
-  refresh();
+  return refresh();
 }
 
 // Searching ----------------------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ function rowOf(place) {
   if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
   if (turnsOf.get(entry[7]) > 1) title.append(element("div", { class: "muted title" }, entry[7] + ", turn " + entry[8]));
   row.append(element("td", { class: "wide" }, toggle), title, ...entry[3].map(score));
-  row.append(element("td", { class: "guess", "data-label": "hypothesis" }, entry[4] ? titles[entry[4]] : "–"));
+  row.append(element("td", { class: "guess", "data-label": "group" }, titles[entry[4]]));
   return row;
 }
 
@@ -144,15 +146,26 @@ async function refresh() {
   shown = sorted([...index.keys()].filter((place) => passes(place) && (!words.length || holds(place, words))));
   made = 0;
   body.replaceChildren();
-  grow();
+  grow(FIRST_ROWS);
   document.getElementById("count").textContent = shown.length.toLocaleString("en") + " of " + counted(index.length, "sample");
   tell();
 }
 
-function grow() {
-  body.append(...shown.slice(made, made + PAGE).map(rowOf));
-  made = Math.min(made + PAGE, shown.length);
+function grow(count) {
+  body.append(...shown.slice(made, made + count).map(rowOf));
+  made = Math.min(made + count, shown.length);
   more.hidden = made >= shown.length;
+}
+
+// Opens a row by its index, wherever it stands in the order, and brings it into view.
+async function openRow(index_) {
+  const at = shown.findIndex((place) => index[place][0] === index_);
+  if (at < 0) return;
+  if (at >= made) grow(at + 1 - made);
+  const row = body.querySelector('tr.row[data-place="' + shown[at] + '"]');
+  if (!row.matches(".open")) await toggle(row);
+  row.scrollIntoView();
+  row.querySelector("button").focus({ preventScroll: true });
 }
 
 async function toggle(row) {
@@ -162,10 +175,15 @@ async function toggle(row) {
   button.setAttribute("aria-expanded", String(!open));
   button.textContent = (open ? "▸" : "▾") + button.textContent.slice(1);
   row.classList.toggle("open", !open);
+  const ownIndex = index[Number(row.dataset.place)][0];
   if (open) {
     row.nextElementSibling.remove();
+    if (openedIndex === ownIndex) openedIndex = null;
+    tell();
     return;
   }
+  openedIndex = ownIndex;
+  tell();
   const cell = element("td", { colspan: String(metrics.length + 3) });
   cell.append(...opened(detail(Number(row.dataset.place)), columns));
   row.after(element("tr", { class: "detail" }, cell));
@@ -185,12 +203,11 @@ function start() {
     head("row", "place"),
     head("sample", "text"),
     ...metrics.map((name, place) => head("m" + place, "score")),
-    head("guess", "guess"),
+    head("group", "guess"),
   );
   for (const [key, { name }] of Object.entries(keys)) sorter.append(element("option", { value: key }, name));
   sorter.addEventListener("change", () => sortBy(sorter.value, false));
-  more.addEventListener("click", grow);
-  new IntersectionObserver((seen) => seen[0].isIntersecting && !more.hidden && grow()).observe(more);
+  more.addEventListener("click", () => grow(MORE_ROWS));
   body.addEventListener("click", (event) => {
     const row = event.target.closest("tr.row");
     const selecting = String(getSelection()) && !event.target.closest("button");

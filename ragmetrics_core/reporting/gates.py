@@ -259,9 +259,7 @@ def _decided(
     words = [f" {VERBS[outcome]} {gate.at_least:g}: mean {numbers.mean:.4f}"]
     if interval is not None:
         kind = "bounds" if is_until_decided else "95 % interval"
-        words.append(
-            f"{kind} {interval.low:.4f}–{interval.high:.4f} ({interval.method})"
-        )
+        words.append(f"{kind} {interval.low:.4f}–{interval.high:.4f}")
     if numbers.unknown:
         words.append(
             f"{low:.4f}–{high:.4f} with the {numbers.unknown} that failed or were not"

@@ -26,7 +26,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.pairing import GroupBy
-from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
+from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
 from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
 from ragmetrics_core.reporting.tables import (
     csv_text,
@@ -297,7 +297,13 @@ class Report:
         """
         write_text(path, csv_text(self.results, self.metrics), "the table")
 
-    def to_html(self, path: str | Path, *, cluster: GroupBy = "auto") -> None:
+    def to_html(
+        self,
+        path: str | Path,
+        *,
+        cluster: GroupBy = "auto",
+        decisions: Sequence[Decision] = (),
+    ) -> None:
         """Write the report as one HTML page that opens offline (extra ``report``).
 
         Texts of the samples are in it.
@@ -306,12 +312,21 @@ class Report:
             path: The file to write; an existing one is replaced. Texts over 20 kB are
                 cut with a note.
             cluster: Which samples belong together, as in ``summary``.
+            decisions: What gates decide of this report; the page begins with it. A run
+                until decided has its own.
         """
         # only where a page is written
         from ragmetrics_core.page.render import write_page
 
         shown = self.shown()
-        write_page(path, shown.results, self.summary(cluster=cluster), shown.run)
+        write_page(
+            path,
+            shown.results,
+            self.summary(cluster=cluster),
+            shown.run,
+            decisions=self.decisions or decisions,
+            cluster=cluster,
+        )
 
     def shown(self) -> Report:
         """The report over the rows that a page shows one by one: all of them."""

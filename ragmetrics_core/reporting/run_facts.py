@@ -108,6 +108,7 @@ class SequentialDecision(Decision):
 class RunFacts(Frozen):
     """Facts of one run."""
 
+    name: str = Field("", description='what the user calls it; "" for no name')
     version: str = Field("", description="version of ragmetrics that made the run")
     packages: dict[str, str] = Field(
         {}, description="versions of Python and of packages that change replies"

@@ -47,6 +47,20 @@ _UNTIL_DECIDED = (
 )
 
 
+# Why a metric has no meaning for a row, by the code of the result.
+_WHY_UNDEFINED = {
+    "missing": "without what it needs",
+    "abstained": "whose answer declines",
+    "no_facts": "whose reference holds no fact",
+    "other": "for which it has no meaning",
+}
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun, e.g. ``1 row`` or ``2,000 rows``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 class RiskThresholds(Frozen):
     """When a number counts as a sign of high risk.
 
@@ -133,6 +147,21 @@ class MetricSummary(Frozen):
     )
 
     @property
+    def unscored_in_words(self) -> str:
+        """Why rows have no score of this metric, with counts; "" if all have one."""
+        parts = [
+            f"{counted(count, 'row')} {_WHY_UNDEFINED.get(code, code)}"
+            for code, count in self.undefined.items()
+        ]
+        if self.failed:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
+            n_failed = sum(self.failed.values())
+            parts.append(f"{counted(n_failed, 'row')} failed ({kinds})")
+        if self.not_judged:
+            parts.append(f"{counted(self.not_judged, 'row')} not judged")
+        return "; ".join(parts)
+
+    @property
     def signs(self) -> tuple[str, ...]:
         """Signs of high risk, one sentence each."""
         sentences = (*self._signs_of_scores(), *self._signs_of_counts())
@@ -185,8 +214,8 @@ class MetricSummary(Frozen):
         if n_failed > limits.failed_share * n_outcomes:
             kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
             yield (
-                f"{n_failed / n_outcomes:.0%} failed ({kinds}); the mean does not speak"
-                " for them."
+                f"many failed: {n_failed / n_outcomes:.0%} ({kinds}); the mean does not"
+                " speak for them."
             )
 
 
@@ -284,9 +313,32 @@ class Summary(Frozen):
         return tuple(sentence for count, sentence in found if count)
 
     @property
+    def folded_signs(self) -> tuple[str, ...]:
+        """Signs of the run, then those of metrics, one line for each kind of sign."""
+        by_kind: dict[str, list[tuple[str, str]]] = {}
+        for numbers in self.metrics:
+            for sign in numbers.signs:
+                sentence = sign.removeprefix(f"{numbers.metric}: ")
+                kind, _, detail = sentence.partition(": ")
+                by_kind.setdefault(kind, []).append((numbers.metric, detail))
+        return (*self.signs, *(_folded(*item) for item in by_kind.items()))
+
+    @property
     def all_signs(self) -> tuple[str, ...]:
         """Signs of the run, then those of each metric."""
         return (*self.signs, *chain.from_iterable(own.signs for own in self.metrics))
+
+
+def _folded(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
+    """One line about a kind of sign, with the metrics that show it and their numbers."""
+    ((first_metric, first_detail), *others) = metrics
+    if not others:
+        return f"{first_metric}: {kind}{f': {first_detail}' if first_detail else ''}"
+    shown = [
+        f"{metric} {detail.partition(';')[0].rstrip('.')}".rstrip()
+        for metric, detail in metrics
+    ]
+    return f"{kind} in {len(metrics)} metrics: {'; '.join(shown)}."
 
 
 class Tally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -96,8 +97,7 @@ def _notes_on_intervals(summary: Summary) -> Iterator[str]:
         if numbers.interval is not None
     }
     if intervals:
-        methods = dict.fromkeys(interval.method for interval in intervals.values())
-        yield f"Intervals: {summary.caption}. Method: {'; '.join(methods)}."
+        yield f"Intervals: {summary.caption}."
     for metric, interval in intervals.items():
         if interval.clusters is None:
             continue
@@ -109,12 +109,6 @@ def _notes_on_intervals(summary: Summary) -> Iterator[str]:
 
 def _notes_on_scores(summary: Summary) -> Iterator[str]:
     """What stands behind the scores of each metric."""
-    for numbers in summary.metrics:
-        if numbers.uncertain:
-            yield (
-                f"{numbers.metric}: the judge is uncertain of {numbers.uncertain} of"
-                f" {numbers.count} scores."
-            )
     for numbers in summary.metrics:
         if numbers.useful_share is not None:
             n_useful = round(numbers.useful_share * numbers.useful_known)
@@ -172,6 +166,20 @@ def text_table(summary: Summary, run: RunFacts) -> str:
 
     It has at most 80 columns and no colour codes.
     """
+    grid = [text_grid(summary)] if summary.metrics else []
+    notes = [
+        line for note in footnotes(summary, run) for line in _wrapped(note).splitlines()
+    ]
+    return "\n".join([*grid, *notes]).rstrip()
+
+
+def _wrapped(text: str) -> str:
+    """A text of several lines of at most 80 columns."""
+    return textwrap.fill(text, 80, break_on_hyphens=False)
+
+
+def text_grid(summary: Summary) -> str:
+    """The metrics as a plain-text table of at most 80 columns, without footnotes."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -196,10 +204,7 @@ def text_table(summary: Summary, run: RunFacts) -> str:
         legacy_windows=False,
     )
     with console.capture() as captured:
-        if summary.metrics:
-            console.print(grid)
-        for line in footnotes(summary, run):
-            console.print(Text(line))
+        console.print(grid)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
 
 

@@ -1,0 +1,67 @@
+"""What commands print of a report: the order of the page's first screen.
+
+First the verdict, the largest loss and the stage to mend; then the table of metrics, the
+groups of rows and the warnings; then judge and methods. The three worst rows and the
+next command come last, where a terminal leaves the eye.
+"""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ragmetrics_core.page.first_screen import Example, FirstScreen
+from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.summary import Summary
+from ragmetrics_core.reporting.tables import footnotes, text_grid
+
+
+def screen_lines(
+    screen: FirstScreen, summary: Summary, run: RunFacts, remarks: Iterable[str] = ()
+) -> list[str]:
+    """The first screen, line by line; ``remarks`` are what else came up."""
+    lines = [f"{screen.title}: {screen.origin}", *screen.verdicts, screen.loss]
+    if screen.how_sure:
+        lines.append(screen.how_sure)
+    lines += screen.failures
+    lines += _stage_to_mend(screen)
+    lines += ["", text_grid(summary), "", screen.groups_in_words]
+    lines += [f"! {sign}" for sign in summary.folded_signs]
+    lines += remarks
+    lines += footnotes(summary, run)
+    return lines
+
+
+def _stage_to_mend(screen: FirstScreen) -> list[str]:
+    group = screen.mend_first
+    if group is None:
+        return []
+    rows = ", ".join(str(example.row) for example in group.examples)
+    look = f" Look at rows {rows}." if rows else ""
+    return [f"Mend first: {group.stage} (a hypothesis by rule). {group.remedy}{look}"]
+
+
+def worst_lines(worst: Sequence[Example]) -> list[str]:
+    """The worst rows, each with its lowest score and its question."""
+    if not worst:
+        return []
+    lines = [f"The {len(worst)} worst:" if len(worst) > 1 else "The worst:"]
+    for example in worst:
+        lines.append(
+            f"  row {example.row}: {example.metric} {example.score:.2f}:"
+            f" {example.question or '(no question)'}"
+        )
+    return lines
+
+
+def next_command(files: Sequence[Path], out: Path | None, page: Path | None) -> str:
+    """What to run next: keep the results, look at them, or compare a later run."""
+    if out is None:
+        names = " ".join(shlex.quote(str(path)) for path in files)
+        return (
+            f"Next: ragmetrics evaluate {names} --out results.jsonl --report"
+            " report.html"
+        )
+    shown = shlex.quote(str(out))
+    if page is None:
+        return f"Next: ragmetrics report {shown}"
+    return f"Next, after a change: ragmetrics compare {shown} NEW.jsonl"
