@@ -32,7 +32,7 @@ _SHOWN = """
     Comparison.added Comparison.differing Comparison.lacking
     Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date
-    Card.details Card.signatures Card.made Card.command Card.notes Card.figures
+    Card.details Card.signatures Card.made Card.command Card.notes Card.figures Card.decided
     RunFacts.addresses Gate.by
     ProjectSettings.metrics ProjectSettings.store ProjectSettings.gates ProjectSettings.columns
 """
