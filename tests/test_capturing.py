@@ -29,6 +29,7 @@ from ragmetrics_core.capture import (
     Overrides,
     Problems,
     Tree,
+    WatchSettings,
     as_judge_work,
     guarded,
     judge_context,
@@ -329,7 +330,9 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
         ("a#1", "a2"),
     ]
     pairs = Pairs()
-    background = BackgroundEvaluator(pairs.add, [], rest=pairs.finish, keep=True)
+    background = BackgroundEvaluator(
+        pairs.add, [], rest=pairs.finish, settings=WatchSettings(keep=True)
+    )
     for run in ("q1", "a1", "q2"):
         background.record(run)
     assert background.stop(timeout=30)
@@ -460,7 +463,9 @@ class Hanging(Judge):
 
 
 def evaluator(judge=YES, **settings):
-    return BackgroundEvaluator(samples_from, ["adherence"], judge, **settings)
+    return BackgroundEvaluator(
+        samples_from, ["adherence"], judge, settings=WatchSettings(**settings)
+    )
 
 
 def run_of(number=0):
@@ -563,8 +568,7 @@ def test_a_watched_control_comes_from_one_of_the_last_runs():
         lambda run: [Sample(reference="r", contexts=[run])],
         RetrievalAccuracy(controls=1),
         judge,
-        keep=True,
-        concurrency=1,
+        settings=WatchSettings(keep=True, concurrency=1),
     )
     for number in range(100):
         background.record(f"own {number}")
@@ -632,7 +636,10 @@ def test_sample_rate_draws_samples_because_runs_may_belong_together():
         return samples_from(run) * 2
 
     background = BackgroundEvaluator(
-        pair, ["adherence"], YES, sample_rate=0.25, max_queue=None, keep=True
+        pair,
+        ["adherence"],
+        YES,
+        settings=WatchSettings(sample_rate=0.25, max_queue=None, keep=True),
     )
     for number in range(400):
         background.record(run_of(number))
@@ -694,7 +701,10 @@ def test_what_waits_for_the_judge_is_refused_where_the_judge_waits_for_it(call, 
         Judging() if place == "judge" else YES,
     )
     background = BackgroundEvaluator(
-        samples_from, metrics, judge, keep=True, **settings.get(place, {})
+        samples_from,
+        metrics,
+        judge,
+        settings=WatchSettings(keep=True, **settings.get(place, {})),
     )
     background.record(run_of())
     assert background.flush(30)
@@ -792,7 +802,7 @@ FORKED = """
 import asyncio, os, sys, threading, warnings
 warnings.simplefilter("ignore")
 from ragmetrics_core import Sample
-from ragmetrics_core.capture import BackgroundEvaluator
+from ragmetrics_core.capture import WatchSettings, BackgroundEvaluator
 from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice
 
 asked = threading.Semaphore(0)
@@ -808,7 +818,7 @@ class Slow(ChatModel):
 
 parent = os.getpid()
 metrics = (name for name in ["adherence"])  # gone after the first look
-evaluator = BackgroundEvaluator(lambda run: [run], metrics, Slow(), concurrency=2)
+evaluator = BackgroundEvaluator(lambda run: [run], metrics, Slow(), WatchSettings(concurrency=2))
 for number in range(20):
     evaluator.record(Sample(contexts=["c"], answer=str(number)))
 asked.acquire()

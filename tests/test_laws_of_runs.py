@@ -22,7 +22,7 @@ from ragmetrics_core import (
     Sample,
     evaluate,
 )
-from ragmetrics_core.capture import BackgroundEvaluator
+from ragmetrics_core.capture import BackgroundEvaluator, WatchSettings
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RequestRejected
 from ragmetrics_core.data.replies import Usage
@@ -130,7 +130,10 @@ def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(
     assert [row.index for row in report.results] == list(range(len(kinds)))
 
     watching = BackgroundEvaluator(
-        lambda sample: [sample], METRICS, LLMJudge(Scripted()), keep=True
+        lambda sample: [sample],
+        METRICS,
+        LLMJudge(Scripted()),
+        settings=WatchSettings(keep=True),
     )
     for sample in samples_of(kinds):
         watching.record(sample)

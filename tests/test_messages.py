@@ -16,7 +16,7 @@ import pytest
 from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextAdherence, Sample, evaluate
-from ragmetrics_core.capture import BackgroundEvaluator, Sink
+from ragmetrics_core.capture import BackgroundEvaluator, Sink, WatchSettings
 from ragmetrics_core.cli.main import main
 
 ROW = {
@@ -199,7 +199,10 @@ class Unmended(Sink):
 
 def test_a_sink_that_raises_is_named(caplog: pytest.LogCaptureFixture) -> None:
     background = BackgroundEvaluator(
-        lambda sample: [sample], ["adherence"], "lexical", sinks=[Unmended()]
+        lambda sample: [sample],
+        ["adherence"],
+        "lexical",
+        settings=WatchSettings(sinks=[Unmended()]),
     )
     background.record(Sample(contexts=["Anna lit it."], answer="Anna lit it."))
     assert background.stop(timeout=30)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink
+from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import InputError, SettingError
 from ragmetrics_core.reporting.joined import joined
@@ -31,7 +31,7 @@ def watched(count: int, path: str = "scores.jsonl") -> None:
         lambda sample: [sample],
         ["context_adherence", "context_utilization"],
         "lexical",
-        sinks=[JsonlSink(path)],
+        settings=WatchSettings(sinks=[JsonlSink(path)]),
     )
     for number in range(count):
         right, wrong = f"Anna lit lamp {number}.", "A wizard built it in 1871."

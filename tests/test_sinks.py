@@ -9,7 +9,7 @@ import time
 from said import poll, polls
 
 from ragmetrics_core import Report, Sample, ScriptedJudge
-from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, Sink
+from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, Sink, WatchSettings
 from ragmetrics_core.metrics.polls import Adherent
 
 YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
@@ -44,7 +44,10 @@ class Hanging(Sink):
 
 def watched(*sinks, **settings):
     return BackgroundEvaluator(
-        lambda sample: [sample], ["adherence"], YES, sinks=sinks, **settings
+        lambda sample: [sample],
+        ["adherence"],
+        YES,
+        settings=WatchSettings(sinks=sinks, **settings),
     )
 
 
@@ -138,7 +141,9 @@ def test_what_would_end_the_process_ends_neither_a_sink_nor_the_evaluator():
         return [sample(number)]
 
     kept = Kept()
-    background = BackgroundEvaluator(build, ["adherence"], YES, sinks=[Ending(), kept])
+    background = BackgroundEvaluator(
+        build, ["adherence"], YES, settings=WatchSettings(sinks=[Ending(), kept])
+    )
     for number in range(3):
         background.record(number)
     assert background.stop(timeout=30)

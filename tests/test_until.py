@@ -29,6 +29,7 @@ from ragmetrics_core import (
     Report,
     Sample,
     aevaluate,
+    compare_until_decided,
     evaluate,
     iter_results,
     metric,
@@ -652,8 +653,8 @@ def test_rows_that_broke_in_the_earlier_run_are_rows() -> None:
         " of the earlier run are no"
     )
     with pytest.raises(InputError, match=said):
-        before.compare(
-            whole, until="decided", margin=0.1, metrics=[good], judge="lexical"
+        compare_until_decided(
+            before, whole, margin=0.1, metrics=[good], judge="lexical"
         )
 
 
@@ -676,16 +677,16 @@ def test_what_is_decided_early_two_finished_runs_could_decide_too(
     enough = finished["good"].pairs >= 0.95 * finished["good"].rows
     assert finished.regression() == {"good": "passed" if enough else "undecided"}
     if enough:
-        early = before.compare(
-            second, until="decided", margin=0.3, metrics=[good], judge="lexical"
+        early = compare_until_decided(
+            before, second, margin=0.3, metrics=[good], judge="lexical"
         )
         assert early.regression() == {"good": "passed"}
     else:
         # one and the same count
         said = f"{finished['good'].pairs} of the {finished['good'].rows} rows"
         with pytest.raises(InputError, match=said):
-            before.compare(
-                second, until="decided", margin=0.3, metrics=[good], judge="lexical"
+            compare_until_decided(
+                before, second, margin=0.3, metrics=[good], judge="lexical"
             )
 
 
@@ -897,8 +898,8 @@ def test_compare_judges_rows_until_it_is_decided(tmp_path: Path) -> None:
     before = earlier(*scores)
     for change, outcome in ((0.0, "passed"), (-0.3, "failed")):
         after = rows(*[score + change for score in scores])
-        found = before.compare(
-            after, until="decided", margin=0.1, metrics=[good], judge="lexical"
+        found = compare_until_decided(
+            before, after, margin=0.1, metrics=[good], judge="lexical"
         )
         assert found.regression() == {"good": outcome}
         own = found["good"]
@@ -919,9 +920,9 @@ def test_compare_judges_rows_until_it_is_decided(tmp_path: Path) -> None:
         assert not re.search(r"95 % interval|permutation|Holm|McNemar", text)
 
 
-def test_two_finished_runs_are_compared_without_a_judge() -> None:
-    with pytest.raises(SettingError, match="judge: two finished runs"):
-        earlier(1.0).compare(earlier(1.0), judge="lexical")
+def test_rows_are_not_compared_as_if_they_were_a_run() -> None:
+    with pytest.raises(SettingError, match="compare_until_decided"):
+        earlier(1.0).compare(rows(1.0))  # type: ignore[arg-type]  # the mistake meant
 
 
 def test_a_stopped_run_is_not_tested_against_another() -> None:

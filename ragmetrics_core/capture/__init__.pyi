@@ -2,8 +2,10 @@ from ragmetrics_core.capture.background import Aggregate as Aggregate
 from ragmetrics_core.capture.background import (
     BackgroundEvaluator as BackgroundEvaluator,
 )
+from ragmetrics_core.capture.background import WatchSettings as WatchSettings
 from ragmetrics_core.capture.captured import Captured as Captured
 from ragmetrics_core.capture.captured import Given as Given
+from ragmetrics_core.capture.captured import Redact as Redact
 from ragmetrics_core.capture.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capture.hooks import Listener as Listener
 from ragmetrics_core.capture.hooks import Listeners as Listeners
@@ -54,7 +56,9 @@ from ragmetrics_core.data.results import ErrorInfo as ErrorInfo
 from ragmetrics_core.data.results import MetricResult as MetricResult
 from ragmetrics_core.data.results import SampleResult as SampleResult
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
+from ragmetrics_core.engine.arguments import EvaluateSettings as EvaluateSettings
 from ragmetrics_core.engine.progress import Display as Display
+from ragmetrics_core.engine.progress import Show as Show
 from ragmetrics_core.engine.resolve import JudgeLike as JudgeLike
 from ragmetrics_core.engine.resolve import resolve_judge as resolve_judge
 from ragmetrics_core.engine.run import Metrics as Metrics

@@ -56,16 +56,61 @@ class Aggregate:
             self.mean = before + (value - before) / self.scored
 
 
+@dataclass(frozen=True, kw_only=True)
+class WatchSettings:
+    """What is judged in the background, and what becomes of the results.
+
+    Args:
+        sample_rate: Share of the samples that are judged, in (0, 1]; whole
+            conversations, where they have an id.
+        max_queue: Most runs waiting; later ones are dropped and counted. None never
+            drops.
+        keep: Keep every result for ``report()``; otherwise only running ``aggregates``,
+            in constant memory.
+        on_result: Called in the background thread with each result, in the order in
+            which they are done.
+        sinks: Where results go, each in a thread of its own: ``JsonlSink``, or yours
+            with ``write`` and ``flush``.
+        concurrency: Most model calls in flight.
+        limits: What judging may spend; see ``ragmetrics_core.evaluate``.
+        redact: A function through which each sample goes as it is made.
+
+    Raises:
+        SettingError: If ``sample_rate`` is no share.
+    """
+
+    sample_rate: float = 1.0
+    max_queue: int | None = 1000
+    keep: bool = False
+    on_result: Callable[[SampleResult], None] | None = None
+    sinks: Iterable[Sink] = ()
+    concurrency: int = 8
+    limits: Limits | None = None
+    redact: Redact | None = None
+
+    def __post_init__(self) -> None:
+        """Check the share."""
+        if not 0 < self.sample_rate <= 1:
+            raise SettingError(
+                f"sample_rate must lie in (0, 1], got {self.sample_rate}"
+            )
+
+
 class BackgroundEvaluator(Generic[Run]):
     """Assembles samples and scores them in a daemon thread of its own.
 
-    The application never waits.
+    The application never waits. What a limit cuts off is counted in ``problems``.
 
-    ``FrontDoor.watch`` says what the settings mean. In the thread ``build`` makes
-    samples of a recorded run, and at each ``flush`` ``rest`` those that wait for a
-    further run; ``ended`` is called when it stops. A run waits ``linger_s`` seconds
-    before, unless somebody waits for it. What a limit cuts off is counted in
-    ``problems``.
+    Args:
+        build: Makes samples of a recorded run; called in the thread.
+        metrics: Metrics or their names; None for all, ``[]`` to count only.
+        judge: A judge, a chat model, or a model's name.
+        settings: What is judged, and what becomes of the results; None for the usual.
+        rest: Makes, at each ``flush``, samples of runs that waited for a further one.
+        ended: Called when the evaluator stops.
+        problems: Where internal errors are counted; None for a new count.
+        linger_s: Seconds that a run waits before samples are made of it, unless
+            somebody waits for them.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -82,40 +127,32 @@ class BackgroundEvaluator(Generic[Run]):
         build: Callable[[Run], Iterable[Sample]],
         metrics: Metrics = None,
         judge: JudgeLike = None,
+        settings: WatchSettings | None = None,
         *,
-        sample_rate: float = 1.0,
-        max_queue: int | None = 1000,
-        keep: bool = False,
-        on_result: Callable[[SampleResult], None] | None = None,
-        sinks: Iterable[Sink] = (),
-        concurrency: int = 8,
-        limits: Limits | None = None,
-        redact: Redact | None = None,
         rest: Callable[[], Iterable[Sample]] = tuple,
         ended: Callable[[], None] = lambda: None,
         problems: Problems | None = None,
         linger_s: float = 0.0,
     ) -> None:
-        if not 0 < sample_rate <= 1:
-            raise SettingError(f"sample_rate must lie in (0, 1], got {sample_rate}")
+        self._settings = settings = settings or WatchSettings()
         self.problems = Problems() if problems is None else problems
-        self._build, self._rest, self._ended, self._redaction = (
-            build,
-            rest,
-            ended,
-            Redaction(redact, self.problems),
-        )
+        self._build = build
+        self._rest = rest
+        self._ended = ended
+        self._redaction = Redaction(settings.redact, self.problems)
         self._new_run = partial(
-            EvaluationRun, chosen(metrics), judge, concurrency, None, limits
+            EvaluationRun,
+            chosen(metrics),
+            judge,
+            settings.concurrency,
+            None,
+            settings.limits,
         )
-        self._sample_rate, self._max_queue, self._keep, self._on_result = (
-            sample_rate,
-            max_queue,
-            keep,
-            on_result,
-        )
-        self.outlets = [Outlet(sink, self.problems, max_queue) for sink in sinks]
-        self._linger, self._stopped = linger_s, False
+        self.outlets = [
+            Outlet(sink, self.problems, settings.max_queue) for sink in settings.sinks
+        ]
+        self._linger = linger_s
+        self._stopped = False
         renew_after_fork(self)
         atexit.register(_at_exit, weakref.ref(self))
 
@@ -151,10 +188,11 @@ class BackgroundEvaluator(Generic[Run]):
         Never blocks, from any thread.
         """
         with self._changed:
-            full = self._max_queue is not None and len(self._queue) >= self._max_queue
-            if full and not self._stopped:
-                self._lost(1, _FULL.format(self._max_queue))
-            if full or self._stopped:
+            max_queue = self._settings.max_queue
+            is_full = max_queue is not None and len(self._queue) >= max_queue
+            if is_full and not self._stopped:
+                self._lost(1, _FULL.format(max_queue))
+            if is_full or self._stopped:
                 return False
             self._take(partial(self._build, run), time.monotonic() + self._linger)
             return True
@@ -226,7 +264,7 @@ class BackgroundEvaluator(Generic[Run]):
 
     def report(self, timeout: float | None = None) -> Report:
         """Wait for the judge and report on everything judged so far; ``SettingError`` if results are not kept."""
-        if not self._keep:
+        if not self._settings.keep:
             raise SettingError(
                 "results are not kept (keep=False); use aggregates or on_result"
             )
@@ -287,7 +325,11 @@ class BackgroundEvaluator(Generic[Run]):
         for made in making():
             conversation = made.ledger.conversation if made.ledger is not None else None
             drawn = random.Random(conversation or made.id).random()  # noqa: S311  # no secret
-            sample = self._redaction.redact(made) if drawn < self._sample_rate else None
+            sample = (
+                self._redaction.redact(made)
+                if drawn < self._settings.sample_rate
+                else None
+            )
             if sample is None:
                 continue
             future = self._run.follow(self._count, sample)
@@ -314,13 +356,13 @@ class BackgroundEvaluator(Generic[Run]):
             self.aggregates[name].add(outcome.status, outcome.value)
             if outcome.status == "failed":
                 self.problems.note(f"{name} failed: {outcome.error.type}")
-        if self._keep:
+        if self._settings.keep:
             with self._changed:
                 self._results.append(result)
         for outlet in self.outlets:
             outlet.put(result)
-        if self._on_result is not None:
-            self._on_result(result)
+        if self._settings.on_result is not None:
+            self._settings.on_result(result)
 
 
 def _at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, Generic, Unpack
 
 from ragmetrics_core.capture.hooks import Lock, Problems, Run, guarded
 from ragmetrics_core.data import Ledger, Sample
+from ragmetrics_core.engine.arguments import EvaluateSettings
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
+from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.models.framework_model import as_judge_work
@@ -195,7 +197,12 @@ class Captured(Generic[Run]):
         return self._redaction.redact(self._given.applied(sample, number))
 
     def evaluate(
-        self, metrics: Metrics = None, *, judge: object = None, **settings: Any
+        self,
+        metrics: Metrics = None,
+        *,
+        judge: object = None,
+        progress: Show = None,
+        **settings: Unpack[EvaluateSettings],
     ) -> Report:
         """Score what was captured, as ``ragmetrics_core.evaluate`` does.
 
@@ -203,10 +210,21 @@ class Captured(Generic[Run]):
         """
         samples = self.samples
         with as_judge_work():
-            return evaluate(samples, metrics, judge=self._as_judge(judge), **settings)
+            return evaluate(
+                samples,
+                metrics,
+                judge=self._as_judge(judge),
+                progress=progress,
+                **settings,
+            )
 
     async def aevaluate(
-        self, metrics: Metrics = None, *, judge: object = None, **settings: Any
+        self,
+        metrics: Metrics = None,
+        *,
+        judge: object = None,
+        progress: Show = False,
+        **settings: Unpack[EvaluateSettings],
     ) -> Report:
         """Score what was captured, without blocking the event loop.
 
@@ -215,5 +233,9 @@ class Captured(Generic[Run]):
         samples = self.samples
         with as_judge_work():
             return await aevaluate(
-                samples, metrics, judge=self._as_judge(judge), **settings
+                samples,
+                metrics,
+                judge=self._as_judge(judge),
+                progress=progress,
+                **settings,
             )

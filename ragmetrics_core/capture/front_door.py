@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Generic
 
-from ragmetrics_core.capture.background import BackgroundEvaluator
+from ragmetrics_core.capture.background import BackgroundEvaluator, WatchSettings
 from ragmetrics_core.capture.captured import Captured, Given, Redact
 from ragmetrics_core.capture.hooks import Listener, Listeners, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides, Source
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.turns import Turns
-from ragmetrics_core.data import Sample, SampleResult
+from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.models.limits import Limits
@@ -30,7 +30,7 @@ class FrontDoor(Generic[Run]):
 
     ``trees`` makes the trees of a recorded run, ``as_judge`` a judge of the framework's
     own model object, ``as_run`` a run of what an application returned; ``places`` takes
-    an adapter's own arguments, too; ``unseen`` says what to do where a block saw no
+    ``every_turn``, too, in LangChain; ``unseen`` says what to do where a block saw no
     run, ``hint`` where it saw some and none gave a sample.
     """
 
@@ -46,6 +46,27 @@ class FrontDoor(Generic[Run]):
     def turns(self, where: Overrides, problems: Problems) -> Turns[Run]:
         """What makes the samples of one listener."""
         return Turns(lambda run: self.trees(run, where), where, problems, self.hint)
+
+    def _places(
+        self,
+        question_from: Source | None,
+        contexts_from: Source | None,
+        answer_from: Source | None,
+        context_tools: Collection[str] | None,
+        build: Callable[[Any], Iterable[Sample]] | None,
+        *,
+        every_turn: bool,
+    ) -> Overrides:
+        """Where the caller says that things are.
+
+        ``SettingError`` if this adapter has no ``every_turn``, or a place is none.
+        """
+        named = (question_from, contexts_from, answer_from, context_tools, build)
+        if not every_turn:
+            return self.places(*named)
+        if self.places is Overrides:
+            raise SettingError("every_turn is an argument of the LangChain adapter")
+        return self.places(*named, every_turn=every_turn)
 
     @contextmanager
     def capture(
@@ -64,7 +85,7 @@ class FrontDoor(Generic[Run]):
         redact: Redact | None = None,
         max_samples: int | None = None,
         all_threads: bool = False,
-        **own: Any,
+        every_turn: bool = False,
     ) -> Iterator[Captured[Run]]:
         """Capture what the application does inside the block; nothing of it is changed.
 
@@ -97,8 +118,8 @@ class FrontDoor(Generic[Run]):
                 so that concurrent requests never mix. True adds those that carry the
                 context of no capture at all, such as those in threads that the
                 application starts bare.
-            **own: Of LangChain alone: ``every_turn=True`` makes a run that called a
-                model a sample even where nothing was retrieved.
+            every_turn: In LangChain, whether a run that called a model is a sample even
+                where nothing was retrieved. The other adapters refuse it.
 
         Returns:
             A context manager that gives the ``Captured``. Its samples can be read at
@@ -108,8 +129,13 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a place is neither a text nor callable.
         """
-        where = self.places(
-            question_from, contexts_from, answer_from, context_tools, build, **own
+        where = self._places(
+            question_from,
+            contexts_from,
+            answer_from,
+            context_tools,
+            build,
+            every_turn=every_turn,
         )
         where = replace(where, question=question)
         turns = self.turns(where, Problems())
@@ -155,7 +181,12 @@ class FrontDoor(Generic[Run]):
         concurrency: int = 8,
         limits: Limits | None = None,
         redact: Redact | None = None,
-        **places: Any,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        every_turn: bool = False,
     ) -> BackgroundEvaluator[Run]:
         """Judge what the whole process does from now on, in the background.
 
@@ -178,8 +209,12 @@ class FrontDoor(Generic[Run]):
             concurrency: Most model calls in flight.
             limits: What judging may spend; see ``ragmetrics_core.evaluate``.
             redact: As for ``capture``.
-            **places: ``question_from``, ``contexts_from``, ``answer_from``,
-                ``context_tools`` and ``build``, as for ``capture``.
+            question_from: As for ``capture``.
+            contexts_from: As for ``capture``.
+            answer_from: As for ``capture``.
+            context_tools: As for ``capture``.
+            build: As for ``capture``.
+            every_turn: As for ``capture``.
 
         Returns:
             Who watches: ``aggregates``, ``problems``, ``dropped``, ``flush(timeout)``,
@@ -188,12 +223,15 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
-        where = self.places(**places)
-        turns = self.turns(where, Problems())
-        watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
-            turns.add,
-            metrics,
-            self.as_judge(judge),
+        where = self._places(
+            question_from,
+            contexts_from,
+            answer_from,
+            context_tools,
+            build,
+            every_turn=every_turn,
+        )
+        settings = WatchSettings(
             sample_rate=sample_rate,
             max_queue=max_queue,
             keep=keep,
@@ -202,6 +240,13 @@ class FrontDoor(Generic[Run]):
             concurrency=concurrency,
             limits=limits,
             redact=redact,
+        )
+        turns = self.turns(where, Problems())
+        watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
+            turns.add,
+            metrics,
+            self.as_judge(judge),
+            settings,
             rest=turns.finish,
             problems=turns.problems,
             ended=lambda: self.listeners.remove(listener),
@@ -212,7 +257,17 @@ class FrontDoor(Generic[Run]):
         self.listeners.add(listener)
         return watcher
 
-    def samples_from(self, run: Any, **places: Any) -> list[Sample]:
+    def samples_from(
+        self,
+        run: Any,
+        *,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        every_turn: bool = False,
+    ) -> list[Sample]:
         """Make the samples of one run; pure.
 
         Args:
@@ -222,9 +277,13 @@ class FrontDoor(Generic[Run]):
                 returned, which holds less: not what was retrieved before reranking, in
                 LlamaIndex not the question. A stream is not read: without its text the
                 sample has no answer.
-            **places: ``question_from``, ``contexts_from``, ``answer_from``,
-                ``context_tools`` and ``build``, as for ``capture``; of what was
-                returned a callable gets that.
+            question_from: As for ``capture``; of what was returned a callable gets
+                that.
+            contexts_from: The same for the contexts.
+            answer_from: The same for the answer.
+            context_tools: As for ``capture``.
+            build: As for ``capture``.
+            every_turn: As for ``capture``.
 
         Returns:
             The samples that ``capture`` gives of that run.
@@ -233,7 +292,14 @@ class FrontDoor(Generic[Run]):
             SettingError: If it is nothing of which the adapter makes samples, or a
                 setting is invalid.
         """
-        where = self.places(**places)
+        where = self._places(
+            question_from,
+            contexts_from,
+            answer_from,
+            context_tools,
+            build,
+            every_turn=every_turn,
+        )
         turns = self.turns(where, Problems(logged=False))
         return [
             *turns.add(run if self.as_run is None else self.as_run(run)),

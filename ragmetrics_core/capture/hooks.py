@@ -148,7 +148,7 @@ def guarded(hook: Callable[P, T]) -> Callable[P, T]:
     """
 
     @functools.wraps(hook)
-    def guarding(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def _guarding(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return hook(self, *args, **kwargs)
         except BaseException as error:  # the application must not notice
@@ -158,7 +158,7 @@ def guarded(hook: Callable[P, T]) -> Callable[P, T]:
                 raise
             self.problems.record(hook.__qualname__, error)
 
-    return cast("Callable[P, T]", guarding)
+    return cast("Callable[P, T]", _guarding)
 
 
 def words_of(error: BaseException, write: Callable[[BaseException], str] = str) -> str:

@@ -20,6 +20,8 @@ from ragmetrics_core.data.asking import shares as shares
 from ragmetrics_core.data.cells import follow as follow
 from ragmetrics_core.data.cells import number_as_text as number_as_text
 from ragmetrics_core.data.cells import plain_data as plain_data
+from ragmetrics_core.data.column_arguments import Columns as Columns
+from ragmetrics_core.data.column_arguments import Fields as Fields
 from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.display import EMBEDDED as EMBEDDED
 from ragmetrics_core.data.display import element as element

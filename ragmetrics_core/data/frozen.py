@@ -3,6 +3,7 @@
 Its models are immutable, strict about unknown fields, and silent about texts.
 """
 
+from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from math import isfinite
@@ -72,14 +73,26 @@ class Frozen(BaseModel):
         return repr(self)
 
     @classmethod
-    def model_rebuild(cls, **how: Any) -> bool | None:
+    def model_rebuild(
+        cls,
+        *,
+        force: bool = False,
+        raise_errors: bool = True,
+        _parent_namespace_depth: int = 2,
+        _types_namespace: Mapping[str, Any] | None = None,
+    ) -> bool | None:
         """Build the validator, at the first use of the class.
 
         One thread at a time, as pydantic does from 2.14 on.
         """
         with _BUILDING:
-            how["_parent_namespace_depth"] = how.get("_parent_namespace_depth", 2) + 1
-            return super().model_rebuild(**how)
+            return super().model_rebuild(
+                force=force,
+                raise_errors=raise_errors,
+                # this function is one more between the caller and pydantic
+                _parent_namespace_depth=_parent_namespace_depth + 1,
+                _types_namespace=_types_namespace,
+            )
 
 
 class Settings(Frozen):

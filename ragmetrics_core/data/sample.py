@@ -4,10 +4,11 @@ A sample holds the question, what was retrieved, the answer, and what was expect
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from ragmetrics_core.data.column_arguments import Fields
 from ragmetrics_core.data.display import table
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
@@ -308,7 +309,7 @@ class Sample(Frozen):
         return table(row for row in rows if row[1])
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any], **columns: Any) -> "Sample":
+    def from_row(cls, row: Mapping[str, Any], **columns: Unpack[Fields]) -> "Sample":
         """Make a sample of a table's row, finding the field's usual column names.
 
         Args:
@@ -332,7 +333,7 @@ class Sample(Frozen):
         """
         from ragmetrics_core.data.rows import samples_from_row  # rows knows Sample
 
-        samples = samples_from_row(row, columns)
+        samples = samples_from_row(row, dict(columns))
         if len(samples) > 1:
             raise RowError(
                 f"the row holds {len(samples)} answers; evaluate() makes one sample of"

@@ -1,11 +1,18 @@
 """Evaluating many samples with several metrics: sync, async and streaming."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
-from typing import Any, Literal
+from typing import Literal, Unpack
 
-from ragmetrics_core.data import Sample, SampleResult, SettingError, columns_by_field
+from ragmetrics_core.data import (
+    Columns,
+    Sample,
+    SampleResult,
+    SettingError,
+    columns_by_field,
+)
+from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike
-from ragmetrics_core.engine.run import Metrics, Run, Show, astream, stream
+from ragmetrics_core.engine.run import Metrics, Run, astream, stream
 from ragmetrics_core.engine.sample_sources import Samples
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
@@ -25,7 +32,7 @@ def iter_results(
     until: Until = None,
     gates: Sequence[Gate | str] | str = (),
     progress: Show = False,
-    **columns: Any,
+    **columns: Unpack[Columns],
 ) -> Iterator[SampleResult]:
     """Evaluate samples and yield their results in input order, in bounded memory.
 
@@ -49,7 +56,7 @@ def evaluate(
     gates: Sequence[Gate | str] | str = (),
     progress: Show = None,
     batch: bool | Literal["wait"] = False,
-    **columns: Any,
+    **columns: Unpack[Columns],
 ) -> Report:
     """Score every sample with every metric.
 
@@ -136,7 +143,7 @@ async def aevaluate(
     until: Until = None,
     gates: Sequence[Gate | str] | str = (),
     progress: Show = False,
-    **columns: Any,
+    **columns: Unpack[Columns],
 ) -> Report:
     """Score every sample with every metric, without blocking the caller's event loop.
 

@@ -63,6 +63,10 @@ class Progress:
         )
 
 
+Show = bool | Callable[[Progress], None] | None
+"""True or False; None shows a line on a terminal and logs elsewhere; a callable gets the progress."""
+
+
 class Display:
     """Shows progress until the run ends, over ``total`` samples or None.
 
@@ -73,9 +77,7 @@ class Display:
     sample.
     """
 
-    def __init__(
-        self, total: int | None, show: bool | Callable[[Progress], None] | None = None
-    ) -> None:
+    def __init__(self, total: int | None, show: Show = None) -> None:
         self.progress = Progress(total)
         self._show = show
         self._last = time.monotonic()

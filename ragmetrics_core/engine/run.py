@@ -33,7 +33,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
-from ragmetrics_core.engine.progress import Display, Progress
+from ragmetrics_core.engine.progress import Display, Show
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.rows_in_flight import RowsInFlight
 from ragmetrics_core.engine.sample_judging import (
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from ragmetrics_core.sequential.until import Decider
 
 Metrics = Iterable[Metric | str] | Metric | str | None
-Show = bool | Callable[[Progress], None] | None
 
 _PACKAGES_BY_MODULE = {
     "litellm": "litellm",

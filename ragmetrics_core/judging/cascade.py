@@ -22,6 +22,8 @@ from ragmetrics_core.data import (
     Usage,
 )
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.limits import Budget
+from ragmetrics_core.models.reply_store import ReplyStore
 
 Band = tuple[float, float]
 """Lowest and highest probability at which a judge is unsure, both included."""
@@ -98,12 +100,22 @@ class CascadeJudge(Judge):
                 details[f"{role} {setting}"] = value
         return details
 
-    def session(self, **settings: Any) -> CascadeJudge:
+    def session(
+        self,
+        *,
+        concurrency: int,
+        store: ReplyStore | None,
+        budget: Budget | None = None,
+    ) -> CascadeJudge:
         """Return a cascade for one run, made of both judges' sessions.
 
         They share the run's store and budget.
         """
-        return self.of_parts(lambda judge: judge.session(**settings))
+        return self.of_parts(
+            lambda judge: judge.session(
+                concurrency=concurrency, store=store, budget=budget
+            )
+        )
 
     def of_parts(self, made_of: Callable[[Judge], Judge]) -> CascadeJudge:
         """The same cascade with each of its judges replaced by what is made of it."""

@@ -22,8 +22,9 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Instructions, Part, Question, ask
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable
+from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
-from ragmetrics_core.engine.run import Run, Show, stream
+from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.labelling.documents import Document
 from ragmetrics_core.labelling.sets import Header, digest_of
 from ragmetrics_core.metrics.metric import Outcome, metric

@@ -15,8 +15,9 @@ from ragmetrics_core.data import (
     wilson,
 )
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable
+from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike
-from ragmetrics_core.engine.run import Run, Show, stream
+from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, edited, injected
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence

@@ -6,11 +6,11 @@ A comparison says what changed, by how much, and whether chance could have done 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -27,7 +27,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import judges_in_words
 from ragmetrics_core.data.display import table as html_rows
-from ragmetrics_core.reporting.gates import UntilDecided, three_way
+from ragmetrics_core.reporting.gates import three_way
 from ragmetrics_core.reporting.pairing import (
     GroupBy,
     KeysSought,
@@ -48,7 +48,7 @@ from ragmetrics_core.statistics.stopping import (
     MIN_SCORED,
     ROUNDING,
     Outcome,
-    check_shares,
+    check_share,
 )
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class Comparison(Frozen):
         less than ``min_scored`` of all rows of either run is scored in both, and for a
         metric that the second run lacks.
         """
-        check_shares(min_scored=min_scored)
+        check_share("min_scored", min_scored)
         if self.decisions:
             return self.decisions
         decisions = [self._regression(change, min_scored) for change in self.changes]
@@ -368,26 +368,30 @@ def _why_few_are_scored(change: MetricChange) -> str:
     )
 
 
+def check_margin(margin: float) -> None:
+    """Refuse a margin that is no difference of means."""
+    if not 0 <= margin <= 1:
+        raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
+
+
 def compare(
     first: Report,
-    second: Report | Any,
+    second: Report,
     *,
     metrics: Sequence[str | Metric] | None = None,
     cluster: GroupBy = "auto",
     slices: GroupBy = None,
     margin: float = MARGIN,
     anyway: bool = False,
-    until: UntilDecided | Literal["decided"] | None = None,
-    **how: Any,
 ) -> Comparison:
-    """Compare two runs over the samples that both hold.
+    """Compare two finished runs over the samples that both hold.
+
+    ``ragmetrics_core.compare_until_decided`` judges rows and compares them, in one.
 
     Args:
         first: The run to compare with.
-        second: The run in question; differences are second − first. With ``until`` its
-            rows, which are judged.
-        metrics: Names of metrics, with ``until`` also metrics; None for all that both
-            runs have.
+        second: The run in question; differences are second − first.
+        metrics: Names of metrics, or the metrics; None for all that both runs have.
         cluster: Which samples belong together, as in ``Report.summary``; those that do
             in either run.
         slices: What splits the samples into slices that are tested, too; Holm counts
@@ -395,41 +399,17 @@ def compare(
             that of the second; of a slice that one run lacks it is said.
         margin: Differences up to this do not matter.
         anyway: Compare runs that were not measured in the same way.
-        until: Judge rows only until it is decided whether they lose more than the
-            margin.
-        **how: With ``until``, arguments of ``evaluate``, e.g. ``judge=``.
 
     Raises:
         InputError: If no sample is in both runs, or the runs are not comparable.
-        SettingError: If a metric is not in both runs.
+        SettingError: If a metric is not in both runs, or the second run is none.
     """
-    if not 0 <= margin <= 1:
-        raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
-    if how and until is None:
+    check_margin(margin)
+    if not hasattr(second, "results"):
         raise SettingError(
-            f"{', '.join(how)}: two finished runs are compared without, and rows with"
-            ' until="decided"'
+            "two finished runs are compared; rows are judged and compared by"
+            " compare_until_decided(report, rows, judge=...)"
         )
-    if until is None:
-        return _compare(first, second, metrics, cluster, slices, margin, anyway=anyway)
-    until = UntilDecided() if until == "decided" else until
-    against = {"against": first, "margin": margin, "cluster": cluster}
-    judged = _judge(second, metrics or first.metrics, until, against, how)
-    comparison = _compare(first, judged, None, cluster, slices, margin, anyway=anyway)
-    return comparison.model_copy(update={"decisions": judged.decisions})
-
-
-def _compare(
-    first: Report,
-    second: Report,
-    metrics: Sequence[str | Metric] | None,
-    cluster: GroupBy,
-    slices: GroupBy,
-    margin: float,
-    *,
-    anyway: bool,
-) -> Comparison:
-    """Compare two finished runs; arguments and errors are those of ``compare``."""
     names = _names_in_both(first, second, metrics)
     _check_keys(first, second, slices, cluster)
     matched = match(first.results, second.results)
@@ -460,20 +440,6 @@ def _compare(
         lacking=() if are_named else _lacking(second, first.metrics),
         added=() if are_named else _lacking(first, second.metrics),
     )
-
-
-def _judge(
-    rows: Any,
-    metrics: Sequence[str | Metric],
-    until: UntilDecided,
-    against: Mapping[str, object],
-    how: Mapping[str, Any],
-) -> Report:
-    """Judge rows until it is decided whether they are worse than an earlier run."""
-    # only where rows are judged
-    from ragmetrics_core.engine.evaluation import evaluate
-
-    return evaluate(rows, metrics, until=until.model_copy(update=against), **how)
 
 
 def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:

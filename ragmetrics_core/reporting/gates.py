@@ -28,7 +28,7 @@ from ragmetrics_core.statistics.stopping import (
     On,
     Outcome,
     SequentialGate,
-    check_shares,
+    check_share,
 )
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def decide(
         SettingError: If ``min_scored`` is not in [0, 1], the metric was not measured,
             or no sample has the key of the slices.
     """
-    check_shares(min_scored=min_scored)
+    check_share("min_scored", min_scored)
     if not isinstance(measured, Summary):
         measured = measured.summary(slices=[gate.by] if gate.by else ())
     names = [numbers.metric for numbers in measured.metrics]

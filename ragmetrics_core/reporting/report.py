@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, get_args
 from zlib import compress, decompress
 
 from ragmetrics_core.data import (
+    Columns,
     Grade,
     SampleResult,
     SettingError,
@@ -257,7 +258,7 @@ class Report:
         return cls(results, run)
 
     @classmethod
-    def from_parquet(cls, path: str | Path, **columns: Any) -> Report:
+    def from_parquet(cls, path: str | Path, **columns: Unpack[Columns]) -> Report:
         """Read what a ``Scorer`` wrote on one machine or many.
 
         It is read a batch at a time, so that memory stays bounded.

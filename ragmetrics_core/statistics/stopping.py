@@ -92,11 +92,10 @@ class _Evidence:
         return self.highest
 
 
-def check_shares(**shares: float) -> None:
-    """Raise ``SettingError`` unless these settings lie in [0, 1]."""
-    for name, value in shares.items():
-        if not 0 <= value <= 1:
-            raise SettingError(f"{name} is a share from 0 to 1; got {value}")
+def check_share(name: str, value: float) -> None:
+    """Raise ``SettingError`` unless the setting of this name lies in [0, 1]."""
+    if not 0 <= value <= 1:
+        raise SettingError(f"{name} is a share from 0 to 1; got {value}")
 
 
 class SequentialGate:
@@ -149,7 +148,9 @@ class SequentialGate:
         min_samples: int = 0,
         min_scored: float = MIN_SCORED,
     ) -> None:
-        check_shares(threshold=threshold, margin=margin, min_scored=min_scored)
+        check_share("threshold", threshold)
+        check_share("margin", margin)
+        check_share("min_scored", min_scored)
         numbers = {
             "population": population,
             "largest_cluster": largest_cluster,

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 from ragmetrics_core.data import (
     Failed,
@@ -12,6 +12,7 @@ from ragmetrics_core.data import (
     SettingError,
     Undefined,
 )
+from ragmetrics_core.engine.arguments import JudgedRunSettings
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.engine.sample_sources import Samples, each_sample
 from ragmetrics_core.metrics.metric import Metric
@@ -34,7 +35,7 @@ def assert_score(
     undecided: Literal["warn", "fail", "pass"] = "warn",
     min_scored: float = MIN_SCORED,
     until_decided: UntilDecided | bool = False,
-    **how: Any,
+    **settings: Unpack[JudgedRunSettings],
 ) -> None:
     """Assert that a score, or a report's mean score, is high enough.
 
@@ -53,7 +54,7 @@ def assert_score(
         min_scored: Share of all rows that must be scored; a report with fewer is
             undecided.
         until_decided: True, or the settings of such a run.
-        **how: For rows, arguments of ``evaluate``, e.g. ``judge=``.
+        **settings: For rows, arguments of ``evaluate``, e.g. ``judge=``.
 
     Raises:
         AssertionError: With the numbers, if the score is too low, there is none, or it
@@ -81,7 +82,7 @@ def assert_score(
         until = until_decided
         if not isinstance(until, UntilDecided):
             until = UntilDecided(min_scored=min_scored)
-        decisions = _decide_rows(measured, at_least, metric, until, how)
+        decisions = _decide_rows(measured, at_least, metric, until, settings)
     else:
         raise SettingError("give a result, a report, or rows with until_decided=True")
     fatal_outcomes = ("failed", "undecided") if undecided == "fail" else ("failed",)
@@ -130,7 +131,7 @@ def _decide_rows(
     at_least: float,
     metric: Metric | str | None,
     until: UntilDecided,
-    how: dict[str, Any],
+    settings: JudgedRunSettings,
 ) -> list[Decision]:
     """Judge rows until gates are decided, without a metric for all that apply."""
     metrics = chosen(metric)
@@ -139,7 +140,7 @@ def _decide_rows(
         samples = [row for row in rows if isinstance(row, Sample)]
         metrics = [metric for metric in metrics if _applies_to_any(metric, samples)]
     gates = [Gate(metric=metric.name, at_least=at_least) for metric in metrics]
-    report = evaluate(rows, metrics, until=until, gates=gates, **how)
+    report = evaluate(rows, metrics, until=until, gates=gates, **settings)
     if not report.results:
         raise InputError("there are no rows to assert anything of")
     return list(report.decisions)

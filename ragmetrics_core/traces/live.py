@@ -4,6 +4,7 @@ It fits OpenTelemetry's SDK, of which nothing is imported.
 """
 
 from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
@@ -12,11 +13,15 @@ from ragmetrics_core.capture import (
     JudgeLike,
     Metrics,
     SettingError,
+    WatchSettings,
     guarded,
     is_judge_work,
 )
+from ragmetrics_core.capture.captured import Redact
 from ragmetrics_core.capture.hooks import Lock
-from ragmetrics_core.data import Sample
+from ragmetrics_core.data import Sample, SampleResult
+from ragmetrics_core.models.limits import Limits
+from ragmetrics_core.reporting.report import Sink
 from ragmetrics_core.traces.reader import Code, TraceReader
 from ragmetrics_core.traces.span_trees import Resolve
 from ragmetrics_core.traces.spans import spans_in
@@ -50,8 +55,14 @@ class SampleProcessor(BackgroundEvaluator[int]):
             the trace that was quiet longest is let go.
         resolve: As for ``samples_from_spans``.
         dialect: As for ``samples_from_spans``.
-        **settings: ``sample_rate``, ``max_queue``, ``keep``, ``on_result``, ``sinks``,
-            ``concurrency``, ``limits`` and ``redact``, as for an adapter's ``watch``.
+        sample_rate: Share of the traces that are judged, as for an adapter's ``watch``.
+        max_queue: As for an adapter's ``watch``; so are the arguments that follow.
+        keep: Whether every result is kept for ``report()``.
+        on_result: Called with each result.
+        sinks: Where results go.
+        concurrency: Most model calls in flight.
+        limits: What judging may spend.
+        redact: A function through which each sample goes as it is made.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -86,7 +97,14 @@ class SampleProcessor(BackgroundEvaluator[int]):
         max_open: int = 10_000,
         resolve: Resolve | None = None,
         dialect: str | None = None,
-        **settings: Any,
+        sample_rate: float = 1.0,
+        max_queue: int | None = 1000,
+        keep: bool = False,
+        on_result: Callable[[SampleResult], None] | None = None,
+        sinks: Iterable[Sink] = (),
+        concurrency: int = 8,
+        limits: Limits | None = None,
+        redact: Redact | None = None,
     ) -> None:
         if linger_s < 0 or max_open < 1:
             raise SettingError(
@@ -97,8 +115,24 @@ class SampleProcessor(BackgroundEvaluator[int]):
         self._dialect = dialect
         self._resolve = resolve
         self._ending = Lock()
-        settings |= {"linger_s": linger_s, "rest": self._waiting_samples}
-        super().__init__(self._samples, metrics, judge, **settings)
+        settings = WatchSettings(
+            sample_rate=sample_rate,
+            max_queue=max_queue,
+            keep=keep,
+            on_result=on_result,
+            sinks=sinks,
+            concurrency=concurrency,
+            limits=limits,
+            redact=redact,
+        )
+        super().__init__(
+            self._samples,
+            metrics,
+            judge,
+            settings,
+            linger_s=linger_s,
+            rest=self._waiting_samples,
+        )
 
     def after_fork(self) -> None:
         """Begin anew in a forked process: earlier spans are the parent's as well."""
@@ -111,7 +145,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         # traces that were let go: what comes later is no whole
         self._let_go_traces: OrderedDict[int, None] = OrderedDict()
 
-    def on_start(self, *_: object, **__: object) -> None:
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
         """Called by the SDK; what a span says is known when it has ended."""
 
     _on_ending = on_start

@@ -111,12 +111,12 @@ class _OtlpAnswers:
         session = extra("requests", "otel", "this target").Session()
         send_and_follow = session.send
 
-        def send(request: Any, **options: Any) -> Any:
+        def _send(request: Any, **options: Any) -> Any:
             options["allow_redirects"] = False
             self._latest = send_and_follow(request, **options)
             return self._latest
 
-        session.send = send
+        session.send = _send
         return session
 
     def problem(self) -> str:

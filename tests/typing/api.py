@@ -26,6 +26,7 @@ from ragmetrics_core import (
     Undefined,
     aevaluate,
     ask,
+    compare_until_decided,
     evaluate,
     iter_results,
 )
@@ -116,7 +117,7 @@ def many(samples: list[Sample]) -> Report:
     print(
         bounds,
         stopped.decisions[0].outcome,
-        report.compare(samples, until="decided", judge="lexical").decisions,
+        compare_until_decided(report, samples, judge="lexical").decisions,
     )
     assert_score(
         samples,

@@ -6,8 +6,8 @@ Keys and paths lead into the inputs or outputs of the root; ``metadata={"ragmetr
 {"reference": …}}`` in the config of a call says the same things for that call.
 """
 
+from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
-from dataclasses import fields
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,12 +17,18 @@ from langchain_core.tracers.context import register_configure_hook
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.tree import AnyRun, Finding, trees
+from ragmetrics_core import Limits, Sample
 from ragmetrics_core.capture import (
     BackgroundEvaluator,
     FrontDoor,
     Listeners,
     Metrics,
     Problems,
+    Redact,
+    SampleResult,
+    Sink,
+    Source,
+    WatchSettings,
 )
 
 
@@ -78,10 +84,20 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             in constant memory.
         max_queue: Most runs waiting; later ones are dropped and counted. None never
             drops.
-        **settings: ``sample_rate``, ``on_result``, ``sinks``, ``concurrency``,
-            ``limits``, ``redact``, and where things are (``question_from``,
-            ``contexts_from``, ``answer_from``, ``context_tools``, ``build``,
-            ``every_turn``), as for ``watch``.
+        sample_rate: Share of the samples that are judged, as for ``watch``; so are the
+            arguments that follow.
+        on_result: Called with each result.
+        sinks: Where results go.
+        concurrency: Most model calls in flight.
+        limits: What judging may spend.
+        redact: A function through which each sample goes as it is made.
+        question_from: Where the question is.
+        contexts_from: Where the contexts are.
+        answer_from: Where the answer is.
+        context_tools: Names of the tools whose text is a context.
+        build: A callable from the run to its samples, instead of all rules.
+        every_turn: Whether a run that called a model is a sample even where nothing was
+            retrieved.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -109,22 +125,46 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         *,
         keep: bool = True,
         max_queue: int | None = None,
-        **settings: Any,
+        sample_rate: float = 1.0,
+        on_result: Callable[[SampleResult], None] | None = None,
+        sinks: Iterable[Sink] = (),
+        concurrency: int = 8,
+        limits: Limits | None = None,
+        redact: Redact | None = None,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        every_turn: bool = False,
     ) -> None:
-        places = {
-            one.name: settings.pop(one.name)
-            for one in fields(Finding)
-            if one.name in settings
-        }
-        turns = _DOOR.turns(Finding(**places), Problems())
-        turns.share(redact=settings.get("redact"))
-        settings |= {
-            "keep": keep,
-            "max_queue": max_queue,
-            "rest": turns.finish,
-            "problems": turns.problems,
-        }
+        where = Finding(
+            question_from,
+            contexts_from,
+            answer_from,
+            context_tools,
+            build,
+            every_turn=every_turn,
+        )
+        turns = _DOOR.turns(where, Problems())
+        turns.share(redact=redact)
+        settings = WatchSettings(
+            sample_rate=sample_rate,
+            max_queue=max_queue,
+            keep=keep,
+            on_result=on_result,
+            sinks=sinks,
+            concurrency=concurrency,
+            limits=limits,
+            redact=redact,
+        )
         BackgroundEvaluator.__init__(
-            self, turns.add, metrics, as_judge(judge), **settings
+            self,
+            turns.add,
+            metrics,
+            as_judge(judge),
+            settings,
+            rest=turns.finish,
+            problems=turns.problems,
         )
         Recorder.__init__(self, turns.problems, lambda: (self.record,))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
@@ -19,9 +19,11 @@ from pydantic import BaseModel
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import (
     Display,
+    EvaluateSettings,
     InputError,
     SampleResult,
     SettingError,
+    Show,
     as_judge_work,
     each_sample,
 )
@@ -87,8 +89,8 @@ def evaluate_query_engine(
     metrics: Any = None,
     *,
     judge: JudgeOrLLM = None,
-    progress: Any = None,
-    **settings: Any,
+    progress: Show = None,
+    **settings: Unpack[EvaluateSettings],
 ) -> Report:
     """Run a query engine once per question, capture what it does, and score it.
 

@@ -3,8 +3,8 @@
 A pipeline over many inputs.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Unpack
 
 from haystack import Pipeline
 from haystack.core.component import Component
@@ -18,10 +18,12 @@ from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type informati
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import (
     CaptureNotes,
+    EvaluateSettings,
     FrontDoor,
     JudgeLike,
     Metrics,
     SettingError,
+    Source,
 )
 
 
@@ -46,7 +48,6 @@ _DOOR: FrontDoor[Run] = FrontDoor(
         " (component.socket), or by build="
     ),
 )
-_WHERE = ("question_from", "contexts_from", "answer_from", "context_tools", "build")
 capture = _DOOR.capture
 watch = _DOOR.watch
 samples_from = _DOOR.samples_from
@@ -60,7 +61,12 @@ def evaluate_pipeline(
     references: Sequence[str | Sequence[str] | None] | None = None,
     judge: object = None,
     progress: bool | None = None,
-    **settings: Any,
+    question_from: Source | None = None,
+    contexts_from: Source | None = None,
+    answer_from: Source | None = None,
+    context_tools: Collection[str] | None = None,
+    build: Callable[[Any], Iterable[Sample]] | None = None,
+    **settings: Unpack[EvaluateSettings],
 ) -> Report:
     """Run a pipeline once per input, one after the other, and evaluate what it answers.
 
@@ -72,9 +78,12 @@ def evaluate_pipeline(
             none.
         judge: As for ``ragmetrics_core.evaluate``, or a ChatGenerator of Haystack.
         progress: True or False; None shows bars on a terminal.
-        **settings: ``question_from``, ``contexts_from``, ``answer_from``,
-            ``context_tools`` and ``build`` as for ``capture``; all others as for
-            ``ragmetrics_core.evaluate``, e.g. ``concurrency``.
+        question_from: As for ``capture``.
+        contexts_from: As for ``capture``.
+        answer_from: As for ``capture``.
+        context_tools: As for ``capture``.
+        build: As for ``capture``.
+        **settings: As for ``ragmetrics_core.evaluate``, e.g. ``concurrency``.
 
     Returns:
         The report. A run that failed is a row with its error; so is one that neither
@@ -89,7 +98,6 @@ def evaluate_pipeline(
             f"{len(inputs)} inputs and {len(references)} references; give one (or None)"
             " for each"
         )
-    where = {name: settings.pop(name) for name in _WHERE if name in settings}
     samples: list[Sample] = []
     for number, given in enumerate(
         tqdm(
@@ -98,7 +106,14 @@ def evaluate_pipeline(
     ):
         reference: Any = references[number] if references is not None else None
         error = None  # what goes wrong inside is part of the result
-        with capture(reference=reference, **where) as captured:
+        with capture(
+            reference=reference,
+            question_from=question_from,
+            contexts_from=contexts_from,
+            answer_from=answer_from,
+            context_tools=context_tools,
+            build=build,
+        ) as captured:
             try:
                 pipeline.run(
                     {
