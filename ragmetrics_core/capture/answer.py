@@ -45,7 +45,7 @@ _WRITTEN_ON = (
     "a later call wrote on the answer, and its text is in the outputs too; what the"
     " framework gives is taken"
 )
-_JUDGED = "the output is a verdict; the text that it judges is taken"
+_JUDGED = "the output is a verdict, or further questions; the text behind it is taken"
 _NOTHING = "no answer was found in the outputs"
 # a text that a later call made of the answer is at least so long; a title is shorter
 _ALIKE = 0.5
@@ -298,7 +298,7 @@ def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
     """The text that is judged, where a verdict on it, or a list of further questions, stands for the answer.
 
     A run that ends in a verdict on its answer, or in further questions: no public
-    application is known that does.
+    application is known that does. One question alone is an answer: it asks back.
     """
     search = wanted.search
     replies = search.calls.replies
@@ -308,9 +308,10 @@ def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
         if named is not None
         else [call for call in wanted.latest if replies[call].line in wanted.lines]
     )
-    if not writers or not (
-        replies[writers[0]].is_verdict or replies[writers[0]].only_asks
-    ):
+    if not writers:
+        return None
+    reply = replies[writers[0]]
+    if not (reply.is_verdict or len(reply.questions) > 1):
         return None
     judged = search.last_that_is_read_by(writers[0])
     if judged is None:
@@ -318,7 +319,10 @@ def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
     answer = Answer(
         replies[judged].answer, f"what {judged.name} wrote, behind a verdict on it"
     )
-    is_sure = judged in search.held or bool(search.shown_documents([judged]))
+    is_sure = judged in search.held or (
+        (reply.is_verdict or reply.lists_questions)
+        and bool(search.shown_documents([judged]))
+    )
     return Answered(answer, judged, () if is_sure else (_JUDGED,))
 
 
@@ -450,7 +454,7 @@ def _is_written_on(search: _Search, call: Node) -> bool:
         search.calls.weights[one] == FREE_TEXT
         and search.last_that_is_read_by(one) is call
         for one in later
-        if replies[one].line != replies[call].line and not replies[one].only_asks
+        if replies[one].line != replies[call].line and not replies[one].questions
     )
 
 

@@ -20,6 +20,9 @@ _READ_LATER = (
     "a later call was shown the answer: what it wrote may be what the user reads, or a"
     " remark on it; make both calls in one run, or say the answer by answer_from"
 )
+_ASKED_AGAIN = (
+    "a later call was asked the same question: what it wrote may be what the user reads"
+)
 
 
 class AnswersReadLater:
@@ -73,17 +76,37 @@ class AnswersReadLater:
             sample for run, sample in self._recent if run.strand == tree.strand
         ]
         last = of_strand[-1] if of_strand else None
+        asked_now = _questions_to(tree, calls) if questions is None else ()
         for run, sample in list(self._recent):
-            is_meant = questions is None or one_line(sample.question) in questions
-            is_doubted = id(sample) in self._doubted
-            if (
-                is_meant
-                and not is_doubted
-                and _is_worked_on(sample, hosts, is_last=sample is last)
-            ):
-                doubtful = replace(run, doubts=(*run.doubts, _READ_LATER))
-                for revised in self._samples_of(doubtful):
-                    self._doubted[id(sample)] = sample, revised
+            if id(sample) in self._doubted:
+                continue
+            question = one_line(sample.question)
+            is_last = sample is last
+            if is_last and question and question in asked_now:
+                self._doubt(run, sample, _ASKED_AGAIN)
+            elif questions is not None and question not in questions:
+                continue
+            elif _is_worked_on(sample, hosts, is_last=is_last):
+                self._doubt(run, sample, _READ_LATER)
+
+    def _doubt(self, run: Tree, sample: Sample, words: str) -> None:
+        """Make the sample of a run anew, in doubt."""
+        for revised in self._samples_of(replace(run, doubts=(*run.doubts, words))):
+            self._doubted[id(sample)] = sample, revised
+
+
+def _questions_to(tree: Tree, calls: Calls) -> set[str]:
+    """What a run was asked: its question, and the last message of the user to its models, each in one line.
+
+    Nothing where its models only wrote further questions.
+    """
+    if any(calls.replies[call].questions for call in calls.models):
+        return set()
+    asked = {one_line(tree.question)}
+    for call in calls.models:
+        messages = [message for message in call.prompt if message.role == "user"]
+        asked |= {one_line(message.text) for message in messages[-1:]}
+    return asked
 
 
 def _is_worked_on(sample: Sample, hosts: Sequence[Text], *, is_last: bool) -> bool:

@@ -346,7 +346,7 @@ def _is_made_of_documents(tool: Node) -> bool:
     if documents is None or _repeats(tool):
         return False
     shown = locate(
-        [text for one in documents for text in (one.text, *one.forms)], tool.text or ""
+        [text for one in documents for text in one.texts], tool.text or ""
     ).order
     return bool(shown) or not documents or not (tool.text or "").strip()
 

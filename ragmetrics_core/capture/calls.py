@@ -163,10 +163,15 @@ class Reply:
         )
 
     @property
-    def only_asks(self) -> bool:
-        """Whether it is a list of further questions."""
+    def questions(self) -> list[str]:
+        """Its lines where each of them asks; empty where one does not."""
         lines = [line.rstrip() for line in self.text.splitlines() if line.strip()]
-        return bool(lines) and all(line.endswith("?") for line in lines)
+        return lines if all(line.endswith("?") for line in lines) else []
+
+    @property
+    def lists_questions(self) -> bool:
+        """Whether it is a numbered list of questions; some without numbers may ask the user back."""
+        return bool(self.questions) and all(map(_NUMBER.match, self.questions))
 
     @cached_property
     def queries(self) -> frozenset[str]:
@@ -505,7 +510,7 @@ class Calls:
         for node in self.nodes:
             if node.kind in ("retriever", "tool"):
                 for document in node.documents or ():
-                    yield from (document.text, *document.forms)
+                    yield from document.texts
             if (
                 node.kind == "tool"
                 and node.text

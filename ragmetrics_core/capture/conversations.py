@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.plain_values import one_line
@@ -16,8 +17,9 @@ from ragmetrics_core.data import Ledger, Sample, Turn
 BY_WORDS = (
     "the words of an earlier turn end the messages handed in",
     "the words of an earlier turn stand in the prompt as such",
+    "the words of an earlier turn stand in the messages handed in",
 )
-_AT_THE_END, _IN_THE_PROMPT = BY_WORDS
+_AT_THE_END, _IN_THE_PROMPT, _IN_THE_HISTORY = BY_WORDS
 _MOST_NAMED = _MOST_TURNS = 500
 _MOST_CALLS = 200
 _NEAR = 32
@@ -92,13 +94,21 @@ class Conversations:
         )
         more = _asked(last.so_far) - _asked(tree.history)
         # as many, but a prompt with documents stands for what the user said
-        is_rendered = more == 0 and last.words != _last_words(tree)
+        words = _last_words(tree)
+        is_at_the_end = last.words == words
+        is_rendered = not is_at_the_end and _is_rendered_as(last, words)
         history = (
             last.so_far
-            if is_kept and (more > 0 or (by_words is not None and is_rendered))
+            if is_kept
+            and (more > 0 or (by_words is not None and more == 0 and is_rendered))
             else tree.history
         )
-        way = _AT_THE_END if by_words is not None else _IN_THE_PROMPT
+        if by_words is None:
+            way = _IN_THE_PROMPT
+        elif is_at_the_end or is_rendered:
+            way = _AT_THE_END
+        else:
+            way = _IN_THE_HISTORY
         return replace(
             tree,
             conversation=last.ledger.conversation,
@@ -109,7 +119,7 @@ class Conversations:
         )
 
     def _last_by_words(self, tree: Tree) -> Said | None:
-        """The only turn whose question and answer end the history that a run was handed.
+        """The only turn whose question and answer end the history that a run was handed, else the last one in it.
 
         The question may stand inside of a prompt that was kept as the user's message.
         """
@@ -117,7 +127,19 @@ class Conversations:
         ended = [turn for turn in self.turns if turn.words == words]
         if not ended and [one.role for one in tree.history[-2:]] == list(_SIDES):
             ended = [turn for turn in self.turns if _is_rendered_as(turn, words)]
-        return ended[0] if len(ended) == 1 else None
+        if ended:
+            return ended[0] if len(ended) == 1 else None
+        return self._last_before_others(tree)
+
+    def _last_before_others(self, tree: Tree) -> Said | None:
+        """The last turn in the history of a run behind which others stand that were no samples, or of another form."""
+        lines = [one_line(one.content) for one in tree.history]
+        pairs = set(pairwise(lines))
+        standing = [
+            turn for turn in self.turns if all(turn.words) and turn.words in pairs
+        ]
+        names = {turn.ledger.conversation for turn in standing}
+        return standing[-1] if len(names) == 1 else None
 
     def _last_of(self, name: str, tree: Tree) -> Said | None:
         """The last turn of a conversation, by its words if these end the history.
@@ -197,6 +219,8 @@ def _last_words(tree: Tree) -> tuple[str, ...]:
 
 def _is_rendered_as(turn: Said, words: Sequence[str]) -> bool:
     """Whether the last words of a history are the prompt of a turn, which holds its question, and its answer."""
+    if len(words) < len(_SIDES):
+        return False
     question, answer = turn.words
     prompt, reply = words
     return answer == reply and len(question) >= _SHORTEST and question in prompt

@@ -147,8 +147,10 @@ class Group:
 
         One that was shown what an earlier one was asked or answered answers for all.
         """
-        prompts = _prompts_of(tree) if self.parts else []
-        showings = _showings([self], prompts, by_question=True)
+        showings: list[_Showing] = []
+        if self.parts:
+            prompts = _Prompts.of(Calls(tree))
+            showings = _showings([self], prompts, by_question=True)
         is_told = any(showing.answers or showing.is_asked for showing in showings)
         if not is_told:
             self.parts.add(tree.root)
@@ -265,7 +267,7 @@ class Groups:
         showings = _shown(
             [group for group in same if group not in over],
             [group for group in others if group not in over],
-            prompts,
+            _Prompts.of(calls),
         )
         if not showings:
             return None
@@ -324,11 +326,6 @@ class Groups:
         return same, [group for group in others if group not in same]
 
 
-def _prompts_of(tree: Tree) -> list[str]:
-    """The messages that the models of a run were shown."""
-    return [message.text for call in Calls(tree).models for message in call.prompt]
-
-
 def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
     """Whether a group was answered and another question begins in its strand."""
     if group.answered_at is None or strand is None:
@@ -371,6 +368,34 @@ def _way_of_quoting(group: Group, hosts: Sequence[Text]) -> Quotation:
 
 
 # What prompts show of groups
+
+
+@dataclass(frozen=True)
+class _Prompts:
+    """What the models of a run were shown: the texts of messages that no assistant wrote."""
+
+    texts: Sequence[str]
+    # those that stand behind what the assistant said last: the turn that goes on now
+    of_this_turn: Sequence[str]
+
+    @staticmethod
+    def of(calls: Calls) -> _Prompts:
+        """The prompts of some calls."""
+        texts: list[str] = []
+        of_this_turn: list[str] = []
+        for call in calls.models:
+            spoken = [
+                place
+                for place, message in enumerate(call.prompt)
+                if message.role == "assistant" and message.text.strip()
+            ]
+            start = spoken[-1] if spoken else 0
+            for place, message in enumerate(call.prompt):
+                if message.role != "assistant":
+                    texts.append(message.text)
+                    if place >= start:
+                        of_this_turn.append(message.text)
+        return _Prompts(texts, of_this_turn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -418,7 +443,7 @@ class _Showing:
 
 
 def _shown(
-    same: Sequence[Group], others: Sequence[Group], prompts: Sequence[str]
+    same: Sequence[Group], others: Sequence[Group], prompts: _Prompts
 ) -> list[_Showing]:
     """What prompts show of the groups that belong to them.
 
@@ -461,7 +486,7 @@ def _shown(
 
 
 def _showings(
-    groups: Sequence[Group], prompts: Sequence[str], *, by_question: bool = False
+    groups: Sequence[Group], prompts: _Prompts, *, by_question: bool = False
 ) -> list[_Showing]:
     """What prompts show of each of some groups, without those of which they show nothing.
 
@@ -476,15 +501,13 @@ def _showings(
     """
     showings = []
     for group in groups:
-        is_asked = any(query in prompt for query in group.queries for prompt in prompts)
-        texts_found = [
-            text
-            for document in group.documents
-            for text in (document.text, *document.forms)
-        ]
+        is_asked = any(
+            query in text for query in group.queries for text in prompts.of_this_turn
+        )
+        texts_found = [text for document in group.documents for text in document.texts]
         answers = {text for text in group.answers if texts_found and len(text) >= OWN}
         candidates = [*texts_found, *answers]
-        order = locate(candidates, prompts).order
+        order = locate(candidates, prompts.texts).order
         texts = frozenset(candidates[index] for index in order)
         waits = by_question and group.answered_at is None
         if texts or (is_asked and (waits or not candidates)):

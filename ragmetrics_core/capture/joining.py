@@ -12,6 +12,12 @@ from ragmetrics_core.capture.plain_values import one_line
 from ragmetrics_core.capture.question import asked_without_a_chain
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
 
+_FEWEST_WORDS = 3
+_TOLD_MORE = (
+    "what was asked is more than what was searched for: which of it are the user's words"
+    " is not certain"
+)
+
 
 def joined(trees: Sequence[Tree], name: str) -> Tree:
     """Several runs of one turn as one: the first question that no model wrote, the last answer.
@@ -31,6 +37,9 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
     given: dict[str, Any] = {}
     for tree in reversed(trees):
         given.update(tree.given)
+    doubts = [doubt for tree in trees for doubt in tree.doubts]
+    if asking is not None and _was_told_more(asking, calls):
+        doubts.append(_TOLD_MORE)
     return replace(
         last,
         root=root,
@@ -41,7 +50,7 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         gives_documents=all(tree.gives_documents for tree in trees),
         given=given,
         unread=sum(tree.unread for tree in trees),
-        doubts=tuple(dict.fromkeys(doubt for tree in trees for doubt in tree.doubts)),
+        doubts=tuple(dict.fromkeys(doubts)),
         other=tuple(document for tree in trees for document in tree.other),
         places=tuple(place for tree in reversed(trees) for place in tree.places),
         results=tuple(result for tree in reversed(trees) for result in tree.results),
@@ -63,6 +72,28 @@ def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
         if question in queries or not _is_made_of_documents(question, found):
             return tree
     return None
+
+
+def _was_told_more(asking: Tree, calls: Calls) -> bool:
+    """Whether a run was asked a text around what was searched for beside it: a language, the talk so far."""
+    beside = [
+        node.query
+        for node in calls.nodes
+        if node.kind == "retriever"
+        and node.query
+        and asking.root not in calls.paths[node]
+    ]
+    question = one_line(asking.question)
+    queries = {one_line(query) for query in beside if not calls.is_written(query)}
+    if question in queries:
+        return False
+    return any(_stands_around(question, query) for query in queries)
+
+
+def _stands_around(question: str, query: str) -> bool:
+    """Whether the words of a query stand in a question, in one place or in several; a few are keywords of it."""
+    words = query.lower().split()
+    return len(words) >= _FEWEST_WORDS and set(words) <= set(question.lower().split())
 
 
 def _is_written_before(tree: Tree, question: str, calls: Calls) -> bool:

@@ -105,8 +105,6 @@ def derives_from(text: str, documents: Sequence[Document]) -> bool:
 
     Less proves nothing: chunks of one page overlap.
     """
-    others = [
-        form for document in documents for form in (document.text, *document.forms)
-    ]
+    others = [form for document in documents for form in document.texts]
     places = (*locate([text], others).places, *locate(others, text).places)
     return any(place.coverage >= HALF for place in places)

@@ -272,10 +272,7 @@ def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
         if known.score is None and document.score is not None:
             latest[document.key] = replace(known, score=document.score)
     named = {
-        text
-        for one in latest.values()
-        if one.id is not None
-        for text in (one.text, *one.forms)
+        text for one in latest.values() if one.id is not None for text in one.texts
     }
     # handed on as bare texts
     return [
@@ -323,9 +320,7 @@ def _candidates(
 ) -> list[_Candidate]:
     """The texts that documents may be shown as, each as often as it stands in one message."""
     candidates = [
-        _Candidate(document, text)
-        for document in documents
-        for text in dict.fromkeys((document.text, *document.forms))
+        _Candidate(document, text) for document in documents for text in document.texts
     ]
     holders: dict[str, list[_Candidate]] = {}
     for candidate in candidates:

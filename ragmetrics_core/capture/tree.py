@@ -16,6 +16,9 @@ from ragmetrics_core.data import Context, EvidenceCall, Turn
 SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
 DISTANCE_KEYS = ("distance", "_distance")
 
+# a shorter text stands in metadata by chance
+_SHORTEST_PIECE = 16
+
 # names of roots that join several
 FLOW, THREAD = JOINED = ("runs of plain functions", "runs of one thread")
 
@@ -52,6 +55,23 @@ class Document:
             if name not in SCORE_KEYS
         )
         return ("text", repr(rest), self.text)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its text, and what it may be shown as instead: its forms, and the longer texts of its metadata that hold it.
+
+        Those are whole pages or sections, of which it is the piece that was embedded.
+        """
+        longer: list[str] = []
+        if len(self.text) >= _SHORTEST_PIECE:
+            longer = [
+                value
+                for value in self.metadata.values()
+                if isinstance(value, str)
+                and len(value) > len(self.text)
+                and self.text in value
+            ]
+        return tuple(dict.fromkeys((self.text, *self.forms, *longer)))
 
     def context(self, text: str | None = None) -> Context:
         """The document as a context, with the text that was shown of it."""

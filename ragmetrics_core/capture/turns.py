@@ -252,7 +252,8 @@ class Turns(Generic[Run]):
         self._unsampled.add(tree, counts_anyway=called_tools)
         self._loose.add(tree)
         if tree.conversation is not None:  # what it found may be spoken of later
-            self._samples_of_several([replace(tree, is_query=True)], FLOW)
+            as_turn = self._placed(replace(tree, is_query=True))
+            self._remember(as_turn, samples_of(as_turn, self._where))
         return True
 
     def _is_a_sample_by_itself(self, tree: Tree) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.plain_values import one_line
@@ -9,6 +10,16 @@ from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Sample
 
 _MOST_KEPT = 1000
+_SHORTEST = 8  # words of fewer letters stand in a prompt by chance
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a run without a sample was asked."""
+
+    words: str  # in one line
+    is_prompt: bool  # the words to a model that was called by itself
+    counts_anyway: bool
 
 
 class Unsampled:
@@ -24,25 +35,27 @@ class Unsampled:
 
     def __init__(self, problems: Problems, hint: str) -> None:
         self._problems, self._hint = problems, hint
-        # in one line; None of those that count whatever else was asked
-        self._questions: deque[str | None] = deque()
+        self._asked: deque[_Asked] = deque()
         # what samples ask and answer, each in one line
         self._words: OrderedDict[str, None] = OrderedDict()
 
     def add(self, tree: Tree, *, counts_anyway: bool) -> None:
         """A run gave no sample; ``counts_anyway``: it is no router or title, because it called a tool."""
-        if tree.question is None:
+        words = _words_to(tree)
+        if not words:
             return
-        self._questions.append(None if counts_anyway else one_line(tree.question))
-        if len(self._questions) > _MOST_KEPT:
+        self._asked.append(_Asked(words, tree.question is None, counts_anyway))
+        if len(self._asked) > _MOST_KEPT:
             self._count_the_first()
 
     def belong_to_a_sample(self, trees: Iterable[Tree]) -> None:
         """Runs belong to a sample after all."""
         for tree in trees:
-            question = one_line(tree.question)
-            if question in self._questions:
-                self._questions.remove(question)
+            words = _words_to(tree)
+            for asked in self._asked:
+                if asked.words == words:
+                    self._asked.remove(asked)
+                    break
 
     def keep_words_of(self, samples: Iterable[Sample]) -> None:
         """Keep what samples ask and answer for a while."""
@@ -54,12 +67,28 @@ class Unsampled:
 
     def count(self, *, runs_without_any: bool) -> None:
         """Say what to do, once for each question; where no run gave a sample, once for all."""
-        while self._questions:
+        while self._asked:
             self._count_the_first()
         if self._hint and runs_without_any and not self._problems:
             self._problems.note(self._hint)
 
     def _count_the_first(self) -> None:
-        question = self._questions.popleft()
-        if self._hint and (question is None or question not in self._words):
+        asked = self._asked.popleft()
+        if self._hint and (asked.counts_anyway or not self._is_of_a_sample(asked)):
             self._problems.note(self._hint)
+
+    def _is_of_a_sample(self, asked: _Asked) -> bool:
+        """Whether a sample asks or answers the same; words of one stand in a prompt that works for it."""
+        if not asked.is_prompt:
+            return asked.words in self._words
+        return any(
+            words in asked.words for words in self._words if len(words) >= _SHORTEST
+        )
+
+
+def _words_to(tree: Tree) -> str:
+    """What a run was asked, in one line: its question, else the last words of the user to a model called by itself."""
+    if tree.question is not None or tree.root.kind != "model":
+        return one_line(tree.question)
+    messages = [message for message in tree.root.prompt if message.role == "user"]
+    return one_line(messages[-1].text) if messages else ""

@@ -1,6 +1,6 @@
 """What models of a run wrote, as against what was found and only quotes it. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -55,10 +55,15 @@ class OwnWords:
         replies = [reply for _, reply in self._replies[:until] if reply in host]
         if not replies:
             return False
-        asked = [query for query in self._asked if query in host]
-        if _covered(host, [*replies, *asked]) < _MOST_OF_IT * len(host):
+        own = [*replies, *(query for query in self._asked if query in host)]
+        if _covered(host, own) < _MOST_OF_IT * len(host):
             return False
-        return not any(share_a_passage(host, original) for original in self._originals)
+        # a reply may quote what was found; the frame around it does not
+        frame = _without(host, own)
+        return not any(
+            host in original or share_a_passage(frame, original)
+            for original in self._originals
+        )
 
     @cached_property
     def _replies(self) -> list[tuple[float, bytes]]:
@@ -85,11 +90,18 @@ def _long_enough(texts: Iterable[str]) -> Iterator[str]:
 
 def _covered(host: bytes, parts: Iterable[bytes]) -> int:
     """How many bytes of a text some parts of it cover together."""
+    return len(host) - len(_without(host, parts))
+
+
+def _without(host: bytes, parts: Iterable[bytes]) -> bytes:
+    """A text without some parts of it, which may overlap; each is taken out once."""
     covered = bytearray(len(host))
     for part in parts:
         start = host.find(part)
         covered[start : start + len(part)] = b"\1" * len(part)
-    return sum(covered)
+    return bytes(
+        byte for byte, is_covered in zip(host, covered, strict=True) if not is_covered
+    )
 
 
 def name_authors(root: Node) -> None:
@@ -99,41 +111,68 @@ def name_authors(root: Node) -> None:
     with ids of their own.
     """
     nodes = list(root.walk())
-    found = [
-        one
-        for node in nodes
-        if node.kind in ("retriever", "reranker")
-        for one in node.documents or ()
-    ]
-    known_ids = {one.id for one in found}
-    texts = {one.text for one in found}
-    spoken = (
-        (node, (node.text or "").strip())
+    answers = {
+        node: (node.text or "").strip()
         for node in nodes[1:]
         if node.kind in ("agent", "step")
+    }
+    answers = {node: text for node, text in answers.items() if text}
+    if not answers:
+        return
+    found = [
+        document
+        for node in nodes
+        if node.kind in ("retriever", "reranker")
+        for document in node.documents or ()
+    ]
+    originals = _Originals(
+        frozenset(document.id for document in found),
+        frozenset(document.text for document in found),
     )
-    answers = {node: text for node, text in spoken if text}
-    for node in nodes if answers else ():
+    for node in nodes:
         if node.kind == "tool" and node.text:
             node.taken = _handed_on(node, answers)
             continue
-        before = [
-            (text, by) for by, text in answers.items() if (by.ended or 0) < node.began
+        earlier = [
+            answering for answering in answers if (answering.ended or 0) < node.began
         ]
         node.taken = tuple(
-            (
-                one
-                if one.id in known_ids or any(text in one.text for text in texts)
-                else replace(
-                    one,
-                    author=next((by for text, by in before if text in one.text), None),
-                )
-            )
-            for one in node.taken
+            replace(document, author=_author(document, earlier, answers, originals))
+            for document in node.taken
         )
 
 
-def _handed_on(tool: Node, answers: dict[Node, str]) -> tuple[Document, ...]:
+@dataclass(frozen=True)
+class _Originals:
+    """What retrievers and rerankers returned: ids and texts."""
+
+    ids: Collection[str | None]
+    texts: Collection[str]
+
+
+def _author(
+    document: Document,
+    earlier: Iterable[Node],
+    answers: Mapping[Node, str],
+    originals: _Originals,
+) -> Node | None:
+    """The first of some earlier calls whose answer a document holds in a frame; None if it was found."""
+    if document.id in originals.ids or document.text in originals.texts:
+        return None
+    for answering in earlier:
+        if answers[answering] not in document.text:
+            continue
+        frame = document.text.replace(answers[answering], "")
+        if answering.query:
+            frame = frame.replace(answering.query, "")
+        # an answer may quote a whole document, and so may a page that holds the two
+        quotes_one = any(text in document.text for text in originals.texts)
+        if not quotes_one or len(frame) < LEAST:
+            return answering
+    return None
+
+
+def _handed_on(tool: Node, answers: Mapping[Node, str]) -> tuple[Document, ...]:
     """What a tool hands on of the answers of engines inside it, perhaps among other words."""
     text = tool.text or ""
     lines = (text.strip(), *text.splitlines())

@@ -1,0 +1,280 @@
+"""What a call of a model by itself tells of the runs before it, and what a run is asked around what it searches for."""
+
+from __future__ import annotations
+
+import pytest
+from test_tree_rules import (
+    ANSWER,
+    DOCS,
+    FARO,
+    PORTO,
+    QUESTION,
+    SAYS,
+    SECOND,
+    Clock,
+    alone,
+    asked,
+    model,
+    retriever,
+    tree,
+)
+
+from ragmetrics_core.capture import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    Overrides,
+    Tree,
+    Turns,
+    samples_of,
+)
+from ragmetrics_core.capture.written import name_authors
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample import Turn as Said
+
+THIRD = "And which of the two has the older university?"
+CHAT = "Tell me more about what you would like to know."
+
+
+def turns(hint: str = "") -> Turns[Tree]:
+    return Turns(lambda run: [run], Overrides(), hint=hint)
+
+
+def grade(sample: Sample) -> str:
+    assert sample.capture is not None
+    return sample.capture.grade
+
+
+# The answer
+
+
+@pytest.mark.parametrize(
+    ("last", "answer", "expected"),
+    [
+        ("Do you mean the city or the district?", None, "exact"),
+        ("Which district?\nWhich year?", ANSWER, "inferred"),
+        ("1. Which district?\n2. Which year?", ANSWER, "exact"),
+    ],
+)
+def test_one_question_back_is_an_answer_and_further_questions_are_none(
+    last: str, answer: str | None, expected: str
+) -> None:
+    """LlamaIndex's engine for several steps, whose last step asks back."""
+    c = Clock()
+    made = tree(
+        c,
+        retriever(c, DOCS[0]),
+        model(c, asked(PORTO)),
+        model(c, f"{QUESTION}\nBefore: {ANSWER}", last),
+        answers=(Answer(last, "output"),),
+    )
+    (sample,) = samples_of(made)
+    assert sample.answer == (answer or last)
+    assert [context.text for context in sample.contexts] == [PORTO]
+    assert grade(sample) == expected
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reply", "expected"),
+    [
+        ([Message("system", "Be kind."), Message("user", QUESTION)], CHAT, "inferred"),
+        ([Message("user", QUESTION)], "Rivers", "exact"),
+        ([Message("user", QUESTION)], "And where does it end?", "exact"),
+        ([Message("user", SECOND)], CHAT, "exact"),
+    ],
+)
+def test_a_model_that_is_asked_the_same_after_an_engine_may_answer_in_its_place(
+    prompt: list[Message], reply: str, expected: str
+) -> None:
+    """An engine says "Empty Response", and the application asks the model itself."""
+    c = Clock()
+    made = turns()
+    empty = tree(
+        c, retriever(c), answers=(Answer("Empty Response", "output"),), is_query=True
+    )
+    (sample,) = made.add(empty)
+    made.add(alone(model(c, prompt, reply)))
+    assert grade(made.revised(sample)) == expected
+
+
+# Where a conversation goes on, and what a document may be shown as
+
+
+def test_a_turn_that_gave_no_sample_does_not_break_the_conversation() -> None:
+    """The messages that are handed in end with small talk, of which no run was recorded."""
+    c = Clock()
+    made = turns()
+    (first,) = made.add(
+        tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS)
+    )
+    said = (QUESTION, ANSWER, "Thank you!", "You are welcome.")
+    roles = ("user", "assistant") * 2
+    history = tuple(
+        Said(role=role, content=text) for role, text in zip(roles, said, strict=True)
+    )
+    second = tree(
+        c,
+        retriever(c, DOCS[1], query=SECOND),
+        model(c, f"{FARO} {SECOND}"),
+        answers=SAYS,
+        question=SECOND,
+        history=history,
+    )
+    (sample,) = made.add(second)
+    assert first.ledger is not None
+    assert sample.ledger is not None
+    assert sample.ledger.conversation == first.ledger.conversation
+    assert [call.turn for call in sample.ledger.calls] == [1, 3]
+    assert sample.history == history
+    assert grade(sample) == "inferred"
+
+
+def test_a_document_is_shown_as_the_section_of_its_metadata_that_holds_it() -> None:
+    """The piece was embedded; the template shows ``meta["section"]``."""
+    c = Clock()
+    section = f"{PORTO} Its wine cellars stand across the river, in Gaia."
+    piece = Document(PORTO, "p", metadata={"section": section, "page": "3"})
+    (sample,) = samples_of(
+        tree(c, retriever(c, piece), model(c, asked(section)), answers=SAYS)
+    )
+    assert [context.text for context in sample.contexts] == [section]
+    assert sample.retrieved is not None
+    assert [context.text for context in sample.retrieved] == [PORTO]
+    assert grade(sample) == "exact"
+
+
+# The question
+
+
+@pytest.mark.parametrize(
+    ("query", "question", "expected"),
+    [
+        (QUESTION, f"Answer in English.\n\n{QUESTION}", "inferred"),
+        (f"{QUESTION} {SECOND}", f"Before: {QUESTION}\nNow: {SECOND}", "inferred"),
+        (QUESTION, QUESTION, "exact"),
+        ("Douro", QUESTION, "exact"),
+    ],
+)
+def test_a_chain_that_is_told_more_than_was_searched_for_tells_no_users_words(
+    query: str, question: str, expected: str
+) -> None:
+    """A retriever is asked the question, a synthesizer the question in the words of a program."""
+    c = Clock()
+    made = turns()
+    made.add(alone(retriever(c, DOCS[0], query=query)))
+    prompt = f"{PORTO}\n\nQuestion: {question}"
+    made.add(tree(c, model(c, prompt), answers=SAYS, question=question))
+    (sample,) = made.finish()
+    assert [context.text for context in sample.contexts] == [PORTO]
+    assert grade(sample) == expected
+
+
+def test_a_search_of_an_earlier_turn_of_which_the_history_tells_is_no_part_of_this_one() -> (
+    None
+):
+    """Each turn is searched for first; an engine answers two of them, the model alone the third."""
+    c = Clock()
+    made = turns()
+    history: list[Message] = []
+    samples: list[Sample] = []
+    for document, question in ((DOCS[0], QUESTION), (DOCS[1], SECOND)):
+        samples += made.add(alone(retriever(c, document, query=question)))
+        said = f"On {question!r} the texts say this: {document.text}"
+        prompt = [*history, Message("user", f"{document.text}\n{question}")]
+        engine = tree(
+            c,
+            retriever(c, document, query=question),
+            model(c, prompt, said),
+            answers=(Answer(said, "output"),),
+            question=question,
+        )
+        samples += made.add(engine)
+        history += [Message("user", question), Message("assistant", said)]
+    samples += made.add(alone(retriever(c, query=THIRD)))
+    samples += made.add(alone(model(c, [*history, Message("user", THIRD)], CHAT)))
+    samples += made.finish()
+    (last,) = [sample for sample in samples if sample.question == THIRD]
+    assert (last.answer, last.contexts) == (CHAT, ())
+    assert not [
+        sample for sample in samples if sample.answer == CHAT and sample is not last
+    ]
+
+
+# What is counted
+
+
+def test_each_turn_that_only_chats_is_counted() -> None:
+    c = Clock()
+    made = turns("nothing retrieved")
+    made.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))
+    made.add(alone(model(c, f"Is it grounded? {QUESTION} {ANSWER}", "yes")))
+    for number in range(3):
+        hello = f"Hello for the time number {number}"
+        made.add(alone(model(c, [Message("user", hello)], CHAT)))
+    made.finish()
+    assert made.problems.counts == {"nothing retrieved": 3}
+
+
+def test_each_turn_of_a_thread_that_only_chats_is_counted() -> None:
+    c = Clock()
+    made = turns("nothing retrieved")
+    for number in range(3):
+        hello = f"Hello for the time number {number}"
+        answers = (Answer(CHAT, "output"),)
+        run = tree(
+            c,
+            model(c, hello, CHAT),
+            question=hello,
+            conversation="one",
+            answers=answers,
+        )
+        made.add(run)
+    made.finish()
+    assert made.problems.counts == {"nothing retrieved": 3}
+
+
+# What a model wrote
+
+
+def nested(clock: Clock, frame: str, said: str) -> Tree:
+    """A tool that asks an engine, and hands on what it answered in a frame, beside what it found."""
+    engine = clock.node(
+        "agent", retriever(clock, DOCS[0]), model(clock, asked(PORTO), said), text=said
+    )
+    engine.query = QUESTION
+    framed = frame.format(question=QUESTION, answer=said)
+    handed = (Document(framed, "x"), DOCS[0])
+    after = clock.node("step", taken=handed, name="synthesizer")
+    shown = "\n".join(document.text for document in handed)
+
+    def inside() -> Node:
+        node = clock.node("tool", text=shown, name="ask")
+        node.children = [engine, after]
+        node.began = engine.began
+        return node
+
+    made = tree(clock, inside, model(clock, asked(shown)), answers=SAYS)
+    name_authors(made.root)
+    return made
+
+
+SUB_QUESTION = "Sub question: {question}\nResponse: {answer}"
+
+
+@pytest.mark.parametrize(
+    ("said", "frame", "is_written"),
+    [
+        (f"So: {PORTO}", SUB_QUESTION, True),
+        ("So Porto it is, in the north.", SUB_QUESTION, True),
+        (f"So: {PORTO}", f"{{answer}} {FARO}\nIts port is small, and old.", False),
+    ],
+)
+def test_an_answer_that_quotes_a_whole_document_is_no_document(
+    said: str, frame: str, is_written: bool
+) -> None:
+    """LlamaIndex's engine for sub-questions, whose nodes a tool hands on as texts."""
+    (sample,) = samples_of(nested(Clock(), frame, said))
+    texts = [context.text for context in sample.contexts]
+    assert PORTO in texts
+    assert (len(texts) == 1) == is_written
