@@ -758,6 +758,25 @@ ROWS: dict[str, Row] = {
         [PORTO],
         retrieved=["p"],
     ),
+    "a tool that gives documents, and one that gives text": Row(
+        lambda c: tree(
+            c,
+            tool(c, PORTO, documents=DOCS[:1], name="books", call="1"),
+            tool(c, NOTE, name="search", call="2"),
+            model(
+                c,
+                [
+                    Message("user", QUESTION),
+                    Message("tool", PORTO),
+                    Message("tool", NOTE),
+                ],
+            ),
+            answers=SAYS,
+        ),
+        [PORTO],
+        retrieved=["p"],
+        warnings=[UNNAMED],
+    ),
     "handed in": Row(
         lambda c: tree(c, model(c, asked(PORTO)), taken=DOCS[:2], answers=SAYS),
         [PORTO],
