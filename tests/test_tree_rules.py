@@ -2031,3 +2031,62 @@ def test_those_that_ran_beside_each_other_count_from_when_the_first_began(
     moments = [first[one.id] for one in retrieved or ()]
     assert len(moments) == len(paths)
     assert moments == sorted(moments)
+
+
+# The ledger
+
+
+def ledger_of(run: Tree) -> list[tuple[int, int, str | None, str | None]]:
+    """Turn, step, query and agent of each call of the ledger."""
+    (sample,) = samples_of(run)
+    assert sample.ledger is not None
+    return [
+        (call.turn, call.step, call.query, call.agent) for call in sample.ledger.calls
+    ]
+
+
+def test_the_turn_is_one_more_than_the_users_messages_before() -> None:
+    c = Clock()
+    said = [("user", "Hello"), ("user", "Is somebody there?"), ("assistant", "Yes.")]
+    history = tuple(Said(role=role, content=text) for role, text in said)
+    run = tree(
+        c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS, history=history
+    )
+    assert [turn for turn, *_ in ledger_of(run)] == [3]
+
+
+def test_documents_that_are_handed_in_answer_no_query() -> None:
+    c = Clock()
+    root = c.node(
+        "step", model(c, asked(PORTO)), name="chain", taken=DOCS[:1], query="all input"
+    )
+    run = Tree(root, question=QUESTION, answers=SAYS, is_query=True)
+    assert [query for *_, query, _ in ledger_of(run)] == [None]
+
+
+@pytest.mark.parametrize("second", ["one", "other"])
+def test_agents_are_told_apart_only_where_there_are_several(second: str) -> None:
+    c = Clock()
+    run = tree(
+        c,
+        model(c, [Message("user", QUESTION)], CALL, agent="one"),
+        retriever(c, DOCS[0], agent="one"),
+        model(c, asked(PORTO), agent=second),
+        answers=SAYS,
+    )
+    assert [agent for *_, agent in ledger_of(run)] == [
+        "one" if second == "other" else None
+    ]
+
+
+@pytest.mark.parametrize("error", [None, "no connection"])
+def test_a_call_of_a_model_that_failed_is_no_step(error: str | None) -> None:
+    c = Clock()
+    run = tree(
+        c,
+        model(c, [Message("user", QUESTION)], CALL, error=error),
+        retriever(c, DOCS[0]),
+        model(c, asked(PORTO)),
+        answers=SAYS,
+    )
+    assert [step for _, step, *_ in ledger_of(run)] == [0 if error else 1]
