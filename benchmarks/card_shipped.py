@@ -30,6 +30,7 @@ from fit_lexical import (
 )
 from labelled import EASY
 
+from ragmetrics_core.data import unseen_worth
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
@@ -46,6 +47,10 @@ FOLDER = Path(__file__).parents[1] / "docs" / "cards"
 LEFT_OUT = (
     "Each source was judged with weights fitted on the other sources; the shipped"
     " weights were fitted on all."
+)
+UNSEEN = (
+    f"Adherence beyond these sources: {unseen_worth()}. Its numbers are"
+    " scores of words, and no probabilities."
 )
 CONSTRUCTED = (
     "Easy by construction, with negatives from other documents or cut out:"
@@ -181,7 +186,11 @@ def main() -> None:
         more = {
             "command": f"{run} benchmarks/card_shipped.py DATA --judge {name}{own}",
             "inputs": inputs_of(options.data),
-            "notes": (FLOOR if name == "smollm2" else LEFT_OUT, *limit, CONSTRUCTED),
+            "notes": (
+                *((FLOOR,) if name == "smollm2" else (LEFT_OUT, UNSEEN)),
+                *limit,
+                CONSTRUCTED,
+            ),
         }
         card = card_of(name, items, options).model_copy(update=more)
         options.out.mkdir(exist_ok=True)

@@ -259,21 +259,28 @@ def saved(shown: Rows) -> None:
     )
 
 
-_FENCE = re.compile(r"^\d{39}", re.MULTILINE)
-_WARNING = re.compile(r" ?Data follows 39-digit numbers[^.]*\.")
+_TAG = re.compile(r"^</?([a-z-]+)-[0-9a-f]{8}(?: id=\"(\w+)\")?>", re.MULTILINE)
+_WARNING = re.compile(r"^\d\. The texts stand in tags.*\n", re.MULTILINE)
 
 
 def counted(text: str) -> int:
-    """Tokens: four characters each, of the digits of fences three."""
-    return len(_FENCE.sub("x" * 52, text)) // 4
+    """Tokens: four characters each; the digits of a tag, with their dash, are six."""
+    return len(re.sub(r"-[0-9a-f]{8}", "x" * 24, text)) // 4
 
 
 def bare(prompt: str) -> str:
-    """A prompt with plain labels in place of fences, and without the sentence that explains them."""
-    return _WARNING.sub("", re.sub(r"^\d{39} ?\n?", "", prompt, flags=re.MULTILINE))
+    """A prompt with plain labels in place of tags, and without the sentence on them."""
+    labelled = _TAG.sub(_plain_label, prompt)
+    return _WARNING.sub("", re.sub(r"\n\n+", "\n", labelled))
 
 
-MOST = 1.3
+def _plain_label(tag: re.Match[str]) -> str:
+    if tag[0].startswith("</"):
+        return ""
+    return f"{tag[1]} {tag[2] or ''}:"
+
+
+MOST = 1.6
 METRICS = (
     ContextUtilization(),
     ContextAdherence(),
@@ -283,14 +290,14 @@ METRICS = (
 
 
 def guarded(shown: Rows) -> None:
-    """Print what fences and schema add to the instructions, examples and texts themselves."""
+    """Print what tags and schema add to the instructions, examples and texts themselves."""
     for metric in METRICS:
         recording = Recording(logprobs=True)
         metric.score(SAMPLE, judge=LLMJudge(recording))
         sent = sum(map(counted, (*recording.prompts, *recording.schemas)))
         alone = sum(counted(bare(prompt)) for prompt in recording.prompts)
         shown.add(
-            f"cost: {metric.name}: {sent} tokens with fences and schema, {alone}"
+            f"cost: {metric.name}: {sent} tokens with tags and schema, {alone}"
             f" without: {sent / alone:.2f} times",
             at_most(sent / alone, MOST, " times"),
         )

@@ -23,6 +23,7 @@ from fit_lexical import PRIORS, Item, adherence_items, fact_items, fit, usefulne
 from judge_quality import Bench, Statistic, measure
 from labelled import shown
 
+from ragmetrics_core.data.embedded_judge import UNSEEN
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.lexical import lexical_judge
@@ -162,6 +163,14 @@ def lines(bench: Bench) -> dict[str, tuple[str, str, int | str]]:
                 f" {_singles(adherent, _ranked)}"
             ),
             len(adherent),
+        ),
+        "the same on sources never used for fitting": (
+            f"AUROC {UNSEEN.auroc:.3f} [{UNSEEN.low:.2f}, {UNSEEN.high:.2f}]",
+            (
+                f"{UNSEEN.answers:,} answers, {UNSEEN.measured}; kept aside, from"
+                " ragmetrics_core/data/embedded_judge.py"
+            ),
+            UNSEEN.sources,
         ),
         "is the chunk useful?": (
             f"AUROC {_macro(chunks, judge_quality.ranked_chunks)}",

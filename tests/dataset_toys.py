@@ -124,6 +124,6 @@ def fourteen_facts(body: Body) -> str:
     if '{"covered"' in prompt and (
         fact := re.search(r"Number (\d+) of (d\d+p\d+end)", prompt)
     ):
-        context = prompt[prompt.index(" Context\n") : prompt.index(" Fact\n")]
+        context = prompt[prompt.index("<context-") : prompt.index("<fact-")]
         return json.dumps({"covered": int(int(fact[1]) < 11 and fact[2] in context)})
     return quoting_reply(body)

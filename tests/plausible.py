@@ -45,13 +45,14 @@ def _bit(prompt: str, label: str = "") -> int:
 
 
 def fenced(prompt: str, label: str) -> list[tuple[str, str]]:
-    """The fenced texts that are called so, each with the letters behind that."""
-    fences = re.finditer(
-        rf"^(\d{{39}}) {label}( [A-Z]+)?\n(.*?)(?=\n\1|\Z)",
+    """The texts in tags that are called so, each with its id."""
+    name = label.lower().replace(" ", "-")
+    tags = re.finditer(
+        rf'^<({name}-[0-9a-f]{{8}})(?: id="(\w+)")?>\n(.*?)\n</\1>$',
         prompt,
         re.MULTILINE | re.DOTALL,
     )
-    return [((fence[2] or "").strip(), fence[3]) for fence in fences]
+    return [(tag[2] or "", tag[3]) for tag in tags]
 
 
 def _judged(

@@ -485,6 +485,42 @@ def test_asked_again_the_judge_answers_anew(tmp_path: Path) -> None:
     assert [all(usages) for usages in stored] == [False, True, False]
 
 
+@pytest.mark.parametrize("is_cascade", [False, True])
+def test_what_is_asked_again_is_paid_once(tmp_path: Path, is_cascade: bool) -> None:
+    labelled = items(tmp_path, "adherent")
+    metric = ASKING["adherent"](cause=False)
+    with LoopbackServer(reply=plausible_reply) as server:
+        model = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
+        cascade = CascadeJudge(LexicalJudge(), model, band=(0.0, 1.0))
+        ask = asking(cascade if is_cascade else model, store=MemoryStore())
+        paid = []
+        for again in (False, True, False, True):
+            before = len(server.requests)
+            judged(ask, metric, labelled, again=again)
+            paid.append(len(server.requests) - before)
+    assert paid[0] == paid[1] > 0
+    assert paid[2:] == [0, 0]
+
+
+def test_a_judge_of_ones_own_is_asked_anew(tmp_path: Path) -> None:
+    judge = ScriptedJudge({Adherent: poll("yes")})
+    ask = asking(judge, store=MemoryStore())
+    labelled = items(tmp_path, "adherent")
+    for again in (False, True, True):
+        judged(ask, ASKING["adherent"](), labelled, again=again)
+    assert len(judge.asked) == 3 * len(labelled)
+
+
+def test_one_verdict_throughout_counts_as_no_agreement(tmp_path: Path) -> None:
+    judge = ScriptedJudge({Adherent: poll("yes")})
+    card = measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20)
+    found = figures(card, "adherent")
+    assert found["one verdict throughout", None].value == 1.0
+    for measure in ("kappa", "MCC"):
+        for source in ("one", "two", None):
+            assert found[measure, source].value == 0.0
+
+
 def test_only_rightly_accepted_answers_are_edited(tmp_path: Path) -> None:
     """The answer "Rain." of a row labelled no is accepted by this judge, too."""
     line = {**rows()[1], "labels": {"adherent": 0}}

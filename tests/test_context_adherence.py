@@ -370,9 +370,7 @@ def test_the_evidence_says_how_the_polls_went() -> None:
     fitted = ContextAdherence().score(
         contexts=["Ada lit it."], answer="Ada lit it.", judge=LexicalJudge()
     )
-    assert fitted.evidence.verdicts()[0].endswith(
-        "(fitted on labels of people; words alone never reach 1)"
-    )
+    assert fitted.evidence.verdicts()[0].endswith("(no probability)")
 
 
 def test_the_longest_explanation_stands_where_no_side_names_more_claims() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -260,28 +261,25 @@ def test_the_labelled_prompt_fences_each_group_and_asks_as_often() -> None:
     assert isinstance(asked, RestsOn)
     assert (asked.polls, asked.temperature, result.value) == (5, 1.0, 1.0)
     lines = render(asked)[1].content.split("\n")
-    mark = lines[0].split()[0]
-    assert len(mark) == 39
-    assert [line.replace(mark, "|") for line in lines] == [
-        *(
-            "| Context 1",
-            "three",
-            "| Earlier context 1",
-            "one",
-            "| Earlier context 2",
-            "two",
-        ),
-        *("| User 1", "q1?", "| User 2", "q2?", "| User 3", "q?"),
-        *(
-            "| Assistant 1",
-            "a1",
-            "| Assistant 2",
-            "a2",
-            "| Assistant 3",
-            "a summary",
-            "| Answer",
-            "a",
-        ),
+    digits = lines[0].split()[0].removeprefix("<context-")
+    assert len(digits) == 8
+    shown = [
+        (tag[1], tag[2], text)
+        for tag, text in (
+            (re.match(rf'<([a-z-]+)-{digits}(?: id="(\d+)")?>', opening), text)
+            for opening, text in zip(lines[::3], lines[1::3], strict=True)
+        )
+        if tag
+    ]
+    assert shown == [
+        ("context", "1", "three"),
+        ("earlier-context", "1", "one"),
+        ("earlier-context", "2", "two"),
+        *(("user", "1", "q1?"), ("user", "2", "q2?"), ("user", "3", "q?")),
+        ("assistant", "1", "a1"),
+        ("assistant", "2", "a2"),
+        ("assistant", "3", "a summary"),
+        ("answer", None, "a"),
     ]
     assert described(asked.Reply, asked.instructions.template)
     assert set(schema_of(asked.Reply)["properties"]) == {"reason", "claims"}

@@ -21,7 +21,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.data import judge_in_words
+from ragmetrics_core.data import adherence_worth, judge_in_words
 from ragmetrics_core.data.errors import MalformedReply
 from ragmetrics_core.engine import progress
 from ragmetrics_core.engine.progress import Display, Progress
@@ -47,8 +47,8 @@ def test_a_result_tells_value_reason_verdicts_and_judge() -> None:
     assert shown[3] == "  judge: lexical (compares words; catches gross failures)"
     assert len(shown) == 4
     adherent = repr(ContextAdherence().score(SAMPLE, judge="lexical"))
-    assert "supported, probability 0.9" in adherent
-    assert "words alone never reach 1" in adherent
+    assert "supported, score of words 0.9" in adherent
+    assert "(no probability)" in adherent
     accuracy = repr(
         RetrievalAccuracy().score(
             facts=["Paris is big.", "Rome burnt."], contexts=["Paris is big."]
@@ -117,10 +117,10 @@ def test_the_embedded_judge_is_told_in_words_wherever_scores_are(name: str) -> N
     report = Report(report.results, report.run.model_copy(update={"judges": (name,)}))
     for shown in (report.table(), report._repr_html_()):
         assert told in " ".join(shown.split())
-        assert "below 1, near 0.9" in " ".join(shown.split())
+        assert adherence_worth() in " ".join(shown.split())
     assert judge_in_words("openai/gpt-4o-mini") == "openai/gpt-4o-mini"
     other = Report(report.results, RunFacts(judges=("openai/x",)))
-    assert "below 1, near 0.9" not in other.table()
+    assert "by words" not in other.table()
 
 
 def test_figures_are_images_in_notebooks() -> None:

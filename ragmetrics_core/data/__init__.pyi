@@ -23,11 +23,13 @@ from ragmetrics_core.data.cells import plain_data as plain_data
 from ragmetrics_core.data.column_arguments import Columns as Columns
 from ragmetrics_core.data.column_arguments import Fields as Fields
 from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
-from ragmetrics_core.data.display import EMBEDDED as EMBEDDED
 from ragmetrics_core.data.display import element as element
 from ragmetrics_core.data.display import judge_in_words as judge_in_words
 from ragmetrics_core.data.display import judges_in_words as judges_in_words
 from ragmetrics_core.data.display import table as table
+from ragmetrics_core.data.embedded_judge import EMBEDDED as EMBEDDED
+from ragmetrics_core.data.embedded_judge import adherence_worth as adherence_worth
+from ragmetrics_core.data.embedded_judge import unseen_worth as unseen_worth
 from ragmetrics_core.data.errors import AmbiguousColumns as AmbiguousColumns
 from ragmetrics_core.data.errors import AuthenticationFailed as AuthenticationFailed
 from ragmetrics_core.data.errors import BatchFailed as BatchFailed

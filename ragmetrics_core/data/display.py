@@ -6,10 +6,8 @@ There is the judge in words, and HTML in which all text is escaped.
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from ragmetrics_core.data.embedded_judge import EMBEDDED
 from ragmetrics_core.data.frozen import clean
-
-EMBEDDED = ("lexical", "lexical+vectors")
-"""Names of the judge that needs no model."""
 
 _LONGEST = 2000
 _LEFT = 'style="text-align:left"'

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from ragmetrics_core.data.display import EMBEDDED
+from ragmetrics_core.data.embedded_judge import EMBEDDED
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Settings
 from ragmetrics_core.data.nearest import did_you_mean

@@ -46,8 +46,8 @@ _ASSUMPTIONS = (
     ),
     "Not deducted: replies that the store holds already, which cost nothing.",
 )
-# Characters of the fence and the label around a text.
-_FENCE = 40
+# Characters of the tags around a text.
+_TAGS = 45
 # Characters in a token: many where the least is counted, few where the most is.
 _LONG_TOKEN = 4
 _SHORT_TOKEN = 3
@@ -348,8 +348,8 @@ def _characters(question: Question[Any]) -> int:
     ]
     total = len(instructions.template) + len(instructions.examples)
     for part in shown_parts:
-        total += sum(len(text) + _FENCE for text in part.texts)
-        total += sum(len(turn.content) + _FENCE for turn in part.history)
+        total += sum(len(text) + _TAGS for text in part.texts)
+        total += sum(len(turn.content) + _TAGS for turn in part.history)
     return total
 
 

@@ -1,21 +1,20 @@
 """Turns a question into chat messages.
 
-The template's fixed text stays as it is; the sample's texts stand in fences.
+The template's fixed text stays as it is. Each text of the sample stands in a tag, e.g.
+``<context-3f9a1c27 id="2"> … </context-3f9a1c27>``.
 
-A text is opened and closed by lines that begin with the same fence: one for a whole
-prompt, a 128-bit digest of the first text that it shows, salted until none of its texts
-holds it. What closes a text opens the next, and the end of the message, which no text
-can move, closes the last. So no text can close or open a fence, equal questions give
-equal prompts, and what follows a shared text can vary without changing what stands
-before it. Replaced text is never scanned again, and only ``{names}`` of parts are
-replaced.
+The tags of a prompt end in the same eight hexadecimal digits: a digest of the first
+text that the prompt shows, salted until no text of the prompt holds these digits. What
+a text does not hold it cannot close or open. Equal questions give equal prompts. What
+follows a shared text can vary without changing what stands before it. Replaced text is
+never scanned again, and only ``{names}`` of parts are replaced.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
 from typing import Any
 
 from ragmetrics_core.data import (
@@ -30,29 +29,32 @@ from ragmetrics_core.models.chat import Message
 
 _BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
-# 128 bits in decimal, which most tokenizers write three digits to a token; hexadecimal
-# costs half more
-_DIGITS = 39
+_NO_WORD = re.compile(r"[\W_]+")
+_DIGITS = 8
+_HELD = re.compile(rf"(?=([0-9a-f]{{{_DIGITS}}}))")
 
 
-def fence(texts: Sequence[str]) -> str:
-    """Return a number that none of these texts contains.
+def tag_digits(texts: Sequence[str]) -> str:
+    """Eight hexadecimal digits that none of these texts contains, in either case.
 
-    It comes from a 128-bit digest of the first of them.
+    They come from a digest of the first text.
     """
     first_text = texts[0] if texts else ""
-    mark = _digest(first_text)
-    for salt in count(1):
-        if all(mark not in text for text in texts):
-            break
-        mark = _digest(f"{first_text}\0{salt}")  # no text holds NUL
-    return mark
+    digits = _digest(first_text)
+    lowered = [text.lower() for text in texts]
+    if not any(digits in text for text in lowered):
+        return digits
+    # A hostile text may hold the digits of many salts: each is looked up in a set.
+    held = {match[1] for text in lowered for match in _HELD.finditer(text)}
+    salt = 1
+    while digits in held:
+        digits = _digest(f"{first_text}\0{salt}")  # no text holds NUL
+        salt += 1
+    return digits
 
 
 def _digest(text: str) -> str:
-    """A 128-bit digest of a text, in decimal."""
-    first_bytes = hashlib.sha256(text.encode()).digest()[:16]
-    return f"{int.from_bytes(first_bytes):0{_DIGITS}d}"
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
@@ -70,28 +72,51 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
         for name in _names(instructions.template)
         if name in question.parts
     }
-    mark = fence([text for blocks in blocks_by_name.values() for _, text in blocks])
-    texts = {name: _fenced(blocks, mark) for name, blocks in blocks_by_name.items()}
+    digits = tag_digits(
+        [block.text for blocks in blocks_by_name.values() for block in blocks]
+    )
+    texts = {name: _tagged(blocks, digits) for name, blocks in blocks_by_name.items()}
     texts |= _own_words(instructions)
 
     above, below = _parts(instructions.template)
     system = _fixed(above, instructions)
     if system is None:
-        system = Message("system", _without_double_marks(_fill(above, texts), mark))
-    body = _without_double_marks(_fill(below, texts), mark)
-    body = body.removesuffix(f"\n{mark}")  # the end of the message closes the last text
+        system = Message("system", _fill(above, texts))
+    body = _fill(below, texts)
     if system.content and body:
         return (system, Message("user", body))
     return (Message("user", system.content or body),)
 
 
-def _fenced(blocks: Sequence[tuple[str, str]], mark: str) -> str:
-    return "".join(f"{mark} {label}\n{text}\n{mark}\n" for label, text in blocks)
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What stands in one tag.
+
+    Args:
+        label: What the text is, in our words, e.g. ``Context``.
+        text: The text.
+        id: Which of several it is; None if there is one.
+    """
+
+    label: str
+    text: str
+    id: str | None = None
 
 
-def _without_double_marks(message: str, mark: str) -> str:
-    """A message in which what closes a text opens the next."""
-    return message.replace(f"{mark}\n{mark} ", f"{mark} ")
+def _tagged(blocks: Sequence[_Block], digits: str) -> str:
+    return "".join(_in_tag(block, digits) for block in blocks)
+
+
+def _in_tag(block: _Block, digits: str) -> str:
+    name = f"{_tag_name(block.label)}-{digits}"
+    attribute = "" if block.id is None else f' id="{block.id}"'
+    return f"<{name}{attribute}>\n{block.text}\n</{name}>\n"
+
+
+@lru_cache(maxsize=64)
+def _tag_name(label: str) -> str:
+    """A label as the name of a tag, e.g. ``reference-answer``."""
+    return _NO_WORD.sub("-", label.lower()).strip("-") or "text"
 
 
 @lru_cache(maxsize=64)
@@ -148,16 +173,16 @@ def _own_words(instructions: Instructions) -> dict[str, str]:
     return {"examples": safe(instructions.examples).strip(), "language": language}
 
 
-def _blocks(part: Part) -> list[tuple[str, str]]:
-    """What stands in each fence of a part: its label and the text."""
+def _blocks(part: Part) -> list[_Block]:
+    """What stands in the tags of a part."""
     if isinstance(part.text, str):
         text = "\n".join([part.text, *_lines_beside(part)])
-        return [(part.label, safe(text))]
+        return [_Block(part.label, safe(text))]
     labelled_texts = zip(part.labels, part.texts, strict=True)
     if part.marks == "lines" and part.texts:
         lines = [f"{label}: {_SPACE.sub(' ', text)}" for label, text in labelled_texts]
-        return [(part.label, safe("\n".join(lines)))]
-    return [(f"{part.label} {label}", safe(text)) for label, text in labelled_texts]
+        return [_Block(part.label, safe("\n".join(lines)))]
+    return [_Block(part.label, safe(text), id=label) for label, text in labelled_texts]
 
 
 def _lines_beside(part: Part) -> list[str]:

@@ -16,8 +16,11 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable
 from ragmetrics_core.engine.progress import Show
-from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.engine.run import Run, stream
+from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, edited, injected
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
@@ -70,8 +73,12 @@ def asking(
     def ask(
         metric: Metric, samples: Sequence[Sample], again: bool
     ) -> Sequence[MetricResult]:
-        run_store = MemoryStore() if again else store
-        run = Run([metric], judge, concurrency, run_store, budget)
+        asked, run_store = judge, store
+        if again:
+            repetition = _repetition(resolve_judge(judge))
+            asked = repetition or judge
+            run_store = MemoryStore() if repetition is None else store
+        run = Run([metric], asked, concurrency, run_store, budget)
         run.check_prices()
         rows = list(stream(run, samples, progress=progress, columns={}))
         if run.interrupted:
@@ -83,6 +90,21 @@ def asking(
         return [row.results[metric.name] for row in rows]
 
     return ask
+
+
+def _repetition(judge: Judge) -> Judge | None:
+    """The same judge whose stored replies are those of an independent repetition.
+
+    So a card that is made anew does not pay twice for what it asks twice. None for a
+    judge of which no repetition can be told from the first replies.
+    """
+    if isinstance(judge, LLMJudge):
+        return replace(judge, replicate=judge.replicate + 1)
+    if isinstance(judge, CascadeJudge):
+        parts = [_repetition(part) for part in (judge.cheap, judge.strong)]
+        if None not in parts:
+            return judge.of_parts(lambda part: _repetition(part) or part)
+    return judge if judge.free else None
 
 
 def judged(
@@ -140,9 +162,11 @@ def measured(
     all_rows: list[LabelledSample] = []
     for question, metric in metrics.items():
         of_question = [row for row in labelled if row.question == question]
-        started = time.monotonic()
+        # What else the machine does is no time of a judge that computes on it.
+        clock = time.process_time if run.judges[0].free else time.monotonic
+        started = clock()
         rows = judged(ask, metric, of_question)
-        seconds = time.monotonic() - started
+        seconds = clock() - started
         question_figures = _agreement(rows, draws=draws)
         question_figures += _shares(_outcomes(ask, metric, rows))
         if question == "adherent":
@@ -291,6 +315,11 @@ def _follows_length(rows: Sequence[Labelled]) -> float | None:
     return fmean(correlations) if correlations else None
 
 
+def _is_constant(rows: Sequence[Labelled]) -> float:
+    """1.0 if the judge gives one verdict on all rows; kappa and MCC are 0 then."""
+    return float(len({row.says() for row in rows}) == 1)
+
+
 def _shortness_auroc(rows: Sequence[Labelled]) -> float | None:
     """How well labels follow from the length of the text alone."""
     return auroc([(row.rival or 0.0, row.yes) for row in rows])
@@ -300,6 +329,7 @@ _CARD_MEASURES = (
     "AUROC",
     "balanced accuracy",
     "kappa",
+    "MCC",
     "Brier",
     "slope",
     "intercept",
@@ -307,6 +337,7 @@ _CARD_MEASURES = (
     "prevalence",
 )
 _MEASURES = {name: measures(0.5)[name] for name in _CARD_MEASURES} | {
+    "one verdict throughout": _is_constant,
     "AUROC of shortness alone": _shortness_auroc,
     "correlation with length": _follows_length,
 }

@@ -42,6 +42,19 @@ USEFUL = Weights(intercept=-2.6009, slopes=(3.4432, 2.7402, 2.1507))
 FACT = Weights(intercept=-2.712, slopes=(2.1539, 1.2418, 1.1303))
 # fitted: end
 
+UNCERTAIN = (0.27, 0.66)
+"""Scores of adherence of which the judge says that it is uncertain, both included.
+
+Outside it decides 58 % of the answers, and of these at most 25 % wrongly, as the mean
+over four developer sources, each judged with weights fitted on the others: the point of
+25 % of its card (``docs/cards/lexical.json``, 404 answers, 2026-11-21). A source that
+the card does not know may be worse.
+"""
+UNCERTAIN_WITH_VECTORS = (0.28, 0.63)
+"""The same with vectors: 62 % (``docs/cards/lexical+vectors.json``)."""
+UNCERTAIN_DISTANCE = 0.1
+"""Other verdicts are uncertain where they are nearer to one half than this."""
+
 VETO = 0.49
 """A number found nowhere multiplies the probability by this.
 

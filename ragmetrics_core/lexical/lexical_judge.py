@@ -22,6 +22,9 @@ from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical.constants import (
     ADHERENT,
     FACT,
+    UNCERTAIN,
+    UNCERTAIN_DISTANCE,
+    UNCERTAIN_WITH_VECTORS,
     USEFUL,
     VETO,
     WITH_VECTORS,
@@ -45,7 +48,6 @@ from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent, Poll, PollVerdict, SentenceSupport
 from ragmetrics_core.models.threads import check_wanted, computed
 
-_UNCERTAIN = 0.1  # within this distance of one half
 _SUPPORTED = 0.5  # least share of a sentence's terms that the contexts hold
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
@@ -59,7 +61,9 @@ class LexicalJudge(Judge):
     It wires and tests pipelines without a key and catches gross failures; it is not for
     decisions. It sees half of the negations put in and a tenth of the names swapped.
     Facts of a reference are its sentences and clauses. An answer that only declines
-    abstains. Probabilities come from logistic regressions fitted on human labels.
+    abstains. Its numbers are scores of words, and no probabilities: logistic regressions
+    fitted on human labels, which fall on kinds of text that the fit never saw.
+    ``adherence_worth`` in ``ragmetrics_core.data.embedded_judge`` says how far.
 
     Args:
         vectors: Compare sentences of the answer by vectors, too: the extra ``vectors``,
@@ -141,6 +145,9 @@ def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
         n_covered = round(values[0] * len(answer.terms))
         covered = f"{n_covered} of {len(answer.terms)}"
         reason = _on_adherence(text, covered, sentences, matches)
+    low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
+    if low <= probability <= high:
+        reason = f"uncertain: {reason}"
     return _polled(probability, reason, sentences, matches)
 
 
@@ -191,7 +198,7 @@ def _polled(
         unsupported = [weakest.sentence]
     poll = Poll(
         verdict=verdict,
-        reason=_hedged(probability, reason),
+        reason=reason,
         unsupported=tuple(unsupported),
         sentences=sentences,
     )
@@ -336,11 +343,12 @@ def _listed(terms: Collection[str]) -> str:
 
 
 def _hedged(probability: float, reason: str) -> str:
-    """Return a reason for a verdict of this probability.
+    """Return a reason for a verdict on a chunk or a fact.
 
     Near the threshold it says *uncertain*.
     """
-    return f"uncertain: {reason}" if abs(probability - 0.5) < _UNCERTAIN else reason
+    is_near = abs(probability - 0.5) < UNCERTAIN_DISTANCE
+    return f"uncertain: {reason}" if is_near else reason
 
 
 def _support(

@@ -78,7 +78,11 @@ class AdherenceEvidence(Polled, extra="ignore"):
     missing: int = Field(0, description="Polls that were not answered.")
     polls: tuple[Poll, ...] = Field((), description="Every answered poll.")
     probability: Share | None = Field(
-        None, description="p(yes) of a deterministic judge; None for polls."
+        None,
+        description=(
+            "p(yes) of a deterministic judge, of the embedded one its score of words;"
+            " None for polls."
+        ),
     )
     early_stopped: bool = Field(
         False, description="True if polling stopped at a decided majority."
@@ -126,10 +130,9 @@ class AdherenceEvidence(Polled, extra="ignore"):
 
     def _probable_verdict(self, probability: float) -> str:
         verdict = "supported" if self.yes else "not supported"
-        line = f"{verdict}, probability {probability:.2f}"
-        if self.sentences:  # of the lexical judge
-            line += " (fitted on labels of people; words alone never reach 1)"
-        return line
+        if self.sentences:  # of the embedded judge
+            return f"{verdict}, score of words {probability:.2f} (no probability)"
+        return f"{verdict}, probability {probability:.2f}"
 
 
 _REMEDIES: dict[Cause, str] = {
@@ -189,7 +192,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

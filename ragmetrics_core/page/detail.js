@@ -41,7 +41,7 @@ const level = (score) => (score > 0.7 ? "high" : score < 0.3 ? "low" : "middling
 function verdictOf(chunk) {
   if (!chunk) return [];
   const { useful, probability } = chunk;
-  const words = probability === undefined ? (useful ? "useful" : "not useful") : likely(probability) + "useful, probability " + percent(probability);
+  const words = probability === undefined ? (useful ? "useful" : "not useful") : likely(probability) + "useful, score " + percent(probability);
   const verdict = useful === undefined ? element("span", {}, "not judged") : element("span", { class: useful ? "yes" : "no" }, (useful ? "✓ " : "✗ ") + words);
   return [
     verdict,
@@ -146,7 +146,7 @@ function matrixOf(evidence) {
     element("tbody", {}, ...rows),
   );
   const lines = [
-    "Facts from " + (evidence.facts_from === "sample" ? "the sample" : "the reference") + "; per text of the " + evidence.evaluated + " the probability that it holds the fact, in bold above 0.5.",
+    "Facts from " + (evidence.facts_from === "sample" ? "the sample" : "the reference") + "; per text of the " + evidence.evaluated + " the score that it holds the fact, in bold above 0.5.",
     evidence.contexts_value !== undefined && "Over what reached the generator the score is " + percent(evidence.contexts_value) + ".",
     evidence.control !== undefined && "In a foreign text the judge would find a share of " + percent(evidence.control) + ".",
   ];

@@ -4,9 +4,10 @@ It says what was measured, how, and by which judge, with references.
 """
 
 import tomllib
+from collections.abc import Mapping
 from importlib.resources import files
 
-from ragmetrics_core.data import EMBEDDED
+from ragmetrics_core.data import EMBEDDED, unseen_worth
 from ragmetrics_core.reporting.judge_card import cell, fitting
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
@@ -40,6 +41,8 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     )
     if definitions:
         first += f" {'. '.join(definitions)}."
+    if "cascade" in _kinds_of_judges(run):
+        first += f" {_TEXTS['cascade']['cascade']}."
     if others:
         first += f" Also measured: {', '.join(others)}."
     text = f"{first} {_intervals(summary)}"
@@ -60,17 +63,44 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
 
 
 def _definition(name: str, run: RunFacts) -> str:
+    """What a metric measures, as each kind of judge of the run measures it."""
     settings = run.metrics[name].settings if name in run.metrics else {}
     polls = settings.get("polls")
-    known = f", {polls} polls at most" if polls else ""
-    definition = _COMBINATIONS.get(settings.get("combination", ""), _METRICS[name])
-    if (
-        name == "retrieval_accuracy"
-        and definition == _METRICS[name]
-        and {*EMBEDDED} & {*run.judges}
-    ):
-        definition += _TEXTS["lexical"][name]
-    return definition + known
+    combination = _COMBINATIONS.get(settings.get("combination", ""))
+    by_kind = []
+    for kind in _kinds_of_judges(run):
+        if kind == "cascade":
+            continue
+        definition = _TEXTS.get(kind, {}).get(name, _METRICS[name])
+        if name == "retrieval_accuracy" and combination is not None:
+            definition = combination
+        elif name == "retrieval_accuracy" and kind == "words":
+            definition += _TEXTS["split"][name]
+        if kind == "model" and polls:
+            definition += f", {polls} polls at most"
+        by_kind.append(definition)
+    return ". ".join(dict.fromkeys(by_kind))
+
+
+def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:
+    """How the judges of a run come to a verdict, each kind once."""
+    kinds: dict[str, None] = {}
+    for judge in run.judges:
+        kinds |= dict.fromkeys(_kinds_of_judge(judge, run.details.get(judge, {})))
+    return tuple(kinds) or ("model",)
+
+
+def _kinds_of_judge(judge: str, details: Mapping[str, str]) -> tuple[str, ...]:
+    if judge in EMBEDDED:
+        return ("words",)
+    if not judge.startswith("cascade("):
+        return ("encoder",) if "weights" in details else ("model",)
+    # The settings of a cascade's cheap judge begin with its role.
+    first = judge.removeprefix("cascade(").partition(",")[0]
+    cheap = {
+        setting.removeprefix("cheap "): value for setting, value in details.items()
+    }
+    return ("cascade", *_kinds_of_judge(first, cheap), "model")
 
 
 def _intervals(summary: Summary) -> str:
@@ -123,6 +153,8 @@ def quoted(run: RunFacts) -> list[str]:
                 f"{one.measure} {cell(one)} sources" for one in means
             ).replace(" n=", ", mean over ")
             told.append(f"{signature.metric} {cells or 'one class only'}")
+            if judge in EMBEDDED and signature.metric == "context_adherence":
+                told.append(unseen_worth())
         said = (
             "; ".join(told)
             or "how well it agrees with people is not measured (ragmetrics card)"

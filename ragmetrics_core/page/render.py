@@ -16,6 +16,7 @@ from typing import Any
 from ragmetrics_core.data import (
     InputError,
     SampleResult,
+    adherence_worth,
     clean,
     extra,
     judge_in_words,
@@ -290,6 +291,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.globals["adherence_worth"] = adherence_worth
     made.filters.update(
         cut=cut, worth=judge_in_words, data=lambda value: _trusted(json_text(value))
     )

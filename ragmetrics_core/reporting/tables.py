@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ragmetrics_core.data import (
     EMBEDDED,
     SampleResult,
+    adherence_worth,
     clean,
     element,
     extra,
@@ -151,10 +152,7 @@ def _notes_on_run(summary: Summary, run: RunFacts) -> Iterator[str]:
         yield f"Judge: {judges_in_words(run.judges, run.addresses)}."
     metrics = [numbers.metric for numbers in summary.metrics]
     if "context_adherence" in metrics and not set(EMBEDDED).isdisjoint(run.judges):
-        yield (
-            "context_adherence by words is a probability: below 1, near 0.9 for most"
-            " supported answers."
-        )
+        yield adherence_worth()
 
 
 def _counted(count: int, noun: str) -> str:

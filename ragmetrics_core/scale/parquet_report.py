@@ -31,7 +31,7 @@ from ragmetrics_core.data import (
     plain_name,
 )
 from ragmetrics_core.data.arrow import rows_of
-from ragmetrics_core.data.display import EMBEDDED
+from ragmetrics_core.data.embedded_judge import EMBEDDED
 from ragmetrics_core.data.results import (
     ErrorInfo,
     MetricResult,

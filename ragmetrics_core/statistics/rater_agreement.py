@@ -346,6 +346,13 @@ def measures(threshold: float) -> dict[str, Statistic]:
         has_both_labels = len({row.yes for row in rows}) > 1
         return kappa(verdicts(rows)) if has_both_labels else None
 
+    def judge_matthews(rows: Sequence[Labelled]) -> float | None:
+        has_both_labels = len({row.yes for row in rows}) > 1
+        is_constant = len({row.says(threshold) for row in rows}) == 1
+        # One verdict throughout tells nothing: 0, as kappa is, else the mean over
+        # sources would leave out where the judge is worst.
+        return 0.0 if has_both_labels and is_constant else matthews(verdicts(rows))
+
     def slope(rows: Sequence[Labelled]) -> float | None:
         fitted = slope_and_intercept(tuple(scores(rows)))
         return None if fitted is None else fitted[0]
@@ -357,7 +364,7 @@ def measures(threshold: float) -> dict[str, Statistic]:
     return {
         "AUROC": lambda rows: auroc(scores(rows)),
         "balanced accuracy": lambda rows: balanced_accuracy(verdicts(rows)),
-        "MCC": lambda rows: matthews(verdicts(rows)),
+        "MCC": judge_matthews,
         "kappa": judge_kappa,
         "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
         "prevalence": lambda rows: fmean(row.yes for row in rows),
