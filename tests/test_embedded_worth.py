@@ -83,8 +83,16 @@ def test_it_is_uncertain_outside_the_point_of_25_percent(
     assert chosen.wrong <= 0.25
 
 
-def test_terminal_page_and_methods_say_what_it_is_worth(report: Report) -> None:
-    page = report.to_html()
+@pytest.fixture(scope="module")
+def page(report: Report, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    report.to_html(path)
+    return path.read_text(encoding="utf-8")
+
+
+def test_terminal_page_and_methods_say_what_it_is_worth(
+    report: Report, page: str
+) -> None:
     for shown in (" ".join(report.table().split()), page):
         assert adherence_worth() in shown
     assert unseen_worth() in report.methods()
@@ -100,9 +108,9 @@ def test_methods_speak_of_words_where_words_judged(report: Report) -> None:
     assert "it is no probability" in methods
 
 
-def test_nothing_calls_its_score_a_probability(report: Report) -> None:
+def test_nothing_calls_its_score_a_probability(report: Report, page: str) -> None:
     texts = [path.read_text(encoding="utf-8") for path in PAGES]
-    texts += [report.table(), report.to_html(), report.methods()]
+    texts += [report.table(), page, report.methods()]
     evidence = report.results[0].results["context_adherence"].evidence
     assert evidence is not None
     texts += evidence.verdicts()
