@@ -161,7 +161,7 @@ def test_the_reach_that_pages_state_is_that_of_the_card() -> None:
     low, high = UNCERTAIN
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert (
-        f"From\n{low} to {high}, where {1 - chosen.decided:.0%}".replace("%", " %")
+        f"From {low} to {high}, where {1 - chosen.decided:.0%}".replace("%", " %")
         in readme
     )
     metrics = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")

@@ -550,11 +550,13 @@ def test_to_parquet(tmp_path: Path) -> None:
 
 def test_methods() -> None:
     signature = Signature.model_validate("context_adherence|v1|polls:5|T:1.0")
-    run = RUN.model_copy(update={"metrics": {"context_adherence": signature}})
+    run = RUN.model_copy(
+        update={"metrics": {"context_adherence": signature}, "judges": ("large",)}
+    )
     text = Report([a_row(0, 0.25), a_row(1, 0.5), a_row(2, 1.0)], run).methods()
     for words in (
         (
-            "3 samples were evaluated with ragmetrics 0.1.0; the judge was lexical"
+            "3 samples were evaluated with ragmetrics 0.1.0; the judge was large"
             " (returned as gpt)."
         ),
         "ChainPoll, Friel & Sanyal 2023), 5 polls at most",
