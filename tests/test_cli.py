@@ -1027,7 +1027,8 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(
     assert main(["compare", "a.jsonl", "a.jsonl".replace("a", "b")]) == 2
     Path("b.jsonl").write_text(Path("a.jsonl").read_text())
     assert main(["compare", "a.jsonl", "b.jsonl"]) == 0
-    assert "## ragmetrics compare\n\n```\n2 samples matched" in job.read_text()
+    told = "```\nFirst: a.jsonl. Second: b.jsonl.\n2 samples matched"
+    assert f"## ragmetrics compare\n\n{told}" in job.read_text()
     assert "{" not in capsys.readouterr().err
 
 

@@ -64,7 +64,7 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
 )
 from ragmetrics_core.reporting.report import Folded, Report
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 
 RUN = RunFacts(
     version="0.1.0",
@@ -430,7 +430,7 @@ def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None
     browser.open(tmp_path / "report.html")
     # worst first, by the lowest score of each
     assert browser.titles() == ["pear", "apple", "quince"]
-    assert browser.find("#count")[0].text == "3 of 3 samples"
+    assert browser.find("#count")[0].text == "3 of 3 rows"
     head = {e.get_attribute("data-key"): e for e in browser.find("#table th")}
     head["m0"].find_element(By.TAG_NAME, "button").click()
     assert browser.titles() == ["pear", "quince", "apple"]
@@ -547,13 +547,96 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     )
     browser.find("button[data-value=no_context]")[0].click()
     assert browser.titles() == ["without"]
-    assert browser.find("#count")[0].text == "1 of 3 samples"
+    assert browser.find("#count")[0].text == "1 of 3 rows"
     address = browser.driver.current_url
     assert address.endswith("#group=no_context")
     browser.driver.get("about:blank")
     browser.driver.get(address)
     assert browser.titles() == ["without"]
     assert browser.console() == []
+
+
+@needs_chromium
+def test_an_address_opens_its_row_and_says_the_filter(
+    browser: Browser, tmp_path: Path
+) -> None:
+    rows = [row(i, i / 100, f"q{i}") for i in range(100)]
+    page_of(Report(rows, RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    assert browser.find("tr.detail") == []
+    # an example of the first screen is one click away
+    link = browser.find("#answer a[href^='#row=']")[0]
+    assert link.get_attribute("href").endswith("#row=1")
+    link.click()
+    browser.wait("document.querySelectorAll('tr.detail').length === 1")
+    assert browser.js("return document.activeElement.textContent") == "▾ 1"
+    address = (tmp_path / "report.html").as_uri() + "#group=no_loss&row=95"
+    browser.driver.get("about:blank")
+    browser.driver.get(address)
+    browser.wait("document.querySelectorAll('tr.detail').length === 1")
+    # far down the list, and yet in view
+    opened = "document.querySelector('tr.open').getBoundingClientRect().top"
+    browser.wait(f"{opened} >= 0 && {opened} < innerHeight")
+    assert browser.find("tr.open td.title")[0].text.startswith("q94")
+    assert browser.find("#count")[0].text == "50 of 100 rows"
+    assert browser.find("#chips")[0].text.startswith("Group: no loss found")
+    assert browser.driver.current_url == address, "what is seen can be passed on"
+    browser.find("tr.open button")[0].click()
+    assert browser.driver.current_url.endswith("#group=no_loss")
+    browser.driver.get("about:blank")
+    browser.driver.get((tmp_path / "report.html").as_uri() + "#row=4711")
+    browser.wait("document.querySelectorAll('tr.row').length === 40")
+    assert browser.find("tr.detail") == [], "a row that is not there opens nothing"
+    assert browser.console() == []
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "height"), [(1200, 800), (390, 844)])
+def test_five_questions_are_answered_without_scrolling(
+    browser: Browser, tmp_path: Path, width: int, height: int
+) -> None:
+    """Good enough, worst, to mend, how sure, which run: all end above the fold."""
+    names = [
+        "context_utilization",
+        "context_adherence",
+        "context_recall",
+        "retrieval_accuracy",
+    ]
+    fact = "Anna Brandt built the lamp of Vale in 1871."
+    noise = "Bread is baked twice a week in the old kitchen."
+    samples = [
+        {
+            "question": f"Who built lamp {n}?",
+            "contexts": [noise, fact] if n % 2 else [fact],
+            "answer": fact,
+            "reference": fact,
+        }
+        for n in range(30)
+    ]
+    report = evaluate(samples, names, judge="lexical")
+    gate = Decision(
+        metric="m",
+        outcome="failed",
+        sentence="context_adherence misses 0.99: mean 0.9573, 95 % interval 0.9011–0.9713, 30 scored.",
+    )
+    report.to_html(tmp_path / "report.html", decisions=[gate])
+    with browser.screen(width, dark=False):
+        browser.open(tmp_path / "report.html")
+        ends = {
+            what: browser.js(
+                "return document.querySelector(arguments[0]).getBoundingClientRect().bottom",
+                selector,
+            )
+            for what, selector in {
+                "which run": "header",
+                "good enough": "#answer .verdict",
+                "worst": "#answer .answer",
+                "how sure": "#answer .answer + p",
+                "to mend, with examples": "#answer a[href^='#row=']",
+                "means": "#answer .means",
+            }.items()
+        }
+    assert all(0 < end <= height for end in ends.values()), ends
 
 
 @needs_chromium
@@ -1023,7 +1106,7 @@ def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
     ]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    assert browser.find("#count")[0].text == "3,000 of 3,000 samples"
+    assert browser.find("#count")[0].text == "3,000 of 3,000 rows"
     made = browser.js("return document.querySelectorAll('tr.row').length")
     assert 100 <= made <= 300  # only what is needed
     browser.js("window.scrollTo(0, document.body.scrollHeight - 2500)")

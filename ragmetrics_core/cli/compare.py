@@ -13,6 +13,7 @@ from ragmetrics_core.cli.options import add, command, flag, show
 from ragmetrics_core.cli.results import results_at
 from ragmetrics_core.data import InputError
 from ragmetrics_core.reporting.comparison import MARGIN
+from ragmetrics_core.reporting.report import Report
 
 _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a metric fell by more than the margin"
@@ -74,7 +75,9 @@ def _compare(options: argparse.Namespace) -> int:
         margin=options.margin,
         anyway=options.anyway,
     )
-    lines = [found.table()]
+    titles = (_title(options.first, first), _title(options.second, second))
+    found = found.model_copy(update={"titles": titles})
+    lines = [f"First: {titles[0]}. Second: {titles[1]}.", found.table()]
     if options.report:
         found.to_html(options.report)
         lines.append(f"Report: {options.report}")
@@ -89,6 +92,11 @@ def _compare(options: argparse.Namespace) -> int:
     )
     show("\n".join(lines))
     return shared.exit_code(decisions, options)
+
+
+def _title(path: Path, report: Report) -> str:
+    """What a run is called: its file, and the name that it was given."""
+    return f"{report.run.name} ({path.name})" if report.run.name else path.name
 
 
 def _push(options: argparse.Namespace) -> int:

@@ -4,10 +4,8 @@ Jinja2 renders them with autoescape. Figures and script are within the file, and
 comes from elsewhere.
 """
 
-import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -36,19 +34,15 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
     packed,
 )
-from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.judge_card import fitting
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary
-from ragmetrics_core.statistics.stopping import ROUNDING
 
 _HERE = files("ragmetrics_core.page")
-_LONGEST_DIFF = 4000
 PAGE_MARK = '<meta name="generator" content="ragmetrics">'
 """What every page of ours holds at its beginning."""
 
-_BESIDE = 15
 _SCRIPTS = tuple(
     f"{name}.js"
     for name in ("table", "filters", "people", "claims", "detail", "figures")
@@ -70,77 +64,6 @@ def write_page(
     screen = screen_of(rows, summary, run, decisions, cluster)
     data = page_data(rows, summary, run, screen)
     write_html(path, "report.html.j2", _SCRIPTS, data)
-
-
-def write_comparison(path: str | Path, comparison: Comparison) -> None:
-    """Write a comparison as one HTML page.
-
-    It shows a forest plot, then the most changed samples side by side, losses first.
-    """
-    pairs = sorted(
-        {
-            (it.first.index, it.second.index): (it.first, it.second)
-            for it in comparison.most_changed
-        }.items()
-    )
-    names = [*dict.fromkeys(change.metric for change in comparison.changes)]
-    changed = sorted(
-        ((list(_values(pair, names)), pair) for _, pair in pairs),
-        key=lambda it: min(two - one for _, one, two in it[0]),
-    )
-    lost = [
-        (scores, pair)
-        for scores, pair in changed
-        if any(two < one - ROUNDING for _, one, two in scores)
-    ]
-    won = changed[len(lost) :][::-1]
-    silent = ("undecided", "not tested")
-    told = [
-        own
-        for own in comparison.changes
-        if own.slice is None or own.verdict not in silent
-    ]
-    told.sort(key=lambda own: names.index(own.metric))
-    ends = [
-        abs(end)
-        for own in told
-        if own.interval
-        for end in (own.interval.low, own.interval.high)
-    ]
-    data = {
-        "comparison": comparison,
-        "told": told,
-        "reach": max([comparison.margin, 0.01, *ends]),
-    }
-    write_html(
-        path,
-        "comparison.html.j2",
-        (),
-        {**data, "lost": _beside(lost), "won": _beside(won)},
-    )
-
-
-def _beside(
-    found: Sequence[tuple[Any, tuple[SampleResult, SampleResult]]],
-) -> list[tuple[Any, ...]]:
-    """The first of them with both answers marked."""
-    answers = [
-        [(row.sample and row.sample.answer) or "" for row in pair]
-        for _, pair in found[:_BESIDE]
-    ]
-    return [(*own, _marked(*both)) for own, both in zip(found, answers, strict=False)]
-
-
-def _values(
-    pair: tuple[SampleResult, SampleResult], names: Iterable[str]
-) -> Iterator[tuple[str, float, float]]:
-    """The metrics that were scored in both runs, with both scores."""
-    for name in names:
-        one, two = (
-            row.results[name].value if name in row.results else None for row in pair
-        )
-        if one is not None and two is not None:
-            yield name, one, two
 
 
 def write_html(
@@ -245,27 +168,6 @@ def _points(
         (own.rank, own.share, *(() if run.decisions else (own.low, own.high)))
         for own in shares
     ]
-
-
-def _marked(
-    first: str, second: str
-) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
-    """Both answers in pieces, each with whether it stands in one of them only.
-
-    Long ones unmarked.
-    """
-    if max(len(first), len(second)) > _LONGEST_DIFF or first == second:
-        return [(cut(first), False)], [(cut(second), False)]
-    # each with the blank after it
-    words = [re.findall(r"\S+\s*|\s+", own) for own in (first, second)]
-    pieces: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
-    for kind, a, b, c, d in SequenceMatcher(
-        None, words[0], words[1], autojunk=False
-    ).get_opcodes():
-        for side, own in ((0, words[0][a:b]), (1, words[1][c:d])):
-            if own:
-                pieces[side].append(("".join(own), kind != "equal"))
-    return pieces
 
 
 def _text(name: str) -> str:

@@ -147,7 +147,7 @@ async function refresh() {
   made = 0;
   body.replaceChildren();
   grow(FIRST_ROWS);
-  document.getElementById("count").textContent = shown.length.toLocaleString("en") + " of " + counted(index.length, "sample");
+  document.getElementById("count").textContent = shown.length.toLocaleString("en") + " of " + counted(index.length, "row");
   tell();
 }
 

@@ -213,6 +213,9 @@ class Comparison(Frozen):
     lacking: tuple[str, ...] = Field(
         (), description="metrics of the first run that the second run lacks"
     )
+    titles: tuple[str, str] = Field(
+        ("first run", "second run"), description="which runs these are"
+    )
     added: tuple[str, ...] = Field(
         (), description="metrics of the second run that the first run lacks"
     )
@@ -348,7 +351,7 @@ class Comparison(Frozen):
             InputError: If the file cannot be written.
         """
         # only where a page is written
-        from ragmetrics_core.page.render import write_comparison
+        from ragmetrics_core.page.comparison_page import write_comparison
 
         write_comparison(path, self)
 

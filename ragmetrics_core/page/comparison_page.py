@@ -1,0 +1,165 @@
+"""The page of a comparison: a forest plot, then the most changed samples side by side."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import NamedTuple
+
+from ragmetrics_core.data import SampleResult
+from ragmetrics_core.page.render import write_html
+from ragmetrics_core.page.sample_rows import cut
+from ragmetrics_core.reporting.comparison import Comparison, MetricChange
+from ragmetrics_core.statistics.stopping import ROUNDING
+
+_LONGEST_DIFF = 4000
+_MOST_SAMPLES = 15
+_LEAST_REACH = 0.01
+_SAYS_NOTHING = ("undecided", "not tested")
+
+Piece = tuple[str, bool]
+"""A piece of an answer, with whether it stands in one of the two answers only."""
+
+
+class ScoreChange(NamedTuple):
+    """The scores of one metric in both runs."""
+
+    metric: str
+    first: float
+    second: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedSample:
+    """A sample that both runs scored, with both answers in pieces."""
+
+    scores: list[ScoreChange]
+    pair: tuple[SampleResult, SampleResult]
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether it scored less in some metric."""
+        return any(change.second < change.first - ROUNDING for change in self.scores)
+
+    @property
+    def worst_change(self) -> float:
+        """The change of the metric that lost most, or gained least."""
+        return min(change.second - change.first for change in self.scores)
+
+    @property
+    def answers(self) -> tuple[list[Piece], list[Piece]]:
+        """Both answers, with what stands in one of them only."""
+        first, second = map(_answer_of, self.pair)
+        return _marked(first, second)
+
+
+def write_comparison(path: str | Path, comparison: Comparison) -> None:
+    """Write a comparison as one HTML page.
+
+    It shows a forest plot, then the most changed samples side by side, losses first.
+    """
+    metrics = list(dict.fromkeys(change.metric for change in comparison.changes))
+    changed = _most_changed(comparison, metrics)
+    lost = [sample for sample in changed if sample.has_lost]
+    won = [sample for sample in reversed(changed) if not sample.has_lost]
+    shown = _shown_changes(comparison, metrics)
+    data = {
+        "comparison": comparison,
+        "shown": shown,
+        "reach": _reach(comparison, shown),
+        "n_lost": _count_lost(comparison, metrics),
+        "lost": lost[:_MOST_SAMPLES],
+        "won": won[:_MOST_SAMPLES],
+    }
+    write_html(path, "comparison.html.j2", (), data)
+
+
+def _most_changed(
+    comparison: Comparison, metrics: Sequence[str]
+) -> list[ChangedSample]:
+    """The most changed samples, each once, the largest loss first."""
+    pairs = {
+        (change.first.index, change.second.index): (change.first, change.second)
+        for change in comparison.most_changed
+    }
+    samples = [
+        ChangedSample(_score_changes(pairs[place], metrics), pairs[place])
+        for place in sorted(pairs)
+    ]
+    return sorted(samples, key=lambda sample: sample.worst_change)
+
+
+def _score_changes(
+    pair: tuple[SampleResult, SampleResult], metrics: Iterable[str]
+) -> list[ScoreChange]:
+    """The metrics that were scored in both runs, with both scores."""
+    changes = []
+    for metric in metrics:
+        first, second = (_score(row, metric) for row in pair)
+        if first is not None and second is not None:
+            changes.append(ScoreChange(metric, first, second))
+    return changes
+
+
+def _score(row: SampleResult, metric: str) -> float | None:
+    result = row.results.get(metric)
+    return None if result is None else result.value
+
+
+def _shown_changes(
+    comparison: Comparison, metrics: Sequence[str]
+) -> list[MetricChange]:
+    """The changes that are drawn: all metrics, and the slices of which something is known."""
+    shown = [
+        change
+        for change in comparison.changes
+        if change.slice is None or change.verdict not in _SAYS_NOTHING
+    ]
+    return sorted(shown, key=lambda change: metrics.index(change.metric))
+
+
+def _reach(comparison: Comparison, shown: Iterable[MetricChange]) -> float:
+    """How far the axis of the forest plot reaches to either side."""
+    reach = max(comparison.margin, _LEAST_REACH)
+    for change in shown:
+        if change.interval is not None:
+            reach = max(reach, abs(change.interval.low), abs(change.interval.high))
+    return reach
+
+
+def _count_lost(comparison: Comparison, metrics: Sequence[str]) -> int:
+    """How many of all samples scored less in some metric."""
+    n_lost = 0
+    for pair in comparison.matched.pairs:
+        sample = ChangedSample(_score_changes(pair, metrics), pair)
+        n_lost += sample.has_lost
+    return n_lost
+
+
+def _answer_of(row: SampleResult) -> str:
+    return (row.sample.answer if row.sample else None) or ""
+
+
+def _marked(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
+    """Both answers in pieces, each with whether it stands in one of them only.
+
+    Long ones are unmarked.
+    """
+    is_long = max(len(first), len(second)) > _LONGEST_DIFF
+    if is_long or first == second:
+        return [(cut(first), False)], [(cut(second), False)]
+    # each word with the white space behind it
+    first_words = re.findall(r"\S+\s*|\s+", first)
+    second_words = re.findall(r"\S+\s*|\s+", second)
+    first_pieces: list[Piece] = []
+    second_pieces: list[Piece] = []
+    matcher = SequenceMatcher(None, first_words, second_words, autojunk=False)
+    for kind, start, end, other_start, other_end in matcher.get_opcodes():
+        in_one_only = kind != "equal"
+        if start < end:
+            first_pieces.append(("".join(first_words[start:end]), in_one_only))
+        if other_start < other_end:
+            words = second_words[other_start:other_end]
+            second_pieces.append(("".join(words), in_one_only))
+    return first_pieces, second_pieces

@@ -1,0 +1,262 @@
+"""The first screen: each row in one named group, counts that add up, words that are true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import Failed, Report, Sample, Scored, Undefined, evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import ErrorInfo, SampleResult
+from ragmetrics_core.page.first_screen import FirstScreen, ScreenTally, screen_of
+from ragmetrics_core.page.groups import LOSSES, NOT_JUDGED, TITLES, group_of_row
+from ragmetrics_core.reporting.gates import decide, parse_gate
+from ragmetrics_core.reporting.run_facts import Decision, Input, RunFacts
+from ragmetrics_core.statistics.means import mean_interval
+
+ERROR = ErrorInfo(type="RateLimited", message="slow")
+METRICS = ("context_utilization", "context_adherence", "context_recall", "mine")
+
+
+def scored(metric: str, value: float) -> Scored:
+    return Scored(metric=metric, value=value, reason="r")
+
+
+def result_of(metric: str) -> st.SearchStrategy[Any]:
+    """Any outcome of a metric."""
+    return st.one_of(
+        st.floats(0, 1).map(lambda value: scored(metric, value)),
+        st.just(Undefined(metric=metric, reason="r")),
+        st.just(Undefined(metric=metric, reason="r", code="abstained")),
+        st.just(Failed(metric=metric, reason="r", error=ERROR)),
+    )
+
+
+RESULTS = st.sets(st.sampled_from(METRICS)).flatmap(
+    lambda names: st.fixed_dictionaries({name: result_of(name) for name in names})
+)
+SAMPLES = st.builds(
+    Sample,
+    question=st.sampled_from([None, "q", "other"]),
+    contexts=st.sampled_from([(), ("a text",)]),
+    answer=st.sampled_from([None, "an answer"]),
+    error=st.sampled_from([None, None, "it broke"]),
+)
+ROWS = st.lists(
+    st.one_of(
+        st.builds(SampleResult, index=st.just(0), sample=SAMPLES, results=RESULTS),
+        st.just(SampleResult(index=0, sample=None, problem="no sample")),
+    ),
+    max_size=20,
+).map(
+    lambda rows: [
+        row.model_copy(update={"index": place}) for place, row in enumerate(rows)
+    ]
+)
+
+
+def screen(rows: list[SampleResult], **facts: Any) -> FirstScreen:
+    report = Report(rows, RunFacts(**facts))
+    return screen_of(report, report.summary(), report.run)
+
+
+@given(ROWS)
+def test_every_row_stands_in_exactly_one_named_group(rows: list[SampleResult]) -> None:
+    first = screen(rows)
+    assert sum(group.count for group in first.groups) == len(rows)
+    assert all(group.count for group in first.groups)
+    codes = [group_of_row(row) for row in rows]
+    assert {group.code: group.count for group in first.groups} == {
+        code: codes.count(code) for code in codes
+    }
+    assert [group.title for group in first.groups] == [
+        TITLES[code] for code in TITLES if code in codes
+    ]
+    shown = [int(n) for n in re.findall(r"(\d+) [a-z]", first.groups_in_words)]
+    assert shown[0] == len(rows)
+    assert sum(shown[1:]) == len(rows)
+
+
+@given(ROWS)
+def test_what_the_first_screen_counts_is_what_the_summary_counts(
+    rows: list[SampleResult],
+) -> None:
+    summary = Report(rows).summary()
+    counts = {group.code: group.count for group in screen(rows).groups}
+    assert counts.get("bad_row", 0) == summary.bad_rows
+    assert counts.get("application_failed", 0) == summary.application_errors
+    unjudged = sum(counts.get(code, 0) for code in NOT_JUDGED)
+    judged = len(rows) - unjudged
+    assert judged <= summary.judged
+
+
+@given(ROWS)
+def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) -> None:
+    first = screen(rows)
+    codes = [group_of_row(row) for row in rows]
+    losses = {code: codes.count(code) for code in codes if code in LOSSES}
+    n_judged = sum(code not in NOT_JUDGED for code in codes)
+    any_scored = any(
+        isinstance(result, Scored)
+        for row in rows
+        if row.sample is not None
+        for result in row.results.values()
+    )
+    if not any_scored:
+        assert first.loss == "Nothing was scored."
+        assert first.how_sure == ""
+    elif losses:
+        most = max(losses.values())
+        assert f" in {most} of {n_judged} judged sample" in first.loss
+        for code, count in losses.items():
+            assert (TITLES[code] in first.loss) == (count == most)
+        share = next(code for code in TITLES if losses.get(code) == most)
+        values = [float(code == share) for code in codes if code not in NOT_JUDGED]
+        interval = mean_interval(values)
+        assert interval is not None
+        low, high = round(100 * interval.low), round(100 * interval.high)
+        assert f"{low} to {high} % of samples like these" in first.how_sure
+    else:
+        n_without = codes.count("no_loss")
+        assert f"No loss found in {n_without} of {n_judged}" in first.loss
+    groups = {group.code: group.examples for group in first.groups}
+    for code, examples in groups.items():
+        for example in examples:
+            row = rows[example.index]
+            assert group_of_row(row) == code
+            assert row.results[example.metric].value == example.score
+    scores = [
+        min(r.value for r in row.results.values() if isinstance(r, Scored))
+        for row in rows
+        if row.sample and any(isinstance(r, Scored) for r in row.results.values())
+    ]
+    assert [example.score for example in first.worst] == sorted(scores)[:3]
+
+
+@given(ROWS)
+def test_the_first_screen_never_says_good(rows: list[SampleResult]) -> None:
+    first = screen(rows, judges=("lexical",))
+    texts = [first.loss, first.how_sure, first.groups_in_words, *first.failures]
+    assert not re.search(r"\b(good|great|fine|well)\b", " ".join(texts))
+    if first.loss != "Nothing was scored.":
+        assert "it sees gross failures only" in first.how_sure
+
+
+def test_the_stage_to_mend_is_the_most_frequent_and_of_equals_the_earliest() -> None:
+    def without_context(index: int) -> SampleResult:
+        sample = Sample(question="q", answer="a", contexts=())
+        return SampleResult(
+            index=index, sample=sample, results={"mine": scored("mine", 1)}
+        )
+
+    fact = "Anna Brandt built the lamp of Vale in 1871."
+    row = {
+        "question": "Who built the lamp of Vale, and when?",
+        "contexts": [fact, "Bread is baked twice a week in the old kitchen."],
+        "answer": "It was a wizard from Norland who raised it by magic in 1902.",
+        "reference": fact,
+    }
+    (one,) = evaluate([row], judge="lexical").results
+    assert group_of_row(one) == "generation"
+
+    def astray(index: int) -> SampleResult:
+        return one.model_copy(update={"index": index})
+
+    equal = screen([astray(0), without_context(1)])
+    assert equal.mend_first is not None
+    assert equal.mend_first.code == "no_context"
+    assert (
+        "answered without context and generation went astray, each in 1 of 2"
+        in equal.loss
+    )
+    more = screen([astray(0), without_context(1), astray(2)])
+    assert more.mend_first is not None
+    assert more.mend_first.code == "generation"
+    assert [example.row for example in more.mend_first.examples] == [1, 3]
+    low = SampleResult(index=0, sample=Sample(), results={"mine": scored("mine", 0.1)})
+    assert screen([low]).mend_first is None
+
+
+def test_the_verdict_is_that_of_the_users_gates() -> None:
+    def decided(outcome: str, metric: str) -> Decision:
+        return Decision(metric=metric, outcome=outcome, sentence=f"{metric}.")  # type: ignore[arg-type]  # one of three
+
+    report = Report([], RunFacts())
+    tally = ScreenTally()
+    outcomes = [
+        decided("passed", "a"),
+        decided("failed", "b"),
+        decided("undecided", "c"),
+    ]
+    first = tally.screen(report.summary(), report.run, outcomes)
+    assert first.outcome == "failed"
+    assert first.verdicts == ("failed: b.", "undecided: c.", "passed: a.")
+    assert tally.screen(report.summary(), report.run, outcomes[:1]).outcome == "passed"
+    without = tally.screen(report.summary(), report.run)
+    assert without.outcome == ""
+    assert without.verdicts == (
+        "No gate is set, so nothing says whether this is good enough.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "title"),
+    [
+        ({}, "Samples of a program"),
+        ({"name": "baseline"}, "baseline"),
+        ({"inputs": (Input(name="a.jsonl", sha256=""),)}, "a.jsonl"),
+        (
+            {"name": "x", "inputs": (Input(name="a.jsonl", sha256=""),)},
+            "x (a.jsonl)",
+        ),
+        (
+            {"inputs": tuple(Input(name=f"{n}.csv", sha256="") for n in range(5))},
+            "0.csv, 1.csv, 2.csv and 2 more",
+        ),
+    ],
+)
+def test_the_title_says_which_run_it_is(facts: dict[str, Any], title: str) -> None:
+    assert screen([], **facts).title == title
+
+
+def test_the_page_and_the_terminal_say_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            "question": f"Who lit lamp {n}?",
+            "contexts": [f"Anna lit lamp {n}.", "Rain fell."],
+            "answer": f"Anna lit lamp {n}." if n % 3 else "A wizard built it in 1871.",
+        }
+        for n in range(30)
+    ]
+    evaluate(rows, judge="lexical").to_jsonl("results.jsonl")
+    capsys.readouterr()
+    gate = ["--fail-under", "adherence=0.9", "--name", "after the change"]
+    assert main(["report", "results.jsonl", *gate]) == 1
+    terminal = capsys.readouterr().out.splitlines()
+    page = " ".join(Path("results.html").read_text().split())
+    report = Report.from_jsonl("results.jsonl")
+    decision = decide(parse_gate("adherence=0.9", report.metrics), report.summary())
+    first = screen_of(report, report.summary(), report.run, [decision])
+    assert f"<h1>{'after the change'}</h1>" in page
+    assert terminal[0].startswith("after the change: judged by lexical")
+    assert terminal[1] == first.verdicts[0]
+    for sentence in (first.loss, first.how_sure):
+        assert sentence in page
+        assert sentence in terminal
+    assert first.groups_in_words in terminal
+    for group in first.groups:
+        assert f">{group.count} {group.title}<" in page
+    order = ["In short", 'id="samples"', 'id="metrics"', 'id="fooled"', 'id="run"']
+    assert sorted(order, key=page.index) == order
+    assert terminal[-1].startswith("Next")
+    worst = [line for line in terminal if line.startswith("  row ")]
+    assert len(worst) == 3
+    assert "Who lit lamp" in worst[0]
