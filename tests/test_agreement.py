@@ -344,6 +344,18 @@ def test_a_source_of_one_class_is_left_out_of_the_mean_kappa() -> None:
     )
 
 
+@pytest.mark.parametrize(("labels", "sources"), [((True, False), 1), ((True, True), 0)])
+def test_the_mean_over_one_source_says_over_how_many_it_is(
+    labels: tuple[bool, bool], sources: int
+) -> None:
+    rows = [
+        [Labelled(score, (label,), "only")]
+        for score, label in zip((0.9, 0.1), labels, strict=True)
+    ]
+    (_, mean) = measure_all(rows, {"kappa": measures(0.5)["kappa"]}, draws=20)
+    assert (mean.source, mean.count, mean.value is None) == (None, sources, not sources)
+
+
 def test_a_score_at_the_threshold_is_a_yes_and_a_verdict_of_its_own_goes_before_it() -> (
     None
 ):

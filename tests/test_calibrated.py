@@ -63,6 +63,15 @@ def test_a_perfect_judge_gives_the_mean_of_all_scores() -> None:
     assert narrow < high - low
 
 
+@pytest.mark.parametrize("n_right", [5, 15])
+def test_an_interval_as_wide_as_can_be_ends_at_0_and_1(n_right: int) -> None:
+    """Two clusters of unlabelled rows, one all right and one all wrong, tell nearly nothing."""
+    labels = [True] * n_right + [False] * (20 - n_right)
+    others = Scores([1.0] * 10 + [0.0] * 10, [0] * 10 + [1] * 10)
+    interval = ppi(labels, alone(*map(float, labels)), others).interval
+    assert (interval.low, interval.high) == (0.0, 1.0)
+
+
 @pytest.mark.parametrize("count", [4, 30])
 def test_the_interval_holds_the_variance_of_the_unlabelled_rows(count: int) -> None:
     # Each of 25 clusters has a yes and a no with scores of 1 and 0, so that every fold
@@ -121,6 +130,7 @@ def test_few_of_a_class_use_the_labels_alone() -> None:
     found = ppi(labels, alone(*[0.5] * 30), alone(0.1, 0.9))
     assert found.weight is None
     assert (found.interval.low, found.interval.high) == pytest.approx(wilson(26, 30))
+    assert found.interval.method == "Wilson on the labels alone"
     clustered = ppi(
         labels, Scores([0.5] * 30, [n // 2 for n in range(30)]), alone(0.1, 0.9)
     )

@@ -17,6 +17,7 @@ from ragmetrics_core.statistics.certification import certify, fewest
 
 
 def test_fewest_labels() -> None:
+    assert fewest(0.05) == 1  # a right one has a chance of exactly 5 %
     # .9 ** 29 = .047 and .9 ** 28 = .052; the others from scipy.stats.binom.sf(n −
     # wrong − 1, n, target) <= .05
     assert [fewest(0.9, wrong) for wrong in (0, 1, 2)] == [29, 46, 61]
@@ -118,6 +119,16 @@ def test_how_many_labels_would_do() -> None:
     bad = certify([(0.8, True), (0.8, False)] * 30, [0.8] * 60, 0.9)
     assert bad.needed is None
     assert "more labels would hardly do" in bad.sentence
+
+
+def test_labels_that_would_have_done_are_drawn_anew_with_one_more() -> None:
+    # From .9 on 60 of 65 are right, too few, and that ends the sequence; from .5 on far
+    # fewer than the 465 labels would have certified it.
+    labelled = [(0.9, False)] * 5 + [(0.9, True)] * 60 + [(0.5, True)] * 400
+    found = certify(labelled, [score for score, _ in labelled], 0.9)
+    assert found.step is None
+    assert found.best is not None
+    assert (found.best.threshold, found.needed) == (0.5, 466)
 
 
 def test_what_cannot_be_certified() -> None:

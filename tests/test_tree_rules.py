@@ -2090,3 +2090,128 @@ def test_a_call_of_a_model_that_failed_is_no_step(error: str | None) -> None:
         answers=SAYS,
     )
     assert [step for _, step, *_ in ledger_of(run)] == [0 if error else 1]
+
+
+# Edges of single rules
+
+
+TOOL_CALL = Message("assistant", "", (ToolCall("search", {"query": "x"}, "1"),))
+PLAIN_TEXT = "The tool says that a bridge was opened there in 1886."
+OTHER_TEXT = "The tool says that a tram crosses the upper deck of it."
+
+
+def loop_of_tools(clock: Clock, shown: Callable[[int], list[str]]) -> Sample:
+    """Two tools in a loop; ``shown`` says which results the prompt of each call holds."""
+
+    def call(number: int, reply: str | Message) -> Callable[[], Node]:
+        results = [Message("tool", text) for text in shown(number)]
+        prompt = [Message("user", QUESTION), *results]
+        return model(clock, prompt, reply, name="the agent's model")
+
+    run = tree(
+        clock,
+        call(0, TOOL_CALL),
+        tool(clock, PLAIN_TEXT, name="search"),
+        call(1, TOOL_CALL),
+        tool(clock, OTHER_TEXT, name="search"),
+        call(2, ANSWER),
+        answers=SAYS,
+        is_query=True,
+    )
+    (sample,) = samples_of(run)
+    return sample
+
+
+CLEARED = "what the tools found was taken out of the prompt before the answer"
+
+
+def test_results_that_are_taken_out_before_the_answer_are_no_contexts() -> None:
+    held = [[], [PLAIN_TEXT], ["[cleared]"]]
+    sample = loop_of_tools(Clock(), lambda number: held[number])
+    assert sample.contexts == ()
+    assert sample.capture is not None
+    assert sample.capture.evidence_from == "prompt"
+    assert sample.capture.provenance["contexts"] == "the prompt of the agent's model"
+    assert CLEARED in sample.capture.warnings
+
+
+def test_results_that_no_prompt_held_were_not_taken_out() -> None:
+    held = [[], ["[shortened]"], ["[shortened again]"]]
+    sample = loop_of_tools(Clock(), lambda number: held[number])
+    assert sample.capture is not None
+    assert CLEARED not in sample.capture.warnings
+
+
+def test_arguments_of_a_failed_tool_are_no_query() -> None:
+    """Each query of a retriever was written by a model, so the user's words are sought in its prompt."""
+    c = Clock()
+    searched = "Porto and the river Douro in the north"
+    call = Message("assistant", "", (ToolCall("search", {"query": searched}, "1"),))
+    run = tree(
+        c,
+        model(c, [Message("user", QUESTION)], call, name="chooser"),
+        tool(c, "", query="words of nobody's model", error="no connection"),
+        retriever(c, *DOCS, query=searched),
+        model(c, f"{PORTO}\n{FARO}\n{EVORA}"),
+        answers=SAYS,
+        question=None,
+    )
+    (sample,) = samples_of(run)
+    assert sample.question == QUESTION
+    assert sample.capture is not None
+    assert (
+        sample.capture.provenance["question"] == "last message of the user to chooser"
+    )
+
+
+@pytest.mark.parametrize(("length", "is_kept"), [(200, True), (201, False)])
+def test_a_query_of_200_letters_may_be_the_question_rewritten(
+    length: int, is_kept: bool
+) -> None:
+    c = Clock()
+    query = ("Douro " * 40)[: length - 1] + "?"
+    run = tree(
+        c, retriever(c, *DOCS, query=query), model(c, asked(PORTO)), answers=SAYS
+    )
+    (sample,) = samples_of(run)
+    assert sample.standalone_question == (query if is_kept else None)
+
+
+@pytest.mark.parametrize(
+    ("part", "is_found"),
+    [("Porto, in that north", True), ("Porto, in the north", False)],
+)
+def test_a_part_of_16_letters_is_found_in_the_reply_that_it_was_cut_out_of(
+    part: str, is_found: bool
+) -> None:
+    c = Clock()
+    run = tree(
+        c,
+        retriever(c, DOCS[0]),
+        model(c, asked(PORTO), f"Action: finish[{part}] and done", name="first"),
+        retriever(c, DOCS[1], query="an airport"),
+        model(c, f"Which airport? {FARO}", "It is the one of Faro.", name="second"),
+        answers=(Answer(part, "output"),),
+    )
+    (sample,) = samples_of(run)
+    assert [context.text for context in sample.contexts] == [
+        PORTO if is_found else FARO
+    ]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_structure_inside_of_the_output_is_the_reply_that_holds_it(
+    nested: bool,
+) -> None:
+    c = Clock()
+    said = {"answer": "It is Porto.", "place": "in the north"}
+    run = tree(
+        c,
+        retriever(c, DOCS[0]),
+        model(c, asked(PORTO), '{"answer": "It is Porto.", "place": "in the north"}'),
+        retriever(c, DOCS[1], query="an airport"),
+        model(c, f"Which airport? {FARO}", "It is the one of Faro, in the south."),
+        output={"result": {"first": said}} if nested else said,
+    )
+    (sample,) = samples_of(run)
+    assert [context.text for context in sample.contexts] == [PORTO]
