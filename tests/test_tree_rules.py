@@ -2215,3 +2215,44 @@ def test_a_structure_inside_of_the_output_is_the_reply_that_holds_it(
     )
     (sample,) = samples_of(run)
     assert [context.text for context in sample.contexts] == [PORTO]
+
+
+def kinds_and_texts(run: Tree) -> list[tuple[str, list[str]]]:
+    """What arrived: the kind of each call of the ledger, and the texts of its items."""
+    (sample,) = samples_of(run)
+    assert sample.ledger is not None
+    return [
+        (call.kind, [item.text for item in call.items]) for call in sample.ledger.calls
+    ]
+
+
+def test_a_tool_brings_its_text_and_the_documents_beside_it() -> None:
+    c = Clock()
+    run = tree(
+        c,
+        tool(c, PLAIN_TEXT, documents=DOCS[:1]),
+        model(c, asked(f"{PLAIN_TEXT}\n{PORTO}")),
+        answers=SAYS,
+    )
+    assert kinds_and_texts(run) == [("tool", [PLAIN_TEXT]), ("retrieval", [PORTO])]
+
+
+@pytest.mark.parametrize(
+    "said", [NOTE, "A note of other words about the city and its river."]
+)
+def test_a_report_of_a_tool_is_written_where_a_model_inside_said_a_passage_of_it(
+    said: str,
+) -> None:
+    """The passage stands there with other line breaks, in a text several times as long."""
+    c = Clock()
+    frame = "Pages that were read: 12. Pages that were left out: 3. Time: 14:30. " * 2
+    report = f"{frame}\n{NOTE[:24]}\n{NOTE[24:]}\n{frame}"
+    run = tree(
+        c,
+        tool(c, report, model(c, "Sum this up.", said)),
+        model(c, asked(report)),
+        answers=SAYS,
+        is_query=True,
+    )
+    ((kind, _),) = kinds_and_texts(run)
+    assert kind == ("written" if said == NOTE else "tool")
