@@ -1,0 +1,154 @@
+"""Texts that models of a run wrote, told from what was found and only quotes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragmetrics_core.capture.tree import Document, Node
+from ragmetrics_core.capture.written import LEAST, OwnWords, name_authors
+
+REPLY = "Porto lies on the Douro in the north"  # 29 letters of the alphabet
+ASKED = "Which of the cities lies on the river"  # 30 of them
+PAGE = "These words stand on that page"  # 26 letters
+FOUND = "Evora keeps a Roman temple and a chapel of bones inside its medieval walls"
+
+
+def own_words(*originals: str, reply: str = REPLY, asked: str = ASKED) -> OwnWords:
+    return OwnWords([(5.0, reply)], [asked], frozenset(originals))
+
+
+@pytest.mark.parametrize(
+    ("before", "is_held"), [(4.9, False), (5.0, True), (6.0, True)]
+)
+def test_a_reply_counts_from_when_it_was_there(before: float, is_held: bool) -> None:
+    assert own_words().hold(f"Response: {REPLY}", before) == is_held
+
+
+def test_a_text_that_holds_no_reply_is_no_models() -> None:
+    assert not own_words().hold(f"Response: {FOUND}", 6.0)
+    assert not OwnWords([], [ASKED], frozenset()).hold(f"Response: {REPLY}", 6.0)
+
+
+@pytest.mark.parametrize(
+    ("frame", "is_held"),
+    [
+        ("x" * 29, True),
+        ("x" * 30, False),
+        (f"{ASKED} {'x' * 59}", True),
+        (f"{ASKED} {'x' * 60}", False),
+    ],
+)
+def test_half_of_a_framed_reply_is_the_reply_or_what_was_asked(
+    frame: str, is_held: bool
+) -> None:
+    assert own_words().hold(f"{frame} {REPLY}", 6.0) == is_held
+
+
+@pytest.mark.parametrize(("length", "is_held"), [(LEAST - 1, False), (LEAST, True)])
+def test_a_short_reply_stands_in_other_texts_by_chance(
+    length: int, is_held: bool
+) -> None:
+    reply = REPLY[:length]
+    assert len(reply) == length
+    assert own_words(reply=reply).hold(f"Response: {reply}", 6.0) == is_held
+
+
+@pytest.mark.parametrize(("length", "is_held"), [(LEAST - 1, False), (LEAST, True)])
+def test_a_short_question_is_no_frame(length: int, is_held: bool) -> None:
+    asked = ASKED[:length]
+    assert len(asked) == length
+    words = own_words(asked=asked)
+    assert words.hold(f"{asked} {'x' * 40} {REPLY}", 6.0) == is_held
+
+
+@pytest.mark.parametrize(
+    "original",
+    [
+        f"Response: {REPLY}",  # it was found as it is
+        f"A page. Response: {REPLY}. And more of it.",  # it was cut from what was found
+        f"{PAGE} {FOUND}",  # its frame was found
+    ],
+)
+def test_what_was_found_is_no_models_whatever_it_quotes(original: str) -> None:
+    text = original if original.endswith(REPLY) else f"Response: {REPLY}"
+    if original.endswith(FOUND):
+        text = f"{PAGE} {REPLY}"
+    assert own_words().hold(text, 6.0)
+    assert not own_words(original).hold(text, 6.0)
+
+
+def test_a_reply_may_quote_what_was_found() -> None:
+    reply = f"As the page says: {FOUND}"
+    assert own_words(FOUND, reply=reply).hold(f"Response: {reply}", 6.0)
+
+
+# Authors of documents, and what tools hand on
+
+
+def engine(text: str = REPLY, ended: float | None = 3.0, kind: str = "agent") -> Node:
+    return Node(kind, "engine", 2.0, ended, query="Which city?", text=text)  # type: ignore[arg-type]
+
+
+def taken_by(
+    *before: Node, documents: tuple[Document, ...], began: float = 4.0
+) -> list[Node | None]:
+    """Who wrote each document that a step took after some calls."""
+    step = Node("step", "synthesizer", began, 9.0, taken=documents)
+    name_authors(Node("step", "root", 1.0, 10.0, [*before, step]))
+    return [document.author for document in step.taken]
+
+
+@pytest.mark.parametrize("kind", ["agent", "step"])
+def test_a_document_is_written_by_the_first_call_whose_answer_it_holds(
+    kind: str,
+) -> None:
+    first, again = engine(kind=kind), engine(kind=kind)
+    framed = Document(f"Sub question: Which city?\nResponse: {REPLY}", "new")
+    assert taken_by(first, again, documents=(framed, Document(FOUND))) == [first, None]
+
+
+@pytest.mark.parametrize(
+    ("ended", "is_written"), [(3.9, True), (4.0, False), (5.0, False), (None, True)]
+)
+def test_only_an_answer_that_was_there_before_is_handed_on(
+    ended: float | None, is_written: bool
+) -> None:
+    call = engine(ended=ended)
+    assert taken_by(call, documents=(Document(REPLY),)) == [
+        call if is_written else None
+    ]
+
+
+def test_neither_a_tools_nor_the_outermost_calls_text_is_an_answer() -> None:
+    tool = engine(kind="tool")
+    step = Node("step", "synthesizer", 4.0, 9.0, taken=(Document(REPLY),))
+    root = Node("step", "root", 1.0, 3.0, [tool, step], text=REPLY)
+    name_authors(root)
+    assert step.taken[0].author is None
+
+
+@pytest.mark.parametrize("kind", ["retriever", "reranker"])
+def test_what_was_retrieved_is_written_by_nobody(kind: str) -> None:
+    by_id, by_text = Document(FOUND, "same"), Document(REPLY, "x")
+    search = Node(kind, "search", 1.5, 1.9, documents=(by_id, by_text))  # type: ignore[arg-type]
+    later = (Document(REPLY, "same"), Document(REPLY))
+    assert taken_by(search, engine(), documents=later) == [None, None]
+
+
+@pytest.mark.parametrize(("frame", "is_written"), [(31, True), (32, False)])
+def test_a_long_frame_around_a_quoted_document_is_a_page(
+    frame: int, is_written: bool
+) -> None:
+    search = Node("retriever", "search", 1.5, 1.9, documents=(Document(FOUND, "f"),))
+    call = engine(f"The page says: {FOUND}")
+    held = Document(f"Which city?{'x' * frame}{call.text}")
+    assert taken_by(search, call, documents=(held,)) == [call if is_written else None]
+
+
+def test_a_tool_hands_on_the_answers_inside_of_it() -> None:
+    inner, other = engine(), engine("It is another text.")
+    tool = Node(
+        "tool", "ask", 1.5, 5.0, [inner, other], text=f"Done.\n{REPLY}\nThat is all."
+    )
+    name_authors(Node("step", "root", 1.0, 10.0, [tool]))
+    assert [(one.text, one.author) for one in tool.taken] == [(tool.text, inner)]
