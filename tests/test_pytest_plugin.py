@@ -52,8 +52,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# Those of clients that are installed here, too, would load half of them for seconds in
-# each process.
+# Those of others that are installed here, too, would load half of them for seconds in
+# each process; those of Hypothesis and anyio more than half a second.
 PLUGINS_LEFT_OUT = (
     "-p",
     "no:cacheprovider",
@@ -61,6 +61,10 @@ PLUGINS_LEFT_OUT = (
     "no:phoenix",
     "-p",
     "no:langsmith_plugin",
+    "-p",
+    "no:hypothesispytest",
+    "-p",
+    "no:anyio",
 )
 
 
