@@ -2256,3 +2256,72 @@ def test_a_report_of_a_tool_is_written_where_a_model_inside_said_a_passage_of_it
     )
     ((kind, _),) = kinds_and_texts(run)
     assert kind == ("written" if said == NOTE else "tool")
+
+
+# Where the framework gives no question
+
+
+def test_the_first_query_is_that_of_the_retriever_and_not_of_what_is_around_it() -> (
+    None
+):
+    c = Clock()
+    run = tree(
+        c,
+        lambda: c.node(
+            "agent",
+            retriever(c, *DOCS, query="city on the Douro"),
+            query="a sub-question",
+        ),
+        model(c, f"{PORTO}\n{FARO}\n{EVORA}"),
+        answers=SAYS,
+        question=None,
+    )
+    (sample,) = samples_of(run)
+    assert sample.question == "city on the Douro"
+
+
+@pytest.mark.parametrize("holds_it", [False, True])
+def test_a_message_that_holds_a_query_is_no_question(holds_it: bool) -> None:
+    """A model wrote the query; the last message of the user asks, or is a template around that query."""
+    c = Clock()
+    query = "Porto and the river Douro in the north"
+    said = f"Write of this: {query}" if holds_it else QUESTION
+    run = tree(
+        c,
+        model(c, "Think of something to look up.", query),
+        retriever(c, *DOCS, query=query),
+        model(c, said),
+        answers=SAYS,
+        question=None,
+    )
+    (sample,) = samples_of(run)
+    assert sample.question == (query if holds_it else QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("length", "is_written_on"), [(0.4, False), (0.5, True), (0.6, True)]
+)
+def test_a_reply_is_written_on_by_a_text_of_half_its_length(
+    length: float, is_written_on: bool
+) -> None:
+    """A title beside the answer is none that was written on it; a post is."""
+    c = Clock()
+    later = ("Porto, Gaia, wine and bridges. " * 9)[: int(length * 100)].ljust(
+        int(length * 100), "!"
+    )
+    reply = (
+        "It is Porto, which lies on the Douro in the north of Portugal, across the river from Gaia, "
+        + "x" * 9
+    )
+    assert len(reply) == 100
+    run = tree(
+        c,
+        retriever(c, DOCS[0]),
+        model(c, asked(PORTO), reply),
+        model(c, f"Write on this: {reply}", later),
+        answers=(Answer(reply, "output"),),
+        output={"answer": reply, "more": later},
+    )
+    (sample,) = samples_of(run)
+    assert sample.capture is not None
+    assert sample.capture.grade == ("inferred" if is_written_on else "exact")
