@@ -98,6 +98,42 @@ def test_a_model_that_is_asked_the_same_after_an_engine_may_answer_in_its_place(
     assert grade(made.revised(sample)) == expected
 
 
+@pytest.mark.parametrize("first_answers", [True, False])
+def test_an_answer_that_no_model_wrote_is_in_doubt_where_the_same_is_asked_next(
+    first_answers: bool,
+) -> None:
+    """A probe without a model says "Empty Response"; then an engine with one is asked the same."""
+    c = Clock()
+    made = turns()
+    inside = [model(c, asked(PORTO), "Empty Response")] if first_answers else []
+    probe = tree(
+        c, retriever(c, DOCS[0]), *inside, answers=(Answer("Empty Response", "output"),)
+    )
+    engine = tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS)
+    (first,) = made.add(probe)
+    (second,) = made.add(engine)
+    found = "exact" if first_answers else "inferred"
+    assert grade(made.revised(first)) == found
+    assert grade(made.revised(second)) == "exact"
+
+
+def test_a_draft_that_is_a_document_word_for_word_rests_on_all_that_its_call_was_shown() -> (
+    None
+):
+    """The engine answers with a sentence of the texts, and a second call translates it."""
+    c = Clock()
+    made = tree(
+        c,
+        retriever(c, *DOCS[:2]),
+        model(c, asked(f"{PORTO}\n{FARO}"), PORTO),
+        model(c, f"Translate: {PORTO}"),
+        answers=SAYS,
+    )
+    (sample,) = samples_of(made)
+    assert [context.text for context in sample.contexts] == [PORTO, FARO]
+    assert grade(sample) == "exact"
+
+
 # Where a conversation goes on, and what a document may be shown as
 
 

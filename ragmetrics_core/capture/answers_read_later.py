@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from ragmetrics_core.capture.calls import NO_ANSWER, STRUCTURED, Calls
+from ragmetrics_core.capture.calls import FREE_TEXT, NO_ANSWER, STRUCTURED, Calls
 from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.locating import OWN
 from ragmetrics_core.capture.passages import stands_apart
@@ -88,6 +88,18 @@ class AnswersReadLater:
                 continue
             elif _is_worked_on(sample, hosts, is_last=is_last):
                 self._doubt(run, sample, _READ_LATER)
+
+    def doubt_placeholder_before(self, tree: Tree, calls: Calls) -> None:
+        """Put the last answer of a strand in doubt, if no model wrote it and a run with one was asked the same next."""
+        of_strand = [
+            (run, sample) for run, sample in self._recent if run.strand == tree.strand
+        ]
+        if not of_strand or FREE_TEXT not in calls.weights.values():
+            return
+        run, sample = of_strand[-1]
+        is_the_same = one_line(sample.question) == one_line(tree.question)
+        if is_the_same and not Calls(run).models and id(sample) not in self._doubted:
+            self._doubt(run, sample, _ASKED_AGAIN)
 
     def _doubt(self, run: Tree, sample: Sample, words: str) -> None:
         """Make the sample of a run anew, in doubt."""

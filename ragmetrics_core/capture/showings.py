@@ -118,7 +118,13 @@ class Showings:
         unknown = {one.document.key: one.document for one, _ in untold}
         traces = frozenset(one.document.key for one, place in untold if place.traced)
         replies = zip(readable, located.places[len(candidates) :], strict=True)
-        read = [one for (one, _), place in replies if place.extent == "whole"]
+        # a draft may be a document word for word: where that stands, the draft may
+        texts_shown = {one_line(document.text) for document, _ in found.values()}
+        read = [
+            one
+            for (one, text), place in replies
+            if place.extent == "whole" or one_line(text) in texts_shown
+        ]
         feeding = dict.fromkeys([*read, *self._authors(call), *self._beside(call)])
         return _ShownAlone(found, unknown, traces, tuple(feeding))
 

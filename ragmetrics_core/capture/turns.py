@@ -170,6 +170,8 @@ class Turns(Generic[Run]):
         samples = samples_of(whole, self._where)
         if tree.thread is not None and any(one.answer is None for one in samples):
             return self._hold(tree.thread, parts)
+        if samples:
+            self._read_later.doubt_placeholder_before(whole, calls)
         self._remember(whole, samples)
         self._unsampled.keep_words_of(samples)
         if not samples and tree.root.kind == "agent" and tree.answers:
