@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic
 
@@ -16,7 +16,7 @@ from ragmetrics_core.capture.joining import joined
 from ragmetrics_core.capture.loose_runs import LooseRuns, wrote
 from ragmetrics_core.capture.plain_values import Overrides, one_line
 from ragmetrics_core.capture.stages import samples_of
-from ragmetrics_core.capture.tree import FLOW, THREAD, Tree
+from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Tree
 from ragmetrics_core.capture.unsampled import Unsampled
 from ragmetrics_core.data import Sample
 
@@ -150,6 +150,8 @@ class Turns(Generic[Run]):
         writers = self._writers_of(tree) if len(parts) == 1 else []
         whole = joined([*writers, *parts], FLOW if writers else THREAD)
         calls = Calls(whole, self._where.context_tools or ())
+        if tree.thread is not None and _stopped_before_its_tools(calls):
+            return self._hold(tree.thread, parts)
         is_alone = len(parts) == 1 and not (tree.error or tree.root.error)
         if is_alone and (tree.gives_documents or tree.root.kind == "retriever"):
             return self._samples_before_retrieval(tree)
@@ -303,3 +305,14 @@ class Turns(Generic[Run]):
     def _is_written(self, strand: str, question: str) -> bool:
         """Whether a model that was called by itself wrote a question."""
         return any(wrote(run, question) for run in self._loose.near(strand))
+
+
+def _stopped_before_its_tools(calls: Calls) -> bool:
+    """Whether a graph's messages end with calls of tools that did not run: a breakpoint."""
+    output = calls.tree.output
+    messages = output.get("messages") if isinstance(output, Mapping) else None
+    last = messages[-1] if isinstance(messages, (list, tuple)) and messages else None
+    if not isinstance(last, Message):
+        return False
+    ids = {call.id for call in last.calls}
+    return bool(ids) and all(node.call not in ids for node in calls.nodes)

@@ -1,0 +1,68 @@
+"""Graphs that stop before their tools without an interrupt, and go on with no input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.tools import create_retriever_tool
+from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, calls, document
+from langchain_ragmetrics import capture
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+
+def search(query: str, name: str) -> ToolCall:
+    return ToolCall(name="search", args={"query": query}, id=name)
+
+
+def graph(*lines: Any) -> Any:
+    """The agent of the tutorial, which stops before each call of its tool."""
+    model = Speaker(lines=list(lines))
+    searching = create_retriever_tool(
+        Shelf(books=[document(PARIS, "p")]), "search", "Searches."
+    )
+    made = StateGraph(MessagesState)
+    made.add_node(
+        "agent", lambda state: {"messages": [model.invoke(state["messages"])]}
+    )
+    made.add_node("tools", ToolNode([searching]))
+    made.add_edge(START, "agent")
+    made.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: END})
+    made.add_edge("tools", "agent")
+    return made.compile(checkpointer=InMemorySaver(), interrupt_before=["tools"])
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_graph_that_stops_before_its_tools_and_is_resumed_is_one_turn(
+    rounds: int,
+) -> None:
+    searching = [
+        AIMessage("", tool_calls=[search("capital", f"call {number}")])
+        for number in range(rounds)
+    ]
+    made = graph(*searching, ANSWER)
+    config = {"configurable": {"thread_id": "one"}}
+    with capture() as captured:
+        made.invoke({"messages": [("user", QUESTION)]}, config)
+        for _ in range(rounds):
+            made.invoke(None, config)
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.contexts] == [PARIS]
+    assert sample.ledger is not None
+    assert sample.ledger.turn == 1
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+
+
+def test_a_graph_that_nobody_resumes_lets_the_next_question_be_one() -> None:
+    made = graph(calls("search", query="capital"), ANSWER)
+    with capture() as captured:
+        config = {"configurable": {"thread_id": "one"}}
+        made.invoke({"messages": [("user", "Which one?")]}, config)
+        made.invoke({"messages": [("user", QUESTION)]}, config)
+    assert [sample.question for sample in captured.samples] == []
+    assert sum(captured.problems.counts.values()) >= 1
