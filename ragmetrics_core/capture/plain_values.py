@@ -227,9 +227,21 @@ def has_written(value: object) -> bool:
 
 
 def history_in(
-    value: object, question: str | None = None, *, depth: int = 3
+    value: object,
+    question: str | None = None,
+    *,
+    depth: int = 3,
+    needs_question: bool = False,
 ) -> tuple[Turn, ...]:
-    """Earlier turns of a conversation: what stands before the question, else before the user's last message."""
+    """Earlier turns of a conversation: what stands before the question, else before the user's last message.
+
+    Args:
+        value: Messages, pairs of texts, or a mapping that holds some under a usual name.
+        question: What is asked now.
+        depth: How many mappings deep is looked.
+        needs_question: There is none where the question does not stand among the
+            messages: a run that took it out of its state writes others there.
+    """
     messages = conversation(value)
     # a list of texts alone may be one of queries
     if messages is not None and any(each(value, Message)):
@@ -239,7 +251,8 @@ def history_in(
             for place in asked
             if one_line(messages[place].text) == one_line(question)
         ]
-        return spoken(messages[: max(same or asked, default=0)])
+        before = same if needs_question else same or asked
+        return spoken(messages[: max(before, default=0)])
     if not depth or not isinstance(value, Mapping):
         return ()
     named = (
@@ -247,7 +260,10 @@ def history_in(
         for earlier in map(value.get, HISTORY_KEYS)
     )
     places = map(value.get, ("input", "messages", *(value if len(value) == 1 else ())))
-    inside = (history_in(place, question, depth=depth - 1) for place in places)
+    inside = (
+        history_in(place, question, depth=depth - 1, needs_question=needs_question)
+        for place in places
+    )
     return next(filter(None, chain(named, inside)), ())
 
 

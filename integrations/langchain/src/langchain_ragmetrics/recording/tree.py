@@ -154,7 +154,9 @@ def _history(
     run: AnyRun, inputs: object, output: object, asked: str | None
 ) -> tuple[Turn, ...]:
     """Earlier turns: in the inputs, in the state of a graph, or loaded by ``RunnableWithMessageHistory``."""
-    found = capture.history_in(inputs) or capture.history_in(output, asked)
+    found = capture.history_in(inputs) or capture.history_in(
+        output, asked, needs_question=asked is not None
+    )
     if found:
         return found
     loads = (
