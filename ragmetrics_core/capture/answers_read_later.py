@@ -97,8 +97,10 @@ class AnswersReadLater:
         if not of_strand or FREE_TEXT not in calls.weights.values():
             return
         run, sample = of_strand[-1]
+        if sample.answer is None or id(sample) in self._doubted:
+            return
         is_the_same = one_line(sample.question) == one_line(tree.question)
-        if is_the_same and not Calls(run).models and id(sample) not in self._doubted:
+        if is_the_same and not Calls(run).models:
             self._doubt(run, sample, _ASKED_AGAIN)
 
     def _doubt(self, run: Tree, sample: Sample, words: str) -> None:
