@@ -34,7 +34,6 @@ def shelf(turn: GoldenTurn) -> Shelf:
 class TestContract(AdapterContract):
     module = "langchain_ragmetrics"
     framework = "langchain_core"
-    own_arguments = ("every_turn",)
 
     def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
         with capture() as captured:
