@@ -86,6 +86,7 @@ from ragmetrics_core.data.frozen import Silent as Silent
 from ragmetrics_core.data.frozen import Text as Text
 from ragmetrics_core.data.frozen import clean as clean
 from ragmetrics_core.data.frozen import safe as safe
+from ragmetrics_core.data.higher_rooms import deferred as deferred
 from ragmetrics_core.data.intervals import stopped_estimate as stopped_estimate
 from ragmetrics_core.data.intervals import wilson as wilson
 from ragmetrics_core.data.metric_evidence import AnyEvidence as AnyEvidence

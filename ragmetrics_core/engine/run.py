@@ -30,6 +30,7 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
     SettingError,
+    deferred,
 )
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
@@ -338,9 +339,8 @@ def _parking_store(
     store: ReplyStore, models: Sequence[ChatModel], budget: Budget
 ) -> "ParkingStore":
     """Where requests of a run in batches wait: the wing is asked for only then."""
-    from ragmetrics_core.scale.batches import ParkingStore
-
-    return ParkingStore(store, models, budget)
+    parking: ParkingStore = deferred("ParkingStore")(store, models, budget)
+    return parking
 
 
 def _decider(
@@ -350,9 +350,8 @@ def _decider(
     addresses: Mapping[str, tuple[str, ...]],
 ) -> "Decider":
     """What ends a run until decided: the wing is asked for only then."""
-    from ragmetrics_core.sequential.until import Decider
-
-    return Decider(until, gates, metrics, addresses)
+    decider: Decider = deferred("Decider")(until, gates, metrics, addresses)
+    return decider
 
 
 def stream(

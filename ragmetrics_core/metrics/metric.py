@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
 
 from pydantic import Field
 from pydantic_core import PydanticSerializationError
@@ -28,6 +28,7 @@ from ragmetrics_core.data import (
     Sample,
     Silent,
     about,
+    deferred,
 )
 from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import (
@@ -316,11 +317,8 @@ class Metric(Silent, Settings, ABC):
             JudgeUnavailable: If the judge cannot answer any question, e.g. for a wrong
                 key.
         """
-        # the engine stands above the metrics
-        from ragmetrics_core.engine.loop import run
-        from ragmetrics_core.engine.scoring import score_one
-
-        return run(score_one(self, sample, fields, judge))
+        scoring = deferred("score_one")(self, sample, fields, judge)
+        return cast("Outcome", deferred("wait_on_loop")(scoring))
 
     async def ascore(
         self,
@@ -330,11 +328,9 @@ class Metric(Silent, Settings, ABC):
         **fields: Any,
     ) -> Outcome:
         """Score one sample without blocking the event loop; see ``score``."""
-        # the engine stands above the metrics
-        from ragmetrics_core.engine.loop import submit
-        from ragmetrics_core.engine.scoring import score_one
-
-        return await asyncio.wrap_future(submit(score_one(self, sample, fields, judge)))
+        scoring = deferred("score_one")(self, sample, fields, judge)
+        future = deferred("submit_to_loop")(scoring)
+        return cast("Outcome", await asyncio.wrap_future(future))
 
 
 def _as_json(metric: Metric, field: str) -> Any:

@@ -21,6 +21,7 @@ from ragmetrics_core.data import (
     SampleResult,
     SettingError,
     Undefined,
+    deferred,
     did_you_mean,
     element,
     metric_among,
@@ -350,10 +351,7 @@ class Comparison(Frozen):
             MissingDependency: If Jinja2 is not installed.
             InputError: If the file cannot be written.
         """
-        # only where a page is written
-        from ragmetrics_core.page.comparison_page import write_comparison
-
-        write_comparison(path, self)
+        deferred("write_comparison")(path, self)
 
 
 def _why_few_are_scored(change: MetricChange) -> str:

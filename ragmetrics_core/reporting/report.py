@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast, get_args
 from zlib import compress, decompress
 
 from ragmetrics_core.data import (
@@ -18,6 +18,7 @@ from ragmetrics_core.data import (
     SettingError,
     Usage,
     columns_by_field,
+    deferred,
     did_you_mean,
     extra,
     metric_among,
@@ -240,10 +241,7 @@ class Report:
         name, e.g. ``mlflow``.
         """
         if isinstance(target, str):
-            # only where something is written
-            from ragmetrics_core.traces.targets import target_named
-
-            target = target_named(target)
+            target = cast("Sink", deferred("target_named")(target))
         for row in self.results:
             target.write(row)
         target.flush()
@@ -279,10 +277,8 @@ class Report:
             InputError: If it cannot be read, or holds no results of a ``Scorer``.
             MissingDependency: If the extra ``parquet`` is not installed.
         """
-        # it stands on this module
-        from ragmetrics_core.scale.parquet_report import ParquetReport
-
-        return ParquetReport(path, columns_by_field(columns))
+        report: Report = deferred("ParquetReport")(path, columns_by_field(columns))
+        return report
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with one row per row of the input.
@@ -316,11 +312,8 @@ class Report:
             decisions: What gates decide of this report; the page begins with it. A run
                 until decided has its own.
         """
-        # only where a page is written
-        from ragmetrics_core.page.render import write_page
-
         shown = self.shown()
-        write_page(
+        deferred("write_page")(
             path,
             shown.results,
             self.summary(cluster=cluster),
@@ -351,26 +344,21 @@ class Report:
 
         It has ten bins on [0, 1]. It needs the extra ``report``.
         """
-        # only where something is drawn
-        from ragmetrics_core.page.figures import histogram
-
-        return histogram(metric, self._scored(metric))
+        figure: Figure = deferred("histogram")(metric, self._scored(metric))
+        return figure
 
     def plot_box(self) -> Figure:
         """A box plot per metric, as one matplotlib figure (extra ``report``)."""
-        # only where something is drawn
-        from ragmetrics_core.page.figures import box_plot
-
-        return box_plot({metric: self._scored(metric) for metric in self.metrics})
+        scores = {metric: self._scored(metric) for metric in self.metrics}
+        figure: Figure = deferred("box_plot")(scores)
+        return figure
 
     def methods(self) -> str:
         """Return the methods paragraph.
 
         It says what was measured, how, and by which judge, with references.
         """
-        from ragmetrics_core.page.methods import paragraphs  # only where it is read
-
-        return "\n\n".join(paragraphs(self.summary(), self.run))
+        return "\n\n".join(deferred("method_paragraphs")(self.summary(), self.run))
 
     def _scored(self, metric: str) -> list[float]:
         return [value for value in self.scores(metric) if value is not None]

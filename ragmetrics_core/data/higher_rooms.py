@@ -1,0 +1,63 @@
+"""The one table of what a room uses of those above it, each imported when it is used.
+
+Rooms that nobody needs may be left out of an installation: pages, scale, sequential
+runs, traces. Then what needs one says so, and everything else works.
+"""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from ragmetrics_core.data.errors import MissingDependency
+
+
+class _Place(NamedTuple):
+    """Where a deferred name stands, and what it is needed for."""
+
+    module: str
+    attribute: str
+    needed_for: str
+
+
+_PLACES = {
+    # a report and a comparison as pages and figures
+    "write_page": _Place("page.render", "write_page", "a page of results"),
+    "write_comparison": _Place(
+        "page.comparison_page", "write_comparison", "a page of a comparison"
+    ),
+    "histogram": _Place("page.figures", "histogram", "a figure"),
+    "box_plot": _Place("page.figures", "box_plot", "a figure"),
+    "method_paragraphs": _Place("page.methods", "paragraphs", "the methods paragraph"),
+    # evaluate(batch=) and Report.from_parquet
+    "ParkingStore": _Place("scale.batches", "ParkingStore", "a run in batches"),
+    "ParquetReport": _Place(
+        "scale.parquet_report", "ParquetReport", "reading results of a Scorer"
+    ),
+    # evaluate(until=)
+    "Decider": _Place("sequential.until", "Decider", "a run until decided"),
+    # Report.write_to a target by its name
+    "target_named": _Place("traces.targets", "target_named", "writing onto traces"),
+    # Metric.score, which the engine carries out
+    "score_one": _Place("engine.scoring", "score_one", "scoring"),
+    "submit_to_loop": _Place("engine.loop", "submit", "scoring"),
+    "wait_on_loop": _Place("engine.loop", "run", "scoring"),
+}
+
+
+def deferred(name: str) -> Any:
+    """Import what stands in the table under this name.
+
+    Raises:
+        MissingDependency: If its room was left out of this installation.
+    """
+    place = _PLACES[name]
+    room = f"ragmetrics_core.{place.module.partition('.')[0]}"
+    try:
+        module = import_module(f"ragmetrics_core.{place.module}")
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith(room):
+            raise  # something that the room itself needs
+        raise MissingDependency(
+            f"{place.needed_for} needs {room}, which is not installed: pip install"
+            " --force-reinstall ragmetrics-core"
+        ) from error
+    return getattr(module, place.attribute)

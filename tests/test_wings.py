@@ -1,0 +1,96 @@
+"""A wing can be removed: the core is imported and judges without it, and says what needs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ragmetrics_core.data.higher_rooms import _PLACES, deferred
+
+SOURCE = Path(__file__).parents[1] / "ragmetrics_core"
+CORE = frozenset(
+    [
+        "data",
+        "metrics",
+        "judging",
+        "models",
+        "engine",
+        "statistics",
+        "reporting",
+        "lexical",
+    ]
+)
+WINGS = sorted(
+    room.name
+    for room in SOURCE.iterdir()
+    if (room / "__init__.py").is_file() and room.name not in CORE
+)
+NEEDED_BY = {
+    "page": "report.to_html('page.html')",
+    "scale": "evaluate(rows, judge='lexical', batch=True)",
+    "sequential": "evaluate(rows, judge='lexical', until='decided', gates='adherence=0.5')",
+    "traces": "report.write_to('otel')",
+}
+"""What a user may ask of the core that needs a wing."""
+
+WITHOUT = """
+import importlib, pkgutil, sys
+
+wing, needed_by, *core = sys.argv[1:]
+
+
+class Removed:
+    def find_spec(self, name, path=None, target=None):
+        if name == wing or name.startswith(wing + "."):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Removed())
+import ragmetrics_core
+from ragmetrics_core import ContextAdherence, Report, evaluate
+from ragmetrics_core.data import MissingDependency
+
+for room in core:
+    package = importlib.import_module(f"ragmetrics_core.{room}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+
+rows = [{"question": "Who?", "contexts": ["Anna lit the lamp."], "answer": "Anna."}]
+rows += [{"question": "Who?", "contexts": ["Anna lit the lamp."], "answer": "Berta."}]
+report = evaluate(rows, judge="lexical", progress=False)
+assert len(report.scores("context_adherence")) == 2
+assert "context_adherence" in report.table()
+assert ContextAdherence().score(answer="Anna.", contexts=["Anna."], judge="lexical")
+report.to_jsonl("run.jsonl")
+assert Report.from_jsonl("run.jsonl") == report
+assert report.compare(report).changes
+if needed_by:
+    try:
+        eval(needed_by)
+    except MissingDependency as error:
+        assert f"needs {wing}, which is not installed" in str(error), error
+    else:
+        raise AssertionError(f"{needed_by} does without {wing}")
+assert not [name for name in sys.modules if name.startswith(wing)]
+"""
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_the_core_stands_without_a_wing(wing: str, tmp_path: Path) -> None:
+    arguments = [f"ragmetrics_core.{wing}", NEEDED_BY.get(wing, ""), *sorted(CORE)]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(_PLACES))
+def test_what_the_table_of_deferred_names_says_is_there(name: str) -> None:
+    assert callable(deferred(name))
