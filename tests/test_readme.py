@@ -194,6 +194,9 @@ def write_named_files() -> None:
         {"id": f"s{n}", "label": n % 2, "labels": {"adherent": n % 2}}
         for n in range(12)
     ]
+    # what a sink of JSON lines leaves: rows alone
+    with Path("scores.jsonl").open("w") as file:
+        file.writelines(Path("results.jsonl").read_text().splitlines(True)[1:-1])
     Path("labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
     [traces, *_] = _PYTHON.findall(
         (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")

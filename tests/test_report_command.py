@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -202,6 +204,34 @@ def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(
     assert main(["report", "scores.jsonl", "--html", "other.html"]) == 0
     Path("other.html").rename("scores.html")
     assert main(["report", "scores.jsonl"]) == 0, "a page of ours is written anew"
+
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_the_loop_of_the_readme_from_watching_to_a_page_and_a_gate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In the README's own words: its code writes the file that its command reads."""
+    page = README.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (loop,) = [block for block in blocks if "JsonlSink(" in block]
+    (chain,) = [block for block in blocks if "chain = " in block]
+    (command,) = re.findall(
+        r"^ {4}(ragmetrics report \S+ --fail-under \S+)", page, re.M
+    )
+    namespace: dict[str, object] = {"__name__": "readme"}
+    exec(compile(chain + loop, str(README), "exec", dont_inherit=True), namespace)
+    watching: Any = namespace["watching"]
+    assert not watching.problems
+    capsys.readouterr()
+    arguments = command.split()[1:]
+    # one run is too few to be sure of anything: the gate says so, and does not pass
+    assert main(arguments) == 3
+    assert main([*arguments, "--gate", "point"]) == 0
+    assert main([*arguments[:-1], "adherence=0.99", "--gate", "point"]) == 1
+    assert "What is the capital of France?" in Path("scores.html").read_text()
+    assert "Report: scores.html" in capsys.readouterr().out
 
 
 def test_a_table_is_no_file_of_results() -> None:

@@ -73,7 +73,7 @@ class FirstScreen:
     failures: tuple[str, ...]
     mend_first: Group | None
     groups: tuple[Group, ...]
-    rows: int  # of the whole run; the groups may be those of its lowest rows
+    rows: int  # of the whole run; the groups may be those of rows drawn of it
     worst: tuple[Example, ...]
 
     @property
@@ -83,7 +83,7 @@ class FirstScreen:
         parts = [f"{group.count:,} {group.title}" for group in self.groups]
         rows = counted(total, "row")
         if total < self.rows:
-            rows += f" with the lowest scores, of {self.rows:,}"
+            rows += f" drawn at random of {self.rows:,}"
         return f"{rows}: {', '.join(parts) or 'none'}."
 
 
@@ -155,7 +155,7 @@ class ScreenTally:
             return "Nothing was scored."
         samples = counted(sum(self._judged()), "judged sample")
         if self._is_part(summary):
-            samples += " with the lowest scores"
+            samples += " drawn at random"
         if not losses:
             n_without = self._groups.count(_CODES.index("no_loss"))
             return f"No loss found in {n_without:,} of {samples}."
@@ -176,8 +176,7 @@ class ScreenTally:
             return ""
         words = "How sure: "
         code = losses[0].code if losses else ""
-        is_chosen = bool(run.decisions) or self._is_part(summary)
-        interval = None if is_chosen else self._share_of(code)
+        interval = None if run.decisions else self._share_of(code)
         if interval is not None:
             low, high = round(100 * interval.low), round(100 * interval.high)
             words += f"{low} to {high} % of samples like these, with 95 % confidence"
@@ -188,7 +187,7 @@ class ScreenTally:
         return f"{words}A bias of the judge is not covered."
 
     def _is_part(self, summary: Summary) -> bool:
-        """Whether these rows are the lowest of many; a page shows no more of a table."""
+        """Whether these rows are drawn of many, as a page shows a large table."""
         return len(self._groups) < summary.rows
 
     def _judged(self) -> list[bool]:

@@ -28,7 +28,7 @@ from pyarrow import parquet
 from ragmetrics_core.scale import Scorer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Daft itself
-RECIPE = dict(snippets("daft"))["README.md"]
+RECIPE = dict(snippets("daft"))["scale.md"]
 
 
 def recipe(scorer: str) -> str:
