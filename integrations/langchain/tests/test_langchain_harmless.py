@@ -191,7 +191,10 @@ def test_memory_is_flat_over_many_runs() -> None:
                 )
             assert watching.flush(60)
             sizes.append(tracked())
-            assert (len(RECORDER.open), len(RECORDER._roots)) == (0, 0)
+            assert (len(RECORDER.open), repr(RECORDER)[:20]) == (
+                0,
+                "Recorder(0 open runs",
+            )
     finally:
         watching.stop()
     # a round has 250 runs; what other tests leave comes and goes by a few
