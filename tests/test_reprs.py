@@ -29,7 +29,7 @@ _SHOWN = """
     SequentialDecision.sentence Rule.stage Rule.title Rule.reasoning Rule.remedy Rule.holds
     Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades
     MetricSummary.undefined MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes
-    Comparison.added Comparison.differing Comparison.lacking
+    Comparison.added Comparison.differing Comparison.lacking Comparison.titles
     Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date
     Card.details Card.signatures Card.made Card.command Card.notes Card.figures Card.decided

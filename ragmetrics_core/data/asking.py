@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from statistics import fmean
 from typing import Any, Generic, Literal, cast
 
@@ -80,8 +81,8 @@ class Part(Private):
 
 
 def _letters(number: int) -> str:
-    more, last = divmod(number - 1, 26)
-    return (_letters(more) if more else "") + chr(ord("A") + last)
+    n_full_rounds, place = divmod(number - 1, 26)
+    return (_letters(n_full_rounds) if n_full_rounds else "") + chr(ord("A") + place)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -113,31 +114,34 @@ def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
     ``SettingError`` if it names something else than these parts, one of them within a
     line, or one of them never.
     """
-    found = [match.groupdict() for match in PLACEHOLDER.finditer(instructions.template)]
-    alone, inside = (
-        {one[kind] for one in found if one[kind]} for kind in ("alone", "inside")
-    )
+    alone: set[str] = set()  # names on a line of their own
+    inside: set[str] = set()  # names within a line
+    for match in PLACEHOLDER.finditer(instructions.template):
+        if match["alone"]:
+            alone.add(match["alone"])
+        if match["inside"]:
+            inside.add(match["inside"])
+    known_names = {*parts, "examples", "language"}
     problems = {
-        "has {}, of which this question has no part; for braces that are meant write { name }": (
-            (alone | inside) - {*parts, "examples", "language"}
-        ),
+        "has {}, of which this question has no part; for braces that are meant write"
+        " { name }": (alone | inside) - known_names,
         "has {} within a line, where it cannot be fenced; give it a line of its own": (
             inside.intersection(parts)
         ),
         "never shows {}; give it a line, or name it in optional=": (
-            {*parts} - alone - inside - {*instructions.optional}
+            set(parts) - alone - inside - set(instructions.optional)
         ),
     }
     for problem, names in problems.items():
         if names:
-            shown, has = (
-                ", ".join(f"{{{name}}}" for name in sorted(given))
-                for given in (names, parts)
-            )
             raise SettingError(
-                f"the template {problem.replace('{}', shown)}. The question's parts:"
-                f" {has}"
+                f"the template {problem.replace('{}', _braced(names))}. The question's"
+                f" parts: {_braced(parts)}"
             )
+
+
+def _braced(names: Iterable[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in sorted(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +173,11 @@ class Weigh:
             f"Weigh({self.field!r}, fallback_polls=)", self.fallback_polls, least=1
         )
         names = [str(label).casefold() for label in self.labels]
-        mixed = any(
-            i != j and one.startswith(two)
-            for i, one in enumerate(names)
-            for j, two in enumerate(names)
+        # Sorted, names that begin with another one follow it at once.
+        is_mixed = any(
+            longer.startswith(shorter) for shorter, longer in pairwise(sorted(names))
         )
-        if mixed or self.positive not in self.labels or len(names) < 2:
+        if is_mixed or self.positive not in self.labels or len(names) < 2:
             raise SettingError(
                 f"Weigh({self.field!r}) needs two or more labels of which none begins"
                 f" with another, positive among them; got {self.labels!r} and"
@@ -255,8 +258,12 @@ class Question(Private, Generic[R]):
 
         None if the question names none.
         """
-        given = self.example(self) if callable(self.example) else self.example
-        return given if isinstance(given, tuple) or given is None else (given, given)
+        example = self.example(self) if callable(self.example) else self.example
+        return (
+            example
+            if isinstance(example, tuple) or example is None
+            else (example, example)
+        )
 
 
 def about(sample: Sample) -> dict[str, Part]:
@@ -306,16 +313,12 @@ def batch_of(step: object) -> Batch:
         wrong = type(step).__name__
     else:
         questions = tuple(step)
-        wrong = next(
-            (
-                type(item).__name__
-                for item in questions
-                if not isinstance(item, Question)
-            ),
-            "",
-        )
-        if not wrong:
+        others = [
+            type(step).__name__ for step in questions if not isinstance(step, Question)
+        ]
+        if not others:
             return questions
+        wrong = others[0]
     raise SettingError(
         "a metric's plan asks questions: 'replies = yield from ask([question])', with"
         f" a list of Question objects; got {wrong}"
@@ -330,11 +333,12 @@ def shares(
     Of a single reply the bare verdict.
     """
     mode = mode or ("verdict" if len(replies) == 1 else "polls")
-    verdicts = zip(*map(verdicts_of, replies), strict=True)
-    return tuple(
-        Weight(fmean(getattr(one, weigh.field) == weigh.positive for one in own), mode)
-        for own in verdicts
-    )
+    weights = []
+    for verdicts_on_cell in zip(*map(verdicts_of, replies), strict=True):
+        labels = [getattr(verdict, weigh.field) for verdict in verdicts_on_cell]
+        share = fmean(label == weigh.positive for label in labels)
+        weights.append(Weight(share, mode))
+    return tuple(weights)
 
 
 def halves(text: str) -> tuple[str, ...]:
@@ -344,12 +348,14 @@ def halves(text: str) -> tuple[str, ...]:
     """
     if len(text) < _SHORTEST:
         return ()
-    start, end = (len(text) - _OVERLAP) // 2, (len(text) + _OVERLAP) // 2
-    first, second = text.find(" ", end, end + 80), text.rfind(" ", start - 80, start)
-    return (
-        text[: first if first >= 0 else end],
-        text[second + 1 if second >= 0 else start :],
-    )
+    overlap_start = (len(text) - _OVERLAP) // 2
+    overlap_end = (len(text) + _OVERLAP) // 2
+    # The halves end and begin at a space, if one is near.
+    space_after = text.find(" ", overlap_end, overlap_end + 80)
+    space_before = text.rfind(" ", overlap_start - 80, overlap_start)
+    first_end = space_after if space_after >= 0 else overlap_end
+    second_start = space_before + 1 if space_before >= 0 else overlap_start
+    return text[:first_end], text[second_start:]
 
 
 def divided(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

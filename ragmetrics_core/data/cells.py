@@ -215,28 +215,28 @@ def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     return False, None
 
 
-def _keys_in_words(item: Mapping[str, Any]) -> str:
+def _keys_in_words(cell: Mapping[str, Any]) -> str:
     """The keys of an object, but for those that may be texts of a sample."""
-    if not item:
+    if not cell:
         return "nothing"
-    if all(isinstance(plain_data(value), (int, float)) for value in item.values()):
+    if all(isinstance(plain_data(value), (int, float)) for value in cell.values()):
         return (
             "an object of texts and scores; write a list of objects such as"
             ' {"text": "…", "score": 0.9}'
         )
-    names = [str(key) for key in item if _NAME.fullmatch(str(key))]
-    count = len(item) - len(names)
+    names = [str(key) for key in cell if _NAME.fullmatch(str(key))]
+    count = len(cell) - len(names)
     unnamed = [f"{count} key{'s' * (count > 1)} that may be texts"] if count else []
     return ", ".join([*names, *unnamed])
 
 
-def _first(item: Mapping[str, Any], keys: Sequence[str]) -> Any:
+def _first_of_keys(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
     """The first value that is there and not None.
 
     Keys with dots are names, or else paths.
     """
     values = (
-        item[key] if key in item else follow(item, key.split("."))[1] for key in keys
+        cell[key] if key in cell else follow(cell, key.split("."))[1] for key in keys
     )
     return next((value for value in values if value is not None), None)
 
@@ -251,8 +251,8 @@ def listed(value: Any) -> list[Any]:
     data = structured(value)
     if not isinstance(data, Mapping):
         return list(data) if isinstance(data, (list, tuple)) else [data]
-    columns = {name: plain_data(one) for name, one in data.items()}
-    texts = _first(columns, _TEXT_KEYS)
+    columns = {name: plain_data(cell) for name, cell in data.items()}
+    texts = _first_of_keys(columns, _TEXT_KEYS)
     if not isinstance(texts, list):
         return [data]
     lists = {
@@ -284,7 +284,7 @@ def contexts(value: Any, field: str) -> list[Any]:
         )
     _refuse_broken_list(value, field)
     return [
-        context(item, field, rank) for rank, item in enumerate(listed(value), start=1)
+        context(cell, field, rank) for rank, cell in enumerate(listed(value), start=1)
     ]
 
 
@@ -330,26 +330,29 @@ def _refuse_broken_list(value: Any, field: str) -> None:
     )
 
 
-def context(item: Any, field: str, rank: int) -> Any:
+def context(cell: Any, field: str, rank: int) -> Any:
     """Return a context from a text or from an object with a text.
 
     The object may have the usual shapes of documents, nodes and passages. An object
     without a text raises ``RowError``.
     """
-    if isinstance(item, (str, Context)):
-        return {"text": item} if isinstance(item, str) else item
-    if not isinstance(item, Mapping):
+    if isinstance(cell, (str, Context)):
+        return {"text": cell} if isinstance(cell, str) else cell
+    if not isinstance(cell, Mapping):
         raise RowError(
             f"{field}: number {rank} must be a text or an object with a text, found"
-            f" {type(item).__name__}"
+            f" {type(cell).__name__}"
         )
-    text = _first(item, _TEXT_KEYS)
+    text = _first_of_keys(cell, _TEXT_KEYS)
     if not isinstance(text, str):
         raise RowError(
             f"{field}: number {rank} is an object without a text (one of"
-            f" {', '.join(_TEXT_KEYS)}): {_keys_in_words(item)}"
+            f" {', '.join(_TEXT_KEYS)}): {_keys_in_words(cell)}"
         )
-    name, score = _first(item, _ID_KEYS), plain_data(_first(item, _SCORE_KEYS))
+    name, score = (
+        _first_of_keys(cell, _ID_KEYS),
+        plain_data(_first_of_keys(cell, _SCORE_KEYS)),
+    )
     number = (
         isinstance(score, (int, float))
         and not isinstance(score, bool)
@@ -363,17 +366,17 @@ def context(item: Any, field: str, rank: int) -> Any:
             else str(number_as_text(name))
         ),
         "score": float(score) if number else None,
-        "metadata": metadata(_first(item, _METADATA_KEYS) or {}),
+        "metadata": metadata(_first_of_keys(cell, _METADATA_KEYS) or {}),
     }
 
 
 def metadata(value: Any) -> dict[str, Any]:
     """Metadata with texts for names."""
-    found = structured(value)
+    data = structured(value)
     return (
-        {str(key): one for key, one in found.items()}
-        if isinstance(found, Mapping)
-        else {"metadata": found}
+        {str(key): cell for key, cell in data.items()}
+        if isinstance(data, Mapping)
+        else {"metadata": data}
     )
 
 
@@ -386,11 +389,11 @@ def facts(value: Any) -> list[Any] | None:
     kept = ("text", "weight")
     return [
         (
-            {key: item[key] for key in kept if item.get(key) is not None}
-            if isinstance(item, Mapping)
-            else item
+            {key: cell[key] for key in kept if cell.get(key) is not None}
+            if isinstance(cell, Mapping)
+            else cell
         )
-        for item in listed(value)
+        for cell in listed(value)
     ] or None
 
 
@@ -410,20 +413,20 @@ def turns(value: Any) -> list[Any]:
             "history: needs a list of texts or of messages with a content, found a"
             " single text"
         )
-    said = listed(value)
-    if said and all(
-        isinstance(turn, (list, tuple)) and len(turn) == 2 for turn in said
+    messages = listed(value)
+    if messages and all(
+        isinstance(turn, (list, tuple)) and len(turn) == 2 for turn in messages
     ):
-        said = [text for pair in said for text in pair]
-    return [_turn(number, turn) for number, turn in enumerate(said)]
+        messages = [text for pair in messages for text in pair]
+    return [_turn(number, turn) for number, turn in enumerate(messages)]
 
 
 def _turn(number: int, turn: Any) -> Any:
     if isinstance(turn, Mapping):
-        speaker = str(_first(turn, ("role", "speaker", "type")) or "user")
+        speaker = str(_first_of_keys(turn, ("role", "speaker", "type")) or "user")
         return {
             "role": _SPEAKERS.get(speaker, speaker),
-            "content": _first(turn, ("content", "text", "message")),
+            "content": _first_of_keys(turn, ("content", "text", "message")),
         }
     return (
         turn

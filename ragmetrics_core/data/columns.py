@@ -121,24 +121,26 @@ def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
         AmbiguousColumns: If two columns may hold one field, and differ.
     """
     _refuse_unknown_fields(columns)
-    found: dict[str, Place] = {}
+    place_by_field: dict[str, Place] = {}
     for field, column in columns.items():
         if column is not None:
-            found[field] = _named(row, field, column)
+            place_by_field[field] = _named(row, field, column)
     cells_of_row = _Cells(row)
     for field, names in _names_in(row).items():
-        if field not in found:
-            taken = {
+        if field not in place_by_field:
+            columns_in_use = {
                 place.column
-                for place in found.values()
+                for place in place_by_field.values()
                 if place.value is row.get(place.column)
             }
-            place = _chosen(field, list(_places(cells_of_row, field, names, taken)))
+            place = _chosen(
+                field, list(_places(cells_of_row, field, names, columns_in_use))
+            )
             if place is not None:
-                found[field] = place
-    if "contexts" in found and columns.get("contexts") is None:
-        _refuse_joined_contexts(found["contexts"], cells_of_row)
-    return found
+                place_by_field[field] = place
+    if "contexts" in place_by_field and columns.get("contexts") is None:
+        _refuse_joined_contexts(place_by_field["contexts"], cells_of_row)
+    return place_by_field
 
 
 def _names_in(row: Row) -> Mapping[str, Sequence[str]]:
@@ -220,8 +222,8 @@ def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
     unknown = set(columns) - set(USUAL_NAMES)
     if unknown:
         name = min(unknown)
-        near, known = did_you_mean(name, USUAL_NAMES), ", ".join(USUAL_NAMES)
-        raise SettingError(f"no such field of a sample: {name}{near}; known: {known}")
+        near, fields = did_you_mean(name, USUAL_NAMES), ", ".join(USUAL_NAMES)
+        raise SettingError(f"no such field of a sample: {name}{near}; known: {fields}")
 
 
 def _named(
@@ -239,11 +241,11 @@ def _named(
                 f"the function for {field} raised {type(error).__name__} on this row"
             ) from error
     if column in row:
-        place = _read(row[column], field, column)
+        place = _place_in(row[column], field, column)
         return Place(row[column], column) if place is None else place
     is_there, value = follow(row, column.split("."))
     if not is_there:
-        present_columns = [str(other) for other in row]
+        present_columns = [str(name) for name in row]
         near, listed = (
             did_you_mean(column, present_columns),
             names_in_words(present_columns, most=_SHOWN_COLUMNS) or "no columns",
@@ -270,11 +272,11 @@ class _Cells:
 
     def columns(self, usual: str) -> Sequence[str]:
         """The columns that a usual name means; one of exactly that name comes first."""
-        alike = self._by_plain_name.get(plain_name(usual), ())
+        names = self._by_plain_name.get(plain_name(usual), ())
         return (
-            alike
-            if len(alike) < 2
-            else sorted(alike, key=lambda column: column != usual)
+            names
+            if len(names) < 2
+            else sorted(names, key=lambda column: column != usual)
         )
 
     def value(self, column: str) -> Any:
@@ -289,7 +291,7 @@ class _Cells:
 
 
 def _places(
-    row: _Cells, field: str, names: Sequence[str], taken: set[str]
+    row: _Cells, field: str, names: Sequence[str], columns_in_use: set[str]
 ) -> Iterator[Place]:
     """Where a field may be by its usual names, in their order.
 
@@ -299,7 +301,11 @@ def _places(
         holder, _, path = usual.partition(".")
         columns = row.columns(usual)
         for column in columns:
-            place = None if column in taken else _read(row.value(column), field, column)
+            place = (
+                None
+                if column in columns_in_use
+                else _place_in(row.value(column), field, column)
+            )
             if place is not None:
                 yield place
         if columns or not path:
@@ -315,49 +321,46 @@ def _chosen(field: str, places: Sequence[Place]) -> Place | None:
     certain = [place for place in places if place.certain]
     if not certain:
         return places[0] if places else None
-    first, *others = certain
-    if not filled(first.value, field):
+    place, *rivals = certain
+    if not filled(place.value, field):
         return places[0]
     if field in _CLAIMED:
-        _refuse_rivals(field, first, others)
-    return first
+        _refuse_rivals(field, place, rivals)
+    return place
 
 
-def _refuse_rivals(field: str, first: Place, others: Sequence[Place]) -> None:
+def _refuse_rivals(field: str, place: Place, rivals: Sequence[Place]) -> None:
     """Raise ``AmbiguousColumns`` if another filled place holds something else."""
-    content = _content(field, first.value)
-    for other in others:
+    content = _content(field, place.value)
+    for rival in rivals:
         if (
             content is None
-            or not filled(other.value, field)
-            or _is_known_pair(field, first, other)
+            or not filled(rival.value, field)
+            or _is_known_pair(field, place, rival)
         ):
             continue
-        other_content = _content(field, other.value)
-        if other_content is not None and other_content != content:
+        rival_content = _content(field, rival.value)
+        if rival_content is not None and rival_content != content:
             raise AmbiguousColumns(
-                f"columns {first.column!r} and {other.column!r} may both hold the"
+                f"columns {place.column!r} and {rival.column!r} may both hold the"
                 f" {field}, and differ; name the right one: --{field}-column (in Python"
                 f" {field}_column=), or leave the other out"
             )
 
 
-def _is_known_pair(field: str, first: Place, other: Place) -> bool:
+def _is_known_pair(field: str, place: Place, rival: Place) -> bool:
     """Tell whether the second place is known to be no rival of the first.
 
     It is then a part of the first, the ideal context, or another field.
     """
-    if other.column.startswith(f"{first.column}."):
+    if rival.column.startswith(f"{place.column}."):
         return True
-    first_name, other_name = (
-        plain_name(place.column.rpartition(".")[2]) for place in (first, other)
-    )
-    if (first_name, other_name) == _IDEAL_CONTEXT:
+    name = plain_name(place.column.rpartition(".")[2])
+    rival_name = plain_name(rival.column.rpartition(".")[2])
+    if (name, rival_name) == _IDEAL_CONTEXT:
         return True
-    return (
-        any(other_name == plain_name(name) for name in _COLUMNS["retrieved"])
-        and field == "contexts"
-    )
+    names_of_retrieved = map(plain_name, _COLUMNS["retrieved"])
+    return field == "contexts" and rival_name in names_of_retrieved
 
 
 def _content(field: str, value: Any) -> object:
@@ -382,7 +385,7 @@ def _content(field: str, value: Any) -> object:
     ]
 
 
-def _read(value: Any, field: str, column: str) -> Place | None:
+def _place_in(value: Any, field: str, column: str) -> Place | None:
     """Return the place that a column is for a field; None if it is none.
 
     The place is the column's value or, if that is an object, the value in it.
@@ -428,13 +431,15 @@ def _text_in(data: Any, field: str, depth: int = _NESTED) -> Place | None:
     place = _text_under(data, USUAL_NAMES[field], field, depth)
     if place is not None:
         return place
-    said = [
+    texts = [
         message.text
         for message in messages_said(data)
         if message.role == _SPEAKERS[field]
     ]
     return (
-        Place(said[-1], "") if said else _text_under(data, _INSIDE[field], field, depth)
+        Place(texts[-1], "")
+        if texts
+        else _text_under(data, _INSIDE[field], field, depth)
     )
 
 

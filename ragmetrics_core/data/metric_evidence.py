@@ -140,15 +140,15 @@ class JudgedChunks(Evidence):
     def verdicts(self) -> list[str]:
         """Which chunks are useful, how probably, and why."""
         words = {True: "useful", False: "not useful", None: "not judged"}
-        chances = (
-            "" if own.probability is None else f", {own.probability:.2f}"
-            for own in self.chunks
-        )
-        return [
-            f"chunk {own.rank}: {words[own.useful]}{chance}"
-            + (own.reason and f" ({own.reason})")
-            for own, chance in zip(self.chunks, chances, strict=True)
-        ]
+        lines = []
+        for chunk in self.chunks:
+            line = f"chunk {chunk.rank}: {words[chunk.useful]}"
+            if chunk.probability is not None:
+                line += f", {chunk.probability:.2f}"
+            if chunk.reason:
+                line += f" ({chunk.reason})"
+            lines.append(line)
+        return lines
 
 
 class Claim(Silent, extra="ignore"):
@@ -183,15 +183,17 @@ class Grounds(Silent, extra="ignore"):
         cls, claims: Sequence[tuple[Claim, ...]], kept: tuple[int, int] | None
     ) -> Grounds:
         """The labels of polls and their shares."""
-        found = [[claim.needs for claim in own] for own in claims if own]
-        shares = (
-            {
-                it: fmean(own.count(it) / len(own) for own in found)
-                for it in get_args(Needs)
+        needs_by_poll = [
+            [claim.needs for claim in poll_claims]
+            for poll_claims in claims
+            if poll_claims
+        ]
+        shares = None
+        if needs_by_poll:
+            shares = {
+                need: fmean(needs.count(need) / len(needs) for needs in needs_by_poll)
+                for need in get_args(Needs)
             }
-            if found
-            else None
-        )
         return cls(claims=tuple(claims), shares=shares, kept=kept)
 
 
@@ -281,18 +283,15 @@ class FactMatrix(Evidence):
 
     def verdicts(self) -> list[str]:
         """For each fact the context that most probably holds it."""
-        found = []
+        lines = []
         for number, cells in enumerate(self.cells, 1):
-            chance, place = max(
-                ((cell.probability or 0.0, -at) for at, cell in enumerate(cells, 1)),
-                default=(0.0, 0),
-            )
-            found.append(
-                f"fact {number}: "
-                + (f"in context {-place}" if chance > 0.5 else "in no context")
-            )
-            found[-1] += f", {chance:.2f}"
-        return found
+            chances = [cell.probability or 0.0 for cell in cells]
+            highest = max(chances, default=0.0)
+            place = "in no context"
+            if highest > 0.5:
+                place = f"in context {chances.index(highest) + 1}"
+            lines.append(f"fact {number}: {place}, {highest:.2f}")
+        return lines
 
 
 _SHAPES: dict[type[Evidence], tuple[str, ...]] = {

@@ -39,19 +39,19 @@ Mode = Literal[
 """
 
 
-def _one_of(known: Mapping[str, object], needed: str) -> BeforeValidator:
+def _one_of(values: Mapping[str, object], needed: str) -> BeforeValidator:
     """Return a validator that reads a label, however a model writes it.
 
     A label may be a number or a text, in wide digits or with decimals.
     """
 
-    def read(value: object) -> object:
+    def read_value(value: object) -> object:
         text = normalize("NFKC", str(value)).strip().lower().removesuffix(".0")
-        if text not in known:
+        if text not in values:
             raise ValueError(f"it must be {needed}")
-        return known[text]
+        return values[text]
 
-    return BeforeValidator(read)
+    return BeforeValidator(read_value)
 
 
 _BITS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
@@ -87,16 +87,18 @@ class Labelled(Silent, extra="ignore"):
 Item = TypeVar("Item", bound=Labelled)
 
 
-def _in_order(items: tuple[Item, ...], info: ValidationInfo) -> tuple[Item, ...]:
+def _in_order(
+    in_given_order: tuple[Item, ...], info: ValidationInfo
+) -> tuple[Item, ...]:
     if info.context is None:  # read back from a file
-        return items
+        return in_given_order
     expected = info.context.parts[info.field_name or ""].labels
-    given = [item.label for item in items]
-    if sorted(given) != sorted(expected):
+    labels = [labelled.label for labelled in in_given_order]
+    if sorted(labels) != sorted(expected):
         raise ValueError(
             f"it must have each of these labels exactly once: {', '.join(expected)}"
         )
-    return tuple(items[given.index(label)] for label in expected)
+    return tuple(in_given_order[labels.index(label)] for label in expected)
 
 
 EachOnce = Annotated[tuple[Item, ...], AfterValidator(_in_order)]
@@ -166,10 +168,10 @@ class Usage:
 
     def __add__(self, other: "Usage") -> "Usage":
         """Sum of both; an unknown cost stays unknown."""
-        known = self.cost is not None and other.cost is not None
+        is_known = self.cost is not None and other.cost is not None
         return Usage(
             **{name: getattr(self, name) + getattr(other, name) for name in _COUNTED},
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if is_known else None,
             fallbacks=_merged(self.fallbacks, other.fallbacks),
             models=_merged(self.models, other.models),
         )
@@ -186,8 +188,12 @@ class Usage:
 _COUNTED = tuple(field.name for field in fields(Usage) if field.type is int)
 
 
-def _merged(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    return one if one == other or not other else tuple(sorted({*one, *other}))
+def _merged(names: tuple[str, ...], further_names: tuple[str, ...]) -> tuple[str, ...]:
+    return (
+        names
+        if names == further_names or not further_names
+        else tuple(sorted({*names, *further_names}))
+    )
 
 
 @dataclass(frozen=True, slots=True)

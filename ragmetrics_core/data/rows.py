@@ -58,16 +58,16 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
             "answer" if name == "data" else name: value
             for name, value in row["init_parameters"].items()
         }
-    found = find(row, columns)
-    answers = _answers(found.get("answer", _NO_PLACE))
+    places = find(row, columns)
+    answers = _answers(places.get("answer", _NO_PLACE))
     if len(answers) < 2:
-        return [_sample(row, found, {"answer": answers[0]} if answers else {})]
-    name = found.get("id", _NO_PLACE).value
+        return [_sample(row, places, {"answer": answers[0]} if answers else {})]
+    name = places.get("id", _NO_PLACE).value
     ids = [
         f"{name}#{number}" if present(name) else None for number in range(len(answers))
     ]
     samples = [
-        _sample(row, found, {"answer": answer, "id": own})
+        _sample(row, places, {"answer": answer, "id": own})
         for answer, own in zip(answers, ids, strict=True)
     ]
     row_key = _digest(samples)
@@ -118,22 +118,22 @@ def _answers(place: Place) -> list[Any]:
     is_named_for_several = plain_name(place.column) in SEVERAL_ANSWERS
     data = structured(place.value) if is_named_for_several else plain_data(place.value)
     texts = isinstance(data, (list, tuple)) and all(
-        isinstance(one, str) for one in data
+        isinstance(element, str) for element in data
     )
     return (list(data) or [None]) if texts else []
 
 
-def _sample(row: Row, found: _Found, other: Mapping[str, Any]) -> Sample:
-    values = {**{name: place.value for name, place in found.items()}, **other}
+def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
+    values = {**{name: place.value for name, place in places.items()}, **replaced}
     values = {
         name: plain_data(value) for name, value in values.items() if filled(value, name)
     }
     values = {
         name: _READERS.get(name, plain_data)(value) for name, value in values.items()
     }
-    if "contexts" not in values and "contexts" in found:
+    if "contexts" not in values and "contexts" in places:
         values["contexts"] = ()  # recorded, and there were none
-    columns = (place.column for place in found.values())
+    columns = (place.column for place in places.values())
     used = {_column_of(row, column) for column in columns}
     rest = {
         str(name): value
@@ -142,11 +142,11 @@ def _sample(row: Row, found: _Found, other: Mapping[str, Any]) -> Sample:
     }
     metadata = {**rest, **values.get("metadata", {})}
     if conversation_in(metadata) is None:
-        metadata |= _conversation_beside_texts(row, found)
+        metadata |= _conversation_beside_texts(row, places)
     try:
         return Sample(**{**values, "metadata": metadata})
     except ValidationError as error:
-        raise RowError(_explain(error, found)) from None
+        raise RowError(_explain(error, places)) from None
 
 
 def _column_of(row: Row, place: str) -> str:
@@ -154,7 +154,7 @@ def _column_of(row: Row, place: str) -> str:
     return place if place in row else place.partition(".")[0]
 
 
-def _conversation_beside_texts(row: Row, found: _Found) -> dict[str, Any]:
+def _conversation_beside_texts(row: Row, places: _Found) -> dict[str, Any]:
     """The path and value of a conversation that stands beside the question or answer.
 
     It stands in the same column, which holds a whole request or reply and so does not
@@ -162,7 +162,7 @@ def _conversation_beside_texts(row: Row, found: _Found) -> dict[str, Any]:
     """
     requests_and_replies = {}
     for field in ("question", "answer"):
-        place = found.get(field, _NO_PLACE)
+        place = places.get(field, _NO_PLACE)
         column = _column_of(row, place.column)
         if column in row and row[column] is not place.value:
             requests_and_replies[column] = row[column]
@@ -173,15 +173,14 @@ def _conversation_beside_texts(row: Row, found: _Found) -> dict[str, Any]:
 def _texts(value: Any) -> list[Any]:
     """Reference texts; a text that holds a list of texts is that list."""
     data = structured(value)
-    if isinstance(data, (list, tuple)) and (
-        not isinstance(value, str) or all(isinstance(one, str) for one in data)
-    ):
+    is_list = isinstance(data, (list, tuple))
+    if is_list and isinstance(value, str):
+        # a text that looks like a list is one only where it holds texts
+        is_list = all(isinstance(text, str) for text in data)
+    if is_list:
         value = data
-    return [
-        number_as_text(item)
-        for item in (value if isinstance(value, (list, tuple)) else [value])
-        if present(item)
-    ]
+    texts = value if isinstance(value, (list, tuple)) else [value]
+    return [number_as_text(text) for text in texts if present(text)]
 
 
 def _problem(value: Any) -> str | None:
@@ -208,23 +207,23 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _explain(error: ValidationError, found: _Found) -> str:
+def _explain(error: ValidationError, places: _Found) -> str:
     """Which field needs what, and what was found: its type, never its text."""
-    first = error.errors(include_url=False)[0]
-    name = str(first["loc"][0]) if first["loc"] else "row"
+    problem = error.errors(include_url=False)[0]
+    name = str(problem["loc"][0]) if problem["loc"] else "row"
     number = next(
-        (f" number {part + 1}" for part in first["loc"][1:] if isinstance(part, int)),
+        (f" number {part + 1}" for part in problem["loc"][1:] if isinstance(part, int)),
         "",
     )
-    column = found.get(name, _NO_PLACE).column
+    column = places.get(name, _NO_PLACE).column
     place = (
         f"{name}{number} (column {column!r})"
         if column and column != name
         else f"{name}{number}"
     )
-    if not first["type"].endswith("_type"):
-        return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    if not problem["type"].endswith("_type"):
+        return f"{place}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
     return (
         f"{place}: needs {_NEEDED.get(name, 'a text')}, found"
-        f" {type(first['input']).__name__}"
+        f" {type(problem['input']).__name__}"
     )
