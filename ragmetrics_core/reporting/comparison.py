@@ -376,8 +376,8 @@ def check_margin(margin: float) -> None:
 
 
 def compare(
-    first: Report,
-    second: Report,
+    before: Report,
+    after: Report,
     *,
     metrics: Sequence[str | Metric] | None = None,
     cluster: GroupBy = "auto",
@@ -390,8 +390,8 @@ def compare(
     ``ragmetrics_core.compare_until_decided`` judges rows and compares them, in one.
 
     Args:
-        first: The run to compare with.
-        second: The run in question; differences are second − first.
+        before: The run to compare with.
+        after: The run in question; differences are after − before.
         metrics: Names of metrics, or the metrics; None for all that both runs have.
         cluster: Which samples belong together, as in ``Report.summary``; those that do
             in either run.
@@ -406,40 +406,40 @@ def compare(
         SettingError: If a metric is not in both runs, or the second run is none.
     """
     check_margin(margin)
-    if not hasattr(second, "results"):
+    if not hasattr(after, "results"):
         raise SettingError(
             "two finished runs are compared; rows are judged and compared by"
             " compare_until_decided(report, rows, judge=...)"
         )
-    names = _names_in_both(first, second, metrics)
-    _check_keys(first, second, slices, cluster)
-    matched = match(first.results, second.results)
-    differing = _differing(first, second, matched, names, slices)
+    names = _names_in_both(before, after, metrics)
+    _check_keys(before, after, slices, cluster)
+    matched = match(before.results, after.results)
+    differing = _differing(before, after, matched, names, slices)
     if differing and not anyway:
         raise InputError(
             f"the runs are not comparable: {'; '.join(differing)}. Measure both in the"
             " same way, or compare them anyway (anyway=True, --anyway)"
         )
     parts = [(name, part) for part in matched.parts(slices) for name in names]
-    if _are_the_same_run(first, second, names, differing):
+    if _are_the_same_run(before, after, names, differing):
         changes = [_unchanged(name, *part) for name, part in parts]
-    elif first.decisions or second.decisions:
+    elif before.decisions or after.decisions:
         changes = [_change(name, *part, cluster) for name, part in parts]
     else:
         tested = [_tested_change(name, *part, cluster, margin) for name, part in parts]
         changes = _with_verdicts(tested, margin)
-    judges = tuple(dict.fromkeys((*first.run.judges, *second.run.judges)))
+    judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
     are_named = metrics is not None
     return Comparison(
         changes=tuple(changes),
         matched=matched,
         judges=judges,
-        addresses={judge: _addresses(judge, first, second) for judge in judges},
+        addresses={judge: _addresses(judge, before, after) for judge in judges},
         margin=margin,
         differing=tuple(differing),
-        stopped=_why_stopped(first, second),
-        lacking=() if are_named else _lacking(second, first.metrics),
-        added=() if are_named else _lacking(first, second.metrics),
+        stopped=_why_stopped(before, after),
+        lacking=() if are_named else _lacking(after, before.metrics),
+        added=() if are_named else _lacking(before, after.metrics),
     )
 
 
@@ -449,7 +449,7 @@ def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def _names_in_both(
-    first: Report, second: Report, metrics: Sequence[str | Metric] | None
+    before: Report, after: Report, metrics: Sequence[str | Metric] | None
 ) -> list[str]:
     """Names of the metrics to compare, in the order asked for.
 
@@ -457,7 +457,7 @@ def _names_in_both(
         InputError: If the runs have no metric in common.
         SettingError: If a metric is not in both runs.
     """
-    in_both = [name for name in first.metrics if name in second.metrics]
+    in_both = [name for name in before.metrics if name in after.metrics]
     if not in_both:
         raise InputError("the two runs have no metric in common")
     names: dict[str, None] = {}  # each once
@@ -468,19 +468,19 @@ def _names_in_both(
 
 
 def _check_keys(
-    first: Report, second: Report, slices: GroupBy, cluster: GroupBy
+    before: Report, after: Report, slices: GroupBy, cluster: GroupBy
 ) -> None:
     """Raise ``SettingError`` for a key of slices or clusters that no sample has."""
     keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
-    for row in (*first.results, *second.results):
+    for row in (*before.results, *after.results):
         if row.sample is not None:
             keys.look(row.sample)
     keys.check()
 
 
 def _differing(
-    first: Report,
-    second: Report,
+    before: Report,
+    after: Report,
     matched: Matched,
     names: Sequence[str],
     slices: GroupBy,
@@ -490,7 +490,7 @@ def _differing(
     phrases = []
     # a run until decided has judged no more rows than it needed
     rows_alone = [
-        *(() if second.decisions else matched.first_only),
+        *(() if after.decisions else matched.first_only),
         *matched.second_only,
     ]
     n_alone = sum(row.sample is not None for row in rows_alone)
@@ -514,24 +514,24 @@ def _differing(
     for pair in matched.pairs:
         for row in pair:
             judges |= _judges_of(row, names)
-    elsewhere = judges_elsewhere(first.run.addresses, second.run.addresses)
+    elsewhere = judges_elsewhere(before.run.addresses, after.run.addresses)
     phrases += [phrase for judge, phrase in elsewhere.items() if judge in judges]
     return phrases
 
 
 def _are_the_same_run(
-    first: Report, second: Report, names: Sequence[str], differing: Sequence[str]
+    before: Report, after: Report, names: Sequence[str], differing: Sequence[str]
 ) -> bool:
     """Whether both runs judged all of the same rows in one way, with equal outcomes."""
-    if first.decisions or second.decisions or differing:
+    if before.decisions or after.decisions or differing:
         return False
-    return are_identical(first.results, second.results, names)
+    return are_identical(before.results, after.results, names)
 
 
-def _why_stopped(first: Report, second: Report) -> str:
+def _why_stopped(before: Report, after: Report) -> str:
     """Why either run ended before all its rows were read; "" if neither did."""
     reasons = []
-    for which, report in (("first", first), ("second", second)):
+    for which, report in (("first", before), ("second", after)):
         why = report.run.ended_early
         if not why and report.decisions:
             why = "its gates were decided"
@@ -545,10 +545,10 @@ def _unchanged(
 ) -> MetricChange:
     """One metric over pairs of two identical runs: counted, not estimated."""
     results = [
-        (first.results[metric], second.results[metric]) for first, second in pairs
+        (before.results[metric], after.results[metric]) for before, after in pairs
     ]
-    outcomes = Counter(f"{first.status}/{second.status}" for first, second in results)
-    n_scored = sum(first.value is not None for first, _ in results)
+    outcomes = Counter(f"{before.status}/{after.status}" for before, after in results)
+    n_scored = sum(before.value is not None for before, _ in results)
     return MetricChange(
         metric=metric,
         slice=part,
@@ -652,8 +652,8 @@ def _one_sided(scored: Differences, worst: Differences, best: Differences) -> Bo
 def _results(pairs: Sequence[Pair], metric: str) -> list[ResultPair]:
     """What a metric gave in both runs, by pair."""
     return [
-        (first.results.get(metric), second.results.get(metric))
-        for first, second in pairs
+        (before.results.get(metric), after.results.get(metric))
+        for before, after in pairs
     ]
 
 
@@ -662,7 +662,7 @@ def _counted(
 ) -> MetricChange:
     """The change of a metric with the outcomes alone."""
     outcomes = Counter(
-        f"{_status(first)}/{_status(second)}" for first, second in results
+        f"{_status(before)}/{_status(after)}" for before, after in results
     )
     return MetricChange(
         metric=metric, slice=part, rows=rows, outcomes=dict(outcomes.most_common())
@@ -677,12 +677,12 @@ def _mcnemar_tests(results: Sequence[ResultPair]) -> dict[str, float]:
     """P-values: did one of the runs abstain, or fail, more often?"""
     return {
         "abstained": _mcnemar(
-            [(_abstained(first), _abstained(second)) for first, second in results]
+            [(_abstained(before), _abstained(after)) for before, after in results]
         ),
         "failed": _mcnemar(
             [
-                (_status(first) == "failed", _status(second) == "failed")
-                for first, second in results
+                (_status(before) == "failed", _status(after) == "failed")
+                for before, after in results
             ]
         ),
     }
@@ -701,7 +701,7 @@ def _mcnemar(traits: Sequence[tuple[bool, bool]]) -> float:
 def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
     """The number of each pair's cluster, from 0; −1 for a pair that stands alone."""
     names = group_pairs(
-        ((first.sample, second.sample) for first, second in pairs), cluster
+        ((before.sample, after.sample) for before, after in pairs), cluster
     )
     numbers: dict[str, int] = {}
     for name in names:
@@ -723,11 +723,11 @@ def _differences(
     one its pair is left out.
     """
     differences = Differences([], [])
-    for (first, second), key in zip(results, keys, strict=True):
-        before = _value(first, first_failed)
-        after = _value(second, second_failed)
-        if before is not None and after is not None:
-            differences.values.append(after - before)
+    for (before, after), key in zip(results, keys, strict=True):
+        score_before = _value(before, first_failed)
+        score_after = _value(after, second_failed)
+        if score_before is not None and score_after is not None:
+            differences.values.append(score_after - score_before)
             differences.keys.append(key)
     return differences
 
@@ -768,11 +768,12 @@ def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
 def _most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
     """The samples that lost most, then those that gained most."""
     changed = []
-    for first, second in pairs:
-        before = _value(first.results.get(metric))
-        after = _value(second.results.get(metric))
-        if before is not None and after is not None:
-            changed.append(Changed(after - before, metric, first, second))
+    for before, after in pairs:
+        score_before = _value(before.results.get(metric))
+        score_after = _value(after.results.get(metric))
+        if score_before is not None and score_after is not None:
+            difference = score_after - score_before
+            changed.append(Changed(difference, metric, before, after))
     changed.sort(key=lambda change: change.difference)
     losses = [change for change in changed[:_SHOWN] if change.difference < -ROUNDING]
     largest_first = reversed(changed[-_SHOWN:])

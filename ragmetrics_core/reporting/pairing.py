@@ -165,7 +165,7 @@ def _written(value: object) -> str:
             "{"
             + ", ".join(
                 sorted(
-                    f"{_quoted(name)}: {_quoted(own)}" for name, own in value.items()
+                    f"{_quoted(name)}: {_quoted(part)}" for name, part in value.items()
                 )
             )
             + "}"
@@ -255,14 +255,16 @@ def _names_of(metadata: Mapping[str, object]) -> Iterator[str]:
 
 def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
     """A function that numbers the groups of samples in order of appearance; −1 for a sample that stands alone."""
-    known: dict[bytes, int] = {}  # by digest: there may be millions, with long keys
+    number_by_digest: dict[
+        bytes, int
+    ] = {}  # by digest: there may be millions, with long keys
 
     def number_of(sample: Sample | None) -> int:
         key = group_of(sample, by)
         if key is None:
             return -1
         digest = blake2b(key.encode(errors="surrogatepass"), digest_size=16).digest()
-        return known.setdefault(digest, len(known))
+        return number_by_digest.setdefault(digest, len(number_by_digest))
 
     return number_of
 
@@ -280,8 +282,8 @@ def group_pairs(
     """
     groups = _JoinedKeys()
     keys_of_pairs: list[_RunKey | None] = []
-    for first, second in pairs:
-        first_key, second_key = group_of(first, by), group_of(second, by)
+    for before, after in pairs:
+        first_key, second_key = group_of(before, by), group_of(after, by)
         main_key = first_key if first_key is not None else second_key
         keys_of_pairs.append(None if main_key is None else ("first", main_key))
         if main_key is not None and second_key is not None:
@@ -320,9 +322,9 @@ class _JoinedKeys:
             self._parent[passed] = key
         return key
 
-    def join(self, left: _RunKey, right: _RunKey) -> None:
+    def join(self, key: _RunKey, joined_key: _RunKey) -> None:
         """Make one set of the sets of two keys."""
-        self._parent[self.representative(left)] = self.representative(right)
+        self._parent[self.representative(key)] = self.representative(joined_key)
 
 
 class Matched(Frozen):
@@ -377,19 +379,19 @@ class Matched(Frozen):
 
 
 def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
-    first, second = pair
-    return group_of(first.sample, by), group_of(second.sample, by)
+    before, after = pair
+    return group_of(before.sample, by), group_of(after.sample, by)
 
 
 def sliced_otherwise(pairs: Iterable[Pair], by: GroupBy) -> int:
     """Count the pairs that the two runs put in different slices."""
     keys = (_keys_of(pair, by) for pair in pairs)
     return sum(
-        None not in (first, second) and first != second for first, second in keys
+        None not in (before, after) and before != after for before, after in keys
     )
 
 
-def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:
+def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matched:
     """Match the samples of two runs.
 
     They are matched by id where every sample has its own, else by question in order of
@@ -398,10 +400,10 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
     ``InputError`` if nothing matches.
     """
     # what is read anew each time would not know its own rows again
-    first, second = tuple(first), tuple(second)
-    have_ids = _have_ids_of_their_own(first) and _have_ids_of_their_own(second)
+    before, after = tuple(before), tuple(after)
+    have_ids = _have_ids_of_their_own(before) and _have_ids_of_their_own(after)
     by: Literal["id", "question"] = "id" if have_ids else "question"
-    first_rows, second_rows = _keyed(first, by), _keyed(second, by)
+    first_rows, second_rows = _keyed(before, by), _keyed(after, by)
     pairs = tuple(
         (row, second_rows[key]) for key, row in first_rows.items() if key in second_rows
     )
@@ -414,8 +416,8 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
     return Matched(
         by=by,
         pairs=pairs,
-        first_only=tuple(row for row in first if id(row) not in matched),
-        second_only=tuple(row for row in second if id(row) not in matched),
+        first_only=tuple(row for row in before if id(row) not in matched),
+        second_only=tuple(row for row in after if id(row) not in matched),
     )
 
 
@@ -433,25 +435,25 @@ def asked_otherwise(pairs: Iterable[Pair]) -> int:
     Line numbers make equal ids of any two data sets; such pairs are no samples measured
     twice.
     """
-    return sum(_is_another(first.sample, second.sample) for first, second in pairs)
+    return sum(_is_another(before.sample, after.sample) for before, after in pairs)
 
 
-def _is_another(first: Sample | None, second: Sample | None) -> bool:
-    if first is None or second is None:
+def _is_another(before: Sample | None, after: Sample | None) -> bool:
+    if before is None or after is None:
         return False
     other_question = (
-        bool(first.question and second.question) and first.question != second.question
+        bool(before.question and after.question) and before.question != after.question
     )
     other_reference = (
-        bool(first.reference and second.reference)
-        and first.reference != second.reference
+        bool(before.reference and after.reference)
+        and before.reference != after.reference
     )
     return other_question or other_reference
 
 
 def are_identical(
-    first: Iterable[SampleResult],
-    second: Iterable[SampleResult],
+    before: Iterable[SampleResult],
+    after: Iterable[SampleResult],
     metrics: Sequence[str],
 ) -> bool:
     """Tell whether two runs hold the same rows with the same known outcomes.
@@ -464,7 +466,7 @@ def are_identical(
     """
     counts = [
         Counter(_content_and_outcomes(row, metrics) for row in rows)
-        for rows in (first, second)
+        for rows in (before, after)
     ]
     return bool(counts[0]) and None not in counts[0] and counts[0] == counts[1]
 
@@ -538,7 +540,7 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
 
     Empty if their numbers may be compared.
     """
-    first, second = (
+    before, after = (
         _settings(
             [
                 pair[side].results[metric]
@@ -549,10 +551,10 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
         for side in (0, 1)
     )
     phrases = [
-        f"{metric}: {_NAMES.get(name, name)} {_words(first.get(name))} against"
-        f" {_words(second.get(name))}"
-        for name in dict.fromkeys([*first, *second])
-        if _contradict(name, first, second)
+        f"{metric}: {_NAMES.get(name, name)} {_words(before.get(name))} against"
+        f" {_words(after.get(name))}"
+        for name in dict.fromkeys([*before, *after])
+        if _contradict(name, before, after)
     ]
     n_differing = sum(_have_other_facts(pair, metric) for pair in pairs)
     if n_differing:
@@ -564,12 +566,12 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
 
 
 def _contradict(
-    name: str, first: Mapping[str, set[str]], second: Mapping[str, set[str]]
+    name: str, before: Mapping[str, set[str]], after: Mapping[str, set[str]]
 ) -> bool:
     """Whether two runs hold different values of a setting."""
-    if name == "model" and (name not in first or name not in second):
+    if name == "model" and (name not in before or name not in after):
         return False  # a side without a single call contradicts nothing
-    return first.get(name) != second.get(name)
+    return before.get(name) != after.get(name)
 
 
 def _have_other_facts(pair: Pair, metric: str) -> bool:
@@ -583,7 +585,7 @@ def _have_other_facts(pair: Pair, metric: str) -> bool:
 
 
 def judges_elsewhere(
-    first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]
+    before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
     """Return the judges of one name that two runs asked at different addresses.
 
@@ -593,12 +595,12 @@ def judges_elsewhere(
     known contradicts nothing.
 
     Args:
-        first: By judge, the addresses that the first run asked.
-        second: Those of the second run.
+        before: By judge, the addresses that the first run asked.
+        after: Those of the second run.
     """
     found = {}
-    for name, addresses in first.items():
-        others = second.get(name, ())
+    for name, addresses in before.items():
+        others = after.get(name, ())
         if addresses and others and set(addresses) != set(others):
             found[name] = (
                 f"judge {name} at {', '.join(addresses)} against {', '.join(others)}"
