@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shlex
 import sys
@@ -24,9 +25,17 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main as command
-from ragmetrics_core.data import Asked, JudgeServerError, Weight
+from ragmetrics_core.data import (
+    Answer,
+    Asked,
+    JudgeServerError,
+    NotAnswered,
+    QuestionNotSupported,
+    Weight,
+)
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, edited, injected
 from ragmetrics_core.labelling.labels import draw
 from ragmetrics_core.labelling.measured_judges import (
@@ -37,7 +46,7 @@ from ragmetrics_core.labelling.measured_judges import (
 )
 from ragmetrics_core.labelling.published import LabelledSample, read_labelled
 from ragmetrics_core.metrics.context_recall import RateRecall
-from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.page.methods import quoted
 from ragmetrics_core.reporting.judge_card import Card
@@ -1033,6 +1042,7 @@ def test_a_card_of_other_settings_or_of_another_metric_is_not_quoted_and_hides_n
     told = """
 from ragmetrics_core import LexicalJudge, ScriptedJudge
 from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.judging.judge import Judge
 
 narrow, wide = (CascadeJudge(LexicalJudge(), ScriptedJudge({}), band=band) for band in ((0.45, 0.55), (0.1, 0.9)))
 """
@@ -1301,3 +1311,58 @@ def test_the_command_of_a_card_names_the_endpoint_without_its_key(
     card = Card.model_validate_json(Path("c.json").read_bytes())
     assert f"--api-base {plain}" in card.command
     assert "secret" not in card.command
+
+
+class ByClaims(Judge):
+    """Judges claims by themselves with noise, as an encoder does."""
+
+    name = "by claims"
+
+    async def answer(self, question: Any) -> Any:
+        """The weakest of the claims."""
+        if not isinstance(question, Adherent):
+            return Answer(NotAnswered(QuestionNotSupported("no claim answers it")))
+        draw = random.Random(question["answer"])
+        n_claims = len(question["answer"].split("."))
+        chances = [draw.uniform(0.3, 1.0) for _ in range(n_claims)]
+        if "Rain" in question["answer"]:
+            chances[0] = draw.uniform(0.0, 0.4)
+        verdict = "yes" if min(chances) >= 0.5 else "no"
+        claims = tuple(
+            ClaimSupport(text=f"claim {place}", probability=round(chance, 4))
+            for place, chance in enumerate(chances)
+        )
+        reply = Poll(verdict=verdict, reason="r", encoder_claims=claims)
+        return Answer(Asked((reply,), weights=(Weight(min(chances), "encoder"),)))
+
+
+def test_a_card_fits_the_correction_for_the_number_of_claims(tmp_path: Path) -> None:
+    lines = []
+    for number in range(120):
+        first = "Rain fell" if number % 2 else "Anna lit it"
+        sentences = [first, *(f"Lamp {at}{number} burnt" for at in range(number % 7))]
+        lines.append(
+            {
+                "id": str(number),
+                "source": f"s{number % 3}",
+                "question": "What?",
+                "answer": ". ".join(sentences),
+                "contexts": [{"text": "Anna lit it."}],
+                "labels": {"adherent": 1 - number % 2},
+            }
+        )
+    labelled = read_labelled(written(tmp_path, "rows.jsonl", lines))
+    card = measured(ByClaims(), labelled, asking(ByClaims()), draws=2)
+    assert card.claim_correction is not None
+    assert card.claim_correction.per_claim > 0
+    again = Card.model_validate_json(card.model_dump_json())
+    assert again.claim_correction == card.claim_correction
+    found = figures(card, "adherent")
+    plain = found["rejected of supported answers by the weakest claim", None]
+    corrected = found[
+        "rejected of supported answers by the weakest claim, corrected", None
+    ]
+    assert corrected.value is not None
+    assert plain.value is not None
+    assert corrected.value < plain.value
+    assert plain.count == 3

@@ -538,6 +538,30 @@ def test_unusable_replies_are_typed_failures(
     assert len(model.asked) == len(replies)
 
 
+@pytest.mark.parametrize(
+    ("prices", "words"),
+    [
+        (None, "the price of toy is not known"),
+        (
+            (1e-6, 2e-6),
+            "a reply of 400 tokens costs $0.0008, one of 100 tokens $0.0002",
+        ),
+    ],
+)
+def test_a_reply_at_the_limit_names_it_the_option_and_the_price(
+    monkeypatch: pytest.MonkeyPatch, prices: Any, words: str
+) -> None:
+    model = Toy(*[Choice('{"useful', "length")] * 3)
+    monkeypatch.setattr(model, "prices", lambda: prices)
+    judged = asyncio.run(LLMJudge(model, max_tokens=100).answer(useful()))
+    message = str(judged.reply.error)
+    assert "the reply ended at the token limit" in message
+    assert "The limit is 100 tokens, and 400 where a reply is asked for" in message
+    assert "LLMJudge(model, max_tokens=400)" in message
+    assert words.replace("toy", model.name) in message
+    assert [request.max_tokens for request in model.asked] == [100, 400, 400]
+
+
 def test_of_objects_that_agree_the_first_is_the_reply_and_asides_are_none() -> None:
     agreeing = Toy(
         '{"reason": "an aside"} {"useful": 1, "reason": "first"} {"useful": 1,'

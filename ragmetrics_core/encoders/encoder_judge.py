@@ -1,7 +1,4 @@
-"""The judge that is an encoder: pairs in, probabilities out.
-
-It is a sequence classifier of Hugging Face on this machine.
-"""
+"""The judge that is an encoder: pairs of texts in, probabilities out."""
 
 import asyncio
 import re
@@ -11,13 +8,12 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from itertools import islice
 from math import exp, isfinite
 from pathlib import Path
-from statistics import fmean
 from threading import Lock
-from typing import Any, Literal
+from typing import Any
 
 from ragmetrics_core.data import (
     Answer,
@@ -27,54 +23,59 @@ from ragmetrics_core.data import (
     QuestionNotSupported,
     R,
     Weight,
-    extra,
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, SettingError
+from ragmetrics_core.encoders.checkpoints import Kind, Labels, folder_of, load
+from ragmetrics_core.encoders.claims import parts_of
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.lexical.declining import asked_question, declines
-from ragmetrics_core.lexical.text import split_sentences
+from ragmetrics_core.lexical.declining import asked_question
 from ragmetrics_core.metrics.fact_matrix import FactInContext
-from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
 from ragmetrics_core.models.threads import in_thread
+from ragmetrics_core.statistics.weakest_claim import ClaimCorrection
 
-# how the label begins that says that a claim is supported
-_SUPPORTING_LABEL = {
-    "nli": "entail",
-    "score": "entail|support|consistent|factual|faithful|grounded",
-}
-_NAMELESS_LABELS = ["LABEL_0", "LABEL_1"]
-_USUAL_WINDOW = 512
 _SLACK = 8  # tokens that a window may have more than its part of the whole text
 _LARGEST_EXPONENT = 700.0  # exp() overflows a little above
+_SHOWN_OTHERS = 3
 
 Pair = tuple[str, str]
-Logits = Callable[[Any], list[list[float]]]
-_Waiting = tuple[Sequence[Pair], Future[list[float]]]
+_TokenChances = list[tuple[int, int, float]]
+"""Of tokens of the second text: where each begins and ends, and p(supported)."""
+_Waiting = tuple[Sequence[Pair], Future[list[Any]]]
 
 
 @dataclass(eq=False)
 class EncoderJudge(Judge):
-    """Judges by a sequence classifier of Hugging Face on this machine.
+    """Judges by a small model of Hugging Face on this machine.
 
     It needs no key, makes no call and fetches nothing.
 
     It says whether contexts support claims, and so answers Context Adherence and, with
     given facts, Retrieval Accuracy; other questions fail, typed. Each claim is set
     against each window of the contexts, and the window that supports it best counts.
-    Claims are the sentences of an answer, or facts: an answer is adherent if its
-    weakest sentence is supported (.5), and the score is the mean over its sentences. An
-    answer that only declines abstains. The question is not shown, so that "In 1903." is
-    hardly a claim. ``onnxruntime`` runs ``onnx/model.onnx`` or ``model.onnx``, if the
-    model has one, else torch the weights.
+    Claims are the sentences of an answer that claim something (no greeting, offer or
+    lead-in), or facts. The score of an answer is the probability of its weakest claim,
+    with ``correction`` corrected for the number of claims. An answer is adherent from
+    .5 on. The share of supported claims stands in the reason. An answer without a claim
+    abstains. The question is not shown, so that "In 1903." is hardly a claim.
+    ``onnxruntime`` runs ``onnx/model.onnx`` or ``model.onnx`` of a sequence classifier,
+    if the model has one, else torch the weights.
 
     Args:
         model: Name of a model in Hugging Face's cache, or a folder.
-        kind: ``"nli"`` takes the probability of the label that begins with *entail*,
-            ``"score"`` that of a single output, of a label such as *consistent*, or of
-            the second of two without names.
-        label: Name of that label, where the model's own names do not tell.
+        kind: ``"nli"`` and ``"score"`` are sequence classifiers. ``"tokens"`` is a
+            token classifier that reads the whole answer and marks its unsupported
+            tokens; a claim is as supported as its weakest token. ``"seq2seq"`` replies
+            a word, of whose two alternatives the probabilities count.
+        label: The label that means that a claim (of ``"tokens"`` a token) is supported,
+            or the word of ``"seq2seq"``. None where its name says so, e.g.
+            *entailment*, or where the checkpoint is known (``checkpoints.KNOWN``).
+        other_label: The other word of ``"seq2seq"``.
         template: One text for the model instead of a pair, with ``{premise}`` and
-            ``{hypothesis}``.
+            ``{hypothesis}``; of ``"tokens"`` the first text, with ``{premise}``. Other
+            braces are literal.
+        correction: A correction for the number of claims, fitted on labelled rows, as
+            a card has it (``Card.claim_correction``).
         tokenizer: Name or folder of the tokenizer; None for the model's own.
         revision: Commit, tag or branch of a model in the cache; results hold the
             commit, or a digest of a folder's weights.
@@ -87,13 +88,14 @@ class EncoderJudge(Judge):
 
     Raises:
         MissingDependency: If the extra ``local`` is not installed.
-        SettingError: If the model is not on this machine, is no sequence classifier,
-            brings code that is not trusted, or its labels do not tell which one
-            supports a claim.
+        SettingError: If the model is not on this machine, is not of its kind, lacks its
+            head, states no window, brings code that is not trusted, its labels do not
+            tell which one supports a claim, or this machine lacks the device.
 
     Source:
-        Windows and their maximum: Laban et al. (2022), SummaC, TACL 10; claim by claim:
-        Tang et al. (2024), MiniCheck, arXiv 2404.10774.
+        Windows and their maximum: Laban et al. (2022), SummaC, TACL 10; claim by claim,
+        and ``"seq2seq"``: Tang et al. (2024), MiniCheck, arXiv 2404.10774; ``"tokens"``:
+        Kovács & Recski (2025), LettuceDetect, arXiv 2502.17125.
 
     Example, with a model that ``hf download`` has fetched::
 
@@ -103,9 +105,11 @@ class EncoderJudge(Judge):
 
     model: str | Path
     _: KW_ONLY
-    kind: Literal["nli", "score"] = "nli"
+    kind: Kind = "nli"
     label: str | None = None
+    other_label: str | None = None
     template: str | None = None
+    correction: ClaimCorrection | None = None
     tokenizer: str | Path | None = None
     revision: str | None = None
     window: int | None = None
@@ -115,54 +119,34 @@ class EncoderJudge(Judge):
 
     def __post_init__(self) -> None:
         """Load the model, and find the label that says that a claim is supported."""
-        _check_template(self.template)
-        transformers = extra("transformers", "local", "an encoder")
-        folder = _folder(self.model, self.revision)
-        self.name = folder.name if Path(self.model).is_dir() else str(self.model)
-        onnx_file = _onnx_file(folder) if self.device is None else None
-        self._tensors = "pt" if onnx_file is None else "np"
-        try:
-            labels = self._load(transformers, folder, onnx_file)
-        except (OSError, ValueError) as error:
-            raise SettingError(
-                f"{self.model} cannot be loaded as a sequence classifier: {error}"
-            ) from error
-        self.commit = _commit(folder, onnx_file)
-        self._positive = self._place(labels)
-        self._longest = self.window or min(
-            _USUAL_WINDOW, self._tokenizer.model_max_length
+        _check_template(self.template, self.kind)
+        labels = None
+        if self.label is not None:
+            labels = Labels(self.label, self.other_label or "")
+        checkpoint = load(
+            self.model,
+            self.kind,
+            labels,
+            tokenizer=self.tokenizer,
+            revision=self.revision,
+            window=self.window,
+            device=self.device,
+            trust_remote_code=self.trust_remote_code,
         )
+        is_folder = Path(self.model).expanduser().is_dir()
+        self.name = folder_of(self.model, None).name if is_folder else str(self.model)
+        self.free = True
+        self.commit = checkpoint.commit
+        self._tokenizer = checkpoint.tokenizer
+        self._run = checkpoint.logits
+        self._positive = checkpoint.positive
+        self._longest = checkpoint.window
+        self._tensors = checkpoint.tensors
         self._mark = _any_of(self._tokenizer.all_special_tokens)
         # a tokenizer keeps the settings of a call in itself
         self._reading = Lock()
         self._running = Lock()
         self._waiting: list[_Waiting] = []
-
-    def _load(
-        self, transformers: Any, folder: Path, onnx_file: Path | None
-    ) -> dict[int, str]:
-        """Load tokenizer and model, and return the labels by their place."""
-        options: dict[str, Any] = {
-            "local_files_only": True,
-            "trust_remote_code": self.trust_remote_code,
-        }
-        config = transformers.AutoConfig.from_pretrained(folder, **options)
-        if not _is_sequence_classifier(config.architectures or ()):
-            raise SettingError(f"it is {config.architectures}")
-        tokenizer_folder = folder
-        if self.tokenizer is not None:
-            tokenizer_folder = _folder(self.tokenizer, None)
-        self._tokenizer = transformers.AutoTokenizer.from_pretrained(
-            tokenizer_folder, **options
-        )
-        if onnx_file is not None:
-            self._run = _onnx(onnx_file)
-        else:
-            classifier = transformers.AutoModelForSequenceClassification
-            self._run = _torch(
-                classifier.from_pretrained(folder, **options), self.device
-            )
-        return dict(config.id2label)
 
     def __reduce__(self) -> Any:
         """A copy in another process loads the model there."""
@@ -181,6 +165,13 @@ class EncoderJudge(Judge):
             details["template"] = sha256(self.template.encode()).hexdigest()[:6]
         if self.label:
             details["label"] = self.label
+        if self.correction is not None:
+            numbers = (
+                self.correction.intercept,
+                self.correction.slope,
+                self.correction.per_claim,
+            )
+            details["correction"] = " ".join(f"{number:g}" for number in numbers)
         return details
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -218,33 +209,55 @@ class EncoderJudge(Judge):
         return None
 
     def _adherent(self, question: Adherent) -> Asked[Poll]:
-        """Each sentence of the answer against the contexts."""
-        claims = [
-            sentence
-            for sentence in split_sentences(question["answer"])
-            if _has_words(sentence)
-        ]
-        if not claims or declines(question["answer"], asked_question(question)):
-            poll = Poll(verdict="abstains", reason="The answer makes no claim.")
+        """Each claim of the answer against the contexts; the weakest counts."""
+        answer = question["answer"]
+        parts = parts_of(answer, asked_question(question))
+        unjudged = tuple(ClaimSupport(text=text) for text in parts.others)
+        if not parts.claims:
+            poll = Poll(
+                verdict="abstains",
+                reason="The answer makes no claim.",
+                encoder_claims=unjudged,
+            )
             return Asked((poll,))
         contexts = "\n\n".join(question["contexts"])
-        probabilities, n_windows = self._supported(contexts, claims)
-        unsupported = tuple(
-            claim
-            for claim, probability in zip(claims, probabilities, strict=True)
-            if probability < 0.5
+        if self.kind == "tokens":
+            probabilities, n_windows = self._supported_within(
+                contexts, answer, parts.claims
+            )
+        else:
+            probabilities, n_windows = self._supported(contexts, parts.claims)
+        claims = tuple(
+            ClaimSupport(text=claim, probability=probability)
+            for claim, probability in zip(parts.claims, probabilities, strict=True)
         )
+        weakest = min(probabilities)
+        score = self._score(weakest, len(claims))
         poll = Poll(
-            verdict="no" if unsupported else "yes",
-            reason=(
-                f"{len(claims) - len(unsupported)} of {len(claims)} sentences are"
-                " supported by the contexts; the weakest has p ="
-                f" {min(probabilities)}"
-            ),
-            unsupported=unsupported,
+            verdict="yes" if score >= 0.5 else "no",
+            reason=_reason(claims, parts.others, weakest),
+            unsupported=self._unsupported(claims, score),
+            encoder_claims=claims + unjudged,
         )
-        weight = Weight(round(fmean(probabilities), 4), "encoder")
+        weight = Weight(round(score, 4), "encoder")
         return Asked((poll,), weights=(weight,), windows=_where_several(n_windows))
+
+    def _score(self, weakest: float, n_claims: int) -> float:
+        if self.correction is None:
+            return weakest
+        return self.correction.score(weakest, n_claims)
+
+    def _unsupported(
+        self, claims: Sequence[ClaimSupport], score: float
+    ) -> tuple[str, ...]:
+        """The claims for which an answer is rejected: none of one that is accepted."""
+        if score >= 0.5:
+            return ()
+        return tuple(
+            claim.text
+            for claim in claims
+            if self._score(claim.probability or 0.0, len(claims)) < 0.5
+        )
 
     def _facts_in_context(self, question: FactInContext) -> Asked[Any]:
         """Each fact against the context."""
@@ -274,6 +287,9 @@ class EncoderJudge(Judge):
 
         With these comes the number of windows.
         """
+        if self.kind == "tokens":
+            by_claim = [self._supported_within(premise, one, (one,)) for one in claims]
+            return [chances[0] for chances, _ in by_claim], by_claim[0][1]
         windows = self.windows(premise, claims)
         probabilities = self.probabilities(
             [(window, claim) for claim in claims for window in windows]
@@ -283,6 +299,37 @@ class EncoderJudge(Judge):
             for start in range(0, len(probabilities), len(windows))
         ]
         return best_by_claim, len(windows)
+
+    def _supported_within(
+        self, premise: str, answer: str, claims: Sequence[str]
+    ) -> tuple[list[float], int]:
+        """Return for each claim of an answer the probability of its weakest token.
+
+        The model reads the whole answer beside each window of the contexts. Of each
+        token the window that supports it best counts. With the probabilities comes the
+        number of windows.
+        """
+        answer = self._clean(answer)
+        windows = self.windows(premise, [answer])
+        by_window = self._outputs([(window, answer) for window in windows])
+        best: dict[tuple[int, int], float] = {}
+        for chances in by_window:
+            for start, end, chance in chances:
+                best[start, end] = max(chance, best.get((start, end), 0.0))
+        probabilities: list[float] = []
+        position = 0
+        for claim in claims:
+            begin, end = _span(answer, self._clean(claim), position)
+            position = end
+            own = [
+                chance
+                for (start, stop), chance in best.items()
+                if start < end and stop > begin
+            ]
+            if not own:
+                raise JudgeError(f"{self.model} read no token of a claim")
+            probabilities.append(min(own))
+        return probabilities, len(windows)
 
     def windows(self, premise: str, hypotheses: Sequence[str]) -> list[str]:
         """Cut a text into windows that fit into the model beside each hypothesis.
@@ -331,7 +378,11 @@ class EncoderJudge(Judge):
 
         Calls from several threads share batches.
         """
-        future: Future[list[float]] = Future()
+        return self._outputs(pairs)
+
+    def _outputs(self, pairs: Sequence[Pair]) -> list[Any]:
+        """What the model says of each pair: a probability, or those of tokens."""
+        future: Future[list[Any]] = Future()
         self._waiting.append((pairs, future))
         with self._running:  # whoever runs the model does so for all who wait
             if not future.done():
@@ -351,9 +402,9 @@ class EncoderJudge(Judge):
         for pairs, future in waiting:
             future.set_result(list(islice(probabilities, len(pairs))))
 
-    def _probabilities(self, pairs: Sequence[Pair]) -> list[float]:
+    def _probabilities(self, pairs: Sequence[Pair]) -> list[Any]:
         """To four places, which hardly depend on what else is in a batch."""
-        probabilities = [0.0] * len(pairs)
+        outputs: list[Any] = [0.0] * len(pairs)
         # texts of about the same length need little padding
         places = sorted(range(len(pairs)), key=lambda place: _length(pairs[place]))
         for start in range(0, len(places), self.batch):
@@ -363,9 +414,30 @@ class EncoderJudge(Judge):
                 padding=True,
                 return_tensors=self._tensors,
             )
-            for place, logits in zip(batch, self._run(tokens), strict=True):
-                probabilities[place] = round(self._probability(logits), 4)
-        return probabilities
+            for row, (place, logits) in enumerate(
+                zip(batch, self._run(tokens), strict=True)
+            ):
+                if self.kind == "tokens":
+                    outputs[place] = self._token_chances(
+                        pairs[place], tokens, row, logits
+                    )
+                else:
+                    outputs[place] = round(self._probability(logits), 4)
+        return outputs
+
+    def _token_chances(
+        self, pair: Pair, tokens: Any, row: int, logits: Sequence[Sequence[float]]
+    ) -> _TokenChances:
+        """What the model says of each token of the second text."""
+        sides = tokens.sequence_ids(row)
+        encoding = tokens.encodings[row]
+        return [
+            (start, end, round(self._probability(token_logits), 4))
+            for side, (start, end), token_logits in zip(
+                sides, encoding.offsets, logits, strict=True
+            )
+            if side == 1 and pair[1][start:end].strip()
+        ]
 
     def _probability(self, logits: Sequence[float]) -> float:
         """The sigmoid of a single output, the softmax of several."""
@@ -384,10 +456,10 @@ class EncoderJudge(Judge):
             texts = [premises, hypotheses]
         else:
             filled = [
-                self.template.format(premise=premise, hypothesis=hypothesis)
+                _filled(self.template, premise=premise, hypothesis=hypothesis)
                 for premise, hypothesis in zip(premises, hypotheses, strict=True)
             ]
-            texts = [filled]
+            texts = [filled, hypotheses] if self.kind == "tokens" else [filled]
         with self._reading:
             return self._tokenizer(*texts, **settings)
 
@@ -398,49 +470,53 @@ class EncoderJudge(Judge):
         """
         return self._mark.sub(" ", text)
 
-    def _place(self, labels: dict[int, str]) -> int:
-        """The place of the label that says that the premise supports the hypothesis."""
-        names = list(labels.values())
-        if self.kind == "score":
-            is_nameless = names == _NAMELESS_LABELS and self.label is None
-            if len(names) == 1 or is_nameless:
-                return len(names) - 1
-        pattern = _SUPPORTING_LABEL[self.kind]
-        if self.label is not None:
-            pattern = re.escape(self.label) + r"\Z"
-        supporting = [
-            place
-            for place, name in labels.items()
-            if re.match(pattern, name, re.IGNORECASE)
-        ]
-        if len(supporting) != 1:
-            raise SettingError(
-                f"which label of {self.model} means that a claim is supported? Give"
-                f" label=, of: {', '.join(names)}"
-            )
-        return supporting[0]
 
-
-def _check_template(template: str | None) -> None:
-    if template is None or ("{premise}" in template and "{hypothesis}" in template):
+def _check_template(template: str | None, kind: Kind) -> None:
+    """Refuse, by ``SettingError``, a template that does not show what it must."""
+    if template is None:
         return
-    raise SettingError(
-        f"template must hold {{premise}} and {{hypothesis}}; got {template!r}"
+    names = set(_NAMES.findall(template))
+    wanted = {"premise"} if kind == "tokens" else {"premise", "hypothesis"}
+    if not wanted <= names:
+        shown = " and ".join(f"{{{name}}}" for name in sorted(wanted, reverse=True))
+        raise SettingError(f"template must hold {shown}; got {template!r}")
+
+
+_NAMES = re.compile(r"\{(premise|hypothesis)\}")
+
+
+def _filled(template: str, **texts: str) -> str:
+    """A template with texts in place of its names; all other braces stay."""
+    return _NAMES.sub(lambda name: texts[name[1]], template)
+
+
+def _span(answer: str, claim: str, position: int) -> tuple[int, int]:
+    """Where a claim stands in its answer, from a position on; all of it if nowhere."""
+    words = r"\s+".join(map(re.escape, claim.split()))
+    match = re.compile(words).search(answer, position) if words else None
+    return (0, len(answer)) if match is None else match.span()
+
+
+def _reason(
+    claims: Sequence[ClaimSupport], others: Sequence[str], weakest: float
+) -> str:
+    """How many claims are supported, which is the weakest, and what claims nothing."""
+    n_supported = sum((claim.probability or 0.0) >= 0.5 for claim in claims)
+    reason = (
+        f"{n_supported} of {len(claims)} claims are supported by the contexts"
+        f" ({n_supported / len(claims):.0%}); the weakest has p = {weakest}"
     )
-
-
-def _is_sequence_classifier(architectures: Sequence[str]) -> bool:
-    return any("SequenceClassification" in name for name in architectures)
+    if others:
+        shown = ", ".join(f'"{text}"' for text in others[:_SHOWN_OTHERS])
+        more = len(others) - _SHOWN_OTHERS
+        reason += f"; no claim: {shown}" + (f" and {more} more" if more > 0 else "")
+    return reason
 
 
 def _any_of(marks: Sequence[str]) -> re.Pattern[str]:
     """A pattern of any of these texts, the longest first; of none if there are none."""
     escaped = sorted((re.escape(mark) for mark in marks), key=len, reverse=True)
     return re.compile("|".join(escaped) or r"(?!)")
-
-
-def _has_words(sentence: str) -> bool:
-    return any(sign.isalnum() for sign in sentence)
 
 
 def _where_several(n_windows: int) -> tuple[int, ...]:
@@ -451,78 +527,3 @@ def _where_several(n_windows: int) -> tuple[int, ...]:
 def _length(pair: Pair) -> int:
     premise, hypothesis = pair
     return len(premise) + len(hypothesis)
-
-
-def _folder(model: str | Path, revision: str | None) -> Path:
-    """Where a model lies: a folder, or that of a commit in Hugging Face's cache."""
-    if Path(model).is_dir():
-        return Path(model).resolve()
-    hub = extra("huggingface_hub", "local", "an encoder")
-    try:
-        return Path(
-            hub.snapshot_download(str(model), revision=revision, local_files_only=True)
-        )
-    except (OSError, ValueError) as error:
-        pinned = f" --revision {revision}" if revision else ""
-        raise SettingError(
-            f"{model}{pinned} is no folder and not in Hugging Face's cache on this"
-            " machine, and nothing is fetched while judging; fetch it first: hf"
-            f" download {model}{pinned}"
-        ) from error
-
-
-def _onnx_file(folder: Path) -> Path | None:
-    """The model in ONNX form, if the folder has one."""
-    for file in (folder / "onnx" / "model.onnx", folder / "model.onnx"):
-        if file.is_file():
-            return file
-    return None
-
-
-def _commit(folder: Path, onnx_file: Path | None) -> str:
-    """The commit of a folder in the cache, else a digest of the weights in use."""
-    if re.fullmatch("[0-9a-f]{40}", folder.name):
-        return folder.name[:12]
-    if onnx_file is not None:
-        files = [onnx_file]
-    else:
-        files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
-    digest = sha256()
-    for file in files:
-        with file.open("rb") as weights:
-            digest.update(file_digest(weights, "sha256").digest())
-    return digest.hexdigest()[:12]
-
-
-def _onnx(file: Path) -> Logits:
-    """Run a model by ONNX Runtime."""
-    runtime = extra("onnxruntime", "local", "an encoder in ONNX form")
-    providers = [
-        name
-        for name in runtime.get_available_providers()
-        if name.startswith(("CUDA", "CPU"))
-    ]
-    session = runtime.InferenceSession(str(file), providers=providers)
-    inputs = [entry.name for entry in session.get_inputs()]
-
-    def logits(tokens: Any) -> list[list[float]]:
-        outputs = session.run(None, {name: tokens[name] for name in inputs})
-        rows: list[list[float]] = outputs[0].tolist()
-        return rows
-
-    return logits
-
-
-def _torch(model: Any, device: str | None) -> Logits:
-    """Run a model by torch."""
-    torch = extra("torch", "local", "an encoder")
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    model = model.eval().to(place)
-
-    def logits(tokens: Any) -> list[list[float]]:
-        with torch.inference_mode():
-            outputs = model(**tokens.to(place)).logits
-        rows: list[list[float]] = outputs.float().tolist()
-        return rows
-
-    return logits

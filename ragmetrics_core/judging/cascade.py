@@ -33,8 +33,7 @@ class CascadeJudge(Judge):
     """Asks a strong judge only where a cheap one is unsure.
 
     The cheap judge's reply counts if it gives a probability for each verdict, none lies
-    in the band, and its verdict is on the side of its probability (an encoder says no
-    to an answer whose weakest sentence is not supported, however high the mean).
+    in the band, and its verdict is on the side of its probability.
     Otherwise the strong judge is asked; if that does not support the question, the
     cheap reply stands. Polls on adherence by a chat model have no probabilities, so as
     the cheap judge take the embedded one or an encoder. Judges may be cascades

@@ -39,6 +39,12 @@ from ragmetrics_core.statistics.rater_agreement import (
     measures,
     spearman,
 )
+from ragmetrics_core.statistics.weakest_claim import (
+    ClaimCorrection,
+    WeakestClaim,
+    fit_correction,
+    rejected,
+)
 
 ASKING = dict(
     zip(("relevant", "adherent", "other", "present"), METRICS.values(), strict=True)
@@ -158,6 +164,7 @@ def measured(
     run = Run([*metrics.values()], judge, 1, MemoryStore())
     judge_name = run.facts.judges[0]
     figures: dict[str, tuple[Measured, ...]] = {}
+    correction: ClaimCorrection | None = None
     decided_alone: dict[str, tuple[Decided, ...]] = {}
     all_rows: list[LabelledSample] = []
     for question, metric in metrics.items():
@@ -171,6 +178,9 @@ def measured(
         question_figures += _shares(_outcomes(ask, metric, rows))
         if question == "adherent":
             question_figures += _shares(_swayed(ask, metric, rows))
+            answers = _weakest_claims(rows)
+            correction = fit_correction(answers)
+            question_figures += _rejected_by_claims(answers)
         question_figures += _spent(rows, seconds)
         figures[question] = _defined(question_figures)
         verdicts = [verdict for row in rows for verdict in row.verdicts]
@@ -192,6 +202,7 @@ def measured(
         signatures={name: metric.signature for name, metric in metrics.items()},
         figures=figures,
         decided=decided_alone,
+        claim_correction=correction,
     )
 
 
@@ -253,8 +264,7 @@ def _verdicts(
     else:
         says = None
         if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
-            # An encoder's score is the mean over sentences, and its verdict is that on
-            # the weakest sentence.
+            # Of a judge that gives a probability the verdict is its own.
             says = evidence.yes > 0
         length = len(row.sample.answer or "")
         for label in row.labels:
@@ -341,6 +351,50 @@ _MEASURES = {name: measures(0.5)[name] for name in _CARD_MEASURES} | {
     "AUROC of shortness alone": _shortness_auroc,
     "correlation with length": _follows_length,
 }
+
+
+def _weakest_claims(rows: LabelledSamples) -> list[WeakestClaim]:
+    """The weakest claim of each answer, of a judge that judges claims by themselves."""
+    answers: list[WeakestClaim] = []
+    for row in rows:
+        evidence = getattr(row.result, "evidence", None)
+        if not isinstance(evidence, AdherenceEvidence):
+            continue
+        probabilities = [
+            claim.probability
+            for claim in evidence.claims
+            if claim.probability is not None
+        ]
+        if probabilities:
+            weakest = min(probabilities)
+            answers.append(
+                WeakestClaim(weakest, len(probabilities), row.labels[0], row.source)
+            )
+    return answers
+
+
+def _rejected_by_claims(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
+    """What is rejected with and without the correction for the number of claims.
+
+    The correction of a source is fitted on the others; of a single source on itself.
+    """
+    sources = dict.fromkeys(answer.source for answer in answers)
+    by_measure: dict[str, list[float]] = {}
+    for source in sources:
+        own = [answer for answer in answers if answer.source == source]
+        others = [answer for answer in answers if answer.source != source] or own
+        correction = fit_correction(others)
+        rules = {"weakest claim": None, "weakest claim, corrected": correction}
+        for rule, applied in rules.items():
+            if rule != "weakest claim" and correction is None:
+                continue
+            shares = rejected(own, applied)
+            for label, share in zip(("supported", "unsupported"), shares, strict=True):
+                if share is not None:
+                    measure = f"rejected of {label} answers by the {rule}"
+                    by_measure.setdefault(measure, []).append(share)
+    for measure, values in by_measure.items():
+        yield Measured(measure, None, len(values), fmean(values), None)
 
 
 def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observation]:

@@ -37,6 +37,7 @@ from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
 from ragmetrics_core.metrics.polls import (
     EXAMPLES,
     Adherent,
+    ClaimSupport,
     LabelledPoll,
     Poll,
     PollVerdict,
@@ -106,6 +107,13 @@ class AdherenceEvidence(Polled, extra="ignore"):
     )
     sentences: tuple[SentenceSupport, ...] = Field(
         (), description="Per sentence, the evidence of a lexical judge."
+    )
+    claims: tuple[ClaimSupport, ...] = Field(
+        (),
+        description=(
+            "Per claim, what an encoder says; behind them what claims nothing, without"
+            " a probability."
+        ),
     )
     windows: int | None = Field(
         None,
@@ -546,7 +554,8 @@ def _evidence(
         abstained=len(polls.replies) - n_decided,
         missing=len(polls.failures),
         polls=tuple(
-            poll.model_copy(update={"sentences": ()}) for poll in polls.replies
+            poll.model_copy(update={"sentences": (), "encoder_claims": ()})
+            for poll in polls.replies
         ),
         probability=probability,
         repeatability=repeatability,
@@ -556,6 +565,7 @@ def _evidence(
             dict.fromkeys(claim for poll in no for claim in poll.unsupported)
         ),
         sentences=_sentences(polls.replies, ranks),
+        claims=tuple(claim for poll in polls.replies for claim in poll.encoder_claims),
         ledger=grounds,
     )
 

@@ -61,6 +61,16 @@ class SentenceSupport(Silent, extra="ignore"):
     numbers: tuple[str, ...] = Field((), description="Numbers found nowhere.")
 
 
+class ClaimSupport(Silent, extra="ignore"):
+    """One part of an answer, as an encoder judged it by itself."""
+
+    text: str = Field(description="The claim, or what claims nothing.")
+    probability: Share | None = Field(
+        None,
+        description="Probability that the contexts support it; None: it claims nothing.",
+    )
+
+
 def _plain_word(verdict: object) -> object:
     return verdict.strip().lower() if isinstance(verdict, str) else verdict
 
@@ -74,13 +84,15 @@ class Poll(Silent, extra="ignore"):
 
     It is explained before its verdict. It ``abstains`` where the answer makes no claim.
     ``unsupported`` are claims that no context supports. ``sentences`` are the evidence
-    of a lexical judge, per sentence of the answer.
+    of a lexical judge, per sentence of the answer; ``encoder_claims`` that of an
+    encoder, per claim, behind which stands what claims nothing.
     """
 
     reason: Comment = ""
     verdict: Annotated[PollVerdict, BeforeValidator(_plain_word)]
     unsupported: Annotated[tuple[str, ...], BeforeValidator(_distinct_claims)] = ()
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
+    encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
 
 
 class Adherent(Question[Poll]):

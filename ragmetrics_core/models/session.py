@@ -250,7 +250,7 @@ class Session:
         for place, (result, spent) in zip(repairs, repaired, strict=True):
             results[place] = result
             usage += spent
-        in_words = (_in_words(result, self.model.name) for result in results)
+        in_words = (_in_words(result, self.model, request) for result in results)
         return Answers(tuple(in_words), usage)
 
     async def _repaired(
@@ -465,14 +465,37 @@ def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeErro
         return error
 
 
-def _in_words(result: T | errors.JudgeError, model: str) -> T | errors.JudgeError:
+def _in_words(
+    result: T | errors.JudgeError, model: ChatModel, request: ChatRequest
+) -> T | errors.JudgeError:
     """The result; of a reply without a usable verdict whose it is, and what to do."""
+    if isinstance(result, errors.CutOffReply) and request.max_tokens is not None:
+        return errors.CutOffReply(
+            f"{result}. {_on_the_limit(model, request.max_tokens)}", raw=result.raw
+        )
     if not isinstance(result, (errors.MalformedReply, errors.ConflictingVerdicts)):
         return result
     return type(result)(
-        f"the reply of {model} cannot be used: {result}; read it in the results (raw"
+        f"the reply of {model.name} cannot be used: {result}; read it in the results (raw"
         " reply), and take a model that keeps to a form",
         raw=result.raw,
+    )
+
+
+def _on_the_limit(model: ChatModel, limit: int) -> str:
+    """What the token limit of a judge is, how to raise it, and what that costs."""
+    higher = limit * _LONGER
+    advice = (
+        f"The limit is {limit:,} tokens, and {higher:,} where a reply is asked for"
+        f" again; raise it by LLMJudge(model, max_tokens={higher})"
+    )
+    prices = model.prices()
+    if prices is None:
+        return f"{advice}; the price of {model.name} is not known"
+    _, price_received = prices
+    return (
+        f"{advice}: a reply of {higher:,} tokens costs ${higher * price_received:.4f},"
+        f" one of {limit:,} tokens ${limit * price_received:.4f}"
     )
 
 

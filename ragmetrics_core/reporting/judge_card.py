@@ -17,6 +17,7 @@ from ragmetrics_core.data import Frozen, SettingError, Signature, read_text
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 from ragmetrics_core.statistics.deciding import LOSSES, Decided
 from ragmetrics_core.statistics.rater_agreement import Measured
+from ragmetrics_core.statistics.weakest_claim import ClaimCorrection
 
 CASCADED = {"adherent": "Adherent", "relevant": "Useful"}
 """The type of question that a cascade asks, by the question of a card.
@@ -55,6 +56,14 @@ class Card(Frozen):
         description=(
             "by question, what the judge may decide alone within limits of what may be"
             " wrong; missing where it gives no probabilities"
+        ),
+    )
+
+    claim_correction: ClaimCorrection | None = Field(
+        None,
+        description=(
+            "of a judge that judges claims by themselves, the correction for their"
+            " number, fitted on all rows: EncoderJudge(correction=) takes it"
         ),
     )
 

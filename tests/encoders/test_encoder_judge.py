@@ -36,11 +36,13 @@ from ragmetrics_core.data import Part
 from ragmetrics_core.data.asking import Instructions
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import Failed
-from ragmetrics_core.encoders import EncoderJudge
+from ragmetrics_core.encoders import EncoderJudge, checkpoints
+from ragmetrics_core.encoders.checkpoints import KNOWN, Labels
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.labelling.measured_judges import asking, measured
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.statistics.weakest_claim import ClaimCorrection
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
 
@@ -53,12 +55,24 @@ ENCODERS: dict[str, Callable[[Path], EncoderJudge]] = {
     "BERT with two labels": lambda at: EncoderJudge(
         tiny.bert(at, {0: "entailment", 1: "not_entailment"})
     ),
-    "RoBERTa with a score": lambda at: EncoderJudge(tiny.roberta(at, 1), kind="score"),
+    "RoBERTa with a score": lambda at: EncoderJudge(
+        tiny.roberta(at, 1), kind="score", label="LABEL_0"
+    ),
     "RoBERTa as MiniCheck": lambda at: EncoderJudge(
-        tiny.roberta(at, 2), kind="score", template=PAIR
+        tiny.roberta(at, 2), kind="score", label="LABEL_1", template=PAIR
     ),
     "T5 as HHEM": lambda at: EncoderJudge(
         tiny.with_code(at), kind="score", template=tiny.HHEM, trust_remote_code=True
+    ),
+    "BERT as LettuceDetect": lambda at: EncoderJudge(
+        tiny.token_classifier(at), kind="tokens", label="LABEL_0"
+    ),
+    "T5 as MiniCheck": lambda at: EncoderJudge(
+        tiny.seq2seq(at),
+        kind="seq2seq",
+        label="1",
+        other_label="0",
+        template="predict: {premise}[SEP]{hypothesis}",
     ),
     "ONNX": lambda at: EncoderJudge(tiny.in_onnx_form(at)),
 }
@@ -126,23 +140,27 @@ def test_it_is_the_same_in_another_process(encoder: EncoderJudge) -> None:
     copied = pickle.loads(pickle.dumps(encoder))
     pairs = [(CONTEXTS[0], ANSWER), ("", "Fog.")]
     assert copied.details == encoder.details
-    assert copied.probabilities(pairs) == encoder.probabilities(pairs)
+    assert copied._outputs(pairs) == encoder._outputs(pairs)
 
 
-def test_the_mean_over_sentences_of_the_best_window(bag: EncoderJudge) -> None:
+def test_the_weakest_claim_beside_its_best_window(bag: EncoderJudge) -> None:
     premise, claims = (
         "\n\n".join(CONTEXTS),
         ["Anna lit it.", "Nobody saw Peter in Paris."],
     )
     chances = [expected(bag, premise, claim) for claim in claims]
     result = ContextAdherence().score(contexts=CONTEXTS, answer=ANSWER, judge=bag)
-    assert result.value == pytest.approx(sum(chances) / 2, abs=1e-4)
+    assert result.value == pytest.approx(min(chances), abs=1e-4)
     unsupported = tuple(
         claim for claim, chance in zip(claims, chances, strict=True) if chance < 0.5
     )
     evidence: Any = result.evidence
     assert evidence.unsupported == unsupported
     assert (evidence.no == 1) == bool(unsupported)
+    assert [(claim.text, claim.probability) for claim in evidence.claims] == [
+        (claim, pytest.approx(chance, abs=1e-4))
+        for claim, chance in zip(claims, chances, strict=True)
+    ]
 
 
 def test_a_long_context_is_read_in_windows_that_leave_nothing_out(
@@ -297,24 +315,22 @@ def test_what_fails_takes_no_other_question_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "settings", "place"),
+    ("names", "label", "place"),
     [
-        ({0: "ENTAILMENT", 1: "neutral", 2: "contradiction"}, {}, 0),
-        ({0: "not_entailment", 1: "entailment"}, {}, 1),
-        ({0: "hallucinated", 1: "consistent"}, {"kind": "score"}, 1),
-        ({0: "grounded", 1: "ungrounded"}, {"kind": "score"}, 0),
-        ({0: "LABEL_0", 1: "LABEL_1"}, {"kind": "score"}, 1),
-        ({0: "LABEL_0"}, {"kind": "score"}, 0),
-        ({0: "c", 1: "e", 2: "n"}, {"label": "E"}, 1),
-        ({0: "LABEL_0", 1: "LABEL_1"}, {"kind": "score", "label": "LABEL_0"}, 0),
+        ({0: "ENTAILMENT", 1: "neutral", 2: "contradiction"}, None, 0),
+        ({0: "not_entailment", 1: "entailment"}, None, 1),
+        ({0: "hallucinated", 1: "consistent"}, None, 1),
+        ({0: "grounded", 1: "ungrounded"}, None, 0),
+        ({0: "c", 1: "e", 2: "n"}, "E", 1),
+        ({0: "LABEL_0", 1: "LABEL_1"}, "LABEL_0", 0),
+        ({0: "LABEL_0"}, "LABEL_0", 0),
     ],
 )
 def test_which_label_supports_a_claim(
-    bag: EncoderJudge, labels: Any, settings: Any, place: int
+    names: dict[int, str], label: str | None, place: int
 ) -> None:
-    judge = pickle.loads(pickle.dumps(bag))
-    vars(judge).update(settings)
-    assert judge._place(labels) == place
+    labels = None if label is None else Labels(label)
+    assert checkpoints._place("m", names, labels) == place
 
 
 @pytest.mark.parametrize(
@@ -323,6 +339,10 @@ def test_which_label_supports_a_claim(
         ({0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}, {}),
         ({0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}, {"kind": "score"}),
         ({0: "LABEL_0", 1: "LABEL_1"}, {}),
+        # two names that tell nothing, and one that only begins like support
+        ({0: "LABEL_0", 1: "LABEL_1"}, {"kind": "score"}),
+        ({0: "factual inconsistency", 1: "ok"}, {"kind": "score"}),
+        ({0: "LABEL_0"}, {"kind": "score"}),
         ({0: "good", 1: "bad"}, {"kind": "score"}),
         ({0: "entailment", 1: "not_entailment"}, {"label": "entail"}),
     ],
@@ -514,6 +534,8 @@ def test_the_models_of_the_page_load_as_it_says(
         "lytang/MiniCheck-RoBERTa-Large": lambda at: tiny.roberta(at, 2),
         "vectara/hallucination_evaluation_model": tiny.with_code,
         "cross-encoder/nli-deberta-v3-small": tiny.in_onnx_form,
+        "lytang/MiniCheck-Flan-T5-Large": tiny.seq2seq,
+        "KRLabsOrg/lettucedect-base-modernbert-en-v1": tiny.token_classifier,
     }
     monkeypatch.chdir(tmp_path)
     for name, write in made.items():
@@ -539,7 +561,7 @@ def test_a_card_and_a_cascade_follow_the_weakest_sentence(
 ) -> None:
     monkeypatch.setattr(
         bag,
-        "probabilities",
+        "_outputs",
         lambda pairs: [0.99 if own in text else 0.01 for text, own in pairs],
     )
     contexts = ["Anna lit it. Fog came. Peter slept. It rained."]
@@ -559,6 +581,8 @@ def test_a_card_and_a_cascade_follow_the_weakest_sentence(
         for it in measured(bag, rows, asking(bag), draws=5).figures["adherent"]
     }
     assert (own["balanced accuracy"], own["kappa"]) == (1.0, 1.0)
+    assert own["rejected of supported answers by the weakest claim"] == 0.0
+    assert own["rejected of unsupported answers by the weakest claim"] == 1.0
     strong = ScriptedJudge(
         {Adherent: {"verdict": "no", "reason": "strong"}}, name="strong"
     )
@@ -568,4 +592,169 @@ def test_a_card_and_a_cascade_follow_the_weakest_sentence(
         )
         for row in rows
     ]
-    assert [result.usage.passed for result in results] == [0] * 4 + [1] * 4
+    assert [result.usage.passed for result in results] == [0] * 8
+
+
+# --- claims, kinds and sentences -----------------------------------------------------
+
+HELD = ("Press the red button.", "Turn the key twice.", "Wait for ten seconds.")
+STEPS = f"Great question! Here are the steps: {' '.join(HELD)} Let me know if you need more help."
+
+
+def oracle(judge: EncoderJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a judge say of each claim whether it stands in the contexts."""
+    monkeypatch.setattr(
+        judge,
+        "_outputs",
+        lambda pairs: [0.99 if claim in text else 0.01 for text, claim in pairs],
+    )
+    monkeypatch.setattr(judge, "windows", lambda premise, _: [premise])
+
+
+def test_only_what_claims_something_is_judged(
+    bag: EncoderJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oracle(bag, monkeypatch)
+    contexts = [" ".join(HELD)]
+    true = ContextAdherence(cause=False).score(
+        contexts=contexts, answer=STEPS, judge=bag
+    )
+    assert true.value is not None
+    assert true.value >= 0.95
+    evidence: Any = true.evidence
+    assert [claim.text for claim in evidence.claims if claim.probability is None] == [
+        "Great question!",
+        "Here are the steps:",
+        "Let me know if you need more help.",
+    ]
+    assert "3 of 3 claims are supported by the contexts (100%)" in true.reason
+    assert 'no claim: "Great question!"' in true.reason
+    false = ContextAdherence(cause=False).score(
+        contexts=contexts, answer=STEPS.replace("twice", "thrice"), judge=bag
+    )
+    assert false.value is not None
+    assert false.value <= 0.05
+    assert "2 of 3 claims are supported by the contexts (67%)" in false.reason
+
+
+def test_ten_sentences_with_one_invented_pass_no_gate(
+    bag: EncoderJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oracle(bag, monkeypatch)
+    held = [f"Lamp {number} was lit in the tower." for number in range(9)]
+    result = ContextAdherence(cause=False).score(
+        contexts=[" ".join(held)],
+        answer=" ".join([*held, "Zebras lit the last one."]),
+        judge=bag,
+    )
+    assert result.value == 0.01
+    assert result.evidence.unsupported == ("Zebras lit the last one.",)  # type: ignore[union-attr]
+
+
+def test_a_correction_for_the_number_of_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    correction = ClaimCorrection(0.0, 1.0, 0.5)
+    judge = EncoderJudge(tiny.in_onnx_form(tmp_path / "bag"), correction=correction)
+    monkeypatch.setattr(judge, "_outputs", lambda pairs: [0.45] * len(pairs))
+    result = ContextAdherence(cause=False).score(
+        contexts=["x"], answer=" ".join(HELD), judge=judge
+    )
+    assert result.value == round(correction.score(0.45, 3), 4) > 0.5
+    assert result.evidence.yes == 1  # type: ignore[union-attr]
+    assert result.evidence.unsupported == ()  # type: ignore[union-attr]
+    assert judge.details["correction"] == "0 1 0.5"
+    assert pickle.loads(pickle.dumps(judge)).correction == correction
+
+
+def test_a_token_classifier_judges_each_claim_by_its_weakest_token(
+    tmp_path: Path,
+) -> None:
+    judge = EncoderJudge(
+        tiny.token_classifier(tmp_path / "m"), kind="tokens", label="LABEL_0"
+    )
+    answer = "Anna lit it. Nobody saw Peter."
+    [tokens] = judge._outputs([(CONTEXTS[0], answer)])
+    assert len(tokens) > 5
+    result = ContextAdherence(cause=False).score(
+        contexts=CONTEXTS[:1], answer=answer, judge=judge
+    )
+    first, second = (
+        min(chance for start, end, chance in tokens if start < stop and end > begin)
+        for begin, stop in ((0, 12), (13, len(answer)))
+    )
+    evidence: Any = result.evidence
+    assert [claim.probability for claim in evidence.claims] == [first, second]
+    assert result.value == min(first, second)
+
+
+def test_a_sequence_to_sequence_judge_weighs_two_words(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"kind": "seq2seq", "template": Q + "[SEP]{hypothesis}"}
+    folder = tiny.seq2seq(tmp_path / "m")
+    judge = EncoderJudge(folder, label="1", other_label="0", **settings)
+    turned = EncoderJudge(folder, label="0", other_label="1", **settings)
+    [one], [other] = (
+        it.probabilities([(CONTEXTS[0], "Fog.")]) for it in (judge, turned)
+    )
+    assert one + other == pytest.approx(1.0, abs=2e-4)
+    assert one != other
+    with pytest.raises(SettingError, match="other_label="):
+        EncoderJudge(folder, label="1", **settings)
+    with pytest.raises(SettingError, match="begin with the same token"):
+        EncoderJudge(folder, label="1", other_label="1", **settings)
+
+
+def test_braces_in_a_template_are_literal(tmp_path: Path) -> None:
+    folder = tiny.in_onnx_form(tmp_path / "bag")
+    judge = EncoderJudge(folder, template='{"a": 1} {x} {premise} {hypothesis}')
+    assert len(judge.probabilities([("{hypothesis}", "Fog.")])) == 1
+
+
+def test_a_device_that_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="torch finds no such device"):
+        EncoderJudge(tiny.bert(tmp_path / "m", tiny.THREE), device="cuda:77")
+
+
+def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    tiny.in_onnx_form(tmp_path / "bag")
+    assert EncoderJudge("~/bag").name == "bag"
+
+
+def test_a_checkpoint_without_its_head_is_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = tiny.bert(tmp_path / "m", tiny.THREE)
+    weights = load_file(folder / "model.safetensors")
+    body = {name: own for name, own in weights.items() if "classifier" not in name}
+    save_file(body, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(SettingError, match=r"classifier.*judge by chance"):
+        EncoderJudge(folder)
+
+
+def test_a_window_that_nobody_states_is_asked_for(tmp_path: Path) -> None:
+    folder = tiny.seq2seq(tmp_path / "m")
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config.pop("model_max_length")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    settings: dict[str, Any] = {"kind": "seq2seq", "label": "1", "other_label": "0"}
+    with pytest.raises(SettingError, match="give window="):
+        EncoderJudge(folder, **settings)
+    assert EncoderJudge(folder, window=100, **settings).details["window"] == "100"
+    other = tiny.bert(tmp_path / "b", tiny.THREE)
+    (other / "tokenizer_config.json").write_text(json.dumps(config))
+    assert EncoderJudge(other).details["window"] == "62"  # of 64 positions
+
+
+def test_the_labels_of_known_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "lytang/MiniCheck-RoBERTa-Large"
+    Path("lytang").mkdir()
+    tiny.roberta(Path(name), 2)
+    assert EncoderJudge(name, kind="score")._positive == 1
+    assert KNOWN[name].support == "LABEL_1"
+    shutil.copytree(name, "other")
+    with pytest.raises(SettingError, match="Give label=, of: LABEL_0, LABEL_1"):
+        EncoderJudge("other", kind="score")

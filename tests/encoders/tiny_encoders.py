@@ -13,12 +13,14 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
+    BertForTokenClassification,
     DebertaV2Config,
     DebertaV2ForSequenceClassification,
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
     T5Config,
+    T5ForConditionalGeneration,
     T5ForTokenClassification,
 )
 
@@ -112,6 +114,31 @@ def roberta(folder: Path, labels: int) -> Path:
         **SIZES,
     )
     return saved(RobertaForSequenceClassification, config, folder)
+
+
+def token_classifier(folder: Path) -> Path:
+    """A BERT that marks tokens, of the form of LettuceDetect."""
+    config = BertConfig(
+        vocab_size=tokenizer(folder, longest=256),
+        max_position_embeddings=256,
+        id2label={0: "LABEL_0", 1: "LABEL_1"},
+        **SIZES,
+    )
+    return saved(BertForTokenClassification, config, folder)
+
+
+def seq2seq(folder: Path) -> Path:
+    """A T5 that replies 0 or 1, of the form of MiniCheck-Flan-T5."""
+    config = T5Config(
+        vocab_size=tokenizer(folder, longest=256),
+        d_model=16,
+        d_kv=8,
+        d_ff=16,
+        num_layers=1,
+        num_heads=2,
+        decoder_start_token_id=0,
+    )
+    return saved(T5ForConditionalGeneration, config, folder)
 
 
 def saved(kind: Any, config: Any, folder: Path) -> Path:

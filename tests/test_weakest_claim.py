@@ -1,0 +1,137 @@
+"""The weakest of several claims: its correction for their number, and what claims."""
+
+from __future__ import annotations
+
+import random
+from math import erf, sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core.encoders.claims import parts_of
+from ragmetrics_core.statistics.rater_agreement import auroc
+from ragmetrics_core.statistics.weakest_claim import (
+    ClaimCorrection,
+    WeakestClaim,
+    fit_correction,
+    rejected,
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "claims", "others"),
+    [
+        (
+            "Great question! Here are the steps: Press it. Turn it. Let me know if you"
+            " need more help.",
+            ("Press it.", "Turn it."),
+            (
+                "Great question!",
+                "Here are the steps:",
+                "Let me know if you need more help.",
+            ),
+        ),
+        ("Sure! Anna lit it. Hope this helps!", ("Anna lit it.",), None),
+        ("Hello Anna, welcome! The lamp is old.", ("The lamp is old.",), None),
+        ("Based on the context: the lamp is old.", ("the lamp is old.",), None),
+        ("Thank you for asking. It is old. Good luck!", ("It is old.",), None),
+        ("Would you like more? It is old.", ("It is old.",), None),
+        (
+            "It is old. The sources do not say who lit it.",
+            ("It is old.",),
+            None,
+        ),
+        # these claim
+        ("Here Anna lit the lamp.", ("Here Anna lit the lamp.",), ()),
+        ("Here is what Anna lit: the lamp.", ("Here is what Anna lit: the lamp.",), ()),
+        ("Three people lit it: Anna, Bo, Carl.", None, ()),
+        ("Good lamps burn long.", ("Good lamps burn long.",), ()),
+        ("Thanks to Anna the lamp was lit in 1903; it burns.", None, ()),
+        ("I don't know.", (), ("I don't know.",)),
+    ],
+)
+def test_what_claims_something(
+    answer: str, claims: tuple[str, ...] | None, others: tuple[str, ...] | None
+) -> None:
+    parts = parts_of(answer, "Who lit the lamp?")
+    if claims is None:
+        assert parts.claims
+    else:
+        assert parts.claims == claims
+    if others is not None:
+        assert parts.others == others
+
+
+@given(st.text(max_size=200))
+def test_every_part_stands_in_the_answer(answer: str) -> None:
+    parts = parts_of(answer)
+    plain = "".join(answer.split())
+    for part in (*parts.claims, *parts.others):
+        assert "".join(part.split()) in plain
+
+
+def oracle(seed: int, n_answers: int, n_claims: tuple[int, ...]) -> list[WeakestClaim]:
+    """Answers of true claims, half of them with one false one, judged with noise.
+
+    The log-odds of a claim are normal; those of true ones lie 2 standard deviations
+    above those of false ones: an AUROC of .92 claim by claim.
+    """
+    draw = random.Random(seed)
+    answers = []
+    for number in range(n_answers):
+        count = draw.choice(n_claims)
+        supported = number % 2 == 0
+        logits = [draw.gauss(1.0, 1.0) for _ in range(count)]
+        if not supported:
+            logits[0] = draw.gauss(-1.0, 1.0)
+        weakest = 0.5 * (1 + erf(min(logits) / sqrt(2)))
+        answers.append(WeakestClaim(weakest, count, supported, f"s{number % 3}"))
+    return answers
+
+
+def test_the_correction_gives_long_true_answers_back() -> None:
+    lengths = (1, 2, 4, 8, 12, 16)
+    singles = [
+        (answer.probability, answer.supported) for answer in oracle(1, 4000, (1,))
+    ]
+    assert auroc(singles) == pytest.approx(0.92, abs=0.02)
+    correction = fit_correction(oracle(2, 900, lengths))
+    assert correction is not None
+    assert correction.per_claim > 0
+    long_answers = oracle(3, 1000, (12,))
+    plain, _ = rejected(long_answers, None)
+    corrected, _ = rejected(long_answers, correction)
+    assert plain is not None
+    assert corrected is not None
+    assert plain > 0.8  # 1 - Φ(1)¹² = .87
+    assert corrected < 0.6
+
+
+def test_too_few_answers_make_no_correction() -> None:
+    assert fit_correction(oracle(4, 8, (3,))) is None
+    assert fit_correction([]) is None
+    assert rejected([], None) == (None, None)
+
+
+def test_the_correction_by_hand() -> None:
+    assert ClaimCorrection(0.0, 1.0, 0.0).score(0.3, 7) == pytest.approx(0.3)
+    assert ClaimCorrection(0.0, 1.0, 1.0).score(0.5, 3) == pytest.approx(0.75)
+    assert ClaimCorrection(1.0, 0.0, 0.0).score(0.0, 1) == pytest.approx(0.7310586)
+
+
+@given(
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.integers(1, 50),
+    st.floats(0, 3),
+    st.floats(0, 3),
+)
+def test_a_correction_keeps_the_order(
+    one: float, other: float, n_claims: int, slope: float, per_claim: float
+) -> None:
+    correction = ClaimCorrection(0.2, slope, per_claim)
+    low, high = sorted((one, other))
+    assert correction.score(low, n_claims) <= correction.score(high, n_claims)
+    assert correction.score(one, n_claims) <= correction.score(one, n_claims + 1)
+    assert 0 <= correction.score(one, n_claims) <= 1
