@@ -14,7 +14,7 @@ from ragmetrics_core import Failed, Report, Sample, Scored, Undefined, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import ErrorInfo, SampleResult
 from ragmetrics_core.page.first_screen import FirstScreen, ScreenTally, screen_of
-from ragmetrics_core.page.groups import LOSSES, NOT_JUDGED, TITLES, group_of_row
+from ragmetrics_core.page.row_groups import LOSSES, NOT_JUDGED, TITLES, group_of_row
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.run_facts import Decision, Input, RunFacts
 from ragmetrics_core.statistics.means import mean_interval

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
+from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.options import add, command, flag, show
-from ragmetrics_core.cli.results import results_at
 from ragmetrics_core.data import InputError
 from ragmetrics_core.reporting.comparison import MARGIN
 from ragmetrics_core.reporting.report import Report

@@ -22,6 +22,7 @@ _HOMES = {  # others have a module of their own
     "batch": "store",
     "facts": "dataset",
     "push": "compare",
+    "report": "report_page",
 }
 
 

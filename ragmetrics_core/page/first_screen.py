@@ -11,7 +11,7 @@ from heapq import nsmallest
 
 from ragmetrics_core.data import EMBEDDED, SampleResult, Scored, clean, judges_in_words
 from ragmetrics_core.page.diagnosis import RULES
-from ragmetrics_core.page.groups import LOSSES, NOT_JUDGED, TITLES, group_of_row
+from ragmetrics_core.page.row_groups import LOSSES, NOT_JUDGED, TITLES, group_of_row
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, counted

@@ -24,8 +24,8 @@ from ragmetrics_core.page import biases
 from ragmetrics_core.page.counts import WORDINGS, counted_rows, sentence_of
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.first_screen import FirstScreen, screen_of
-from ragmetrics_core.page.groups import TITLES
 from ragmetrics_core.page.methods import paragraphs, quoted
+from ragmetrics_core.page.row_groups import TITLES
 from ragmetrics_core.page.sample_rows import (
     cut,
     detail_lines,

@@ -12,7 +12,7 @@ from zlib import compressobj
 
 from ragmetrics_core.data import SampleResult, clean
 from ragmetrics_core.page.diagnosis import diagnose
-from ragmetrics_core.page.groups import group_of_row
+from ragmetrics_core.page.row_groups import group_of_row
 from ragmetrics_core.reporting.jsonl import plain
 
 LONGEST = 20_000

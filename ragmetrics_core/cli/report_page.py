@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
+from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.options import add, command, show
-from ragmetrics_core.cli.results import results_at
 from ragmetrics_core.cli.screen import next_command, screen_lines, worst_lines
 from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.first_screen import screen_of
