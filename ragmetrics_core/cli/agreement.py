@@ -131,50 +131,64 @@ def _draw(options: argparse.Namespace) -> int:
 
 
 def _agreement(options: argparse.Namespace) -> int:
+    """Print how a judge agrees with people, and what else was asked for."""
     report = Report.from_jsonl(options.results)
     rival = Report.from_jsonl(options.against) if options.against else None
-    metric, labels = (
-        _metric(report, options.metric),
-        read_labels(options.labels, column=options.label),
-    )
-    rows, trusted = matched(report, metric, labels, rival), options.assume_random
-    groups = in_clusters(rows, report, rival, cluster=options.cluster)
-    found = measure_all(groups, measures(options.threshold), draws=options.draws)
-    resampled = (
-        f"{len(groups)} clusters of them are resampled whole, and n counts those"
-        if len(groups) < len(rows)
-        else "each is resampled by itself"
-    )
-    lines = [
-        (
-            f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}:"
-            f" {len(rows)} labelled scores; 95 % intervals from {options.draws}"
-            f" resamples ({resampled}); verdicts from {options.threshold:g} on; nothing"
-            " is pooled."
-        ),
-        *_few_clusters(groups),
-        *(f"! {sentence}" for sentence in left_over(report, metric, labels)),
-        *_measured(found),
-        *_curve(groups),
-    ]
+    metric = _metric(report, options.metric)
+    labels = read_labels(options.labels, column=options.label)
+    rows = matched(report, metric, labels, rival)
+    clusters = in_clusters(rows, report, rival, cluster=options.cluster)
+    figures = measure_all(clusters, measures(options.threshold), draws=options.draws)
+    lines = [_what_was_measured(report, metric, len(rows), len(clusters), options)]
+    lines += _few_clusters(clusters)
+    lines += [f"! {sentence}" for sentence in left_over(report, metric, labels)]
+    lines += _measured(figures)
+    lines += _curve(clusters)
     if rival is not None:
-        lines.append(
-            f"Minus {', '.join(rival.run.judges) or 'the other judge'}, on the same"
-            " rows:"
-        )
-        lines += compared(groups, options.threshold, options.draws)
+        judges = ", ".join(rival.run.judges) or "the other judge"
+        lines.append(f"Minus {judges}, on the same rows:")
+        lines += compared(clusters, options.threshold, options.draws)
     if options.calibrate:
         calibrated = calibrate(
-            report, metric, labels, cluster=options.cluster, assume_random=trusted
+            report,
+            metric,
+            labels,
+            cluster=options.cluster,
+            assume_random=options.assume_random,
         )
         lines.append(calibrated.sentence)
     if options.certify_precision is not None:
         certified = certify_precision(
-            report, metric, labels, options.certify_precision, assume_random=trusted
+            report,
+            metric,
+            labels,
+            options.certify_precision,
+            assume_random=options.assume_random,
         )
         lines.append(certified.sentence)
     show("\n".join(lines))
     return 0
+
+
+def _what_was_measured(
+    report: Report,
+    metric: str,
+    n_rows: int,
+    n_clusters: int,
+    options: argparse.Namespace,
+) -> str:
+    """Whose scores were held against labels, and how the intervals are made."""
+    judges = ", ".join(report.run.judges) or "an unknown judge"
+    resampled = "each is resampled by itself"
+    if n_clusters < n_rows:
+        resampled = (
+            f"{n_clusters} clusters of them are resampled whole, and n counts those"
+        )
+    return (
+        f"{metric} by {judges}: {n_rows} labelled scores; 95 % intervals from"
+        f" {options.draws} resamples ({resampled}); verdicts from"
+        f" {options.threshold:g} on; nothing is pooled."
+    )
 
 
 def _metric(report: Report, name: str | None) -> str:

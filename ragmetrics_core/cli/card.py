@@ -159,48 +159,43 @@ def _measured(
 
     The whole card is written first, where it is wanted.
     """
-    given = [
-        "--judge",
-        options.judge or judge.name,
-        "--data",
-        options.data.resolve().name,
-        "--draws",
-        options.draws,
-    ]
-    given += ["--api-base", public(options.api_base)] if options.api_base else []
-    given += ["--api-key-env", options.api_key_env] if options.api_key_env else []
-    given += [
-        part
-        for name in ("limit", "metric")
-        if (own := getattr(options, name))
-        for part in (f"--{name}", own)
-    ]
-    more = {
-        "command": f"ragmetrics card {shlex.join(map(str, given))}",
+    draws = 0 if options.dry_run else options.draws
+    card = measured(judge, items, ask, draws=draws)
+    made_by = {
+        "command": _command(options, judge),
         "inputs": inputs_of(options.data),
     }
-    card = measured(
-        judge, items, ask, draws=0 if options.dry_run else options.draws
-    ).model_copy(update=more)
+    card = card.model_copy(update=made_by)
     if options.out and not options.dry_run:
         write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
     if options.html and not options.dry_run:
-        write_html(
-            options.html,
-            "card.html.j2",
-            (),
-            {"card": card, "cell": cell, "reach": reach},
-        )
+        shown = {"card": card, "cell": cell, "reach": reach}
+        write_html(options.html, "card.html.j2", (), shown)
     lines = [
         f"{card.judge}, 95 % intervals; n: sources, from abstained on answers. Each"
         " source: --html, --out"
     ]
-    for question, own in card.figures.items():
-        lines += [f"{question}, asked by {card.signatures[question]}"]
-        lines += [
-            f"  {one.measure:44} {cell(one)}" for one in own if one.source is None
-        ]
-    return lines + [f"Card: {path}" for path in (options.out, options.html) if path]
+    for question, figures in card.figures.items():
+        lines.append(f"{question}, asked by {card.signatures[question]}")
+        for figure in figures:
+            if figure.source is None:
+                lines.append(f"  {figure.measure:44} {cell(figure)}")
+    written = [path for path in (options.out, options.html) if path]
+    return lines + [f"Card: {path}" for path in written]
+
+
+def _command(options: argparse.Namespace, judge: Judge) -> str:
+    """The command that makes the card again, without the place of the data and keys."""
+    words = ["--judge", options.judge or judge.name]
+    words += ["--data", options.data.resolve().name, "--draws", options.draws]
+    if options.api_base:
+        words += ["--api-base", public(options.api_base)]
+    if options.api_key_env:
+        words += ["--api-key-env", options.api_key_env]
+    for name in ("limit", "metric"):
+        if value := getattr(options, name):
+            words += [f"--{name}", value]
+    return f"ragmetrics card {shlex.join(map(str, words))}"
 
 
 def _two_prompts(

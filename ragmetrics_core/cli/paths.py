@@ -5,7 +5,7 @@ No output may be an input, another output, or a link to one.
 
 import argparse
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,44 +37,78 @@ def check_paths(options: argparse.Namespace) -> None:
     """
     taken: dict[Hashable, str] = {}
     for name in READ:
-        # the copies of a file would pass for more evidence
-        seen: dict[Hashable, Path] = {}
-        for path in _given(options, name):
-            if first := next((seen[key] for key in _keys(path) if key in seen), None):
-                raise InputError(
-                    f"{path} is named twice"
-                    if path == first
-                    else f"{path} and {first} are one file"
-                )
-            seen |= dict.fromkeys(_keys(path), path)
-            beside = [path.with_suffix(REVIEWS)] if name in _REVIEWED else []
-            for file in (path, *(path.rglob("*") if path.is_dir() else ()), *beside):
-                taken |= dict.fromkeys(_keys(file), f"the input {file}")
-    for name, ends in WRITTEN.items():
-        unnamed = (
-            name == "store"
-            and name in options
-            and not getattr(options, "no_store", False)
-        )
-        for path in _given(options, name) or ([default_path()] if unnamed else []):
-            shown, real = (
-                f"--{name.replace('_', '-')}",
-                os.path.realpath(path.expanduser() if name in _OURS else path),
-            )
-            own = {key: end for end in ends for key in _keys(Path(real + end))}
-            for key, end in own.items():
-                if met := taken.get(key):
-                    first_written = f" (written first to {path}{end})" if end else ""
-                    raise InputError(
-                        f"{shown} {path}{first_written} would overwrite {met}; name"
-                        " another file"
-                    )
-            taken |= dict.fromkeys(own, shown)
+        _check_named_once(_paths_of(options, name))
+        taken |= _taken_by_input(options, name)
+    for name, endings in WRITTEN.items():
+        for path in _outputs_of(options, name):
+            taken |= _taken_by_output(name, path, endings, taken)
             if name not in _OURS:
-                _check_place(f"{shown} {path}", path, options)
-
+                _check_place(f"{_option(name)} {path}", path, options)
     _check_added_to(options, taken)
     _check_replaced(options)
+
+
+def _option(name: str) -> str:
+    """An option as people write it, by its name among the parsed ones."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _check_named_once(paths: Iterable[Path]) -> None:
+    """Refuse a file that is named twice: its copies would pass for more evidence."""
+    earlier: dict[Hashable, Path] = {}
+    for path in paths:
+        keys = _keys(path)
+        first = next((earlier[key] for key in keys if key in earlier), None)
+        if first is not None:
+            problem = "is named twice" if path == first else f"and {first} are one file"
+            raise InputError(f"{path} {problem}")
+        earlier |= dict.fromkeys(keys, path)
+
+
+def _taken_by_input(options: argparse.Namespace, name: str) -> dict[Hashable, str]:
+    """What no output may be because of an input: the file, those in it, its reviews."""
+    taken: dict[Hashable, str] = {}
+    for path in _paths_of(options, name):
+        files = [path]
+        if path.is_dir():
+            files += path.rglob("*")
+        if name in _REVIEWED:
+            files.append(path.with_suffix(REVIEWS))
+        for file in files:
+            taken |= dict.fromkeys(_keys(file), f"the input {file}")
+    return taken
+
+
+def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
+    """The paths that an option writes to; the store has a place also where it has no name."""
+    paths = _paths_of(options, name)
+    has_default = name == "store" and name in options
+    if not paths and has_default and not getattr(options, "no_store", False):
+        return [default_path()]
+    return paths
+
+
+def _taken_by_output(
+    name: str, path: Path, endings: Iterable[str], taken: Mapping[Hashable, str]
+) -> dict[Hashable, str]:
+    """What no other output may be because of this one: the file and those beside it.
+
+    Raises:
+        InputError: If one of them is an input or another output.
+    """
+    option = _option(name)
+    real_path = os.path.realpath(path.expanduser() if name in _OURS else path)
+    keys: dict[Hashable, str] = {}
+    for ending in endings:
+        for key in _keys(Path(real_path + ending)):
+            keys[key] = option
+            if key in taken:
+                detour = f" (written first to {path}{ending})" if ending else ""
+                raise InputError(
+                    f"{option} {path}{detour} would overwrite {taken[key]}; name"
+                    " another file"
+                )
+    return keys
 
 
 def _check_replaced(options: argparse.Namespace) -> None:
@@ -126,12 +160,12 @@ def _check_added_to(options: argparse.Namespace, taken: Mapping[Hashable, str]) 
             )
 
 
-def _given(options: argparse.Namespace, name: str) -> list[Path]:
-    """The paths that an option names; none if it is not given."""
-    given = getattr(options, name, None)
-    return list(
-        map(Path, given if isinstance(given, list) else [given] if given else [])
-    )
+def _paths_of(options: argparse.Namespace, name: str) -> list[Path]:
+    """The paths that an option names; none if it is not there."""
+    value = getattr(options, name, None)
+    if isinstance(value, list):
+        return [Path(path) for path in value]
+    return [Path(value)] if value else []
 
 
 def _keys(path: Path) -> set[Hashable]:
@@ -141,8 +175,8 @@ def _keys(path: Path) -> set[Hashable]:
     """
     keys: set[Hashable] = {os.path.normcase(os.path.realpath(path))}
     with suppress(OSError):
-        found = path.stat()
-        keys.add((found.st_dev, found.st_ino))
+        status = path.stat()
+        keys.add((status.st_dev, status.st_ino))
     return keys
 
 
@@ -169,7 +203,7 @@ def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
     for name in ("corpus", "data"):
         if any(
             folder.is_dir() and folder.resolve() in path.resolve().parents
-            for folder in _given(options, name)
+            for folder in _paths_of(options, name)
         ):
             raise InputError(
                 f"{shown} stands in the {name}, which would hold it the next time"
