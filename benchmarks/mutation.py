@@ -16,7 +16,8 @@ mutated line are run: those of the test module that knows the file best, then th
 others, fastest first, up to ``TEST_SECONDS`` of recorded time. The first test that
 fails ends the process: the mutant is *killed*. So does a time limit relative to the
 recorded time: *timeout*, which counts as killed. A mutant that no test runs is
-*uncovered*; it counts as not killed.
+*uncovered*; it counts as not killed. The tests that are chosen for a file are run once
+without a fault first; those that fail are left out, as they would kill every mutant.
 
 Which mutants are tried depends on the seed and on the text of each mutated line, so
 that an edit elsewhere in a file leaves the choice nearly as it was. Operators take
@@ -46,7 +47,7 @@ import time
 import tomllib
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -665,6 +666,22 @@ class Recorder:
             self.failed.add(report.nodeid)
 
 
+class PassedTests:
+    """A pytest plugin: writes the names of the tests that passed into a file, a line each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """A test has passed when setup, call and teardown have."""
+        if report.outcome != "passed":
+            self._failed.add(report.nodeid)
+        elif report.when == "teardown" and report.nodeid not in self._failed:
+            with self._path.open("a", encoding="utf-8") as file:
+                print(report.nodeid, file=file)
+
+
 def in_child(work: Callable[[], int]) -> int:
     """Runs the work in a forked process and returns its exit status, or minus the signal that ended it."""
     folder = tempfile.mkdtemp(prefix="mutation-")
@@ -696,11 +713,13 @@ def in_child(work: Callable[[], int]) -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_tests(modules: Sequence[str], plugins: Sequence[object]) -> int:
+def run_tests(
+    modules: Sequence[str], plugins: Sequence[object], options: Sequence[str] = ()
+) -> int:
     """Runs pytest on some test modules in this process."""
     import pytest
 
-    return int(pytest.main([*PYTEST_OPTIONS, *modules], plugins=plugins))
+    return int(pytest.main([*PYTEST_OPTIONS, *options, *modules], plugins=plugins))
 
 
 # Which tests run which lines
@@ -956,6 +975,21 @@ def _imported_lines(source: str) -> frozenset[int]:
     return frozenset(lines)
 
 
+def passing(seconds: Mapping[str, float]) -> frozenset[str]:
+    """Those of some tests that pass on the sources as they are.
+
+    A test that was measured before another source changed may fail by now. It would
+    kill every mutant.
+    """
+    modules = list(dict.fromkeys(map(_module_of, seconds)))
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        path = Path(folder, "passed")
+        path.touch()
+        plugins = [ChosenTests(seconds), PassedTests(path)]
+        in_child(lambda: run_tests(modules, plugins, ["--maxfail=0"]))
+        return frozenset(path.read_text(encoding="utf-8").splitlines())
+
+
 def tried(mutant: Mutant, stages: Sequence[Mapping[str, float]]) -> Outcome:
     """What becomes of one mutant."""
     if not stages:
@@ -1105,9 +1139,33 @@ def _of_one_file(
         if (file, mutant.statement) not in not_counted
     ]
     of_file = covering(file, coverages)
-    return pool.map(
-        _tried, mutants, [list(of_file.stages(mutant)) for mutant in mutants]
-    )
+    stages = [list(of_file.stages(mutant)) for mutant in mutants]
+    chosen_tests = {
+        test: seconds
+        for stages_of_mutant in stages
+        for stage in stages_of_mutant
+        for test, seconds in stage.items()
+    }
+    passed = pool.submit(passing, chosen_tests).result() if chosen_tests else set()
+    n_failing = len(chosen_tests.keys() - passed)
+    if n_failing:
+        print(
+            f"{file}: {n_failing} of {len(chosen_tests)} tests fail without a fault and"
+            " are left out",
+            file=sys.stderr,
+        )
+    return pool.map(_tried, mutants, [_without_failing(one, passed) for one in stages])
+
+
+def _without_failing(
+    stages: Sequence[Mapping[str, float]], passed: Collection[str]
+) -> list[dict[str, float]]:
+    """The stages without the tests that fail anyhow; those of which none is left are gone."""
+    left = [
+        {test: seconds for test, seconds in stage.items() if test in passed}
+        for stage in stages
+    ]
+    return [stage for stage in left if stage]
 
 
 def _import_heavy_packages() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -181,3 +182,49 @@ def test_a_mutant_is_named_by_its_statement_whatever_the_line_breaks(
 ) -> None:
     statements = [mutant.statement for mutant in command.mutants_of("f.py", source)]
     assert command.normalized(mutated) in statements
+
+
+CHANGED_SINCE = """\
+import pytest
+
+
+def test_that_passes():
+    pass
+
+
+def test_that_fails():
+    raise AssertionError
+
+
+@pytest.fixture
+def broken():
+    yield
+    raise AssertionError
+
+
+def test_that_fails_at_its_end(broken):
+    pass
+
+
+def test_that_was_not_chosen():
+    pass
+"""
+
+
+def test_tests_that_fail_without_a_fault_are_left_out(tmp_path: Path) -> None:
+    """Else they would kill every mutant."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    module = tmp_path / "tests" / "test_tiny.py"
+    module.parent.mkdir()
+    module.write_text(CHANGED_SINCE)
+    names = ("passes", "fails", "fails_at_its_end", "is_gone")
+    chosen = {f"tests/test_tiny.py::test_that_{name}": 0.1 for name in names}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import mutation; print(*mutation.passing({chosen}))"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(SCRIPT.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["tests/test_tiny.py::test_that_passes"]
