@@ -124,7 +124,7 @@ def endpoint_key(
     return f"{address}#{_digest(settings)}"
 
 
-def key_of(thing: object, form: Callable[[], object]) -> str | None:
+def key_of(component: object, form: Callable[[], object]) -> str | None:
     """Return a digest of what the framework writes of a model object to a file.
 
     Secrets are left out. The digest is the same in every process.
@@ -132,23 +132,23 @@ def key_of(thing: object, form: Callable[[], object]) -> str | None:
     None if ``form`` gives no complete form, or the class of ``thing``, or of an object
     in it, is defined outside an installed package.
     """
-    if not _all_installed(thing, set()):
+    if not _all_installed(component, set()):
         return None
     try:
-        shown = public_form(form())
+        serialised = public_form(form())
         own_classes = [
-            f"{kind.__module__}.{kind.__qualname__}" for kind in type(thing).__mro__
+            f"{kind.__module__}.{kind.__qualname__}" for kind in type(component).__mro__
         ]
-        addresses = provider_addresses([*own_classes, *_class_names(shown)])
-        text = json.dumps([shown, public_form(addresses)], sort_keys=True)
+        addresses = provider_addresses([*own_classes, *_class_names(serialised)])
+        text = json.dumps([serialised, public_form(addresses)], sort_keys=True)
     except Exception as error:  # noqa: BLE001  # whatever a framework or a part of the user's raises: no key
         _logger.debug(
             "replies of %s are kept for the process only: %s",
-            type(thing).__name__,
+            type(component).__name__,
             type(error).__name__,
         )
         return None
-    return f"{type(thing).__qualname__}#{_digest(text)}"
+    return f"{type(component).__qualname__}#{_digest(text)}"
 
 
 def provider_addresses(names: Iterable[str]) -> dict[str, str]:
@@ -201,15 +201,15 @@ def public_form(form: object, *, as_it_is: bool = False) -> object:
     ``as_it_is``.
     """
     if isinstance(form, Mapping):
-        shown = {}
+        serialised = {}
         for name, value in form.items():
             if not as_it_is and (value is None or name in _NEUTRAL):
                 continue
             if not _is_secret(name, value, as_it_is=as_it_is):
-                shown[name] = public_form(
+                serialised[name] = public_form(
                     value, as_it_is=as_it_is or name in _SENT_AS_IT_IS
                 )
-        return shown
+        return serialised
     if isinstance(form, (list, tuple)):
         return [public_form(value, as_it_is=as_it_is) for value in form]
     return _USER.sub("//", form) if isinstance(form, str) else form
@@ -248,21 +248,27 @@ def _class_names(form: object) -> Iterator[str]:
             yield from _class_names(value)
 
 
-def _all_installed(thing: object, visited: set[int]) -> bool:
+def _all_installed(component: object, visited: set[int]) -> bool:
     """Return True if no object of pydantic in this one has a class of the user's.
 
     The object itself counts, too.
     """
-    if id(thing) in visited or isinstance(thing, (str, bytes)):
+    if id(component) in visited or isinstance(component, (str, bytes)):
         return True
-    visited.add(id(thing))
-    if isinstance(thing, (Mapping, BaseModel)):
-        held = thing.values() if isinstance(thing, Mapping) else vars(thing).values()
-        is_installed = isinstance(thing, Mapping) or installed(type(thing).__module__)
-        return is_installed and all(_all_installed(value, visited) for value in held)
-    if isinstance(thing, Sequence):
-        return all(_all_installed(value, visited) for value in thing)
-    return len(visited) > 1 or installed(type(thing).__module__)
+    visited.add(id(component))
+    if isinstance(component, (Mapping, BaseModel)):
+        parts = (
+            component.values()
+            if isinstance(component, Mapping)
+            else vars(component).values()
+        )
+        is_installed = isinstance(component, Mapping) or installed(
+            type(component).__module__
+        )
+        return is_installed and all(_all_installed(value, visited) for value in parts)
+    if isinstance(component, Sequence):
+        return all(_all_installed(value, visited) for value in component)
+    return len(visited) > 1 or installed(type(component).__module__)
 
 
 def _digest(text: str) -> str:

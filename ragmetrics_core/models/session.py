@@ -14,11 +14,11 @@ leave it behind.
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any, Generic, Self, TypeVar
 
 from ragmetrics_core.data import Usage, errors
@@ -84,6 +84,13 @@ class _Shared:
         self.availability = Availability()
         self.n_read = 0
         self.n_malformed = 0
+
+    def note_read(self, results: Sequence[object]) -> None:
+        """Count replies as they were read, and those without the form among them."""
+        self.n_read += len(results)
+        for result in results:
+            if isinstance(result, errors.MalformedReply):
+                self.n_malformed += 1
 
     @property
     def often_malformed(self) -> bool:
@@ -183,11 +190,18 @@ class Session:
         )
         self._here = shared
 
+    @property
+    def _prepared(self) -> _Shared:
+        """What all runs share on this loop, once ``prepare`` has run."""
+        assert self._here is not None  # noqa: S101  # every way in prepares
+        return self._here
+
     def _shared_on(self, loop: asyncio.AbstractEventLoop) -> _Shared:
         """What all runs share on this loop; that of closed loops is forgotten."""
         if loop not in self._by_loop:
-            for closed in [known for known in self._by_loop if known.is_closed()]:
-                del self._by_loop[closed]
+            for known_loop in list(self._by_loop):
+                if known_loop.is_closed():
+                    del self._by_loop[known_loop]
             self._by_loop[loop] = _Shared(self.model, self._learned)
         return self._by_loop[loop]
 
@@ -221,8 +235,7 @@ class Session:
             ``JudgeUnavailable``. The usage counts every call that left.
         """
         await self.prepare()
-        assert self._here is not None  # noqa: S101  # prepared
-        shared = self._here
+        shared = self._prepared
         n_characters = sum(len(message.content) for message in request.messages)
         # The keys are those of the request however the form is asked for.
         make_keys = partial(self._keys, request, schema, polls, first_poll)
@@ -236,22 +249,38 @@ class Session:
             _all_read_apart if own_reader else _all_read, read=read
         )
         results = await read_all(outcomes)
-        shared.n_read += len(results)
-        shared.n_malformed += sum(
-            isinstance(result, errors.MalformedReply) for result in results
-        )
+        shared.note_read(results)
+        if any(isinstance(result, errors.UnusableReply) for result in results):
+            usage += await self._repair_all(
+                with_schema, keys, outcomes, results, read_all
+            )
+        in_words = (_in_words(result, self.model, request) for result in results)
+        return Answers(tuple(in_words), usage)
+
+    async def _repair_all(
+        self,
+        request: ChatRequest,
+        keys: Sequence[str],
+        outcomes: Sequence[Outcome],
+        results: list[T | errors.JudgeError],
+        read_all: "_ReadAll[T]",
+    ) -> Usage:
+        """Ask again for all replies that cannot be used, at once; return the cost.
+
+        What becomes of each takes its place among the ``results``.
+        """
         repairs = {}
         for place, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
             if isinstance(result, errors.UnusableReply) and _may_be_repaired(outcome):
                 repairs[place] = self._repaired(
-                    with_schema, keys[place], outcome, result, read_all
+                    request, keys[place], outcome, result, read_all
                 )
         repaired = await gathered(repairs.values()) if repairs else []
+        usage = Usage()
         for place, (result, spent) in zip(repairs, repaired, strict=True):
             results[place] = result
             usage += spent
-        in_words = (_in_words(result, self.model, request) for result in results)
-        return Answers(tuple(in_words), usage)
+        return usage
 
     async def _repaired(
         self,
@@ -265,9 +294,10 @@ class Session:
 
         A usable reply is kept in its place.
         """
-        kept = self._kept.get(key)
-        if kept is not None and kept != reply:  # somebody else's repair was faster
-            (result,) = await read_all([kept])
+        stored_reply = self._kept.get(key)
+        if stored_reply is not None and stored_reply != reply:
+            # somebody else's repair was faster
+            (result,) = await read_all([stored_reply])
             return result, Usage()
         if isinstance(problem, errors.ContentRefused):
             self._kept.reject(key)
@@ -331,8 +361,7 @@ class Session:
 
         One call asks for all that are missing. The usage says what it cost.
         """
-        assert self._here is not None  # noqa: S101  # prepared
-        flights = self._here.flights
+        shared = self._prepared
         spent: list[Usage] = []
         outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
         while missing := [key for key, outcome in outcomes.items() if outcome is None]:
@@ -344,24 +373,42 @@ class Session:
                     outcomes[key] = stored
                     models = (stored.origin.model,) if stored.origin.model else ()
                     spent.append(Usage(stored=1, models=models))
-                elif key in flights:
-                    to_await[key] = flights[key]
+                elif key in shared.flights:
+                    to_await[key] = shared.flights[key]
                 else:
                     to_fetch.append(key)
             if to_fetch:
                 spent.append(
-                    await self._fetch(self._here, request, to_fetch, outcomes, keep)
+                    await self._fetch(shared, request, to_fetch, outcomes, keep)
                 )
-            for key, flight in to_await.items():
-                # None if whoever asked gave up: the next round asks again.
-                outcome = await asyncio.shield(flight.future)
-                outcomes[key] = outcome
-                if isinstance(outcome, Choice):
-                    spent.append(Usage(stored=1))
-                    if keep and flight.store is not self._kept:
-                        self._kept.put({key: outcome})
-        usage = spent[0] if len(spent) == 1 else sum(spent, Usage())
-        return [outcome for outcome in outcomes.values() if outcome is not None], usage
+            spent += await self._await_flights(to_await, outcomes, keep=keep)
+        answered = [outcome for outcome in outcomes.values() if outcome is not None]
+        return answered, _sum_of(spent)
+
+    async def _await_flights(
+        self,
+        flights: Mapping[str, _Flight],
+        outcomes: dict[str, Outcome | None],
+        *,
+        keep: bool,
+    ) -> list[Usage]:
+        """Take the replies that others asked for, each a stored one for us."""
+        spent = []
+        for key, flight in flights.items():
+            # None if whoever asked gave up: the next round asks again.
+            outcome = await asyncio.shield(flight.future)
+            outcomes[key] = outcome
+            if isinstance(outcome, Choice):
+                spent.append(Usage(stored=1))
+                if keep and flight.store is not self._kept:
+                    self._kept.put({key: outcome})
+        return spent
+
+    def _take_off(self, shared: _Shared, keys: Sequence[str]) -> None:
+        """Say that these replies are asked for, so that others wait for them."""
+        loop = asyncio.get_running_loop()
+        for key in keys:
+            shared.flights[key] = _Flight(self._kept, loop.create_future())
 
     async def _fetch(
         self,
@@ -384,30 +431,19 @@ class Session:
                 spending_here().note(reply.usage)
             else:
                 reply = await self._attempts.send(request)
-            model = next(iter(reply.usage.models), "")
-            origin = _origin(model, len(reply.choices))
-            choices = {
-                key: Choice(choice.text, choice.finish, choice.tokens, origin)
-                for key, choice in zip(keys_wanted, reply.choices, strict=False)
-            }
+            choices = _choices_by_key(reply, keys_wanted)
             if keep and choices:
                 self._kept.put(choices)
             outcomes.update(choices)
             return reply
 
-        loop = asyncio.get_running_loop()
-        for key in keys:
-            shared.flights[key] = _Flight(self._kept, loop.create_future())
+        self._take_off(shared, keys)
         try:
             reply = await shared.fitting.complete(
                 keys[0], replace(request, n=len(keys)), send
             )
             unanswered = [key for key in keys if outcomes[key] is None]
-            too_few = errors.EmptyReply(
-                "the endpoint returned fewer replies than asked for"
-            )
-            reasons = chain(reply.failures, repeat(too_few))
-            outcomes.update(zip(unanswered, reasons, strict=False))
+            outcomes.update(zip(unanswered, _why_unanswered(reply), strict=False))
         finally:
             for key in keys:
                 outcome = outcomes[key]
@@ -416,6 +452,34 @@ class Session:
                 flight = shared.flights.pop(key)
                 flight.future.set_result(None if is_own_limit else outcome)
         return reply.usage
+
+
+def _why_unanswered(reply: ChatReply) -> Iterator[Outcome]:
+    """Why replies that were asked for did not come: the failures, then a sentence."""
+    yield from reply.failures
+    yield from repeat(
+        errors.EmptyReply("the endpoint returned fewer replies than asked for")
+    )
+
+
+def _sum_of(usages: Sequence[Usage]) -> Usage:
+    """What several calls cost; the usage of a single one, the usual case, is itself."""
+    if len(usages) == 1:
+        return usages[0]
+    total = Usage()
+    for usage in usages:
+        total += usage
+    return total
+
+
+def _choices_by_key(reply: ChatReply, keys: Sequence[str]) -> dict[str, Choice]:
+    """The choices of a reply by the keys that they were asked for, as far as they go."""
+    model = next(iter(reply.usage.models), "")
+    origin = _origin(model, len(reply.choices))
+    return {
+        key: Choice(choice.text, choice.finish, choice.tokens, origin)
+        for key, choice in zip(keys, reply.choices, strict=False)
+    }
 
 
 _ReadAll = Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]]

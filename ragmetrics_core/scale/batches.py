@@ -164,10 +164,8 @@ class ParkingStore(SqliteStore):
         token, body_asked, tries, result = row or (b"", b"", 0, None)
         if result:
             reply = _reply(model, result)
-            # A failure stands if it will not pass and is one of this very request.
-            will_pass = bool(reply.failures) and isinstance(reply.failures[0], _PASSING)
-            stands = body_asked.decode() == digest(body) and not will_pass
-            if reply.choices or stands or tries >= MAX_TRIES:
+            is_same_request = body_asked.decode() == digest(body)
+            if _is_final(reply, is_same_request=is_same_request, tries=tries):
                 usage = self._taken(reply, keys, request_id, tries)
                 return ChatReply(reply.choices, usage, reply.failures * request.n)
 
@@ -181,13 +179,17 @@ class ParkingStore(SqliteStore):
             return None
         else:
             self._spool(model, ParkedRequest.of(request_id, body, tries + 1))
+        self._count_as_parked(model, body, request.n)
+        return _stands_in_a_batch(request.n)
+
+    def _count_as_parked(
+        self, model: OpenAICompatibleModel, body: str, n_replies: int
+    ) -> None:
+        """Count a request and what it will cost at most; unknown prices are infinite."""
         price_sent, price_received = model.batch_prices or (inf, inf)
         self._price_of_parked += len(body) / 3 * price_sent
-        self._price_of_parked += request.n * _REPLY_TOKENS * price_received
+        self._price_of_parked += n_replies * _REPLY_TOKENS * price_received
         self._n_parked += 1
-        waits = errors.LimitReached("the request stands in a batch: evaluate again")
-        waits.single = True
-        return ChatReply((), failures=(waits,) * request.n)
 
     def _taken(
         self, reply: ChatReply, keys: Sequence[str], request_id: str, tries: int
@@ -458,15 +460,7 @@ class ParkingStore(SqliteStore):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
 
-        # A whole batch without an answer: to ask at once again would pay again, without
-        # a word.
-        is_lost = False
-        if status == "completed" and not n_entered:
-            is_lost = bool(
-                await self._committed_change(
-                    partial(batch_table.count_first_tries_unanswered, token)
-                )
-            )
+        is_lost = status == "completed" and not n_entered and await self._is_lost(token)
         count_failed = partial(batch_table.count_passing_failures, token)
         n_failed = await self._committed_change(count_failed)
         code = _CODES_BY_STATUS.get(status)
@@ -486,6 +480,14 @@ class ParkingStore(SqliteStore):
             raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
         is_complete = n_unanswered + n_failed == 0
         logger.log(logging.INFO if is_complete else logging.WARNING, "%s", summary)
+
+    async def _is_lost(self, token: str) -> bool:
+        """Whether requests of a batch without any answer were asked for the first time.
+
+        To ask at once again would pay again, without a word.
+        """
+        count = partial(batch_table.count_first_tries_unanswered, token)
+        return bool(await self._committed_change(count))
 
     async def _answers(
         self, model: OpenAICompatibleModel, token: str, state: dict[str, Any]
@@ -526,6 +528,24 @@ class ParkingStore(SqliteStore):
                 " or name another"
             )
         return results[0]
+
+
+def _stands_in_a_batch(n_replies: int) -> ChatReply:
+    """What a request gets as long as its batch has no answer."""
+    waits = errors.LimitReached("the request stands in a batch: evaluate again")
+    waits.single = True
+    return ChatReply((), failures=(waits,) * n_replies)
+
+
+def _is_final(reply: ChatReply, *, is_same_request: bool, tries: int) -> bool:
+    """Whether what a batch answered is taken, and not asked for once more.
+
+    A failure is final if it will not pass and is one of this very request.
+    """
+    if reply.choices or tries >= MAX_TRIES:
+        return True
+    will_pass = bool(reply.failures) and isinstance(reply.failures[0], _PASSING)
+    return is_same_request and not will_pass
 
 
 def _reply(model: OpenAICompatibleModel, result: bytes) -> ChatReply:

@@ -66,7 +66,7 @@ _ABOUT["unfinished"] = Usage
 _LATER = {"holding_contexts": bool}  # came later, so that earlier files lack it
 _ABOUT |= _LATER
 _COUNTED: dict[str, tuple[str, ...]] = {
-    it: (it,) for it in ("status", "value", "reason", "code", "usage", "judge")
+    name: (name,) for name in ("status", "value", "reason", "code", "usage", "judge")
 }
 # what a summary counts of each metric
 _COUNTED |= {"type": ("error", "type"), "useful": ("evidence", "useful")}
@@ -92,9 +92,9 @@ def columns_of(
 def result_type() -> Any:
     """The Arrow type of one metric's result."""
     evidence = {
-        name: own.annotation
+        name: evidence_field.annotation
         for shape in _SHAPES
-        for name, own in _fields(shape).items()
+        for name, evidence_field in _fields(shape).items()
     }
     return _arrow(
         {"status": str, "value": float, "reason": str, "code": str, "error": ErrorInfo}
@@ -112,7 +112,7 @@ def _arrow(kind: Any) -> Any:
     pa = extra("pyarrow", "parquet", "a table of results")
     origin, inner = (
         get_origin(kind),
-        [one for one in get_args(kind) if one is not NoneType],
+        [argument for argument in get_args(kind) if argument is not NoneType],
     )
     if origin in (Annotated, Union, UnionType):
         return _arrow(inner[0])
@@ -123,7 +123,9 @@ def _arrow(kind: Any) -> Any:
     elif kind is Usage:
         kind = get_type_hints(Usage)
     if isinstance(kind, dict):
-        return pa.struct([(name, _arrow(own)) for name, own in kind.items()])
+        return pa.struct(
+            [(name, _arrow(field_kind)) for name, field_kind in kind.items()]
+        )
     return {float: pa.float64(), int: pa.int64(), bool: pa.bool_()}.get(
         kind, pa.string()
     )
@@ -167,28 +169,28 @@ def _cell(result: MetricResult | None) -> dict[str, Any] | None:
             if isinstance(result.evidence, shape)
             for name in _fields(shape)
         ]
-        own = {name: rest.pop(name) for name in ("kind", *named)}
+        shared_fields = {name: rest.pop(name) for name in ("kind", *named)}
         if isinstance(result.evidence, JudgedChunks):
-            own["useful"] = result.evidence.useful_known
-        cell["evidence"] = {**own, "rest": json.dumps(rest)}
+            shared_fields["useful"] = result.evidence.useful_known
+        cell["evidence"] = {**shared_fields, "rest": json.dumps(rest)}
     return dict(cell)
 
 
 def _result(
     metric: str, cell: Mapping[str, Any], sample: Sample | None
 ) -> dict[str, Any]:
-    known = {name: value for name, value in cell.items() if value is not None}
-    if "evidence" in known:
-        given = {
+    fields = {name: value for name, value in cell.items() if value is not None}
+    if "evidence" in fields:
+        evidence = {
             name: value
-            for name, value in known["evidence"].items()
+            for name, value in fields["evidence"].items()
             if value is not None
         }
-        if "asked" in given:
+        if "asked" in evidence:
             # None after one poll; by both it is known what was polled
-            given.setdefault("repeatability")
-        known["evidence"] = given | json.loads(given.pop("rest"))
-    return {"metric": metric, "sample_id": sample and sample.id, **known}
+            evidence.setdefault("repeatability")
+        fields["evidence"] = evidence | json.loads(evidence.pop("rest"))
+    return {"metric": metric, "sample_id": sample and sample.id, **fields}
 
 
 class ParquetRows(Sequence[SampleResult]):
@@ -206,16 +208,8 @@ class ParquetRows(Sequence[SampleResult]):
         self._field = dataset.field
         try:
             data = dataset.dataset(path, format="parquet")
-            schemas = {part.path: part.physical_schema for part in data.get_fragments()}
-            schema = extra("pyarrow", "parquet", "a report from Parquet").unify_schemas(
-                schemas.values(), promote_options="permissive"
-            )
+            schema = _schema_of_results(data)
             self.metrics = _metrics_in(schema)
-            for file, file_schema in schemas.items():
-                if set(self.metrics).isdisjoint(file_schema.names):
-                    raise ValueError(f"{file} holds no results")
-            if "sample" not in schema.names:
-                raise ValueError("it has no column named sample")
             self._data = data.replace_schema(schema)
             self._to_count = self._columns_to_count(schema)
             self._count: int = self._data.scanner(columns=self._to_count).count_rows()
@@ -281,11 +275,11 @@ class ParquetRows(Sequence[SampleResult]):
 
     def columns(self, metric: str, *field: str) -> Iterator[Any]:
         """One field of a metric's results as Arrow arrays, in the order of the rows."""
-        wanted = {"own": self._field(metric, *field)}
+        projection = {"own": self._field(metric, *field)}
         return (
             batch["own"]
             for batch in self._data.to_batches(
-                columns=wanted, batch_size=100_000, **_LITTLE
+                columns=projection, batch_size=100_000, **_LITTLE
             )
         )
 
@@ -314,6 +308,15 @@ class ParquetRows(Sequence[SampleResult]):
             status = compute.if_else(is_sample, cells["status"], "bad")
             _add_results(metric_tally, cells, status, keys)
         tally.rows.update(rows=batch.num_rows, bad_rows=is_sample.false_count)
+        self._count_traits(batch, tally, is_sample, is_judged)
+        tally.grades.update(_values(batch["grade"].filter(is_sample)))
+
+    def _count_traits(
+        self, batch: Any, tally: Tally, is_sample: Any, is_judged: Any
+    ) -> None:
+        """Count the samples of a batch that have each trait of a row."""
+        from pyarrow import compute
+
         traits = {
             "not_judged": compute.invert(is_judged),
             "judged": is_judged,
@@ -324,7 +327,6 @@ class ParquetRows(Sequence[SampleResult]):
                 traits[name] = batch[name]
         for name, has_trait in traits.items():
             tally.rows[name] += compute.and_(is_sample, has_trait).true_count
-        tally.grades.update(_values(batch["grade"].filter(is_sample)))
 
     def _row(self, index: int, row: dict[str, Any] | RowError) -> SampleResult:
         if isinstance(row, RowError):
@@ -345,29 +347,44 @@ class ParquetRows(Sequence[SampleResult]):
             for name in self.metrics
             if row[name] is not None
         }
-        given = {
+        fields = {
             "index": index,
             "sample": sample,
             "results": results,
             "unfinished": about["unfinished"],
+            "problem": about["problem"] or "",
         }
-        return validated(
-            SampleResult,
-            {**given, "problem": about["problem"] or ""},
-            f"{self._path}, row {index}",
-        )
+        return validated(SampleResult, fields, f"{self._path}, row {index}")
+
+
+def _schema_of_results(data: Any) -> Any:
+    """The common schema of all files of a data set.
+
+    Raises:
+        ValueError: If a file holds no results, or none holds samples.
+    """
+    arrow = extra("pyarrow", "parquet", "a report from Parquet")
+    schemas = {part.path: part.physical_schema for part in data.get_fragments()}
+    schema = arrow.unify_schemas(schemas.values(), promote_options="permissive")
+    metrics = _metrics_in(schema)
+    for file, file_schema in schemas.items():
+        if set(metrics).isdisjoint(file_schema.names):
+            raise ValueError(f"{file} holds no results")
+    if "sample" not in schema.names:
+        raise ValueError("it has no column named sample")
+    return schema
 
 
 def _spent(usages: Any) -> Usage:
     """What a column of usages sums up to; an unknown cost stays unknown."""
     pc = extra("pyarrow.compute", "parquet", "a report from Parquet")
-    told: dict[str, Any] = {}
+    totals: dict[str, Any] = {}
     for field, column in zip(usages.type, usages.drop_null().flatten(), strict=True):
         if field.name in ("fallbacks", "models"):
-            told[field.name] = tuple(sorted(column.flatten().unique().to_pylist()))
+            totals[field.name] = tuple(sorted(column.flatten().unique().to_pylist()))
         else:
-            told[field.name] = pc.sum(column, skip_nulls=False, min_count=0).as_py()
-    return Usage(**told)
+            totals[field.name] = pc.sum(column, skip_nulls=False, min_count=0).as_py()
+    return Usage(**totals)
 
 
 def _metrics_in(schema: Any) -> tuple[str, ...]:
@@ -388,6 +405,17 @@ def _cluster_number(group: str | None, clustered: bool) -> int:
     return hash(group) & sys.maxsize
 
 
+def _n_uncertain(cells: Mapping[str, Any], is_scored: Any) -> int:
+    """How many scores of the embedded judge say that they are uncertain."""
+    from pyarrow import array, compute
+
+    says_uncertain = compute.starts_with(cells["reason"], pattern="uncertain: ")
+    by_embedded_judge = compute.is_in(cells["judge"], array(EMBEDDED))
+    is_said = compute.and_(is_scored, says_uncertain)
+    n_uncertain: int = compute.and_(is_said, by_embedded_judge).true_count
+    return n_uncertain
+
+
 def _add_results(
     tally: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any
 ) -> None:
@@ -395,7 +423,7 @@ def _add_results(
 
     The status of each row is given.
     """
-    from pyarrow import array, compute
+    from pyarrow import compute
 
     is_scored = compute.equal(status, "scored").fill_null(False)
     is_failed = compute.equal(status, "failed").fill_null(False)
@@ -405,12 +433,7 @@ def _add_results(
     tally.values.extend(cells["value"].filter(is_scored).to_pylist())
     tally.useful.extend(compute.greater(n_useful, 0).fill_null(False).to_pylist())
     tally.told += len(n_useful) - n_useful.null_count
-    says_uncertain = compute.starts_with(cells["reason"], pattern="uncertain: ")
-    by_embedded_judge = compute.is_in(cells["judge"], array(EMBEDDED))
-    is_uncertain = compute.and_(
-        compute.and_(is_scored, says_uncertain), by_embedded_judge
-    )
-    tally.uncertain += is_uncertain.true_count
+    tally.uncertain += _n_uncertain(cells, is_scored)
     tally.keys.extend(keys.filter(is_scored).to_pylist())
     tally.unknown.extend(keys.filter(is_unknown).to_pylist())
     tally.undefined.update(_values(cells["code"].filter(is_undefined)))
@@ -446,31 +469,28 @@ class ParquetReport(Report):
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
         self.results = rows = ParquetRows(path, columns)
-        signatures = {
-            name: sorted(
-                {
-                    own
-                    for part in rows.columns(name, "signature")
-                    for own in _values(part)
-                }
-            )
-            for name in rows.metrics
+        signatures: dict[str, Signature] = {}
+        notes = []
+        for name in rows.metrics:
+            written: set[str] = set()
+            for column in rows.columns(name, "signature"):
+                written.update(_values(column))
+            if len(written) > 1:
+                notes.append(f"{name}: rows of {len(written)} signatures")
+            signatures[name] = Signature.model_validate(min(written, default=name))
+        judges = {signature.judge for signature in signatures.values()} - {""}
+        # A run's facts name judges beside the metrics, not in them.
+        unjudged = {
+            name: signature.by("", {}) for name, signature in signatures.items()
         }
-        several = [
-            f"{name}: rows of {len(own)} signatures"
-            for name, own in signatures.items()
-            if len(own) > 1
-        ]
-        metrics = {
-            name: Signature.model_validate(own[0] if own else name)
-            for name, own in signatures.items()
+        details = {
+            signature.judge: signature.details for signature in signatures.values()
         }
-        judges = tuple(sorted({one.judge for one in metrics.values()} - {""}))
-        # as in the facts of every run
-        unjudged = {name: own.by("", {}) for name, own in metrics.items()}
-        details = {one.judge: one.details for one in metrics.values()}
         self.run = RunFacts(
-            metrics=unjudged, judges=judges, details=details, notes=tuple(several)
+            metrics=unjudged,
+            judges=tuple(sorted(judges)),
+            details=details,
+            notes=tuple(notes),
         )
 
     @property
