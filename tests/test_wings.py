@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ragmetrics_core.data import MissingDependency, higher_rooms
 from ragmetrics_core.data.higher_rooms import _PLACES, deferred
 
 SOURCE = Path(__file__).parents[1] / "ragmetrics_core"
@@ -94,3 +95,15 @@ def test_the_core_stands_without_a_wing(wing: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(_PLACES))
 def test_what_the_table_of_deferred_names_says_is_there(name: str) -> None:
     assert callable(deferred(name))
+
+
+def test_what_a_room_itself_lacks_is_said_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+
+    monkeypatch.setattr(higher_rooms, "import_module", missing)
+    with pytest.raises(ModuleNotFoundError, match="numpy") as caught:
+        deferred("write_page")
+    assert not isinstance(caught.value, MissingDependency)

@@ -128,39 +128,48 @@ class Estimate:
         return price
 
 
-def needed(whole: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[str]:
+def needed(
+    estimate_of_all: Estimate, gates: Iterable[Gate], until: UntilDecided
+) -> list[str]:
     """Return lines that say how many samples each gate would need on average.
 
     Each line supposes that the mean is .02, .05 or .1 away from the gate. It also says
     what these samples would cost.
 
     Args:
-        whole: What judging all samples would cost.
+        estimate_of_all: What judging all samples would cost.
         gates: The gates.
         until: How the run stops as soon as they are decided.
     """
     return [
-        _samples_line(whole, gate, gap, until)
+        _samples_line(estimate_of_all, gate, gap, until)
         for gate, gap in product(gates, (0.02, 0.05, 0.1))
     ]
 
 
-def _samples_line(whole: Estimate, gate: Gate, gap: float, until: UntilDecided) -> str:
+def _samples_line(
+    estimate_of_all: Estimate, gate: Gate, gap: float, until: UntilDecided
+) -> str:
     """How many samples a gate would need if the mean were so far from it."""
-    make_gate = partial(until.gate, gate.at_least, rows=whole.samples)
+    make_gate = partial(until.gate, gate.at_least, rows=estimate_of_all.samples)
     means = [
         mean for mean in (gate.at_least - gap, gate.at_least + gap) if 0 <= mean <= 1
     ]
-    n_samples = max(samples_needed(make_gate, mean, whole.samples) for mean in means)
-    share = n_samples / max(1, whole.samples)
-    calls = [round(share * usage.calls) for usage in (whole.low, whole.high)]
+    n_samples = max(
+        samples_needed(make_gate, mean, estimate_of_all.samples) for mean in means
+    )
+    share = n_samples / max(1, estimate_of_all.samples)
+    calls = [
+        round(share * usage.calls)
+        for usage in (estimate_of_all.low, estimate_of_all.high)
+    ]
     price = "price unknown"
-    if whole.low.cost is not None and whole.high.cost is not None:
-        low_price = f"${share * whole.low.cost:.4f}"
-        price = _range(low_price, f"${share * whole.high.cost:.4f}")
+    if estimate_of_all.low.cost is not None and estimate_of_all.high.cost is not None:
+        low_price = f"${share * estimate_of_all.low.cost:.4f}"
+        price = _range(low_price, f"${share * estimate_of_all.high.cost:.4f}")
     return (
-        f"{gate} until decided, mean {gap:g} away: {share * whole.samples:,.0f} of"
-        f" {whole.samples:,} samples on average, {_range(*calls)} calls, {price}"
+        f"{gate} until decided, mean {gap:g} away: {share * estimate_of_all.samples:,.0f} of"
+        f" {estimate_of_all.samples:,} samples on average, {_range(*calls)} calls, {price}"
     )
 
 
@@ -353,6 +362,44 @@ def _characters(question: Question[Any]) -> int:
     return total
 
 
+@dataclass
+class _RowsCounted:
+    """The rows that were looked at, and which metrics apply to any.
+
+    Attributes:
+        reasons: Why a metric is undefined on the first row where it is, by its name.
+        applied: Names of the metrics that apply to a row.
+    """
+
+    n_samples: int = 0
+    n_bad_rows: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+    applied: set[str] = field(default_factory=set)
+
+    def add(
+        self,
+        row: Sample | RowError,
+        metrics: Sequence[Metric],
+        counters: Mapping[str, Sequence[CountingJudge]],
+    ) -> None:
+        """Count a row, and have each metric ask its judges' counters about it."""
+        if not isinstance(row, Sample):
+            self.n_bad_rows += 1
+            return
+        self.n_samples += 1
+        for metric in metrics:
+            gap = _gap(metric, row)
+            if gap is not None:
+                self.reasons.setdefault(metric.name, gap.reason)
+                continue
+            self.applied.add(metric.name)
+            if metric.in_thread:
+                # A function of the sample asks nothing, and is not called here.
+                continue
+            for counter in counters[metric.name]:
+                counter.carry_out(metric, row)
+
+
 def estimate(
     samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None
 ) -> Estimate:
@@ -379,38 +426,23 @@ def estimate(
     for metric in metrics:
         signature_by(metric, judges[metric.name])  # refuses what a run refuses
 
-    reasons: dict[str, str] = {}
-    applied: set[str] = set()
-    n_samples = 0
-    n_bad_rows = 0
+    rows_counted = _RowsCounted()
     for row in chain(pool, rows):
-        if not isinstance(row, Sample):
-            n_bad_rows += 1
-            continue
-        n_samples += 1
-        for metric in metrics:
-            gap = _gap(metric, row)
-            if gap is not None:
-                reasons.setdefault(metric.name, gap.reason)
-                continue
-            applied.add(metric.name)
-            if metric.in_thread:
-                # A function of the sample asks nothing, and is not called here.
-                continue
-            for counter in counters[metric.name]:
-                counter.carry_out(metric, row)
+        rows_counted.add(row, metrics, counters)
     batch_shares = [
         getattr(model, "batch_share", 1.0)
         for metric_judge in judges.values()
         for model in metric_judge.models
     ]
     return Estimate(
-        samples=n_samples,
-        low=sum((least.total for least, _ in counters.values()), Usage()),
-        high=sum((most.total for _, most in counters.values()), Usage()),
-        bad_rows=n_bad_rows,
+        samples=rows_counted.n_samples,
+        low=sum((lower.total for lower, _ in counters.values()), Usage()),
+        high=sum((upper.total for _, upper in counters.values()), Usage()),
+        bad_rows=rows_counted.n_bad_rows,
         left_out={
-            name: reason for name, reason in reasons.items() if name not in applied
+            name: reason
+            for name, reason in rows_counted.reasons.items()
+            if name not in rows_counted.applied
         },
         batch_share=max(batch_shares, default=1.0),
     )

@@ -129,7 +129,7 @@ def key_of(component: object, form: Callable[[], object]) -> str | None:
 
     Secrets are left out. The digest is the same in every process.
 
-    None if ``form`` gives no complete form, or the class of ``thing``, or of an object
+    None if ``form`` gives no complete form, or the class of ``component``, or of an object
     in it, is defined outside an installed package.
     """
     if not _all_installed(component, set()):
