@@ -40,11 +40,11 @@ def add_to(commands: Any) -> None:
     """Add both commands to the parser."""
     parser = command(commands, "agreement", _agreement)
     add(parser, "results", _RESULTS, "RESULTS.jsonl", Path)
-    told = (
+    help_text = (
         'lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list,'
         " one per annotator"
     )
-    add(parser, "labels", told, "LABELS.jsonl", Path)
+    add(parser, "labels", help_text, "LABELS.jsonl", Path)
     shared.add_metric(parser)
     add(
         parser,
@@ -70,11 +70,11 @@ def add_to(commands: Any) -> None:
         "also the mean that people would give, from labels drawn at random (PPI++)",
     )
     shared.add_cluster(parser)
-    told = (
+    help_text = (
         "also the lowest threshold from which on at least this share of scores is"
         " right, with 95 %% confidence"
     )
-    add(parser, "--certify-precision", told, "P", float)
+    add(parser, "--certify-precision", help_text, "P", float)
     flag(parser, "--assume-random", "labels that no draw recorded are a random sample")
     add(parser, "--draws", "bootstrap resamples (500)", "N", positive, 500)
     labels = shared.group(commands, "label")
@@ -213,38 +213,40 @@ def compared(
     lines = _measured(measure_all(groups, rival_measures(threshold), draws=draws))
     rows = [row for group in groups for row in group]
     apart = [
-        own
-        for own in rows
-        if own.rival is not None
-        and own.says(threshold) != own.of_rival().says(threshold)
+        row
+        for row in rows
+        if row.rival is not None
+        and row.says(threshold) != row.of_rival().says(threshold)
     ]
     lines.append(
         f"Verdicts that differ: {len(apart)}; source, id, label, first and second score"
     )
     return lines + [
-        f"  {own.source} {own.id} {own.yes:d} {own.score:.3f} {own.rival:.3f}"
-        for own in apart
+        f"  {row.source} {row.id} {row.yes:d} {row.score:.3f} {row.rival:.3f}"
+        for row in apart
     ]
 
 
-def _measured(found: Sequence[Measured]) -> list[str]:
+def _measured(figures: Sequence[Measured]) -> list[str]:
     """One line per source and measure.
 
     The mean only where there are several sources.
     """
-    several = len({one.source for one in found}) > 2
+    several = len({figure.source for figure in figures}) > 2
     lines = []
-    for one in found:
-        if one.value is None or (one.source is None and not several):
+    for figure in figures:
+        if figure.value is None or (figure.source is None and not several):
             continue
-        place = "mean over sources" if one.source is None else one.source
+        place = "mean over sources" if figure.source is None else figure.source
         bounds = (
             "no interval: all resamples"
-            f" {'of one source ' if one.source is None else ''}agree"
+            f" {'of one source ' if figure.source is None else ''}agree"
         )
-        bounds = "[{:.3f}, {:.3f}]".format(*one.interval) if one.interval else bounds
+        bounds = (
+            "[{:.3f}, {:.3f}]".format(*figure.interval) if figure.interval else bounds
+        )
         lines.append(
-            f"  {one.measure:18} {place:20} n={one.count:<5} {one.value:.3f} {bounds}"
+            f"  {figure.measure:18} {place:20} n={figure.count:<5} {figure.value:.3f} {bounds}"
         )
     return lines
 

@@ -40,11 +40,11 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     parser = command(commands, "card", _card)
     shared.add_judge(parser)
-    told = (
+    help_text = (
         "labelled rows, a file or a folder: our own form, LLM-AggreFact or RAGTruth;"
         " see docs/judges.md"
     )
-    add(parser, "--data", told, "DIR", Path, required=True)
+    add(parser, "--data", help_text, "DIR", Path, required=True)
     add(
         parser,
         "--limit",
@@ -52,11 +52,11 @@ def add_to(commands: Any) -> None:
         "N",
         positive,
     )
-    told = (
+    help_text = (
         "only what this metric asks; by default everything labelled, with --template"
         " and --band adherence"
     )
-    add(parser, "--metric", told, "NAME")
+    add(parser, "--metric", help_text, "NAME")
     add(
         parser,
         "--out",
@@ -76,11 +76,11 @@ def add_to(commands: Any) -> None:
         "FILE",
         Path,
     )
-    told = (
+    help_text = (
         "propose the band of a cascade: outside it this judge is wrong on at most this"
         " share of the verdicts, on each source"
     )
-    add(asked, "--band", told, "LOSS", shared.share)
+    add(asked, "--band", help_text, "LOSS", shared.share)
     add(
         parser,
         "--against",
@@ -93,41 +93,47 @@ def add_to(commands: Any) -> None:
 
 
 def _card(options: argparse.Namespace) -> int:
-    judge, limits = (
-        shared.judge_from(options.judge, options),
-        shared.settings_from(options, Limits),
-    )
-    whole = options.template is None and options.band is None
-    _check(options, judge, whole)
-    items: LabelledSamples = read_labelled(options.data, options.limit)
-    if name := options.metric or (None if whole else "adherence"):
-        items = [
-            item
-            for item in items
-            if ASKING[item.question] is METRICS.get(full_name(name))
-        ]
-        if not items:
-            raise SettingError(
-                f"nothing is labelled for {name}; --metric names another metric"
-            )
-    work = partial(
-        _measured if whole else _two_prompts if options.template else _bands,
-        options,
-        judge,
-        items,
-    )
+    """Measure a judge, compare two prompts, or choose a band, as the options ask."""
+    judge = shared.judge_from(options.judge, options)
+    limits = shared.settings_from(options, Limits)
+    is_whole_card = options.template is None and options.band is None
+    _check(options, judge, is_whole_card)
+    items = _items(options, is_whole_card=is_whole_card)
+    if is_whole_card:
+        work = partial(_measured, options, judge, items)
+    elif options.template:
+        work = partial(_two_prompts, options, judge, items)
+    else:
+        work = partial(_bands, options, judge, items)
     if options.dry_run:
-        more = "\nNot counted: each sample is asked once more."
+        note = "\nNot counted: each sample is asked once more."
         return shared.dry_run(
-            judge, len(items), "samples", lambda counter: work(asking(counter)), more
+            judge, len(items), "samples", lambda counter: work(asking(counter)), note
         )
-    how = {"concurrency": options.concurrency, "progress": options.progress}
-    show(
-        "\n".join(
-            work(asking(judge, store=shared.store(options), limits=limits, **how))
-        )
+    ask = asking(
+        judge,
+        store=shared.store(options),
+        limits=limits,
+        concurrency=options.concurrency,
+        progress=options.progress,
     )
+    show("\n".join(work(ask)))
     return 0
+
+
+def _items(options: argparse.Namespace, *, is_whole_card: bool) -> LabelledSamples:
+    """The labelled samples, of one metric alone where that is asked for."""
+    items: LabelledSamples = read_labelled(options.data, options.limit)
+    metric = options.metric or (None if is_whole_card else "adherence")
+    if metric is None:
+        return items
+    kind = METRICS.get(full_name(metric))
+    items = [item for item in items if ASKING[item.question] is kind]
+    if not items:
+        raise SettingError(
+            f"nothing is labelled for {metric}; --metric names another metric"
+        )
+    return items
 
 
 def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
@@ -205,35 +211,35 @@ def _two_prompts(
 
     The differences are over the verdicts that both prompts gave.
     """
-    kind, given = (
-        ASKING[items[0].question],
-        (options.template, options.against or _SHIPPED),
+    kind = ASKING[items[0].question]
+    templates = (options.template, options.against or _SHIPPED)
+    first, second = (
+        judged(
+            ask,
+            kind() if template == _SHIPPED else kind(template=read_text(template)),
+            items,
+        )
+        for template in templates
     )
-    metrics = [
-        kind() if own == _SHIPPED else kind(template=read_text(own)) for own in given
-    ]
-    first, second = (judged(ask, metric, items) for metric in metrics)
-    both = [
-        (it.verdicts, own.verdicts)
-        for it, own in zip(first, second, strict=True)
-        if it.verdicts and own.verdicts
-    ]
-    if not both:
+    groups = []
+    for one_prompt, other_prompt in zip(first, second, strict=True):
+        if one_prompt.verdicts and other_prompt.verdicts:
+            verdicts = zip(one_prompt.verdicts, other_prompt.verdicts, strict=True)
+            groups.append(
+                [
+                    replace(left, rival=right.score, rival_verdict=right.verdict)
+                    for left, right in verdicts
+                ]
+            )
+    if not groups:
         raise SettingError(
             "no sample was scored by both prompts, so nothing can be compared"
         )
-    told = (
-        f"{len(both)} of {len(items)} samples were scored by both prompts; the first"
+    heading = (
+        f"{len(groups)} of {len(items)} samples were scored by both prompts; the first"
         " less the second:"
     )
-    groups = [
-        [
-            replace(a, rival=b.score, rival_verdict=b.verdict)
-            for a, b in zip(*pair, strict=True)
-        ]
-        for pair in both
-    ]
-    return [told, *compared(groups, 0.5, options.draws)]
+    return [heading, *compared(groups, 0.5, options.draws)]
 
 
 def _bands(
@@ -264,16 +270,18 @@ def _bands(
     ]
     others = left_out(rows, "lost", loss)
     lines += [
-        f"  {one.source}, with the band of the other sources"
-        f" ({one.low:g}, {one.high:g}): {_in_words(one)}"
-        for one in others
+        f"  {choice.source}, with the band of the other sources"
+        f" ({choice.low:g}, {choice.high:g}): {_in_words(choice)}"
+        for choice in others
     ]
     if others:
-        mean_loss = fmean(one.lost for one in others)
+        mean_loss = fmean(choice.lost for choice in others)
         lines.append(f"  Sources that the band does not know lose {mean_loss:.3f}.")
     return lines
 
 
-def _in_words(one: Decided) -> str:
+def _in_words(choice: Decided) -> str:
     """What a band asks the strong judge for, and what it loses."""
-    return f"asks for {1 - one.decided:.0%} of the verdicts and loses {one.lost:.3f}"
+    return (
+        f"asks for {1 - choice.decided:.0%} of the verdicts and loses {choice.lost:.3f}"
+    )

@@ -55,11 +55,11 @@ def add_to(commands: Any) -> None:
     flag(parser, "--anyway", "compare runs that were not measured in the same way")
     parser = command(commands, "push", _push)
     add(parser, "results", "results over traces", "R.jsonl", Path)
-    told = (
+    help_text = (
         "otel, openinference, mlflow or langfuse; addresses and keys as their clients"
         " take them"
     )
-    add(parser, "--to", told, "TARGET", required=True)
+    add(parser, "--to", help_text, "TARGET", required=True)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -67,7 +67,7 @@ def _compare(options: argparse.Namespace) -> int:
         options, "--fail-on-regression", holds_gate=options.fail_on_regression
     )
     first, second = map(results_at, (options.first, options.second))
-    found = first.compare(
+    comparison = first.compare(
         second,
         metrics=options.metrics.split(",") if options.metrics else None,
         cluster=options.cluster,
@@ -76,13 +76,13 @@ def _compare(options: argparse.Namespace) -> int:
         anyway=options.anyway,
     )
     titles = (_title(options.first, first), _title(options.second, second))
-    found = found.model_copy(update={"titles": titles})
-    lines = [f"First: {titles[0]}. Second: {titles[1]}.", found.table()]
+    comparison = comparison.model_copy(update={"titles": titles})
+    lines = [f"First: {titles[0]}. Second: {titles[1]}.", comparison.table()]
     if options.report:
-        found.to_html(options.report)
+        comparison.to_html(options.report)
         lines.append(f"Report: {options.report}")
     decisions = (
-        found.regressions(min_scored=options.min_scored)
+        comparison.regressions(min_scored=options.min_scored)
         if options.fail_on_regression
         else ()
     )

@@ -292,17 +292,17 @@ def _review(options: argparse.Namespace) -> int:
 
     The same command goes on where it was stopped.
     """
-    given = read_set(options.set)
-    reviews = Reviews(options.set, given)
+    dataset = read_set(options.set)
+    reviews = Reviews(options.set, dataset)
     reviewer, second = options.reviewer, options.second_reviewer
     if not reviewer:
         raise SettingError("your login is unknown; name yourself with --reviewer")
-    if second and any(one.reviewer == reviewer for one in reviews.first.values()):
+    if second and any(review.reviewer == reviewer for review in reviews.first.values()):
         raise SettingError(
             f"{reviewer!r} is the first reviewer; the second one needs another"
             " --reviewer"
         )
-    items = items_to_review(given, reviews, second=second, share=options.share)
+    items = items_to_review(dataset, reviews, second=second, share=options.share)
     try:
         done = review(
             items, reviews, reviewer=reviewer, second=second, ask=input, show=show
@@ -310,7 +310,7 @@ def _review(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         show("")
         done = False
-    lines = review_summary(given, reviews)
+    lines = review_summary(dataset, reviews)
     show(
         "\n".join(
             lines
@@ -334,16 +334,16 @@ def _score(options: argparse.Namespace) -> int:
             f"--prompts are {', '.join(judge_scores.PROMPTS)}; got {options.prompts!r}"
         )
     tables = []
-    for path, given in [(path, read_set(path)) for path in options.sets]:
+    for path, dataset in [(path, read_set(path)) for path in options.sets]:
         rows = [
             (judge, *it)
             for judge in judges
             for it in judge_scores.variants(metrics, judge, prompts)
         ]
         tables.append(
-            _estimates(path, given, rows)
+            _estimates(path, dataset, rows)
             if options.dry_run
-            else _table(path, given, rows, options)
+            else _table(path, dataset, rows, options)
         )
     show("\n\n".join(tables))
     return 0
@@ -351,14 +351,14 @@ def _score(options: argparse.Namespace) -> int:
 
 def _table(
     path: Path,
-    given: AnySet,
+    dataset: AnySet,
     rows: Sequence[tuple[Judge, Metric, str]],
     options: argparse.Namespace,
 ) -> str:
-    reviews, kept = Reviews(path, given), shared.store(options)
+    reviews, kept = Reviews(path, dataset), shared.store(options)
     scores = [
         judge_scores.score_set(
-            *(given, reviews, metric, judge),
+            *(dataset, reviews, metric, judge),
             prompt=prompt,
             threshold=options.threshold,
             draws=options.draws,
@@ -368,15 +368,15 @@ def _table(
         )
         for judge, metric, prompt in rows
     ]
-    return judge_scores.score_table(given, reviews, scores, name=str(path))
+    return judge_scores.score_table(dataset, reviews, scores, name=str(path))
 
 
 def _estimates(
-    path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]]
+    path: Path, dataset: AnySet, rows: Sequence[tuple[Judge, Metric, str]]
 ) -> str:
     return "\n\n".join(
         f"{path}, {judge.name}, {metric.name} {prompt}\n"
-        + estimate(judge_scores.samples_of(given, metric), [metric], judge).text(
+        + estimate(judge_scores.samples_of(dataset, metric), [metric], judge).text(
             "points or documents"
         )
         for judge, metric, prompt in rows

@@ -84,14 +84,14 @@ def add_to(commands: Any) -> None:
     )
     add(parser, "--metrics", "separated by commas; by default all that apply", "NAMES")
     shared.add_judge(parser)
-    told = (
+    help_text = (
         "a setting of a metric, e.g. adherence.polls=3 or module:name.polls=3; may be"
         " repeated"
     )
     add(
         parser,
         "--set",
-        told,
+        help_text,
         "METRIC.SETTING=VALUE",
         default=[],
         action="append",
@@ -223,22 +223,22 @@ def _planned(options: argparse.Namespace) -> _Plan:
 
 def _dry_run(plan: _Plan) -> int:
     """Print what a run would ask; no gate is decided by it."""
-    found = estimate(plan.source, plan.metrics, plan.judge)
+    counted = estimate(plan.source, plan.metrics, plan.judge)
     plan.source.keys.check()
     undecided = [
         Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate))
         for gate in plan.gates
     ]
     lines = needed(
-        found,
-        plan.gates if found.samples else (),
+        counted,
+        plan.gates if counted.samples else (),
         plan.until or UntilDecided(**plan.how_gates_are_held),
     )
-    text = found.text(live=plan.options.max_live)
+    text = counted.text(live=plan.options.max_live)
     show("\n".join([text, *lines, *map(str, undecided)]))
-    if found.samples and len(found.left_out) < len(plan.metrics):
+    if counted.samples and len(counted.left_out) < len(plan.metrics):
         return shared.exit_code(undecided, plan.options)
-    return plan.source.idle(found.left_out)
+    return plan.source.idle(counted.left_out)
 
 
 def _measured(plan: _Plan, budget: Budget) -> _Measured:
@@ -302,8 +302,10 @@ def _tell_what_is_left(writer: JsonlWriter, out: Path, run: Run) -> None:
     if run.parking:  # the run that has all answers writes them anew
         writer.left.unlink()
         return
-    told = f"ragmetrics: {out} is as it was; what was judged stands in {writer.left}"
-    print(told, file=sys.stderr)
+    sentence = (
+        f"ragmetrics: {out} is as it was; what was judged stands in {writer.left}"
+    )
+    print(sentence, file=sys.stderr)
 
 
 def _told(plan: _Plan, measured: _Measured) -> int:
@@ -322,8 +324,8 @@ def _told(plan: _Plan, measured: _Measured) -> int:
     if lines := _lines(plan, measured, summary, facts, decisions):
         show("\n".join(lines))
     if run.interrupted:
-        told = "ragmetrics: interrupted; what was done is counted above"
-        print(told, file=sys.stderr)
+        sentence = "ragmetrics: interrupted; what was done is counted above"
+        print(sentence, file=sys.stderr)
         return 130
     shared.summarise(options, markdown(_applied(summary, options), facts, decisions))
     if any(metric.count for metric in summary.metrics):
@@ -380,54 +382,57 @@ def _left_out(
 def _applied(summary: Summary, options: argparse.Namespace) -> Summary:
     """Without metrics that nobody named and that applied to no row."""
     kept = tuple(
-        own
-        for own in summary.metrics
-        if own.count or own.failed or options.metrics is not None
+        numbers
+        for numbers in summary.metrics
+        if numbers.count or numbers.failed or options.metrics is not None
     )
     return summary.model_copy(update={"metrics": kept})
 
 
 def _until(options: argparse.Namespace) -> UntilDecided | None:
     """How the run stops, if it is to; None if every row is to be judged."""
-    given = {
-        name: own for name in _UNTIL if (own := getattr(options, name)) is not None
+    settings = {
+        name: value for name in _UNTIL if (value := getattr(options, name)) is not None
     }
     if not options.until_decided:
-        if given:
+        if settings:
             raise SettingError(
-                f"--{next(iter(given)).replace('_', '-')} belongs to --until-decided"
+                f"--{next(iter(settings)).replace('_', '-')} belongs to --until-decided"
             )
         return None
     return UntilDecided(
-        on=options.gate, min_scored=options.min_scored, cluster=options.cluster, **given
+        on=options.gate,
+        min_scored=options.min_scored,
+        cluster=options.cluster,
+        **settings,
     )
 
 
 def settle(options: argparse.Namespace) -> None:
     """Take from the file of the working directory what ``evaluate`` was not told."""
-    found = project_settings(Path.cwd(), decided=_decided(options))
-    if found != ProjectSettings():
+    of_file = project_settings(Path.cwd(), decided=_decided(options))
+    if of_file != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(
             "settings are taken from %s", PROJECT_FILE
         )
-    if options.dry_run and found.code:
+    if options.dry_run and of_file.code:
         raise SettingError(
             f"{PROJECT_FILE} names code of its folder, which a dry run does not import:"
             " leave out --dry-run, or choose with --judge and --metrics yourself"
         )
-    if found.api_base and options.api_key_env:
+    if of_file.api_base and options.api_key_env:
         raise SettingError(
             f"no key goes to an address of {PROJECT_FILE}: name it with --api-base"
             " beside --api-key-env"
         )
-    given = {
-        "metrics": found.metrics and ",".join(found.metrics),
-        "store": found.store and Path(found.store),
-        "judge": found.judge,
-        "api_base": found.api_base,
-        **{f"{name}_column": column for name, column in found.columns.items()},
+    settings = {
+        "metrics": of_file.metrics and ",".join(of_file.metrics),
+        "store": of_file.store and Path(of_file.store),
+        "judge": of_file.judge,
+        "api_base": of_file.api_base,
+        **{f"{name}_column": column for name, column in of_file.columns.items()},
     }
-    for name, value in given.items():
+    for name, value in settings.items():
         if name not in options:
             field = printable(name.removesuffix("_column"))
             raise SettingError(
@@ -436,7 +441,7 @@ def settle(options: argparse.Namespace) -> None:
         if getattr(options, name) is None:
             setattr(options, name, value)
     options.fail_under = options.fail_under or _gates_to_hold(
-        found.gates, options.metrics, of_file=found.metrics
+        of_file.gates, options.metrics, of_file=of_file.metrics
     )
 
 

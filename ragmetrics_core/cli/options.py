@@ -40,9 +40,9 @@ def positive(text: str) -> int:
 
 def share(text: str) -> float:
     """A number from 0 to 1, for the kind of an option."""
-    if not 0 <= (found := float(text)) <= 1:
+    if not 0 <= (number := float(text)) <= 1:
         raise ValueError
-    return found
+    return number
 
 
 def command(
@@ -110,14 +110,14 @@ def add_calls(parser: argparse.ArgumentParser) -> None:
     where = kept.add_mutually_exclusive_group()
     add_store(where)
     flag(where, "--no-store", "keep no replies after the run")
-    told = (
+    help_text = (
         "ask everything anew, and keep the new replies in place of the old ones; after"
         " an interruption go on without "
     )
     flag(
         kept,
         "--fresh",
-        told
+        help_text
         + "it, which takes what was paid for, and for the rest the old replies that"
         " there are",
     )
@@ -131,11 +131,11 @@ def add_endpoint(parser: Any) -> None:
         "the models' endpoint, e.g. http://127.0.0.1:8000/v1",
         "URL",
     )
-    told = (
+    help_text = (
         "the environment variable that holds the key of --api-base, which gets no"
         " other; else of the provider itself"
     )
-    add(parser, "--api-key-env", told, "NAME")
+    add(parser, "--api-key-env", help_text, "NAME")
 
 
 def add_store(parser: Any) -> None:
@@ -151,11 +151,11 @@ def add_store(parser: Any) -> None:
 
 def add_judge(parser: argparse.ArgumentParser, more: str = "", **changed: Any) -> None:
     """Add the option that names a judge."""
-    told = (
+    help_text = (
         "lexical (embedded, the default), a model, e.g. gpt-4o-mini, or module:name of"
         f" your own{more}"
     )
-    add(parser, "--judge", told, "NAME", **changed)
+    add(parser, "--judge", help_text, "NAME", **changed)
 
 
 def add_metric(parser: argparse.ArgumentParser) -> None:
@@ -173,15 +173,15 @@ def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
 
     None if each stands alone.
     """
-    told = (
+    help_text = (
         f"{only}samples that belong together, e.g. user.id in their metadata; none if"
         " each stands alone; by default "
     )
-    told += "the conversation or source document, where there is one"
+    help_text += "the conversation or source document, where there is one"
     add(
         parser,
         "--cluster",
-        told,
+        help_text,
         "KEY",
         lambda key: None if key == "none" else key,
         "auto",
@@ -198,18 +198,18 @@ def add_settings(
     for name in only or settings.model_fields:
         field, option = settings.model_fields[name], f"--{name.replace('_', '-')}"
         default, kinds = field.default, {field.annotation, *get_args(field.annotation)}
-        told = f"{about}{field.description}" + (
+        help_text = f"{about}{field.description}" + (
             "" if default is None else f" ({default})"
         )
-        given = None if only else default
+        default_value = None if only else default
         if bool in kinds:
             flag(parser, option, field.description or "")
         elif isinstance(default, str):
             add(
                 parser,
                 option,
-                told,
-                default=given,
+                help_text,
+                default=default_value,
                 choices=get_args(field.annotation) or None,
             )
         else:
@@ -218,7 +218,7 @@ def add_settings(
                 "FILE" if kind is Path else "N",
                 positive if kind is int and default else kind,
             )
-            add(parser, option, told, unit, kind, given)
+            add(parser, option, help_text, unit, kind, default_value)
 
 
 def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
@@ -236,10 +236,10 @@ def store(options: argparse.Namespace) -> ReplyStore:
     """
     if options.no_store:
         return MemoryStore()
-    found = SqliteStore(options.store or default_path(), fresh=options.fresh)
+    replies = SqliteStore(options.store or default_path(), fresh=options.fresh)
     # what came last is on disk, too, when the command ends
-    atexit.register(found.flush)
-    return found
+    atexit.register(replies.flush)
+    return replies
 
 
 def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
@@ -274,16 +274,16 @@ def needs_out(options: argparse.Namespace) -> None:
 
 def spent(usage: Usage) -> str:
     """The number of calls, what made them fewer or more, and what they cost."""
-    more = [f"{usage.stored} replies from the store"] if usage.stored else []
-    more += [f"{usage.faults} repeated after faults"] if usage.faults else []
+    parts = [f"{usage.stored} replies from the store"] if usage.stored else []
+    parts += [f"{usage.faults} repeated after faults"] if usage.faults else []
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
     asked = usage.spared + usage.passed
-    more += (
+    parts += (
         [f"the cheap judge decided {usage.spared} of {asked} questions"]
         if asked
         else []
     )
-    return ", ".join([f"{usage.calls} calls", *more, price])
+    return ", ".join([f"{usage.calls} calls", *parts, price])
 
 
 def maker(judge: Judge, options: argparse.Namespace) -> Maker:
@@ -315,30 +315,30 @@ def dry_run(
 def add_gates(parser: argparse.ArgumentParser) -> Any:
     """Add the options that hold gates against means; returns their group."""
     gates = parser.add_argument_group("gates")
-    told = (
+    help_text = (
         "e.g. adherence=0.8, or for each language adherence=0.8@metadata.language; may"
         " be repeated"
     )
-    add(gates, "--fail-under", told, "METRIC=MEAN", default=[], action="append")
+    add(gates, "--fail-under", help_text, "METRIC=MEAN", default=[], action="append")
     add_summary(gates)
-    told = (
+    help_text = (
         "what the threshold is held against: the 95 %% interval of the mean (the"
         " default), or the mean alone"
     )
-    add(gates, "--gate", told, choices=("interval", "point"))
+    add(gates, "--gate", help_text, choices=("interval", "point"))
     add_undecided(gates)
     return gates
 
 
 def add_undecided(parser: Any) -> None:
     """Add when a gate is undecided and what that means."""
-    told = (
+    help_text = (
         "share of all rows that must be scored; with fewer a gate is undecided"
         f" ({MIN_SCORED})"
     )
-    add(parser, "--min-scored", told, "SHARE", share)
-    told = "what an undecided gate means: exit code 3 (the default), 0 or 1"
-    add(parser, "--undecided", told, choices=("exit3", "pass", "fail"))
+    add(parser, "--min-scored", help_text, "SHARE", share)
+    help_text = "what an undecided gate means: exit code 3 (the default), 0 or 1"
+    add(parser, "--undecided", help_text, choices=("exit3", "pass", "fail"))
 
 
 _HOW_GATES_ARE_HELD = {
@@ -383,11 +383,11 @@ def add_summary(parser: Any) -> None:
 
     See ``summarise``.
     """
-    told = (
+    help_text = (
         "write Markdown for a CI job's summary; by default added to"
         " $GITHUB_STEP_SUMMARY, where that is set"
     )
-    add(parser, "--summary", told, "FILE.md", Path)
+    add(parser, "--summary", help_text, "FILE.md", Path)
 
 
 def summarise(options: argparse.Namespace, text: str) -> None:

@@ -32,8 +32,10 @@ def add_to(commands: Any) -> None:
         Path,
         nargs="+",
     )
-    told = "the page to write; by default beside the first FILE, with the suffix .html"
-    add(parser, "--html", told, "FILE", Path)
+    help_text = (
+        "the page to write; by default beside the first FILE, with the suffix .html"
+    )
+    add(parser, "--html", help_text, "FILE", Path)
     shared.add_name(parser)
     shared.add_cluster(parser)
     shared.add_gates(parser)
@@ -44,8 +46,8 @@ def settle(options: argparse.Namespace) -> None:
     """Take the gates of the settings file where none is given, and name the page."""
     if not options.fail_under:
         others = ("metrics", "judge", "api_base", "store", "columns")
-        found = project_settings(Path.cwd(), decided=others)
-        options.fail_under = list(found.gates)
+        of_file = project_settings(Path.cwd(), decided=others)
+        options.fail_under = list(of_file.gates)
     if options.html is None:
         options.html = _page_beside(options.files[0])
 

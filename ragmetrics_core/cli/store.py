@@ -27,11 +27,11 @@ def add_to(commands: Any) -> None:
     """Add both commands to the parser."""
     text = "Replies of models are kept so that nothing is paid twice."
     parser = command(commands, "store", _run, description=text)
-    told = "show entries, size and age (the default); prune old replies; clear all"
+    help_text = "show entries, size and age (the default); prune old replies; clear all"
     add(
         parser,
         "action",
-        told,
+        help_text,
         default="show",
         nargs="?",
         choices=("show", "prune", "clear"),
@@ -44,14 +44,14 @@ def add_to(commands: Any) -> None:
         "AGE",
     )
     parser = command(commands, "batch", _batch)
-    told = (
+    help_text = (
         "say how far they are (the default); keep the answers of those that have ended;"
         " end those that have not"
     )
     add(
         parser,
         "action",
-        told,
+        help_text,
         default="status",
         nargs="?",
         choices=("status", "collect", "cancel"),

@@ -142,22 +142,23 @@ def quoted(run: RunFacts) -> list[str]:
     """
     lines = []
     for judge in run.judges:
-        told = []
+        sentences = []
         for signature, (_, own) in fitting(judge, run).items():
             means = [
-                one
-                for one in own
-                if one.source is None and one.measure in ("AUROC", "balanced accuracy")
+                figure
+                for figure in own
+                if figure.source is None
+                and figure.measure in ("AUROC", "balanced accuracy")
             ]
             cells = ", ".join(
-                f"{one.measure} {cell(one)} sources" for one in means
+                f"{figure.measure} {cell(figure)} sources" for figure in means
             ).replace(" n=", ", mean over ")
-            told.append(f"{signature.metric} {cells or 'one class only'}")
+            sentences.append(f"{signature.metric} {cells or 'one class only'}")
             if judge in EMBEDDED and signature.metric == "context_adherence":
-                told.append(unseen_worth())
-        said = (
-            "; ".join(told)
+                sentences.append(unseen_worth())
+        words = (
+            "; ".join(sentences)
             or "how well it agrees with people is not measured (ragmetrics card)"
         )
-        lines.append(f"{judge}, against labels of people: {said}.")
+        lines.append(f"{judge}, against labels of people: {words}.")
     return lines

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from zlib import compressobj
 
-from ragmetrics_core.data import SampleResult, clean
+from ragmetrics_core.data import MetricResult, SampleResult, clean
 from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.page.row_groups import group_of_row
 from ragmetrics_core.reporting.jsonl import plain
@@ -30,12 +30,12 @@ _EMPTY: tuple[object, ...] = (None, "", [], {})
 def cut(text: str) -> str:
     """The text, cut after 20,000 bytes of UTF-8 with a note of how much is missing."""
     text = str(clean(text))
-    kept = text.encode()[:LONGEST].decode(errors="ignore")
-    note = (
-        f" … [cut here: {len(text) - len(kept):,} more characters; the results file has"
-        " all of them]"
-    )
-    return text if kept == text else kept + note
+    shown = text.encode()[:LONGEST].decode(errors="ignore")
+    if shown == text:
+        return text
+    n_missing = len(text) - len(shown)
+    note = f" … [cut here: {n_missing:,} more characters; the results file has all of them]"
+    return shown + note
 
 
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
@@ -46,30 +46,39 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     capture or null; where there is a ledger, the conversation and the turn.
     """
     sample = row.sample
-    texts = (sample.question, sample.answer, *sample.reference) if sample else ()
-    title = row.problem or next(filter(None, texts), "")
-    title = " ".join(str(clean(title))[:1000].split())
-    if len(title) > _EXCERPT:
-        title = title[:_EXCERPT] + "…"
-    results = map(row.results.get, metrics)
-    outcomes = [
-        own and (own.status if own.value is None else round(own.value, 4))
-        for own in results
-    ]
     diagnosis = diagnose(row)
-    because = ", ".join(diagnosis.because) if diagnosis else ""
     notes = sample.capture if sample else None
     entry = [
         row.index,
         cut(sample.id or "") if sample else "",
-        title,
-        outcomes,
+        _title_of(row),
+        [_outcome_of(row.results.get(metric)) for metric in metrics],
         group_of_row(row),
-        because,
-        notes and notes.grade,
+        ", ".join(diagnosis.because) if diagnosis else "",
+        notes.grade if notes else None,
     ]
     ledger = sample.ledger if sample else None
-    return [*entry, cut(ledger.conversation or ""), ledger.turn] if ledger else entry
+    if ledger is not None:
+        entry += [cut(ledger.conversation or ""), ledger.turn]
+    return entry
+
+
+def _title_of(row: SampleResult) -> str:
+    """An excerpt of the problem, else of the first text of the sample."""
+    sample = row.sample
+    texts = [row.problem]
+    if sample is not None:
+        texts += [sample.question or "", sample.answer or "", *sample.reference]
+    first = next((text for text in texts if text), "")
+    words = " ".join(str(clean(first))[:1000].split())
+    return words if len(words) <= _EXCERPT else words[:_EXCERPT] + "…"
+
+
+def _outcome_of(result: MetricResult | None) -> float | str | None:
+    """The score of a result, else its status; None without a result."""
+    if result is None:
+        return None
+    return result.status if result.value is None else round(result.value, 4)
 
 
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
@@ -81,32 +90,35 @@ def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
     Short words, whole numbers or truth values, 2 to 40 different ones, fewer than rows
     with one; after 20 fields empty.
     """
-    kept = [_facts(row.sample.metadata) if row.sample else {} for row in rows]
-    found: dict[str, dict[str, list[Any]]] = {}
-    for name in dict.fromkeys(name for own in kept for name in own):
-        counts = Counter(own[name] for own in kept if name in own)
-        few = 1 < len(counts) <= min(_VALUES, counts.total() - 1)
-        if few and max(map(len, counts)) <= _VALUE:
-            places = {
-                value: place for place, (value, _) in enumerate(counts.most_common())
-            }
-            # no value has blanks around it
-            of = [places.get(own.get(name, " ")) for own in kept]
-            found[name] = (
-                {"values": [*places], "of": of} if len(found) < _FIELDS else {}
-            )
-    return found
+    rows_facts = [
+        _short_facts(row.sample.metadata) if row.sample else {} for row in rows
+    ]
+    names = dict.fromkeys(name for facts in rows_facts for name in facts)
+    facets: dict[str, dict[str, list[Any]]] = {}
+    for name in names:
+        counts = Counter(facts[name] for facts in rows_facts if name in facts)
+        most_values = min(_VALUES, counts.total() - 1)
+        has_few_values = 1 < len(counts) <= most_values
+        if not has_few_values or max(map(len, counts)) > _VALUE:
+            continue
+        if len(facets) >= _FIELDS:
+            facets[name] = {}
+            continue
+        values = [value for value, _ in counts.most_common()]
+        places = {value: place for place, value in enumerate(values)}
+        of_rows = [
+            places[facts[name]] if name in facts else None for facts in rows_facts
+        ]
+        facets[name] = {"values": values, "of": of_rows}
+    return facets
 
 
-def _facts(metadata: Mapping[str, Any]) -> dict[str, str]:
-    plain_values = (
-        (name, value)
-        for name, value in metadata.items()
-        if isinstance(value, str | int)
-    )
+def _short_facts(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """The words and whole numbers of the metadata, a little longer than people filter by."""
     return {
         cut(name): str(clean(str(value)[: _VALUE + 1])).strip()
-        for name, value in plain_values
+        for name, value in metadata.items()
+        if isinstance(value, str | int)
     }
 
 
@@ -116,65 +128,75 @@ def detail_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
     ``cut`` tells what texts lost.
     """
     for row in rows:
-        lost = Counter[str]()
-        found = _short(plain(_own(row)), "", lost)
-        yield json_text({**found, "cut": +lost} if lost.total() else found) + "\n"
+        n_cut = Counter[str]()
+        shown = _short(plain(_without_earlier_items(row)), "", n_cut)
+        if n_cut.total():
+            shown["cut"] = +n_cut
+        yield json_text(shown) + "\n"
 
 
 def packed(lines: Iterable[str]) -> str:
     """Lines as the page carries them: deflated, in base64; as many as it holds."""
-    packer, found = compressobj(), bytearray()
+    packer = compressobj()
+    content = bytearray()
     for line in lines:
-        found += packer.compress(line.encode())
-        if len(found) > LARGEST_ROWS:
+        content += packer.compress(line.encode())
+        if len(content) > LARGEST_ROWS:
             break
-    found += packer.flush()
-    return b64encode(found).decode()
+    content += packer.flush()
+    return b64encode(content).decode()
 
 
-def _own(row: SampleResult) -> SampleResult:
+def _without_earlier_items(row: SampleResult) -> SampleResult:
     """Return the row without what calls of earlier turns brought.
 
     The rows of those turns show it.
     """
-    if row.sample is None or row.sample.ledger is None:
+    sample = row.sample
+    if sample is None or sample.ledger is None:
         return row
-    ledger = row.sample.ledger
-    calls = (
-        it if it.turn == ledger.turn else it.model_copy(update={"items": ()})
-        for it in ledger.calls
+    ledger = sample.ledger
+    calls = tuple(
+        call if call.turn == ledger.turn else call.model_copy(update={"items": ()})
+        for call in ledger.calls
     )
-    sample = row.sample.model_copy(
-        update={"ledger": ledger.model_copy(update={"calls": tuple(calls)})}
-    )
-    return row.model_copy(update={"sample": sample})
+    shown_ledger = ledger.model_copy(update={"calls": calls})
+    shown_sample = sample.model_copy(update={"ledger": shown_ledger})
+    return row.model_copy(update={"sample": shown_sample})
 
 
-def _short(value: Any, path: str, lost: Counter[str]) -> Any:
+def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
     """Return the same data without empty fields and with long texts cut.
 
-    Empty fields of metadata stay. ``lost`` counts what was cut, by path.
+    Empty fields of metadata stay. ``n_cut`` counts the characters that were cut, by
+    path.
     """
     if isinstance(value, str):
         text = value.encode()[:LONGEST].decode(errors="ignore")
-        lost[path] += len(value) - len(text)
+        n_cut[path] += len(value) - len(text)
         return text
-    if isinstance(value, dict):
-        # Nothing shown is known; that nothing is known of it is not. Metadata is the
-        # caller's own.
-        whole = path.startswith("sample.") and ".metadata" in path
-        kept = {
-            k: v
-            for k, v in value.items()
-            if whole or v not in _EMPTY or (k, v) == ("shown", [])
-        }
-        return {
-            cut(key): _short(item, f"{path}.{key[:60]}".lstrip("."), lost)
-            for key, item in kept.items()
-        }
     if isinstance(value, list):
-        return [_short(item, f"{path} {at}", lost) for at, item in enumerate(value, 1)]
+        return [
+            _short(item, f"{path} {number}", n_cut)
+            for number, item in enumerate(value, start=1)
+        ]
+    if isinstance(value, dict):
+        # metadata is the caller's own
+        is_metadata = path.startswith("sample.") and ".metadata" in path
+        return {
+            cut(key): _short(item, f"{path}.{key[:60]}".lstrip("."), n_cut)
+            for key, item in value.items()
+            if is_metadata or not _is_left_out(key, item)
+        }
     return value
+
+
+def _is_left_out(key: str, value: object) -> bool:
+    """Whether a field is empty and says nothing by that.
+
+    That nothing was shown is known; that nothing is known of it is not.
+    """
+    return value in _EMPTY and (key, value) != ("shown", [])
 
 
 def json_text(value: object) -> str:
