@@ -376,6 +376,15 @@ class _RowsCounted:
     reasons: dict[str, str] = field(default_factory=dict)
     applied: set[str] = field(default_factory=set)
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The metrics that apply to no row, with the reason."""
+        return {
+            name: reason
+            for name, reason in self.reasons.items()
+            if name not in self.applied
+        }
+
     def add(
         self,
         row: Sample | RowError,
@@ -429,23 +438,29 @@ def estimate(
     rows_counted = _RowsCounted()
     for row in chain(pool, rows):
         rows_counted.add(row, metrics, counters)
-    batch_shares = [
-        getattr(model, "batch_share", 1.0)
-        for metric_judge in judges.values()
-        for model in metric_judge.models
-    ]
     return Estimate(
         samples=rows_counted.n_samples,
-        low=sum((lower.total for lower, _ in counters.values()), Usage()),
-        high=sum((upper.total for _, upper in counters.values()), Usage()),
+        low=_sum_of(lower.total for lower, _ in counters.values()),
+        high=_sum_of(upper.total for _, upper in counters.values()),
         bad_rows=rows_counted.n_bad_rows,
-        left_out={
-            name: reason
-            for name, reason in rows_counted.reasons.items()
-            if name not in rows_counted.applied
-        },
-        batch_share=max(batch_shares, default=1.0),
+        left_out=rows_counted.left_out,
+        batch_share=_batch_share(judges.values()),
     )
+
+
+def _sum_of(usages: Iterable[Usage]) -> Usage:
+    total = Usage()
+    for usage in usages:
+        total += usage
+    return total
+
+
+def _batch_share(judges: Iterable[Judge]) -> float:
+    """The highest share of the price that any model takes for a request in a batch."""
+    shares: list[float] = []
+    for judge in judges:
+        shares += [getattr(model, "batch_share", 1.0) for model in judge.models]
+    return max(shares, default=1.0)
 
 
 def _gap(metric: Metric, sample: Sample) -> Undefined | None:

@@ -103,17 +103,22 @@ class Run:
         self._samples_before: tuple[Sample, ...] = ()
         judges = judges_by_metric(self.metrics, judge)
         self.judges = _different(judges.values())
-        self.store = resolve_store(store)
         self.parking: ParkingStore | None = None
-        if batch:
-            self.parking = _parking_store(self.store, self._chat_models, self._budget)
-            self.store = self.parking
+        self.store = self._store(store, batch=batch)
         self._judging = SampleJudging(
             judges, concurrency=concurrency, store=self.store, budget=self._budget
         )
         self._judging.check_signatures(self.metrics)
         self.rows = RowsInFlight(self._judging, self.window)
         self.decider = self._decider(until, gates)
+
+    def _store(self, store: StoreLike, *, batch: bool) -> ReplyStore:
+        """Where replies are kept, and requests in batches wait."""
+        resolved_store = resolve_store(store)
+        if not batch:
+            return resolved_store
+        self.parking = _parking_store(resolved_store, self._chat_models, self._budget)
+        return self.parking
 
     @property
     def _chat_models(self) -> list[ChatModel]:

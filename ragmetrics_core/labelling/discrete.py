@@ -144,11 +144,7 @@ def build_discrete(
         MissingDependency: If BM25 is not installed.
     """
     settings = settings or DiscreteSettings()
-    if settings.take < 1 or settings.top < 2 * settings.take:
-        raise SettingError(
-            f"{settings.take} first and {settings.take} last documents do not fit into"
-            f" {settings.top}"
-        )
+    _check_ends(settings)
     check_pairs(pairs)
     if retriever is None:
         retriever = _bm25_of(documents, settings)
@@ -175,6 +171,15 @@ def build_discrete(
         pairs="written" if maker else "given",
     )
     return DiscreteSet(header=set_header, points=tuple(points))
+
+
+def _check_ends(settings: DiscreteSettings) -> None:
+    """Refuse ends of a list that overlap."""
+    if settings.take < 1 or settings.top < 2 * settings.take:
+        raise SettingError(
+            f"{settings.take} first and {settings.take} last documents do not fit into"
+            f" {settings.top}"
+        )
 
 
 def _bm25_of(documents: Sequence[Document], settings: DiscreteSettings) -> "BM25":

@@ -110,16 +110,7 @@ def extract_facts(
         JudgeUnavailable: If the judge will answer nothing.
     """
     instructions = Instructions(shipped(f"facts_{extraction}"))
-    without_facts: dict[int, Sample] = {}
-    for index, sample in enumerate(_samples(rows)):
-        if sample.facts:
-            continue
-        if not sample.reference:
-            raise InputError(
-                f"row {index + 1}: no reference, so there is nothing to extract facts"
-                " from"
-            )
-        without_facts[index] = sample
+    without_facts = _without_facts(rows)
 
     def plan(sample: Sample) -> Generator[Any, Any, list[str] | Undefined]:
         question = facts_of(
@@ -147,6 +138,24 @@ def extract_facts(
         prompts=digest(instructions.template),
         rows=tuple(rows_with_facts),
     )
+
+
+def _without_facts(rows: Sequence[Row]) -> dict[int, Sample]:
+    """The samples that bring no facts, by the index of their row.
+
+    ``InputError`` if one has no reference either.
+    """
+    without_facts: dict[int, Sample] = {}
+    for index, sample in enumerate(_samples(rows)):
+        if sample.facts:
+            continue
+        if not sample.reference:
+            raise InputError(
+                f"row {index + 1}: no reference, so there is nothing to extract facts"
+                " from"
+            )
+        without_facts[index] = sample
+    return without_facts
 
 
 def write_facts(path: str | Path, file: FactsFile) -> None:

@@ -157,17 +157,7 @@ def score_set(
 
     scores = _scores(labelled_set, metric, outcomes)
     labels = labels_of(labelled_set, reviews)
-    pairs_by_document: dict[str, list[tuple[float, float]]] = {}
-    n_missing = 0
-    points: Sequence[DiscretePoint | CombinationPoint] = labelled_set.points
-    for point, score, label in zip(points, scores, labels, strict=True):
-        if label is None:  # left out as ambiguous
-            continue
-        if score is None:
-            n_missing += 1
-        else:
-            pairs_by_document.setdefault(point.document, []).append((score, label))
-    documents = list(pairs_by_document.values())
+    documents, n_missing = _pairs_by_document(labelled_set, scores, labels)
     usage = Usage()
     for outcome in outcomes:
         usage += outcome.usage
@@ -184,6 +174,28 @@ def score_set(
             for name, statistic in _statistics(labelled_set, threshold).items()
         },
     )
+
+
+def _pairs_by_document(
+    labelled_set: AnySet,
+    scores: Sequence[float | None],
+    labels: Sequence[float | None],
+) -> tuple[list[list[tuple[float, float]]], int]:
+    """Score and label of the points of each document, and how many lack a score.
+
+    Points without a label are left out as ambiguous.
+    """
+    pairs_by_document: dict[str, list[tuple[float, float]]] = {}
+    n_missing = 0
+    points: Sequence[DiscretePoint | CombinationPoint] = labelled_set.points
+    for point, score, label in zip(points, scores, labels, strict=True):
+        if label is None:
+            continue
+        if score is None:
+            n_missing += 1
+        else:
+            pairs_by_document.setdefault(point.document, []).append((score, label))
+    return list(pairs_by_document.values()), n_missing
 
 
 def _scores(

@@ -162,15 +162,14 @@ def measured(
     questions = {row.question for row in labelled}
     metrics = {name: kind() for name, kind in ASKING.items() if name in questions}
     run = Run([*metrics.values()], judge, 1, MemoryStore())
-    judge_name = run.facts.judges[0]
+    # What else the machine does is no time of a judge that computes on it.
+    clock = time.process_time if run.judges[0].free else time.monotonic
     figures: dict[str, tuple[Measured, ...]] = {}
     correction: ClaimCorrection | None = None
     decided_alone: dict[str, tuple[Decided, ...]] = {}
     all_rows: list[LabelledSample] = []
     for question, metric in metrics.items():
         of_question = [row for row in labelled if row.question == question]
-        # What else the machine does is no time of a judge that computes on it.
-        clock = time.process_time if run.judges[0].free else time.monotonic
         started = clock()
         rows = judged(ask, metric, of_question)
         seconds = clock() - started
@@ -183,19 +182,13 @@ def measured(
             question_figures += _rejected_by_claims(answers)
         question_figures += _spent(rows, seconds)
         figures[question] = _defined(question_figures)
-        verdicts = [verdict for row in rows for verdict in row.verdicts]
-        has_chances = all(verdict.verdict is not None for verdict in verdicts)
-        if question in CASCADED and verdicts and has_chances:
+        verdicts = _with_chances(rows)
+        if question in CASCADED and verdicts:
             decided_alone[question] = decided(verdicts)
         all_rows.extend(rows)
-    if not any(row.verdicts for row in all_rows):
-        reason = next(row.result.reason for row in all_rows if row.result)
-        raise InputError(
-            f"{judge_name} scored none of {len(labelled)} samples, which makes no"
-            f" card: {reason}"
-        )
+    _refuse_nothing_scored(run.facts.judges[0], all_rows)
     return Card(
-        judge=judge_name,
+        judge=run.facts.judges[0],
         details=run.judges[0].details,
         version=run.facts.version,
         made=run.facts.started,
@@ -203,6 +196,26 @@ def measured(
         figures=figures,
         decided=decided_alone,
         claim_correction=correction,
+    )
+
+
+def _with_chances(rows: LabelledSamples) -> list[Labelled]:
+    """The verdicts on rows; none if any is without a probability of its own."""
+    verdicts: list[Labelled] = []
+    for row in rows:
+        verdicts += row.verdicts
+    if any(verdict.verdict is None for verdict in verdicts):
+        return []
+    return verdicts
+
+
+def _refuse_nothing_scored(judge_name: str, rows: LabelledSamples) -> None:
+    if any(row.verdicts for row in rows):
+        return
+    reason = next(row.result.reason for row in rows if row.result)
+    raise InputError(
+        f"{judge_name} scored none of {len(rows)} samples, which makes no card:"
+        f" {reason}"
     )
 
 

@@ -406,20 +406,13 @@ def compare(
         SettingError: If a metric is not in both runs, or the second run is none.
     """
     check_margin(margin)
-    if not hasattr(after, "results"):
-        raise SettingError(
-            "two finished runs are compared; rows are judged and compared by"
-            " compare_until_decided(report, rows, judge=...)"
-        )
+    _check_finished(after)
     names = _names_in_both(before, after, metrics)
     _check_keys(before, after, slices, cluster)
     matched = match(before.results, after.results)
     differing = _differing(before, after, matched, names, slices)
-    if differing and not anyway:
-        raise InputError(
-            f"the runs are not comparable: {'; '.join(differing)}. Measure both in the"
-            " same way, or compare them anyway (anyway=True, --anyway)"
-        )
+    if not anyway:
+        _refuse_differing(differing)
     parts = [(name, part) for part in matched.parts(slices) for name in names]
     if _are_the_same_run(before, after, names, differing):
         changes = [_unchanged(name, *part) for name, part in parts]
@@ -441,6 +434,24 @@ def compare(
         lacking=() if are_named else _lacking(after, before.metrics),
         added=() if are_named else _lacking(before, after.metrics),
     )
+
+
+def _check_finished(after: object) -> None:
+    """Refuse rows where a finished run is needed."""
+    if not hasattr(after, "results"):
+        raise SettingError(
+            "two finished runs are compared; rows are judged and compared by"
+            " compare_until_decided(report, rows, judge=...)"
+        )
+
+
+def _refuse_differing(differing: Sequence[str]) -> None:
+    """Refuse runs that were not measured in the same way; ``differing`` says in what."""
+    if differing:
+        raise InputError(
+            f"the runs are not comparable: {'; '.join(differing)}. Measure both in the"
+            " same way, or compare them anyway (anyway=True, --anyway)"
+        )
 
 
 def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:

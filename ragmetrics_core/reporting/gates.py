@@ -248,29 +248,36 @@ def _decided(
     numbers = summary[gate.metric]
     missing = _missing(numbers, summary)
     if numbers.mean is None:
-        return "failed", f": nothing was scored{f': {missing}' if missing else ''}."
+        reason = f": {missing}" if missing else ""
+        return "failed", f": nothing was scored{reason}."
     why_not = _why_nothing_follows(numbers, summary, on, min_scored)
     if why_not:
         return "undecided", why_not
     is_until_decided = bool(summary.decisions)
-    interval = numbers.interval if on == "interval" or is_until_decided else None
+    has_bounds = is_until_decided or on == "interval"
+    interval = numbers.interval if has_bounds else None
     low, high = _bounds(numbers, numbers.mean, interval)
     outcome = three_way(low, high, gate.at_least)
-    words = [f" {VERBS[outcome]} {gate.at_least:g}: mean {numbers.mean:.4f}"]
+    phrases = [f" {VERBS[outcome]} {gate.at_least:g}: mean {numbers.mean:.4f}"]
     if interval is not None:
         kind = "bounds" if is_until_decided else "95 % interval"
-        words.append(f"{kind} {interval.low:.4f}–{interval.high:.4f}")
+        phrases.append(f"{kind} {interval.low:.4f}–{interval.high:.4f}")
     if numbers.unknown:
-        words.append(
+        phrases.append(
             f"{low:.4f}–{high:.4f} with the {numbers.unknown} that failed or were not"
             " judged at 0 and at 1"
         )
-    words.append(f"{numbers.count} scored")
+    phrases.append(f"{numbers.count} scored")
     if missing:
-        words.append(missing)
-    more_would_decide = outcome == "undecided" and not numbers.unknown
-    hint = " More samples would decide." if more_would_decide else ""
-    return outcome, f"{', '.join(words)}.{hint}"
+        phrases.append(missing)
+    return outcome, f"{', '.join(phrases)}.{_hint(outcome, numbers)}"
+
+
+def _hint(outcome: Outcome, numbers: MetricSummary) -> str:
+    """What would decide a gate that is undecided; "" if it is not known."""
+    if outcome == "undecided" and not numbers.unknown:
+        return " More samples would decide."
+    return ""
 
 
 def _why_nothing_follows(

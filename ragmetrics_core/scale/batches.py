@@ -15,7 +15,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -471,10 +471,7 @@ class ParkingStore(SqliteStore):
             n_again = n_unanswered + n_failed
         else:  # those without an answer have failed now, too
             n_again = await self._committed_change(count_failed)
-        summary = (
-            f"{state['id'] or 'a batch not made'}: {status}, {n_entered - n_failed}"
-            f" requests answered, {n_again} to be asked again"
-        )
+        summary = _summary(state, n_entered - n_failed, n_again)
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
             raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
@@ -528,6 +525,15 @@ class ParkingStore(SqliteStore):
                 " or name another"
             )
         return results[0]
+
+
+def _summary(state: Mapping[str, Any], n_answered: int, n_again: int) -> str:
+    """What became of a batch."""
+    name = state["id"] or "a batch not made"
+    return (
+        f"{name}: {state['status']}, {n_answered} requests answered, {n_again} to be"
+        " asked again"
+    )
 
 
 def _stands_in_a_batch(n_replies: int) -> ChatReply:

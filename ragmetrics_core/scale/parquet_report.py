@@ -416,6 +416,14 @@ def _n_uncertain(cells: Mapping[str, Any], is_scored: Any) -> int:
     return n_uncertain
 
 
+def _add_useful(tally: MetricTally, n_useful: Any) -> None:
+    """Count the scored rows that have any useful chunk, as far as that is known."""
+    from pyarrow import compute
+
+    tally.useful.extend(compute.greater(n_useful, 0).fill_null(False).to_pylist())
+    tally.told += len(n_useful) - n_useful.null_count
+
+
 def _add_results(
     tally: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any
 ) -> None:
@@ -429,17 +437,16 @@ def _add_results(
     is_failed = compute.equal(status, "failed").fill_null(False)
     is_undefined = compute.equal(status, "undefined").fill_null(False)
     is_unknown = compute.invert(compute.or_(is_scored, is_undefined))
-    n_useful = cells["useful"].filter(is_scored)
     tally.values.extend(cells["value"].filter(is_scored).to_pylist())
-    tally.useful.extend(compute.greater(n_useful, 0).fill_null(False).to_pylist())
-    tally.told += len(n_useful) - n_useful.null_count
+    _add_useful(tally, cells["useful"].filter(is_scored))
     tally.uncertain += _n_uncertain(cells, is_scored)
     tally.keys.extend(keys.filter(is_scored).to_pylist())
     tally.unknown.extend(keys.filter(is_unknown).to_pylist())
     tally.undefined.update(_values(cells["code"].filter(is_undefined)))
     tally.failed.update(_values(cells["type"].filter(is_failed)))
-    tally.failure = tally.failure or _first_reason(cells["reason"], is_failed)
-    tally.why = tally.why or _first_reason(cells["reason"], is_undefined)
+    reasons = cells["reason"]
+    tally.failure = tally.failure or _first_reason(reasons, is_failed)
+    tally.why = tally.why or _first_reason(reasons, is_undefined)
     tally.not_judged += status.null_count
 
 

@@ -200,12 +200,16 @@ def padded_t(
     padding = padding.replace("-", "−")
     if max(sizes) == 1:
         return Interval(low, high, f"t with {padding}")
-    error_unclustered = (sd(values) or 0.0) / sqrt(len(values))
-    design_effect = None
-    if error_unclustered > 0:
-        design_effect = (error / error_unclustered) ** 2
     method = f"t over {len(sums)} clusters, {padding}"
-    return Interval(low, high, method, len(sums), design_effect)
+    return Interval(low, high, method, len(sums), _design_effect(values, error))
+
+
+def _design_effect(values: Sequence[float], error: float) -> float | None:
+    """How much the variance of the mean grows by clusters; None if values are equal."""
+    error_unclustered = (sd(values) or 0.0) / sqrt(len(values))
+    if error_unclustered > 0:
+        return (error / error_unclustered) ** 2
+    return None
 
 
 def grouped(
@@ -218,17 +222,10 @@ def grouped(
     """
     if max(keys, default=-1) < 0:
         return array("d", values), array("d", [1.0]) * len(values)
-    n_parts = len(values) // _BLOCK + 1
-    parts = [(array("d"), array("q")) for _ in range(n_parts)]
-    for value, key in zip(values, keys, strict=True):
-        part_values, part_keys = parts[key % n_parts]
-        part_values.append(value)
-        part_keys.append(key)
-
     sums = array("d")
     sizes = array("d")
     unclustered = array("d")
-    for part_values, part_keys in parts:
+    for part_values, part_keys in _parts_by_key(values, keys):
         clusters: dict[int, array[float]] = defaultdict(lambda: array("d"))
         for value, key in zip(part_values, part_keys, strict=True):
             if key < 0:
@@ -238,6 +235,19 @@ def grouped(
         sums.extend(fsum(cluster) for cluster in clusters.values())
         sizes.extend(len(cluster) for cluster in clusters.values())
     return sums + unclustered, sizes + array("d", [1.0]) * len(unclustered)
+
+
+def _parts_by_key(
+    values: Sequence[float], keys: Sequence[int]
+) -> list[tuple["array[float]", "array[int]"]]:
+    """Values with their keys in parts of bounded size; equal keys stand in one part."""
+    n_parts = len(values) // _BLOCK + 1
+    parts = [(array("d"), array("q")) for _ in range(n_parts)]
+    for value, key in zip(values, keys, strict=True):
+        part_values, part_keys = parts[key % n_parts]
+        part_values.append(value)
+        part_keys.append(key)
+    return parts
 
 
 def ratio_mean(

@@ -330,48 +330,55 @@ class Measured:
     interval: Bounds | None
 
 
+def _scores(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
+    return [(row.score, row.yes) for row in rows]
+
+
+def _has_both_labels(rows: Sequence[Labelled]) -> bool:
+    return len({row.yes for row in rows}) > 1
+
+
+def _slope(rows: Sequence[Labelled]) -> float | None:
+    fitted = slope_and_intercept(tuple(_scores(rows)))
+    return None if fitted is None else fitted[0]
+
+
+def _intercept(rows: Sequence[Labelled]) -> float | None:
+    fitted = slope_and_intercept(tuple(_scores(rows)))
+    return None if fitted is None else fitted[1]
+
+
 def measures(threshold: float) -> dict[str, Statistic]:
     """The measures of agreement by name.
 
     Verdicts are the judge's own, else scores from the threshold on.
     """
 
-    def scores(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
-        return [(row.score, row.yes) for row in rows]
-
     def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
         return [(row.says(threshold), row.yes) for row in rows]
 
     def judge_kappa(rows: Sequence[Labelled]) -> float | None:
-        has_both_labels = len({row.yes for row in rows}) > 1
-        return kappa(verdicts(rows)) if has_both_labels else None
+        return kappa(verdicts(rows)) if _has_both_labels(rows) else None
 
     def judge_matthews(rows: Sequence[Labelled]) -> float | None:
-        has_both_labels = len({row.yes for row in rows}) > 1
         is_constant = len({row.says(threshold) for row in rows}) == 1
         # One verdict throughout tells nothing: 0, as kappa is, else the mean over
         # sources would leave out where the judge is worst.
-        return 0.0 if has_both_labels and is_constant else matthews(verdicts(rows))
-
-    def slope(rows: Sequence[Labelled]) -> float | None:
-        fitted = slope_and_intercept(tuple(scores(rows)))
-        return None if fitted is None else fitted[0]
-
-    def intercept(rows: Sequence[Labelled]) -> float | None:
-        fitted = slope_and_intercept(tuple(scores(rows)))
-        return None if fitted is None else fitted[1]
+        if is_constant and _has_both_labels(rows):
+            return 0.0
+        return matthews(verdicts(rows))
 
     return {
-        "AUROC": lambda rows: auroc(scores(rows)),
+        "AUROC": lambda rows: auroc(_scores(rows)),
         "balanced accuracy": lambda rows: balanced_accuracy(verdicts(rows)),
         "MCC": judge_matthews,
         "kappa": judge_kappa,
         "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
         "prevalence": lambda rows: fmean(row.yes for row in rows),
-        "Brier": lambda rows: brier(scores(rows)),
-        "slope": slope,
-        "intercept": intercept,
-        "calibration error": lambda rows: calibration_error(scores(rows)),
+        "Brier": lambda rows: brier(_scores(rows)),
+        "slope": _slope,
+        "intercept": _intercept,
+        "calibration error": lambda rows: calibration_error(_scores(rows)),
         "human kappa": human_kappa,
         "human alpha": lambda rows: krippendorff([row.votes for row in rows]),
     }
