@@ -18,6 +18,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.frozen import Private, Silent
@@ -117,12 +118,20 @@ def verdicts_of(reply: BaseModel) -> tuple[BaseModel, ...]:
     return (reply,) if name is None else tuple(getattr(reply, name))
 
 
+def _is_hidden(marker: object) -> bool:
+    return isinstance(marker, SkipJsonSchema)  # type: ignore[misc]  # generic to mypy only
+
+
 @lru_cache(maxsize=64)
 def list_field(model: type[BaseModel]) -> str | None:
-    """Name of the field of a reply that is a list of objects; None if it has none."""
+    """Name of the field of a reply that is a list of objects; None if it has none.
+
+    Fields that no judge writes, as they are not in its JSON schema, do not count.
+    """
     kinds = {
         name: next(iter(get_args(info.annotation)), None)
         for name, info in model.model_fields.items()
+        if not any(map(_is_hidden, info.metadata))
     }
     return next(
         (

@@ -74,6 +74,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     }
     digits = tag_digits(
         [block.text for blocks in blocks_by_name.values() for block in blocks]
+        + [instructions.examples]
     )
     texts = {name: _tagged(blocks, digits) for name, blocks in blocks_by_name.items()}
     texts |= _own_words(instructions)

@@ -24,7 +24,14 @@ from ragmetrics_core.data import (
     stopped_estimate,
     wilson,
 )
-from ragmetrics_core.data.asking import Batch, Instructions, Question, Replies, ask
+from ragmetrics_core.data.asking import (
+    Batch,
+    Instructions,
+    Question,
+    Replies,
+    Weigh,
+    ask,
+)
 from ragmetrics_core.data.errors import (
     LimitReached,
     QuestionNotSupported,
@@ -32,6 +39,7 @@ from ragmetrics_core.data.errors import (
     TooFewPolls,
 )
 from ragmetrics_core.data.metric_evidence import Grounds, Polled
+from ragmetrics_core.metrics.labelled_examples import LabelledExample, shown
 from ragmetrics_core.metrics.ledger_calls import Groups, groups
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
 from ragmetrics_core.metrics.polls import (
@@ -191,6 +199,8 @@ class ContextAdherence(Metric):
         ChainPoll: Friel & Sanyal (2023), arXiv 2310.18344. Departures: an answer
         without claims is undefined; contexts longer than the judge's window are judged
         claim by claim, a claim being supported if some window supports it.
+        ``verdict_tokens``: Wang et al. (2025), arXiv 2503.03064. ``labelled_examples``:
+        arXiv 2505.04847.
 
     Examples:
         >>> from ragmetrics_core import ScriptedJudge
@@ -227,6 +237,20 @@ class ContextAdherence(Metric):
     )
     cause: bool = Field(True, description="Ask for a likely cause of scores below 0.5.")
     examples: str = Field("", description="Few-shot examples, written out.")
+    verdict_tokens: bool = Field(
+        False,
+        description=(
+            "Take the probability of the verdict's token in one reply, where the"
+            " endpoint gives it, else poll. Off: no card on labels speaks for it yet."
+        ),
+    )
+    labelled_examples: tuple[LabelledExample, ...] = Field(
+        (),
+        description=(
+            "Examples from labelled rows of your own (``draw_examples``); none shares"
+            " answer or contexts with what is judged."
+        ),
+    )
     template: str | None = Field(
         None,
         description="Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.",
@@ -238,6 +262,10 @@ class ContextAdherence(Metric):
             raise SettingError(
                 "early_stop needs an odd number of polls of at least 3, got"
                 f" {self.polls}"
+            )
+        if self.early_stop and self.verdict_tokens:
+            raise SettingError(
+                "early_stop is for polls; verdict_tokens asks once: choose one of them"
             )
         return self
 
@@ -253,7 +281,7 @@ class ContextAdherence(Metric):
                 self.template,
                 "contexts answer",
                 "question",
-                self.examples,
+                self._written_examples(self.labelled_examples),
                 self.language,
             ),
             prompt("facts_io", None, "reference", "question", language=self.language),
@@ -262,9 +290,26 @@ class ContextAdherence(Metric):
             ),
         )
 
+    def _written_examples(self, labelled: Sequence[LabelledExample]) -> str:
+        return "\n".join(filter(None, (self.examples, shown(labelled))))
+
+    def _instructions_for(self, sample: Sample) -> Instructions:
+        """How an answer is judged, with no example that is about this very sample."""
+        instructions = self.instructions()[0]
+        others = [
+            example
+            for example in self.labelled_examples
+            if not example.is_about(sample)
+        ]
+        if len(others) == len(self.labelled_examples):
+            return instructions
+        return replace(instructions, examples=self._written_examples(others))
+
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
         settings = {"polls": str(self.polls), "T": str(self.temperature)}
+        if self.verdict_tokens:
+            settings["verdict_tokens"] = "yes"
         if self.early_stop:
             settings["early_stop"] = "yes"
         return settings
@@ -277,7 +322,9 @@ class ContextAdherence(Metric):
         if not evidence_and_earlier:
             return self.undefined("no contexts")
         parts["contexts"] = replace(parts["contexts"], text=evidence_and_earlier)
-        polls, grounds = yield from self._poll(texts, parts)
+        polls, grounds = yield from self._poll(
+            texts, parts, self._instructions_for(sample)
+        )
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
         outcome = self._conclude(polls, texts.ranks, grounds)
@@ -291,7 +338,7 @@ class ContextAdherence(Metric):
         )
 
     def _poll(
-        self, texts: Groups, parts: Mapping[str, Part]
+        self, texts: Groups, parts: Mapping[str, Part], instructions: Instructions
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge, and return the polls with the grounds of the claims.
 
@@ -300,16 +347,17 @@ class ContextAdherence(Metric):
         """
         question = Adherent(
             parts=parts,
-            instructions=self.instructions()[0],
+            instructions=instructions,
             Reply=Poll,
             polls=self.polls,
             temperature=self.temperature,
+            weigh=_verdict_token(self.polls) if self.verdict_tokens else None,
             example=EXAMPLES,
         )
         if not texts.go_beyond_this_turn:
             polls = yield from self._rounds(question)
             return polls, None
-        if self.template is not None or self.examples:
+        if self.template is not None or instructions.examples:
             why_unlabelled = "the metric has a prompt or examples of its own"
         else:
             labelled = yield from self._rounds(rests_on(texts, question, self.language))
@@ -526,6 +574,16 @@ def _likely_cause(judgement: Sufficiency) -> Cause:
     if judgement.sufficient:
         return "reasoning_error"
     return "insufficient_context"
+
+
+def _verdict_token(polls: int) -> Weigh:
+    """Asks for the probability of the verdict, with so many polls where there is none."""
+    return Weigh(
+        "verdict",
+        positive="yes",
+        labels=("yes", "no", "abstains"),
+        fallback_polls=polls,
+    )
 
 
 def _evidence(

@@ -1,0 +1,51 @@
+"""Draws examples for the judge from labelled rows."""
+
+import random
+from collections.abc import Sequence
+
+from ragmetrics_core.data import InputError
+from ragmetrics_core.labelling.published import LabelledSample
+from ragmetrics_core.metrics.labelled_examples import LabelledExample
+
+
+def draw_examples(
+    labelled: Sequence[LabelledSample], count: int = 4, *, seed: int = 0
+) -> tuple[LabelledExample, ...]:
+    """Draw examples of both labels for ``ContextAdherence(labelled_examples=)``.
+
+    The metric shows none to the judge that shares answer or contexts with the sample
+    that is judged. Measure with a card on other rows whether they help.
+
+    Args:
+        labelled: Labelled samples, from ``read_labelled``.
+        count: How many examples; half of them of each label, the odd one supported.
+        seed: Seed of the draw.
+
+    Raises:
+        InputError: If there are too few labelled answers of either label.
+    """
+    drawn: list[LabelledExample] = []
+    draw = random.Random(seed)  # noqa: S311  # a draw of examples is no cryptography
+    for label, wanted in ((True, (count + 1) // 2), (False, count // 2)):
+        answers = [
+            row
+            for row in labelled
+            if row.question == "adherent" and row.labels[0] is label
+        ]
+        if len(answers) < wanted:
+            in_words = "supported" if label else "unsupported"
+            raise InputError(
+                f"{count} examples need {wanted} {in_words} answers with a label; there"
+                f" are {len(answers)}"
+            )
+        drawn += [_example(row) for row in draw.sample(answers, wanted)]
+    draw.shuffle(drawn)
+    return tuple(drawn)
+
+
+def _example(row: LabelledSample) -> LabelledExample:
+    return LabelledExample(
+        contexts=tuple(context.text for context in row.sample.contexts),
+        answer=row.sample.answer or "",
+        adherent=row.labels[0],
+    )
