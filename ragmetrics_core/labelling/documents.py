@@ -131,21 +131,22 @@ def load_documents(
             these.
         where: Fields that a row must have, with their values; other rows are left out.
     """
-    found, names = dict[str, Document](), Counter[str]()
-    for name, text in (
-        document for path in _files(paths) for document in _texts(path, where or {})
-    ):
-        if text.strip() and text not in found:
-            names[name] += 1
-            found[text] = Document(
-                id=name if names[name] == 1 else f"{name}~{names[name]}", text=text
-            )
-    if not found:
+    document_by_text: dict[str, Document] = {}
+    n_of_name: Counter[str] = Counter()
+    for path in _files(paths):
+        for name, text in _texts(path, where or {}):
+            if not text.strip() or text in document_by_text:
+                continue
+            n_of_name[name] += 1
+            # Ids are unique: further documents of one name are numbered.
+            unique = name if n_of_name[name] == 1 else f"{name}~{n_of_name[name]}"
+            document_by_text[text] = Document(id=unique, text=text)
+    if not document_by_text:
         raise InputError(
             "there is no document with a text; give files of text, Markdown, JSONL or"
             " JSON"
         )
-    return tuple(found.values())
+    return tuple(document_by_text.values())
 
 
 def load_pairs(
@@ -156,9 +157,9 @@ def load_pairs(
     ``where`` is as for ``load_documents``. ``InputError`` if a file cannot be read, a
     golden answer is empty, or a question stands there twice.
     """
-    rows = [
-        row for path in _files(paths) for row in _rows(path, where or {}, asked=True)
-    ]
+    rows: list[tuple[str, Mapping[str, Any]]] = []
+    for path in _files(paths):
+        rows += _rows(path, where or {}, with_questions=True)
     if not rows:
         raise InputError(
             "there is no question with a golden answer; give JSONL or JSON rows with"
@@ -171,7 +172,7 @@ def load_pairs(
 
 def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> None:
     """Raise ``InputError`` for an empty golden answer, or a question that stands there twice."""
-    seen: dict[str, str] = {}
+    place_by_question: dict[str, str] = {}
     for number, pair in enumerate(pairs):
         place = places[number] if places else f"pair {number + 1}"
         for what, text in (("question", pair.question), ("golden answer", pair.answer)):
@@ -179,8 +180,11 @@ def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> N
                 raise InputError(
                     f"{place}: the {what} is empty; fill it in, or leave the row out"
                 )
-        if (first := seen.setdefault(plain(pair.question), place)) != place:
-            raise InputError(f"{place}: the same question as {first}; keep one of them")
+        earlier_place = place_by_question.setdefault(plain(pair.question), place)
+        if earlier_place != place:
+            raise InputError(
+                f"{place}: the same question as {earlier_place}; keep one of them"
+            )
 
 
 def plain(question: str) -> str:
@@ -202,24 +206,24 @@ def _pair(place: str, row: Mapping[str, Any]) -> Pair:
 
 
 def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """The files of text and rows among the paths, and in their folders."""
+    suffixes = (*_TEXTS, *_ROWS)
     for path in map(Path, paths):
         if path.is_dir():
-            inside = sorted(
-                p
-                for p in path.rglob("*")
-                if p.suffix.casefold() in (*_TEXTS, *_ROWS) and p.is_file()
-            )
-            if not inside:
+            files = [
+                file
+                for file in sorted(path.rglob("*"))
+                if file.suffix.casefold() in suffixes and file.is_file()
+            ]
+            if not files:
                 raise InputError(
                     f"{path}: the folder holds no file of text, Markdown, JSONL or JSON"
                 )
-            yield from inside
+            yield from files
         elif not path.exists():
             raise InputError(f"{path}: no such file or folder")
-        elif path.suffix.casefold() not in (*_TEXTS, *_ROWS):
-            raise InputError(
-                f"{path}: unknown kind of file; use {', '.join((*_TEXTS, *_ROWS))}"
-            )
+        elif path.suffix.casefold() not in suffixes:
+            raise InputError(f"{path}: unknown kind of file; use {', '.join(suffixes)}")
         else:
             yield path
 
@@ -230,59 +234,68 @@ def _texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield path.name, read_text(path)
         return
     for place, row in _rows(path, where):
-        name = (
-            row.get("id")
-            or row.get("title")
-            or f"{path.name}:{place.rpartition(' ')[2]}"
-        )
-        lists = [
-            row[key]
-            for key in ("contexts", "reference_contexts")
-            if isinstance(row.get(key), list)
-        ]
+        line_number = place.rpartition(" ")[2]
+        name = row.get("id") or row.get("title") or f"{path.name}:{line_number}"
         with told(place):
-            found = (
-                contexts(lists[0], "contexts")
-                if lists
-                else [context(row, "document", 1)]
-            )
-        yield str(name), "\n".join(str(one["text"]) for one in found)
+            texts = [str(part["text"]) for part in _contexts_of(row)]
+        yield str(name), "\n".join(texts)
+
+
+def _contexts_of(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The contexts of a row, or the row itself as the only one."""
+    for key in ("contexts", "reference_contexts"):
+        if isinstance(row.get(key), list):
+            return contexts(row[key], "contexts")
+    return [context(row, "document", 1)]
 
 
 def _rows(
-    path: Path, where: Mapping[str, str], *, asked: bool = False
+    path: Path, where: Mapping[str, str], *, with_questions: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Rows of a file with their places.
 
-    Of SQuAD one per question that is asked, or else one per paragraph.
+    An object of SQuAD gives one row per paragraph, or one per question.
     """
     if path.suffix.casefold() in _TEXTS:
         raise InputError(
             f"{path}: rows come from JSONL or JSON, not from {path.suffix}"
         )
-    for place, whole in read_objects(path):
-        for number, row in enumerate(_parts(whole, asked), start=1):
-            if all(str(row.get(name)) == value for name, value in where.items()):
-                yield place if row is whole else f"{place}, part {number}", row
+    for place, line in read_objects(path):
+        for number, row in enumerate(_parts(line, with_questions), start=1):
+            if any(str(row.get(name)) != value for name, value in where.items()):
+                continue
+            yield place if row is line else f"{place}, part {number}", row
 
 
-def _parts(row: Mapping[str, Any], asked: bool) -> Iterator[Mapping[str, Any]]:
-    """A row itself, the rows that it frames, or those of SQuAD."""
-    if not isinstance(row.get("paragraphs"), list):
-        framed = isinstance(row.get("documents"), list) and all(
-            isinstance(it, Mapping) for it in row["documents"]
-        )
-        yield from row["documents"] if framed else [row]
+def _parts(row: Mapping[str, Any], with_questions: bool) -> Iterator[Mapping[str, Any]]:
+    """A row itself, the documents that it lists, or the rows of an article of SQuAD."""
+    if isinstance(row.get("paragraphs"), list):
+        for paragraph in row["paragraphs"]:
+            document = {"title": row.get("title"), "context": paragraph.get("context")}
+            if with_questions:
+                yield from _questions(document, paragraph)
+            else:
+                yield document
         return
-    for paragraph in row["paragraphs"]:
-        about = {"title": row.get("title"), "context": paragraph.get("context")}
-        if not asked:
-            yield about
-        for one in paragraph.get("qas", ()) if asked else ():
-            if not one.get("is_impossible"):
-                texts = [answer.get("text") for answer in one.get("answers", ())]
-                yield {
-                    **about,
-                    "question": one.get("question"),
-                    "answers": {"text": texts},
-                }
+    documents = row.get("documents")
+    if isinstance(documents, list) and all(
+        isinstance(document, Mapping) for document in documents
+    ):
+        yield from documents
+    else:
+        yield row
+
+
+def _questions(
+    document: Mapping[str, Any], paragraph: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    """A row for each question of a paragraph of SQuAD that has an answer."""
+    for question in paragraph.get("qas", ()):
+        if question.get("is_impossible"):
+            continue
+        texts = [answer.get("text") for answer in question.get("answers", ())]
+        yield {
+            **document,
+            "question": question.get("question"),
+            "answers": {"text": texts},
+        }

@@ -71,37 +71,22 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
     broken line.
     """
     with open_text(path) as file:
-        found = [_label(row, place, column) for place, row in json_lines(path, file)]
-    if not found:
+        labels = [_label(row, place, column) for place, row in json_lines(path, file)]
+    if not labels:
         raise InputError(f"{path} has no labels")
-    return found
+    return labels
 
 
 def _label(row: Any, place: str, column: str) -> Label:
-    name = number_as_text(row.get("id")) if isinstance(row, Mapping) else None
-    if not isinstance(name, str) or name in ("nan", "inf", "-inf"):
-        what = (
-            row
-            if isinstance(row, RowError)
-            else 'needs an object with "id", a text or a number, and the label'
-        )
-        raise RowError(f"{place}: {what}")
-    value, chance = follow(row, column.split("."))[1], row.get("probability")
-    if chance is not None and (
-        isinstance(chance, bool)
-        or not isinstance(chance, (int, float))
-        or not 0 < chance <= 1
-    ):
-        raise RowError(
-            f"{place}: 'probability' must be a number above 0 up to 1, or left out if"
-            " no draw recorded one"
-        )
-    votes = (
-        ()
-        if value is None and chance is not None
-        else votes_of(value, f"{place}: {column!r}")
-    )
-    if any(plain_data(vote) == _NEITHER for vote in _as_list(value)):
+    """The label on one line; ``RowError`` names the place and what is wrong."""
+    name = _id_of(row, place)
+    _, votes_value = follow(row, column.split("."))
+    probability = _probability_of(row, place)
+    votes: tuple[bool, ...] = ()
+    is_unlabelled_draw = votes_value is None and probability is not None
+    if not is_unlabelled_draw:
+        votes = votes_of(votes_value, f"{place}: {column!r}")
+    if any(plain_data(vote) == _NEITHER for vote in _as_list(votes_value)):
         raise RowError(
             f"{place}: {column!r} is 0.5, which says neither yes nor no; write 0 or 1, or"
             " leave the line out"
@@ -111,10 +96,36 @@ def _label(row: Any, place: str, column: str) -> Label:
         id=name,
         votes=votes,
         source=str(row.get("source") or "all"),
-        probability=chance,
+        probability=probability,
         metric=metric if isinstance(metric, str) else None,
         shown={name: row[name] for name in _SHOWN if name in row},
     )
+
+
+def _id_of(row: Any, place: str) -> str:
+    name = number_as_text(row.get("id")) if isinstance(row, Mapping) else None
+    if isinstance(name, str) and name not in ("nan", "inf", "-inf"):
+        return name
+    if isinstance(row, RowError):
+        raise RowError(f"{place}: {row}")
+    raise RowError(
+        f'{place}: needs an object with "id", a text or a number, and the label'
+    )
+
+
+def _probability_of(row: Mapping[str, Any], place: str) -> float | None:
+    """The probability with which a sample was drawn; None if no draw recorded one."""
+    value = row.get("probability")
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 < value <= 1:
+        raise RowError(
+            f"{place}: 'probability' must be a number above 0 up to 1, or left out if"
+            " no draw recorded one"
+        )
+    probability: float = value
+    return probability
 
 
 def _as_list(value: Any) -> Sequence[Any]:
@@ -146,26 +157,25 @@ def matched(
     labels were given for another metric or for other texts than those of their samples,
     as are those of a rival's.
     """
-    own, others = _scored(report, metric), _scored(rival, metric) if rival else {}
+    scored = _scored(report, metric)
+    scored_by_rival = _scored(rival, metric) if rival is not None else {}
     _refuse_labels_of_others(report, metric, labels)
-    _refuse_other_texts(own, others)
-    found = [
-        Labelled(
-            own[name][1],
-            label.votes,
-            label.source,
-            others[name][1] if rival else None,
-            name,
-        )
-        for name, label in _voted(labels).items()
-        if name in own and (rival is None or name in others)
-    ]
-    if not found:
+    _refuse_other_texts(scored, scored_by_rival)
+    rows = []
+    for name, label in _voted(labels).items():
+        if name not in scored or (rival is not None and name not in scored_by_rival):
+            continue
+        _, score = scored[name]
+        rival_score = None
+        if rival is not None:
+            _, rival_score = scored_by_rival[name]
+        rows.append(Labelled(score, label.votes, label.source, rival_score, name))
+    if not rows:
         raise InputError(
             f"no scored sample of {metric} has a label; labels and samples are matched"
-            f" by id, and there are labels for: {_some([label.id for label in labels])}"
+            f" by id, and there are labels for: {_listed([label.id for label in labels])}"
         )
-    return found
+    return rows
 
 
 def in_clusters(
@@ -234,7 +244,7 @@ def _refuse_labels_of_others(
         raise InputError(
             f"{len(wrong)} of {len(labels)} labels were given for another question,"
             " answer, contexts or reference than the sample of their id has now:"
-            f" {_some(wrong)}; label the samples of this run"
+            f" {_listed(wrong)}; label the samples of this run"
         )
 
 
@@ -297,7 +307,7 @@ def _refuse_other_texts(
     if wrong:
         raise InputError(
             "the other run has another question, answer, contexts or reference for"
-            f" {len(wrong)} samples of one id: {_some(wrong)}; two judges are compared"
+            f" {len(wrong)} samples of one id: {_listed(wrong)}; two judges are compared"
             " on the same samples"
         )
 
@@ -312,62 +322,64 @@ def _texts_differ(first: Sample, second: Sample) -> bool:
 
 def left_over(report: Report, metric: str, labels: Sequence[Label]) -> list[str]:
     """Which labels enter no number, in words: their id is that of no sample, or the sample has no score."""
-    samples, scored = (
-        {row.sample.id for row in report.results if row.sample},
-        _scored(report, metric),
-    )
+    samples = _samples_by_id(report)
+    scored = _scored(report, metric)
     strangers = [label.id for label in labels if label.id not in samples]
-    silent = [
+    without_score = [
         label.id
         for label in labels
         if label.votes and label.id in samples and label.id not in scored
     ]
-    found = (
-        ("labels that match no sample", strangers),
-        ("labelled samples without a score", silent),
-    )
-    return [
-        f"{words} ({len(names)}): {_some(names)}" for words, names in found if names
-    ]
+    sentences = []
+    if strangers:
+        count = len(strangers)
+        sentences.append(f"labels that match no sample ({count}): {_listed(strangers)}")
+    if without_score:
+        count = len(without_score)
+        sentences.append(
+            f"labelled samples without a score ({count}): {_listed(without_score)}"
+        )
+    return sentences
 
 
 def _voted(labels: Sequence[Label]) -> dict[str, Label]:
     """The labels that hold votes, by id."""
-    if twice := _repeated([label.id for label in labels]):
-        what = "one line per sample is needed, with a list for several votes"
-        raise InputError(f"{what}; labelled more than once: {twice}")
+    repeated_ids = _repeated([label.id for label in labels])
+    if repeated_ids:
+        raise InputError(
+            "one line per sample is needed, with a list for several votes; labelled"
+            f" more than once: {repeated_ids}"
+        )
     return {label.id: label for label in labels if label.votes}
 
 
 def _scored(report: Report, metric: str) -> dict[str, tuple[Sample, float]]:
     """The scored samples of a run with their scores, by id."""
-    scores = zip(
-        (row.sample for row in report.results), report.scores(metric), strict=True
-    )
-    found = [
-        (sample, score)
-        for sample, score in scores
-        if sample is not None and score is not None
-    ]
-    wanted = "every sample needs an id of its own to be labelled"
-    if nameless := sum(sample.id is None for sample, _ in found):
-        raise InputError(f"{wanted}; {nameless} have none")
-    if twice := _repeated(
-        [
-            row.sample.id
-            for row in report.results
-            if row.sample and row.sample.id is not None
-        ]
-    ):
-        raise InputError(f"{wanted}; more than one has: {twice}")
-    return {str(sample.id): (sample, score) for sample, score in found}
+    pairs: list[tuple[Sample, float]] = []
+    ids: list[str] = []  # of all samples, scored or not
+    scores = report.scores(metric)
+    for row, score in zip(report.results, scores, strict=True):
+        if row.sample is None:
+            continue
+        if row.sample.id is not None:
+            ids.append(row.sample.id)
+        if score is not None:
+            pairs.append((row.sample, score))
+    rule = "every sample needs an id of its own to be labelled"
+    n_nameless = sum(sample.id is None for sample, _ in pairs)
+    if n_nameless:
+        raise InputError(f"{rule}; {n_nameless} have none")
+    repeated_ids = _repeated(ids)
+    if repeated_ids:
+        raise InputError(f"{rule}; more than one has: {repeated_ids}")
+    return {str(sample.id): (sample, score) for sample, score in pairs}
 
 
 def _repeated(names: Sequence[str]) -> str:
-    return _some([name for name, count in Counter(names).items() if count > 1])
+    return _listed([name for name, count in Counter(names).items() if count > 1])
 
 
-def _some(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
@@ -408,26 +420,30 @@ def draw(
             f"{len(order)} samples are scored, so 1 to {len(order)} can be drawn; asked"
             f" for {count}"
         )
-    chance, known = (
-        random.Random(seed),  # noqa: S311
-        {"probability": count / len(order), "seed": seed},
-    )
-    chance.shuffle(order)
+    draw_number = random.Random(seed)  # noqa: S311  # sampling is no cryptography
+    probability = count / len(order)
+    draw_number.shuffle(order)
     if by_score:
-        order.sort(key=lambda pair: pair[1])  # stable: ties stay in random order
-        step, start = len(order) / count, chance.random()
+        order.sort(key=_score_of)  # stable: ties stay in random order
+        step = len(order) / count
+        start = draw_number.random()
         order = [order[int((start + place) * step)] for place in range(count)]
-        chance.shuffle(order)
+        draw_number.shuffle(order)
     return [
         {
             "id": sample.id,
             "label": None,
-            **known,
+            "probability": probability,
+            "seed": seed,
             **_texts_shown(sample),
             "metric": metric,
         }
         for sample, _ in order[:count]
     ]
+
+
+def _score_of(pair: tuple[Sample, float]) -> float:
+    return pair[1]
 
 
 def calibrate(
@@ -460,24 +476,31 @@ def calibrate(
             "a run until decided cannot be calibrated: it stopped for what it saw;"
             " judge all of its rows"
         )
-    known, number_of = _drawn(report, metric, labels, assume_random), numbering(cluster)
-    scored = _scored(report, metric).items()
+    label_by_id = _drawn(report, metric, labels, assume_random)
+    scored = _scored(report, metric)
     keys = KeysSought(cluster=cluster)
-    for _, (sample, _) in scored:
+    for sample, _ in scored.values():
         keys.look(sample)
     keys.check()
-    rows = [
-        (known.get(name), score, number_of(sample)) for name, (sample, score) in scored
-    ]
-    truth, labelled = (
-        [yes for yes, _, _ in rows if yes is not None],
-        [row for row in rows if row[0] is not None],
+    number_of = numbering(cluster)
+    numbered = {
+        name: (score, number_of(sample)) for name, (sample, score) in scored.items()
+    }
+    labelled = [name for name in numbered if name in label_by_id]
+    unlabelled = [name for name in numbered if name not in label_by_id]
+    return ppi(
+        [label_by_id[name] for name in labelled],
+        _scores_of(labelled, numbered),
+        _scores_of(unlabelled, numbered),
     )
-    own, others = (
-        Scores([score for _, score, _ in side], [number for _, _, number in side])
-        for side in (labelled, [row for row in rows if row[0] is None])
-    )
-    return ppi(truth, own, others)
+
+
+def _scores_of(
+    names: Sequence[str], numbered: Mapping[str, tuple[float, int]]
+) -> Scores:
+    """Scores of these samples, with the numbers of their clusters."""
+    values = [numbered[name][0] for name in names]
+    return Scores(values, [numbered[name][1] for name in names])
 
 
 def certify_precision(
@@ -492,12 +515,12 @@ def certify_precision(
 
     Arguments and errors are those of ``calibrate``.
     """
-    known, scored = (
-        _drawn(report, metric, labels, assume_random),
-        _scored(report, metric),
-    )
+    label_by_id = _drawn(report, metric, labels, assume_random)
+    scored = _scored(report, metric)
     labelled = [
-        (score, known[name]) for name, (_, score) in scored.items() if name in known
+        (score, label_by_id[name])
+        for name, (_, score) in scored.items()
+        if name in label_by_id
     ]
     return certify(labelled, [score for _, score in scored.values()], target)
 
