@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ from ragmetrics_core.lexical.numerals import number, numbers, strange
 from ragmetrics_core.lexical.text import parse
 from ragmetrics_core.metrics.context_adherence import Sufficient
 from ragmetrics_core.metrics.context_recall import Rating
-from ragmetrics_core.reporting.tables import footnotes
 
 FRANCE_QUESTION = "Where is France and what is it's capital?"
 FRANCE_ANSWER = "France is in western Europe and Paris is its capital."
@@ -600,7 +600,7 @@ def test_a_negative_answer_does_not_decline(question: str, answer: str) -> None:
     assert poll.verdict in ("yes", "no")
 
 
-def test_a_report_counts_the_scores_of_which_it_is_uncertain() -> None:
+def test_a_report_counts_the_scores_of_which_it_is_uncertain(tmp_path: Path) -> None:
     rows = [
         {"answer": answer, "contexts": [TestNegation.SAID]}
         for answer in ("The bridge was not opened.", "Wizards.")
@@ -611,6 +611,7 @@ def test_a_report_counts_the_scores_of_which_it_is_uncertain() -> None:
         for row in report.results
     ] == [True, False]
     assert report.summary()["context_adherence"].uncertain == 1
-    assert "context_adherence: the judge is uncertain of 1 of 2 scores." in footnotes(
-        report.summary(), report.run
-    )
+    path = tmp_path / "report.html"
+    report.to_html(path)
+    page = path.read_text(encoding="utf-8")
+    assert "The judge is uncertain of 1 of 2 scores of context_adherence." in page
