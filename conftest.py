@@ -93,28 +93,9 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        _freeze()
+        gc.collect()
+        gc.freeze()
         gc.enable()
-
-
-_MANY_MODULES = 500  # LiteLLM and each framework have more
-_frozen_modules = 0  # how many there were when what they hold was last put aside
-
-
-def _freeze() -> None:
-    global _frozen_modules
-    gc.collect()
-    gc.freeze()
-    _frozen_modules = len(sys.modules)
-
-
-def pytest_runtest_setup() -> None:
-    """What a test imported is not looked through either, where it is much.
-
-    With LiteLLM and three frameworks each ``gc.collect()`` of a test took a second.
-    """
-    if len(sys.modules) >= _frozen_modules + _MANY_MODULES:
-        _freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
