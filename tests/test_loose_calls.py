@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from test_tree_rules import (
     ANSWER,
@@ -115,6 +117,41 @@ def test_an_answer_that_no_model_wrote_is_in_doubt_where_the_same_is_asked_next(
     found = "exact" if first_answers else "inferred"
     assert grade(made.revised(first)) == found
     assert grade(made.revised(second)) == "exact"
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_an_answer_that_is_not_in_the_history_when_the_same_is_asked_next_is_in_doubt(
+    remembers: bool,
+) -> None:
+    """A chain is asked until its answer can be read: the history stays as it was."""
+    c = Clock()
+    made = turns()
+    before = (
+        Said(role="user", content=SECOND),
+        Said(role="assistant", content="It has two of them."),
+    )
+    added = (
+        Said(role="user", content=QUESTION),
+        Said(role="assistant", content="Not readable."),
+    )
+
+    def ask(reply: str, history: tuple[Said, ...]) -> Sample:
+        run = tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO), reply),
+            answers=(Answer(reply, "output"),),
+            history=history,
+        )
+        (sample,) = made.add(run)
+        return sample
+
+    first = ask("Not readable.", before)
+    second = ask(ANSWER, (*before, *added) if remembers else before)
+    notes = [made.revised(sample).capture for sample in (first, second)]
+    said = [" ".join(one.warnings) for one in notes if one is not None]
+    in_doubt = ["was asked the same question" in words for words in said]
+    assert in_doubt == [not remembers, False]
 
 
 def test_a_draft_that_is_a_document_word_for_word_rests_on_all_that_its_call_was_shown() -> (
@@ -235,6 +272,59 @@ def test_a_search_of_an_earlier_turn_of_which_the_history_tells_is_no_part_of_th
     assert not [
         sample for sample in samples if sample.answer == CHAT and sample is not last
     ]
+
+
+QUERY = "history of the lighthouse at the river mouth"
+SUBJECTS = ("When was it built?", "Who kept its lamp?", "What does it cost to see it?")
+
+
+def multi_query(
+    clock: Clock, question: str, strand: str, *, batch: bool
+) -> Iterator[Tree]:
+    """Runs of a question: a model writes two queries, of which one is written for all questions; they are answered."""
+    written = f"{question.lower()}\n{QUERY}"
+    searched = "batch of " + strand if batch else strand
+    page = Document(f"A page that tells of this: {question}", question)
+    shown = f"{page.text}\n{PORTO}\nQuestion: {question}"
+    said = f"The answer to it in {strand} is this."
+    splitting = model(clock, f"Queries for: {question}", written)
+    yield tree(clock, splitting, question=question, strand=strand)
+    yield alone(retriever(clock, page, query=question.lower()), strand=searched)
+    yield alone(retriever(clock, DOCS[0], query=QUERY), strand=searched)
+    yield tree(clock, model(clock, shown, said), question=question, strand=strand)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("questions", [SUBJECTS, SUBJECTS[:1] * 3, SUBJECTS[:2] * 2])
+def test_queries_that_models_write_alike_for_several_questions_join_none_of_them(
+    questions: tuple[str, ...], together: bool, batch: bool
+) -> None:
+    """A chain of loose functions: queries by a model, ``retriever.batch``, an answer; in order, or all at once."""
+    c = Clock()
+    made = turns()
+    names = [
+        f"task {number}" if together else "main" for number in range(len(questions))
+    ]
+    of_each = [
+        multi_query(c, question, name, batch=batch)
+        for question, name in zip(questions, names, strict=True)
+    ]
+    runs = (
+        (run for step in zip(*of_each, strict=True) for run in step)
+        if together
+        else (run for runs_of_one in of_each for run in runs_of_one)
+    )
+    samples = [sample for run in runs for sample in made.add(run)] + made.finish()
+    assert sorted(str(sample.question) for sample in samples) == sorted(questions)
+    for sample in samples:
+        assert {context.text for context in sample.contexts} == {
+            f"A page that tells of this: {sample.question}",
+            PORTO,
+        }
+        assert sample.ledger is not None
+        assert len(sample.ledger.calls) == 2
+        assert grade(sample) == ("inferred" if together and batch else "exact")
 
 
 # What is counted

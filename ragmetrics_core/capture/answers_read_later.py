@@ -89,8 +89,12 @@ class AnswersReadLater:
             elif _is_worked_on(sample, hosts, is_last=is_last):
                 self._doubt(run, sample, _READ_LATER)
 
-    def doubt_placeholder_before(self, tree: Tree, calls: Calls) -> None:
-        """Put the last answer of a strand in doubt, if no model wrote it and a run with one was asked the same next."""
+    def doubt_one_that_is_replaced(self, tree: Tree, calls: Calls) -> None:
+        """Put the last answer of a strand in doubt, where a run was asked the same next and may have replaced it.
+
+        No model wrote the answer; or it is not in the history of the next run, which is
+        as long as its own.
+        """
         of_strand = [
             (run, sample) for run, sample in self._recent if run.strand == tree.strand
         ]
@@ -100,7 +104,8 @@ class AnswersReadLater:
         if sample.answer is None or id(sample) in self._doubted:
             return
         is_the_same = one_line(sample.question) == one_line(tree.question)
-        if is_the_same and not Calls(run).models:
+        is_left_out = bool(run.history) and run.history == tree.history
+        if is_the_same and (is_left_out or not Calls(run).models):
             self._doubt(run, sample, _ASKED_AGAIN)
 
     def _doubt(self, run: Tree, sample: Sample, words: str) -> None:

@@ -32,6 +32,10 @@ _ONE_OF_SEVERAL = (
     "a model wrote this question beside others: what the user asked, and what was made"
     " of the answers, is not known"
 )
+_SEVERAL_WROTE = (
+    "several models wrote what was searched for, at once: which of them it was searched"
+    " for is not certain"
+)
 
 
 def doubtful(tree: Tree, words: str) -> Tree:
@@ -197,12 +201,67 @@ class Groups:
             query: What was searched for first, in one line.
             writers: Runs that wrote this query and are no samples by themselves.
         """
-        group = self._asking_for(tree, query, writers)
+        open_writers = self._open_writers(tree.strand, query, writers)
+        writer = self._writer(open_writers, query)
+        group = self._asking_for(tree, query, writer)
         if group is None:
-            group = Group([])
-            self._waiting.append(group)
-        group.add_writers(writers)
+            group = self._new_group()
+        if writer is not None:
+            group.add_writers([writer])
         group.add(tree, answers=False)
+        if len(open_writers) > 1:
+            for one in open_writers:
+                if (asking := self._group_of(one)) is not None:
+                    asking.doubt(_SEVERAL_WROTE)
+
+    def _open_writers(
+        self, strand: str, query: str, writers: Sequence[Tree]
+    ) -> list[Tree]:
+        """The runs that may have written a query for a search that is made now, the first to run first.
+
+        In the strand of the search that is the last one. Else those that wait for an
+        answer, if there are such; else the last one.
+        """
+        written = [
+            tree
+            for group in self._waiting
+            for tree in group.trees
+            if wrote(tree, query)
+        ]
+        all_of_them = {tree.root: tree for tree in (*writers, *written)}
+        ordered = sorted(all_of_them.values(), key=lambda tree: tree.root.began)
+        own = [tree for tree in ordered if tree.strand == strand]
+        if own:
+            return own[-1:]
+        waiting = [tree for tree in ordered if not self._is_answered(tree)]
+        return waiting or ordered[-1:]
+
+    def _is_answered(self, writer: Tree) -> bool:
+        """Whether what a run wrote was searched for and answered from."""
+        group = self._group_of(writer)
+        if group is None or group.answered_at is None:
+            return False
+        return group.answered_at > end_of(writer.root)
+
+    def _writer(self, writers: Sequence[Tree], query: str) -> Tree | None:
+        """The first of some runs for which nobody searched for a query, else the last one."""
+        for writer in writers:
+            group = self._group_of(writer)
+            if group is None or query not in map(one_line, group.queries):
+                return writer
+        return writers[-1] if writers else None
+
+    def _group_of(self, tree: Tree) -> Group | None:
+        """The group that holds a run; None if none does."""
+        for group in self._waiting:
+            if any(known.root is tree.root for known in group.trees):
+                return group
+        return None
+
+    def _new_group(self) -> Group:
+        group = Group([])
+        self._waiting.append(group)
+        return group
 
     def add_part(self, tree: Tree, writer: Tree) -> None:
         """Add a run that answers one of several questions that a model wrote, to the group of these.
@@ -211,28 +270,26 @@ class Groups:
             tree: The run.
             writer: The run that wrote its question, which is no sample by itself.
         """
-        group = next((one for one in self._waiting if writer in one.trees), None)
-        if group is None:
-            group = Group([])
-            self._waiting.append(group)
+        group = self._group_of(writer) or self._new_group()
         group.add_writers([writer])
         group.add_part(tree)
 
-    def _asking_for(
-        self, tree: Tree, query: str, writers: Sequence[Tree]
-    ) -> Group | None:
+    def _asking_for(self, tree: Tree, query: str, writer: Tree | None) -> Group | None:
         """The group that a retrieval goes on with.
 
-        One of its models wrote the query, or a writer was shown what was searched for
-        there: it wrote further queries; or the retrieval was handed its documents.
+        It holds the run that wrote the query; or that run was shown what was searched
+        for there, and wrote something else: further queries; or the retrieval was
+        handed its documents.
         """
         same, others = self._near(tree.strand)
-        for group in (*same, *others):
-            if group.wrote(query):
+        if writer is not None:
+            group = self._group_of(writer)
+            if group is not None:
                 return group
-        for group in same:
-            if any(_is_told_to(writer, group) for writer in writers):
-                return group
+            for group in same:
+                is_new = query not in map(one_line, group.queries)
+                if is_new and _is_told_to(writer, group):
+                    return group
         for group in (*same, *others):
             if group.gave(tree.root.taken):
                 return group
@@ -334,11 +391,13 @@ def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
 
 
 def _is_told_to(writer: Tree, group: Group) -> bool:
-    """Whether a run was shown what was searched for in a group: it wrote further queries for it."""
+    """Whether a run was shown what was searched for first in a group: it wrote further queries for it."""
     shown = "\n".join(
         one_line(message.text) for node in writer.root.walk() for message in node.prompt
     )
-    return any(one_line(query) in shown for query in group.queries)
+    asked = [node for node in group.nodes if node.query]
+    first = min(asked, key=lambda node: node.began, default=None)
+    return first is not None and one_line(first.query) in shown
 
 
 def _has_moved_on(

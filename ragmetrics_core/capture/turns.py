@@ -173,7 +173,7 @@ class Turns(Generic[Run]):
         if tree.thread is not None and any(one.answer is None for one in samples):
             return self._hold(tree.thread, parts)
         if samples:
-            self._read_later.doubt_placeholder_before(whole, calls)
+            self._read_later.doubt_one_that_is_replaced(whole, calls)
         self._remember(whole, samples)
         self._unsampled.keep_words_of(samples)
         if not samples and tree.root.kind == "agent" and tree.answers:
