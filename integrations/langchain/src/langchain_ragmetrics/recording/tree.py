@@ -1,6 +1,6 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -94,42 +94,53 @@ def _strand(run: AnyRun) -> str:
 
 def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     """One root with all below it, and what LangChain says of question, history and answer."""
-    root, inputs, output = _node(run), plain(run.inputs), plain(run.outputs or {})
-    given = metadata_of(run).get("ragmetrics")
-    given = given if isinstance(given, Mapping) else {}
-    continues, models = (
-        _continues(run),
-        any(node.kind == "model" for node in root.walk()),
-    )
-    empty = _is_empty(run.outputs)
-    asked, place = _question(run, inputs, output, given, continues)
+    root = _node(run)
+    nodes = list(root.walk())
+    calls_models = any(node.kind == "model" for node in nodes)
+    inputs, output = plain(run.inputs), plain(run.outputs or {})
     if root.kind == "step" and not capture.has_written(inputs):
         root.taken = tuple(documents_in(inputs))
-    error = error_of(run) or (_ABANDONED if empty and _is_abandoned(run) else None)
+    given = _given_in_metadata(run)
+    continues = _continues(run)
+    question, asked_at = _question(run, inputs, output, given, continues)
+    gave_nothing = _is_empty(run.outputs)
+    error = error_of(run)
+    if error is None and gave_nothing and _is_abandoned(run):
+        error = _ABANDONED
     thread = metadata_of(run).get("thread_id")
-    waits = any((one.error or "").startswith("GraphInterrupt(") for one in root.walk())
     return Tree(
         root,
-        question=asked,
-        asked_at=place,
-        history=_history(run, inputs, output, asked) if root.kind == "step" else (),
+        question=question,
+        asked_at=asked_at,
+        history=_history(run, inputs, output, question) if root.kind == "step" else (),
         answers=_answers(root, output),
         output=output,
-        is_query=every_turn and models,
-        gives_documents=_gives_documents(root, output, models=models),
+        is_query=every_turn and calls_models,
+        gives_documents=_gives_documents(root, output, calls_models=calls_models),
         error=error,
-        complete=not error and not (empty and not models),
+        complete=error is None and (calls_models or not gave_nothing),
         strand=_strand(run),
         thread=None if thread is None else f"{run.name}/{thread}",
         conversation=None if thread is None else str(thread),
-        paused=waits and run.error is None and thread is not None,
+        paused=thread is not None and run.error is None and _waits_for_a_person(nodes),
         continues=continues,
-        given=_given(given),
+        given=_fields_of_the_sample(given),
         run=run,
         places=(run.inputs,),
         results=(run.outputs or {},),
         plain=plain,
     )
+
+
+def _given_in_metadata(run: AnyRun) -> Mapping[str, Any]:
+    """What the call says in ``config={"metadata": {"ragmetrics": …}}``."""
+    given = metadata_of(run).get("ragmetrics")
+    return given if isinstance(given, Mapping) else {}
+
+
+def _waits_for_a_person(nodes: Iterable[Node]) -> bool:
+    """Whether a graph was interrupted, and waits for what a person says."""
+    return any((node.error or "").startswith("GraphInterrupt(") for node in nodes)
 
 
 def _question(
@@ -139,6 +150,7 @@ def _question(
     given: Mapping[str, Any],
     continues: bool,
 ) -> tuple[str | None, str]:
+    """The user's question and where it was found; None where the rules have to look at the queries."""
     if given.get("question") is not None:
         return str(given["question"]), "metadata['ragmetrics']['question']"
     if run.run_type != "chain":
@@ -154,77 +166,73 @@ def _history(
     run: AnyRun, inputs: object, output: object, asked: str | None
 ) -> tuple[Turn, ...]:
     """Earlier turns: in the inputs, in the state of a graph, or loaded by ``RunnableWithMessageHistory``."""
-    found = capture.history_in(inputs) or capture.history_in(
+    history = capture.history_in(inputs) or capture.history_in(
         output, asked, needs_question=asked is not None
     )
-    if found:
-        return found
-    loads = (
-        one
-        for one in walk(run)
-        if one.run_type == "chain" and one.name == "load_history"
-    )
-    loaded = next(
-        (
-            capture.conversation(plain((one.outputs or {}).get("output"))) or ()
-            for one in loads
-        ),
-        (),
-    )
-    earlier = capture.spoken(loaded)
+    if history:
+        return history
+    earlier = capture.spoken(_loaded_messages(run))
     return earlier[:-1] if earlier and earlier[-1].content == asked else earlier
 
 
+def _loaded_messages(run: AnyRun) -> tuple[Message, ...]:
+    """The messages that ``RunnableWithMessageHistory`` loaded first."""
+    for inner in walk(run):
+        if inner.run_type == "chain" and inner.name == "load_history":
+            return (
+                capture.conversation(plain((inner.outputs or {}).get("output"))) or ()
+            )
+    return ()
+
+
 def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
+    """The answer that the outputs give, or the reply of a model that was called by itself."""
     if root.kind == "model":
         text = None if root.reply is None else root.reply.text
         return (Answer(text, "the model call", call=root),) if text else ()
-    found, key = capture.answer_in(output)
-    if found is None:
+    text, key = capture.answer_in(output)
+    if text is None:
         return ()
-    return (
-        Answer(
-            found,
-            (
-                "the last message in outputs['messages']"
-                if key == "messages"
-                else f"outputs[{key!r}]"
-            ),
-        ),
-    )
+    place = f"outputs[{key!r}]"
+    if key == "messages":
+        place = "the last message in outputs['messages']"
+    return (Answer(text, place),)
 
 
-def _gives_documents(root: Node, output: Mapping[str, Any], *, models: bool) -> bool:
-    if root.kind in ("retriever", "tool"):
-        return not models or root.kind == "retriever"
-    found = output["output"] if set(output) == {"output"} else None
-    return (
-        isinstance(found, tuple)
-        and bool(found)
-        and all(isinstance(one, Document) for one in found)
-    )
+def _gives_documents(
+    root: Node, output: Mapping[str, Any], *, calls_models: bool
+) -> bool:
+    """Whether a root gives documents and nothing else, from which another run may answer."""
+    if root.kind == "retriever":
+        return True
+    if root.kind == "tool":
+        return not calls_models
+    returned = output["output"] if set(output) == {"output"} else None
+    if not isinstance(returned, tuple) or not returned:
+        return False
+    return all(isinstance(item, Document) for item in returned)
 
 
 def _is_empty(outputs: Mapping[str, Any] | None) -> bool:
+    """Whether a run returned nothing."""
     return not outputs or (set(outputs) == {"output"} and outputs["output"] is None)
 
 
 def _is_abandoned(run: AnyRun) -> bool:
     """A stream was left before its end: a model, or the parser of its text, has not ended properly."""
-    models = (one for one in walk(run) if one.run_type in ("llm", "chat_model"))
-    parsers = (one for one in walk(run) if one.run_type == "parser")
-    return any(one.end_time is None for one in models) or any(
-        _is_empty(one.outputs) for one in parsers
-    )
+    for inner in walk(run):
+        if inner.run_type in ("llm", "chat_model") and inner.end_time is None:
+            return True
+        if inner.run_type == "parser" and _is_empty(inner.outputs):
+            return True
+    return False
 
 
 def error_of(run: AnyRun) -> str | None:
-    """The error with which the run ended, without its traceback."""
-    return (
-        run.error.split("Traceback (most recent call last)")[0].strip() or "error"
-        if run.error
-        else None
-    )
+    """The error with which the run ended, without its traceback; None if it ended well."""
+    if not run.error:
+        return None
+    return run.error.split("Traceback (most recent call last)")[0].strip() or "error"
 
 
 def _continues(run: AnyRun) -> bool:
@@ -237,46 +245,48 @@ def _continues(run: AnyRun) -> bool:
     )
 
 
-def _given(given: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of_the_sample(given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the sample that the metadata of the call says."""
-    own = given.get("metadata")
-    rest = {str(key): value for key, value in given.items() if key not in _OWN_FIELDS}
-    found: dict[str, Any] = {
-        "metadata": {**rest, **own} if isinstance(own, Mapping) else rest
+    metadata = {
+        str(key): value for key, value in given.items() if key not in _OWN_FIELDS
     }
-    if given.get("reference") is not None:
-        value = given["reference"]
-        items = value if isinstance(value, (list, tuple)) else [value]
-        found["reference"] = tuple(str(item) for item in items if item is not None)
+    if isinstance(given.get("metadata"), Mapping):
+        metadata.update(given["metadata"])
+    fields: dict[str, Any] = {"metadata": metadata}
+    references = given.get("reference")
+    if references is not None:
+        texts = references if isinstance(references, (list, tuple)) else [references]
+        fields["reference"] = tuple(str(text) for text in texts if text is not None)
     if given.get("id") is not None:
-        found["id"] = str(given["id"])
-    return found | ({"facts": given["facts"]} if given.get("facts") is not None else {})
+        fields["id"] = str(given["id"])
+    if given.get("facts") is not None:
+        fields["facts"] = given["facts"]
+    return fields
 
 
 def metadata_of(run: AnyRun) -> Mapping[str, Any]:
     """Metadata of the call; the run's own property would create it."""
-    found = (run.extra or {}).get("metadata")
-    return found if isinstance(found, Mapping) else {}
+    metadata = (run.extra or {}).get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def children(run: AnyRun) -> list[AnyRun]:
     """Child runs in start order, without attempts that a later sibling replaced: of the same name and arguments."""
-    found: list[Any] = (
-        [*(run.child_runs or ())]
-        if isinstance(run, (Run, schemas.Run, RunTree))
-        else []
+    if not isinstance(run, (Run, schemas.Run, RunTree)):
+        return []
+    in_order: list[AnyRun] = sorted(
+        run.child_runs or (), key=lambda child: child.start_time
     )
-    later: set[tuple[str, str]] = set()
-    kept: list[AnyRun] = []
-    for child in sorted(found, key=lambda child: child.start_time)[::-1]:
-        attempt = (
-            child.name,
-            repr(child.inputs) if child.run_type in ("tool", "retriever") else "",
-        )
-        if not (child.error and attempt in later):
-            kept.append(child)
-        later.add(attempt)
-    return kept[::-1]
+    attempts_behind: set[tuple[str, str]] = set()
+    counting: list[AnyRun] = []
+    for child in reversed(in_order):
+        takes_arguments = child.run_type in ("tool", "retriever")
+        attempt = child.name, repr(child.inputs) if takes_arguments else ""
+        if not (child.error and attempt in attempts_behind):
+            counting.append(child)
+        attempts_behind.add(attempt)
+    counting.reverse()
+    return counting
 
 
 def walk(run: AnyRun) -> Iterator[AnyRun]:
@@ -291,64 +301,59 @@ def walk(run: AnyRun) -> Iterator[AnyRun]:
 
 def _node(run: AnyRun) -> Node:
     """One run as a call, with those inside it."""
-    end, metadata = (
-        None if run.end_time is None else run.end_time.timestamp(),
-        metadata_of(run),
-    )
-    inside = [_node(child) for child in children(run)]
-    branch = next((tag for tag in run.tags or () if tag.startswith("map:key:")), "")
+    metadata = metadata_of(run)
+    branches = [tag for tag in run.tags or () if tag.startswith("map:key:")]
     node = Node(
         "step",
         run.name,
         run.start_time.timestamp(),
-        end,
-        inside,
+        None if run.end_time is None else run.end_time.timestamp(),
+        [_node(child) for child in children(run)],
         error=run.error,
-        branch=branch,
+        agent=metadata.get("lc_agent_name"),
+        branch=branches[0] if branches else "",
     )
-    node.agent = metadata.get("lc_agent_name")
-    fill = {
-        "retriever": _retriever,
-        "tool": _tool,
-        "llm": _model,
-        "chat_model": _model,
-        "chain": _step,
-    }
-    if run.run_type in fill:
-        fill[run.run_type](node, run)
+    fill = _FILL.get(run.run_type)
+    if fill is not None:
+        fill(node, run)
     if node.kind == "model" and metadata.get("lc_source") == "summarization":
         node.kind = "ignored"
     return node
 
 
-def _retriever(node: Node, run: AnyRun) -> None:
+def _fill_retriever(node: Node, run: AnyRun) -> None:
+    """Say what a retriever was asked and what it returned."""
     query = run.inputs.get("query")
-    node.kind, node.query = (
-        "retriever",
-        query if isinstance(query, str) and query.strip() else None,
-    )
+    node.kind = "retriever"
+    node.query = query if isinstance(query, str) and query.strip() else None
     if run.error or run.outputs is None:
         return
-    found = tuple(documents_in(plain(run.outputs.get("documents"))))
-    observed = [
-        one for one in walk(run) if OBSERVED in (one.tags or ()) and one is not run
-    ]
-    # a store that is observed reports scores
-    if observed and any(one.score is None for one in found):
-        scored = [
-            doc
-            for one in observed
-            for doc in documents_in(plain((one.outputs or {}).get("documents")))
-        ]
-        known = {(doc.id, doc.text): doc.score for doc in scored}
-        found = tuple(
-            d if d.score is not None else replace(d, score=known.get((d.id, d.text)))
-            for d in found
-        )
-    node.documents = found
+    documents = tuple(documents_in(plain(run.outputs.get("documents"))))
+    if any(document.score is None for document in documents):
+        documents = _with_observed_scores(documents, run)
+    node.documents = documents
+
+
+def _with_observed_scores(
+    documents: tuple[Document, ...], run: AnyRun
+) -> tuple[Document, ...]:
+    """Documents of a retriever with the scores that an observed store reported inside it."""
+    scores: dict[tuple[str | None, str], float | None] = {}
+    for inner in walk(run):
+        if inner is run or OBSERVED not in (inner.tags or ()):
+            continue
+        for document in documents_in(plain((inner.outputs or {}).get("documents"))):
+            scores[document.id, document.text] = document.score
+    return tuple(
+        document
+        if document.score is not None
+        else replace(document, score=scores.get((document.id, document.text)))
+        for document in documents
+    )
 
 
 def _query(arguments: Mapping[str, Any]) -> str:
+    """What a tool was asked: its one text argument, else all of them as JSON."""
     texts = [
         value
         for value in arguments.values()
@@ -357,15 +362,15 @@ def _query(arguments: Mapping[str, Any]) -> str:
     return texts[0] if len(texts) == 1 else capture.compact(plain(arguments))
 
 
-def _tool(node: Node, run: AnyRun) -> None:
+def _fill_tool(node: Node, run: AnyRun) -> None:
+    """Say what a tool was asked, and what it returned as the model sees it."""
     output, extra = (run.outputs or {}).get("output"), run.extra or {}
-    node.call = extra.get(CALL) or (
-        output.tool_call_id if isinstance(output, ToolMessage) else None
-    )
-    node.control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(
-        ("GraphInterrupt(", "ParentCommand(")
-    )
-    node.kind, node.query = "tool", _query(run.inputs)
+    answered_call = output.tool_call_id if isinstance(output, ToolMessage) else None
+    steers = ("GraphInterrupt(", "ParentCommand(")
+    node.kind = "tool"
+    node.query = _query(run.inputs)
+    node.call = extra.get(CALL) or answered_call
+    node.control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(steers)
     if run.error:
         return
     message = message_of(output)
@@ -388,18 +393,19 @@ def _documents_beside(output: object) -> tuple[Document, ...] | None:
     return documents if documents or gave_an_empty_list else None
 
 
-def _model(node: Node, run: AnyRun) -> None:
-    node.kind, node.prompt = "model", _prompt(run)
+def _fill_model(node: Node, run: AnyRun) -> None:
+    """Say what a model was shown and what it replied first."""
     name = metadata_of(run).get("ls_model_name")
+    node.kind = "model"
+    node.prompt = _prompt(run)
     node.model = name if isinstance(name, str) else None
     batches = (run.outputs or {}).get("generations") or [[]]
-    first = batches[0][0] if batches[0] and isinstance(batches[0][0], Mapping) else None
-    if first is None or run.error:
+    first = batches[0][0] if batches[0] else None
+    if run.error or not isinstance(first, Mapping):
         return
     message = message_of(first.get("message")) or Message("assistant")
-    node.reply = Message(
-        "assistant", str(first.get("text") or message.text), message.calls
-    )
+    text = str(first.get("text") or message.text)
+    node.reply = Message("assistant", text, message.calls)
 
 
 def _prompt(run: AnyRun) -> tuple[Message, ...]:
@@ -407,55 +413,64 @@ def _prompt(run: AnyRun) -> tuple[Message, ...]:
     prompts = run.inputs.get("prompts")
     if isinstance(prompts, list):
         return tuple(Message("user", str(prompt)) for prompt in prompts)
-    batches = run.inputs.get("messages") or []
-    found = [
-        message_of(item)
-        for batch in batches
-        for item in (batch if isinstance(batch, list) else [batch])
+    messages: list[Message | None] = []
+    for batch in run.inputs.get("messages") or []:
+        items = batch if isinstance(batch, list) else [batch]
+        messages += [message_of(item) for item in items]
+    return tuple(message for message in messages if message is not None)
+
+
+def _fill_step(node: Node, run: AnyRun) -> None:
+    """Say what a step brought: documents of its outputs that its inputs did not hold with this text and this score."""
+    if run.name.startswith("HumanInTheLoop"):
+        node.children += _replies_of_a_person(node, run)
+    documents = list(documents_in(plain(run.outputs or {})))
+    if not documents:
+        return
+    handed_in = {
+        (document.id, document.text, document.score)
+        for document in documents_in(plain(run.inputs))
+    }
+    brought = [
+        document
+        for document in documents
+        if (document.id, document.text, document.score) not in handed_in
     ]
-    return tuple(message for message in found if message is not None)
+    node.documents = tuple(brought) or None
 
 
-def _step(node: Node, run: AnyRun) -> None:
-    """Documents in the outputs of a step that were not in its inputs: with another text, or another score.
-
-    A person asked for approval may reply in a tool's place, which then does not run.
-    """
-    said = (
-        (run.outputs or {}).get("messages")
-        if run.name.startswith("HumanInTheLoop")
-        else None
-    )
+def _replies_of_a_person(node: Node, run: AnyRun) -> list[Node]:
+    """What a person said in a tool's place, whose approval was asked: the tool does not run then."""
+    messages = (run.outputs or {}).get("messages") or ()
     asked = {
         call["id"]: call
-        for one in said or ()
-        if isinstance(one, AIMessage)
-        for call in one.tool_calls
+        for message in messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
     }
-    for one in said or ():
-        if (
-            isinstance(one, ToolMessage)
-            and one.status == "success"
-            and one.tool_call_id in asked
-        ):
-            reply = Node(
-                "tool",
-                one.name or "",
-                node.began,
-                node.ended or node.began,
-                text=str(one.text),
-            )
-            reply.call, reply.query = (
-                one.tool_call_id,
-                _query(asked[one.tool_call_id]["args"]),
-            )
-            node.children.append(reply)
-    found = tuple(documents_in(plain(run.outputs or {})))
-    if found:
-        before = {
-            (one.id, one.text, one.score) for one in documents_in(plain(run.inputs))
-        }
-        node.documents = (
-            tuple(one for one in found if (one.id, one.text, one.score) not in before)
-            or None
+    replies: list[Node] = []
+    for message in messages:
+        if not isinstance(message, ToolMessage) or message.status != "success":
+            continue
+        if message.tool_call_id not in asked:
+            continue
+        reply = Node(
+            "tool",
+            message.name or "",
+            node.began,
+            node.ended or node.began,
+            text=str(message.text),
+            call=message.tool_call_id,
+            query=_query(asked[message.tool_call_id]["args"]),
         )
+        replies.append(reply)
+    return replies
+
+
+_FILL: Mapping[str, Callable[[Node, AnyRun], None]] = {
+    "retriever": _fill_retriever,
+    "tool": _fill_tool,
+    "llm": _fill_model,
+    "chat_model": _fill_model,
+    "chain": _fill_step,
+}

@@ -113,53 +113,48 @@ class Calls:
 
     def _tool(self, made: Call, node: Node) -> None:
         """What a tool was asked in fact, which call of the model it answers, and its result as the model saw it."""
-        one = next(iter(node.input.values()), None) if len(node.input) == 1 else None
-        made.name, made.query = (
-            node.name,
-            one if isinstance(one, str) else compact(node.input),
-        )
-        models = self._models_of[node.agent]
-        asking = [self.of[one].reply for one in models if one.parent is node.parent]
-        asked = [call for reply in asking if reply is not None for call in reply.calls]
-        later = next((one for one in models if one.opened > node.opened), None)
-        shown = prompt(later) if later is not None else ()
-        last = max(
-            (place for place, one in enumerate(shown) if one.role == "assistant"),
-            default=-1,
-        )
-        told = [one for one in shown[last + 1 :] if one.role == "tool" and one.calls]
+        made.name = node.name
+        made.query = _one_text(node.input)
         beside = [
-            one
-            for one in self.run.nodes
-            if one.operation == AGENT_TOOL and one.parent is node.parent
+            other
+            for other in self.run.nodes
+            if other.operation == AGENT_TOOL and other.parent is node.parent
         ]
-        made.call = next(
-            (one.id for one in _ran(node, beside, [(one, one) for one in asked])), None
+        asked = [(call, call) for call in self._calls_of_step(node)]
+        answered = _ran(node, beside, asked)
+        made.call = answered[0].id if answered else None
+        reader = self._next_model(node)
+        results = _results_after_the_last_reply(
+            () if reader is None else prompt(reader)
         )
-        message = next(
-            iter(_ran(node, beside, [(one.calls[0], one) for one in told])), None
-        )
-        made.text = (
-            message.text
-            if message is not None
-            else node.output
-            if isinstance(node.output, str)
-            else None
-        )
-        # before Haystack 3.4 the span says no more
-        unread = message is None and set(node.sockets) == {"error"}
-        if node.failed or unread or (isinstance(message, Said) and message.failed):
+        messages = _ran(node, beside, [(result.calls[0], result) for result in results])
+        message = messages[0] if messages else None
+        if message is not None:
+            made.text = message.text
+        elif isinstance(node.output, str):
+            made.text = node.output
+        if _has_failed(node, message):
             said = made.text or next(texts_in(node.sockets.get("error")), None)
-            made.error, made.text, made.documents = (
-                said or "the tool failed",
-                None,
-                None,
-            )
-        # It hands the answer in, or looks for tools: the one argument of Haystack's own
-        # tool for that.
-        made.control = (
-            later is None and node.ends_agent and not made.documents
-        ) or "tool_keywords" in node.input
+            made.error = said or "the tool failed"
+            made.text, made.documents = None, None
+        hands_the_answer_in = reader is None and node.ends_agent and not made.documents
+        # the one argument of Haystack's own tool that looks for tools
+        looks_for_tools = "tool_keywords" in node.input
+        made.control = hands_the_answer_in or looks_for_tools
+
+    def _calls_of_step(self, node: Node) -> list[ToolCall]:
+        """The tools that the model called in the step of an agent in which a tool ran."""
+        replies = [
+            self.of[model].reply
+            for model in self._models_of[node.agent]
+            if model.parent is node.parent
+        ]
+        return [call for reply in replies if reply is not None for call in reply.calls]
+
+    def _next_model(self, node: Node) -> Node | None:
+        """The next call of the model of an agent, which is shown what a tool returned."""
+        models = self._models_of[node.agent]
+        return next((model for model in models if model.opened > node.opened), None)
 
     @cached_property
     def _models_of(self) -> Mapping[Node | None, list[Node]]:
@@ -373,6 +368,35 @@ def _with_ids(reply: Said, node: Node) -> Said:
         for place, one in enumerate(reply.calls)
     )
     return replace(reply, calls=tuple(named))
+
+
+def _one_text(arguments: Mapping[str, Any]) -> str:
+    """The one text argument of a tool, else all of them as JSON."""
+    values = list(arguments.values())
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0]
+    return compact(arguments)
+
+
+def _results_after_the_last_reply(messages: Sequence[Message]) -> list[Message]:
+    """Results of tools behind what the model said last, each with the call that it answers."""
+    replies = [
+        place for place, message in enumerate(messages) if message.role == "assistant"
+    ]
+    start = replies[-1] + 1 if replies else 0
+    return [
+        message
+        for message in messages[start:]
+        if message.role == "tool" and message.calls
+    ]
+
+
+def _has_failed(node: Node, message: Message | None) -> bool:
+    """Whether a tool failed, by its span or by the message that tells its result."""
+    if node.failed or (isinstance(message, Said) and message.failed):
+        return True
+    # before Haystack 3.4 the span says no more
+    return message is None and set(node.sockets) == {"error"}
 
 
 def _ran(

@@ -1,5 +1,7 @@
 """From a recorded run, or from what a pipeline returned, to the core's trees of calls: a tree for each answer. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +24,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 from ragmetrics_core import Turn, capture
 from ragmetrics_core.capture import (
     Answer,
+    Document,
     Message,
     Overrides,
     Problems,
@@ -30,6 +33,7 @@ from ragmetrics_core.capture import (
     documents_in,
     one_line,
 )
+from ragmetrics_core.capture import Node as Call
 
 # Sockets that usually hold the question, the usual ones first.
 _USUAL = (
@@ -96,75 +100,67 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     One for a run without any.
     """
     calls = Calls(run)
-    named = (
-        replies_of(calls, where.answer_from)
-        if isinstance(where.answer_from, str)
-        else []
-    )
-    found = named or ([] if run.error else answers(calls))
-    if (
-        where.build is None
-        and not calls.models
-        and any("documents_written" in one.sockets for one in run.components())
-    ):
+    if where.build is None and not calls.models and _is_indexing(run):
         return []
-    made = [
-        _tree(calls, one, where) for one in found[: 1 if where.build else None]
-    ] or [_tree(calls, None, where)]
-    for one in made if named else ():
-        one.places = tuple(
-            {name: at for name, at in place.items() if name != where.answer_from}
-            for place in one.places
-        )
+    named: list[Answer] = []
+    if isinstance(where.answer_from, str):
+        named = replies_of(calls, where.answer_from)
+    found = named or ([] if run.error else answers(calls))
+    if where.build is not None:  # it reads the run itself
+        found = found[:1]
+    made = [_tree(calls, answer, where) for answer in found]
+    if not made:
+        made = [_tree(calls, None, where)]
+    if named:
+        for tree in made:
+            tree.places = tuple(
+                _without(place, where.answer_from) for place in tree.places
+            )
     return made
 
 
+def _is_indexing(run: Run) -> bool:
+    """Whether a run writes documents into a store."""
+    return any(
+        "documents_written" in component.sockets for component in run.components()
+    )
+
+
+def _without(place: Mapping[str, Any], name: object) -> dict[str, Any]:
+    """Values by their names, but one: the answers that it holds are told one by one."""
+    return {other: value for other, value in place.items() if other != name}
+
+
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
+    """The run as one answer tells it, or as a run without any."""
     run = calls.run
     last = calls.models[-1] if calls.models else None
-    call = (
-        answer.call
-        if answer is not None
-        else calls.of[last]
-        if last is not None
-        else None
-    )
-    carried, at = (
-        (answer.question, f"{answer.place} query") if answer is not None else (None, "")
-    )
-    asked = _question(calls, call.prompt if call is not None else (), carried)
-    flow, place = (
-        calls.flow(last) if answer is None and last is not None else (None, "")
-    )
+    call = calls.of[last] if last is not None else None
+    if answer is not None:
+        call = answer.call
+    prompt_of_call = () if call is None else call.prompt
+    carried = None if answer is None else answer.question
+    asked = _question(calls, prompt_of_call, carried)
+    question, asked_at = _asked(asked, answer)
+    flow, flow_at = None, ""
+    if answer is None and last is not None:
+        flow, flow_at = calls.flow(last)
     left = documents_left(run)
-    # Models, if any were called, may only have written queries for a later retriever.
-    searched_last = last is None or any(
-        node.opened > last.closed and calls.retrieves(node) for node in run.nodes
-    )
-    gives_documents = (
-        answer is None and bool(left) and run.error is None and searched_last
-    )
-    if gives_documents or (
-        answer is not None and left and call is None and not answer.documents
-    ):
-        place, flow = left[-1]
+    gives_documents = answer is None and bool(left) and _ends_with_a_search(calls)
+    if gives_documents or (left and _has_no_source(answer, call)):
+        flow_at, flow = left[-1]
         answer = answer and replace(answer, documents=None)
-    held = {one.id: one for node in run.nodes for one in documents_in(node.output)}
-    blank = tuple(one for one in held.values() if not one.text.strip())
+    without_text = _documents_without_text(run)
     return Tree(
         calls.root,
-        question=carried if asked is None else asked.text,
-        asked_at=(
-            ", ".join(asked.places) if asked is not None else at if carried else ""
-        ),
-        standalone=(
-            carried if asked is not None and carried and carried != asked.text else None
-        ),
+        question=question,
+        asked_at=asked_at,
+        standalone=carried if asked and carried and carried != question else None,
         history=_history(calls, None if call is None else int(call.began)),
         answers=() if answer is None else (answer,),
         output=run.output,
         flow=flow,
-        flow_at=place,
+        flow_at=flow_at,
         is_query=answer is not None or (last is not None and asked is not None),
         gives_documents=gives_documents,
         error=run.error,
@@ -173,18 +169,48 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         thread=repr(run.input) if run.resumable or _resumed(run) else None,
         paused=run.paused,
         continues=_resumed(run),
-        other=blank,
-        warnings=(
-            *_warnings(run, where),
-            *(
-                [f"{len(blank)} documents without text are no contexts"]
-                if blank
-                else []
-            ),
-        ),
+        other=without_text,
+        warnings=_warnings(run, where, without_text),
         run=run,
         places=_places(run),
         plain=copied,
+    )
+
+
+def _asked(asked: _Given | None, answer: Answer | None) -> tuple[str | None, str]:
+    """The question and where it was found: what the user gave, else what the answer carries."""
+    if asked is not None:
+        return asked.text, ", ".join(asked.places)
+    if answer is not None and answer.question:
+        return answer.question, f"{answer.place} query"
+    return None, ""
+
+
+def _ends_with_a_search(calls: Calls) -> bool:
+    """Whether a run searched after its last call of a model, which only wrote queries, or called none."""
+    run = calls.run
+    if run.error is not None:
+        return False
+    if not calls.models:
+        return True
+    closed = calls.models[-1].closed
+    return any(node.opened > closed and calls.retrieves(node) for node in run.nodes)
+
+
+def _has_no_source(answer: Answer | None, call: Call | None) -> bool:
+    """Whether nothing tells what an answer was made of: no call, and no documents that it carries."""
+    return answer is not None and call is None and not answer.documents
+
+
+def _documents_without_text(run: Run) -> tuple[Document, ...]:
+    """Images and the like among what the components returned, each once."""
+    returned = {
+        document.id: document
+        for node in run.nodes
+        for document in documents_in(node.output)
+    }
+    return tuple(
+        document for document in returned.values() if not document.text.strip()
     )
 
 
@@ -202,19 +228,23 @@ def _resumed(run: Run) -> bool:
     return any(first.input.get(name) for name in fed)
 
 
-def _warnings(run: Run, where: Overrides) -> list[str]:
-    """Places of the user that lead nowhere."""
-    sources = {
-        name: getattr(where, f"{name}_from")
-        for name in ("question", "contexts", "answer")
-    }
-    named = [name for name, source in sources.items() if isinstance(source, str)]
-    lost = [
-        f"{name}_from={sources[name]!r}"
-        for name in named
-        if not where.find(name, run, *_places(run))[0]
-    ]
-    return [f"{one} is not in this run; the rules were used" for one in lost]
+def _warnings(
+    run: Run, where: Overrides, without_text: Sequence[Document]
+) -> tuple[str, ...]:
+    """Places of the user that lead nowhere, and documents that are no contexts."""
+    warnings: list[str] = []
+    for name in ("question", "contexts", "answer"):
+        source = getattr(where, f"{name}_from")
+        if not isinstance(source, str):
+            continue
+        is_there, _ = where.find(name, run, *_places(run))
+        if not is_there:
+            warnings.append(
+                f"{name}_from={source!r} is not in this run; the rules were used"
+            )
+    if without_text:
+        warnings.append(f"{len(without_text)} documents without text are no contexts")
+    return tuple(warnings)
 
 
 def _places(run: Run) -> tuple[Mapping[str, Any], ...]:
@@ -239,7 +269,12 @@ class _Given:
 
     text: str
     places: list[str] = field(default_factory=list)
-    rank: int = len(_USUAL)
+    rank: int = len(_USUAL)  # of the best name among them; lower is better
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether a socket of a usual name got it."""
+        return self.rank < len(_USUAL)
 
 
 def _question(
@@ -247,50 +282,52 @@ def _question(
 ) -> _Given | None:
     """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
     given = _texts(calls.run)
-    if same := [
-        one for one in given if query and one_line(one.text) == one_line(query)
-    ]:
-        return same[0]
-    every = [one for node in calls.models for one in prompt(node)]
-    seen, anywhere = (
-        "\n".join(one_line(one.text) for one in some) for some in (shown, every)
+    for text in given:
+        if query and one_line(text.text) == one_line(query):
+            return text
+    shown_here = "\n".join(one_line(message.text) for message in shown)
+    shown_anywhere = "\n".join(
+        one_line(message.text) for node in calls.models for message in prompt(node)
     )
     likely = [
-        one
-        for one in given
-        if one.rank < len(_USUAL)
-        or (_several(one.text) and _within(one.text, anywhere))
+        text
+        for text in given
+        if text.is_usual or (_several(text.text) and _within(text.text, shown_anywhere))
     ]
 
-    def order(one: _Given) -> tuple[bool, bool, int, int]:
-        there = _within(one.text, seen)
-        return one.rank < len(_USUAL) and there, there, len(one.places), -one.rank
+    def likelihood(text: _Given) -> tuple[bool, bool, int, int]:
+        is_shown = _within(text.text, shown_here)
+        return text.is_usual and is_shown, is_shown, len(text.places), -text.rank
 
-    return max(likely, key=order) if likely else _templated(calls.run, shown)
+    return max(likely, key=likelihood) if likely else _templated(calls.run, shown)
 
 
 def _texts(run: Run) -> list[_Given]:
     """Texts that the user gave, each once: of messages the user's last, of lists of texts each."""
-    found: dict[str, _Given] = {}
+    given: dict[str, _Given] = {}
     for place, name, value in _inputs(run):
-        listed = (
-            isinstance(value, tuple)
-            and value
-            and all(isinstance(item, str) for item in value)
-        )
-        one_text = (
-            capture.question_in(value)
-            if isinstance(value, (str, Message, tuple))
-            else None
-        )
-        for text in value if listed else (one_text,):
-            if text is not None and text.strip() and name not in _NEVER:
-                one = found.setdefault(one_line(text), _Given(text))
-                one.places.append(place)
-                one.rank = min(
-                    one.rank, _USUAL.index(name) if name in _USUAL else len(_USUAL)
-                )
-    return list(found.values())
+        if name in _NEVER:
+            continue
+        rank = _USUAL.index(name) if name in _USUAL else len(_USUAL)
+        for text in _texts_of(value):
+            known = given.setdefault(one_line(text), _Given(text))
+            known.places.append(place)
+            known.rank = min(known.rank, rank)
+    return list(given.values())
+
+
+def _texts_of(value: object) -> list[str]:
+    """What a socket was given, where that is text: each text of a list, or the question of messages."""
+    if (
+        isinstance(value, tuple)
+        and value
+        and all(isinstance(item, str) for item in value)
+    ):
+        return [text for text in value if text.strip()]
+    if not isinstance(value, (str, Message, tuple)):
+        return []
+    text = capture.question_in(value)
+    return [text] if text is not None and text.strip() else []
 
 
 def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:

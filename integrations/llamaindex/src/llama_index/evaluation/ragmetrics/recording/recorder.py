@@ -233,15 +233,8 @@ class Recorder:
         fresh: tuple[Listener, ...],
     ) -> _Place:
         """The place of a span: a call of its own, or one that capturing looks through."""
-        # a tool that is called calls itself
-        again = kind == "tool" and around.kind == "tool"
         twin = _twin(around, snapshot.prompt_of(given)) if kind == "model" else None
-        inside = (
-            "synth" in around.within
-            if kind == "respond"
-            else kind == "predict" and bool(around.tracks)
-        )
-        if kind is None or again or twin is not None or inside:
+        if kind is None or twin is not None or _is_looked_through(kind, around):
             self._prompted(around, given)
             return replace(
                 around,
@@ -252,33 +245,34 @@ class Recorder:
         if not around.tracks and kind not in ROOTS:
             return _Place(kind=kind)
         node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock))
-        # a structured answer
-        node.kind = (
-            "ignored" if kind == "tool" and "program" in around.within else node.kind
-        )
+        if kind == "tool" and "program" in around.within:
+            node.kind = "ignored"  # a structured answer
         self._copied(snapshot.copy_event, node, around.event)
         self._copied(snapshot.copy_arguments, kind, node, given, instance)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
         if fresh and kind in ROOTS:
-            live = _Live(
-                Run(node, kind=kind, strand=strand()),
-                fresh,
-                any(one.data for one in fresh),
-            )
-            for one in fresh:
-                one.begun = True
-            context = given_context()
-            self._copied(
-                snapshot.copy_start, live.run, given, instance, live.data, context
-            )
-            tracks += ((live, node),)
-        return _Place(
-            tracks,
-            kind,
-            around.within | {"synth" if kind == "respond" else kind},
-            None,
-            node,
+            live = self._begun(kind, node, given, instance, fresh)
+            tracks = (*tracks, (live, node))
+        entered = "synth" if kind == "respond" else kind
+        return _Place(tracks, kind, around.within | {entered}, None, node)
+
+    def _begun(
+        self,
+        kind: Kind,
+        node: Node,
+        given: Mapping[str, Any],
+        instance: object,
+        listeners: tuple[Listener, ...],
+    ) -> _Live:
+        """A run that begins here, for those who listen."""
+        needs_data = any(listener.data for listener in listeners)
+        live = _Live(Run(node, kind=kind, strand=strand()), listeners, needs_data)
+        for listener in listeners:
+            listener.begun = True
+        self._copied(
+            snapshot.copy_start, live.run, given, instance, needs_data, given_context()
         )
+        return live
 
     @guarded
     def leave(
@@ -288,19 +282,15 @@ class Recorder:
 
         Of a call it is known until its run ends, for what comes late.
         """
-        end = self._ends.pop(id_, None)
-        if end is not None:
-            end.detach()
+        waiting_end = self._ends.pop(id_, None)
+        if waiting_end is not None:
+            waiting_end.detach()
         place = self._places.get(id_, _OUTSIDE)
         node = place.node if place.kind is not None else None
         if node is None or not place.tracks:
             self._places.pop(id_, None)
         self._wrote(id_, place, instance, error)
-        if place.kind == "ignored" and called_by() is DatasetGenerator:
-            made_up = result if isinstance(result, list) else ()
-            self._test_data |= {
-                one.node_id for one in made_up if isinstance(one, BaseNode)
-            }
+        self._note_test_data(place, result)
         if isinstance(result, AgentOutput) and instance is None:
             self._agent_said(place, result)
         if node is None or place.kind is None:
@@ -311,20 +301,38 @@ class Recorder:
         # for a person; the step runs again
         if type(error).__name__ == "WaitingForEvent":
             node.control, node.error = True, None
-        made = node.kind == "retriever" and {one.id for one in node.documents or ()}
+        is_of_test_data = self._found_test_data(node)
         for live, _ in place.tracks:
-            if (
-                made
-                and made <= self._test_data
-                and live.run.kind in ("query", "retrieve")
-            ):
+            if is_of_test_data and live.run.kind in ("query", "retrieve"):
                 live.run.root.kind = "ignored"
-            if node is live.run.root and error is None:
-                self._copied(snapshot.copy_outcome, live.run, result, live.data)
-                self._finish(live, result)
-            elif node is live.run.root:
-                live.run.complete = isinstance(error, Exception)
-                self._end(live)
+            if node is live.run.root:
+                self._leave_root(live, result, error)
+
+    def _leave_root(
+        self, live: _Live, result: object, error: BaseException | None
+    ) -> None:
+        """The outermost call of a run returned or failed."""
+        if error is None:
+            self._copied(snapshot.copy_outcome, live.run, result, live.data)
+            self._finish(live, result)
+        else:
+            live.run.complete = isinstance(error, Exception)
+            self._end(live)
+
+    def _note_test_data(self, place: _Place, result: object) -> None:
+        """Remember the nodes that a generator of test data made for itself."""
+        if place.kind == "ignored" and called_by() is DatasetGenerator:
+            nodes = result if isinstance(result, list) else ()
+            self._test_data |= {
+                node.node_id for node in nodes if isinstance(node, BaseNode)
+            }
+
+    def _found_test_data(self, node: Node) -> bool:
+        """Whether a retriever found nothing but nodes that a generator of test data made."""
+        if node.kind != "retriever":
+            return False
+        ids = {document.id for document in node.documents or ()}
+        return bool(ids) and ids <= self._test_data
 
     @guarded
     def hear(self, id_: str | None, delta: str) -> None:
@@ -449,6 +457,15 @@ class Recorder:
                     self._places[id_] = replace(place, tracks=others)
         for listener in live.listeners:
             listener.record(live.run)
+
+
+def _is_looked_through(kind: Kind, around: _Place) -> bool:
+    """Whether a span is no call of its own: a tool that calls itself, a part of a synthesizer, a nested prediction."""
+    if kind == "tool":
+        return around.kind == "tool"
+    if kind == "respond":
+        return "synth" in around.within
+    return kind == "predict" and bool(around.tracks)
 
 
 def _joined(around: _Place | None, reading: _Place | None) -> _Place | None:

@@ -1,6 +1,6 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from llama_index.evaluation.ragmetrics.recording import snapshot
@@ -31,71 +31,53 @@ def as_run(response: object) -> Run:
             " agent or workflow"
         )
         raise capture.SettingError(f"{needed}, got {type(result).__name__}")
-    named = {one.key: one for one in snapshot.sources_of(response)}.values()
-    # An answer to a sub-question is known by how the framework writes such nodes.
-    written = [
-        one
-        for one in named
-        if one.text.startswith(("Sub question:", "\nQuestion:")) and not one.metadata
-    ]
-    found = tuple(
-        one
-        for one in named
-        if one.text.strip() and (one not in written or one.score is not None)
-    )
+    sources = {node.key: node for node in snapshot.sources_of(response)}.values()
+    found = tuple(node for node in sources if _is_found(node))
     run = Run(
         Node("step", "response", text=snapshot.answer_of(response)),
         sources=found,
         result=response,
     )
-    run.complete = run.root.text is not None or not isinstance(
-        result, snapshot.Streamed
-    )
-    run.other, data = (
-        tuple(one for one in named if one not in found),
-        snapshot.plain(result),
-    )
-    run.outputs = data if isinstance(data, dict) else {}
+    is_read = not isinstance(result, snapshot.Streamed)
+    run.complete = is_read or run.root.text is not None
+    run.other = tuple(node for node in sources if node not in found)
+    outputs = snapshot.plain(result)
+    run.outputs = outputs if isinstance(outputs, dict) else {}
     return run
+
+
+def _is_found(node: Document) -> bool:
+    """Whether a source node holds a text that was found: an answer to a sub-question has no score."""
+    if not node.text.strip():
+        return False
+    # how the framework writes such nodes
+    is_framed = node.text.startswith(("Sub question:", "\nQuestion:"))
+    return not is_framed or bool(node.metadata) or node.score is not None
 
 
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
     """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
     if not run.settled:
-        run.other, run.settled = (*run.other, *_settled(run.root)), True
+        run.other = (*run.other, *_settled(run.root))
+        run.settled = True
         capture.name_authors(run.root)
         capture.name_empty_searches(run.root)
-    asked, place = question(run)
+    asked, asked_at = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
-    if (
-        run.streamed
-        and run.root.text
-        and models
-        and models[-1].reply is None
-        and models[-1].error is None
-    ):
-        models[-1].reply = Message("assistant", run.root.text)
-    text, failed = run.root.text or "", run.root.error is not None
+    _say_what_was_streamed(run, models)
     flow = _flow(run)
-    answer = Answer(text, f"result of {run.kind}", _gathered(run), documents=flow)
+    history = _earlier(run) or _history_of_prompts(models, asked)
+    failed = run.root.error is not None
     return [
         replace(
             run,
             question=asked,
-            asked_at=place,
-            history=_without_the_question(_earlier(run) or _told(models, asked), asked),
-            answers=(
-                (answer,)
-                if text.strip() and run.kind not in ("model", "program") and not failed
-                else ()
-            ),
+            asked_at=asked_at,
+            history=_without_the_question(history, asked),
+            answers=() if failed else _answers(run, flow),
             flow=flow,
             flow_at="source nodes of the result",
-            is_query=run.kind in ("query", "chat")
-            or (
-                run.kind == "workflow"
-                and bool(models or where.question_from or where.answer_from)
-            ),
+            is_query=_is_query(run, models, where),
             gives_documents=run.kind in ("retrieve", "post") and not failed,
             kept=True,
             warnings=_warnings(run, flow),
@@ -106,79 +88,129 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     ]
 
 
+def _say_what_was_streamed(run: Run, models: Sequence[Node]) -> None:
+    """The answer that was streamed is the reply of the last model, which nothing else told."""
+    last = models[-1] if models else None
+    if last is None or not run.streamed or not run.root.text:
+        return
+    if last.reply is None and last.error is None:
+        last.reply = Message("assistant", run.root.text)
+
+
+def _answers(run: Run, flow: tuple[Document, ...] | None) -> tuple[Answer, ...]:
+    """What a run answered; a model or a program that was called by itself answers no question."""
+    text = run.root.text or ""
+    if not text.strip() or run.kind in ("model", "program"):
+        return ()
+    return (Answer(text, f"result of {run.kind}", _gathered(run), documents=flow),)
+
+
+def _is_query(run: Run, models: Sequence[Node], where: Overrides) -> bool:
+    """Whether a run is a sample even if it retrieved nothing."""
+    if run.kind in ("query", "chat"):
+        return True
+    is_spoken_of = bool(models or where.question_from or where.answer_from)
+    return run.kind == "workflow" and is_spoken_of
+
+
 def _settled(root: Node) -> tuple[Document, ...]:
-    """Take what is no evidence out of a tree: nodes without a text, which are returned; pointers; framed queries."""
+    """Take what is no evidence out of a tree: nodes without a text, pointers that were followed, framed queries.
+
+    Returns:
+        The nodes without a text, each id once.
+    """
     nodes = list(root.walk())
-    other: dict[str | None, Document] = {}
-    taken = {one.id for node in nodes for one in node.taken}
-    prompts = [message.text for node in nodes for message in node.prompt]
+    without_text = _take_out_nodes(nodes)
     results = {node.text for node in nodes if node.kind == "tool"}
-    aside = [
+    summaries = _summaries(nodes)
+    for node in nodes:
+        _order_tools(node)
+        node.prompt = tuple(
+            _as_it_was_meant(message, results, summaries) for message in node.prompt
+        )
+        if node.kind == "tool" and node.query:
+            _take_off_the_frame(node)
+    return without_text
+
+
+def _take_out_nodes(nodes: Sequence[Node]) -> tuple[Document, ...]:
+    """Take nodes without a text, and pointers that were followed, out of all lists; those without a text."""
+    taken_ids = {document.id for node in nodes for document in node.taken}
+    prompts = [message.text for node in nodes for message in node.prompt]
+    without_text: dict[str | None, Document] = {}
+
+    def is_evidence(document: Document) -> bool:
+        if not document.text.strip():
+            without_text[document.id] = document
+            return False
+        if not isinstance(document, Pointer) or document.id in taken_ids:
+            return True
+        return any(document.text in prompt for prompt in prompts)
+
+    for node in nodes:
+        node.taken = tuple(filter(is_evidence, node.taken))
+        if node.documents is not None:
+            node.documents = tuple(filter(is_evidence, node.documents))
+    return tuple(without_text.values())
+
+
+def _summaries(nodes: Iterable[Node]) -> set[str]:
+    """What calls that only shorten the memory wrote."""
+    replies = [
         child.reply
         for node in nodes
         for child in node.children
-        if child.kind == "ignored" and child.reply
+        if child.kind == "ignored" and child.reply is not None
     ]
-    summed = {reply.text for reply in aside if reply.text.strip()}
+    return {reply.text for reply in replies if reply.text.strip()}
 
-    def kept(one: Document) -> bool:
-        if not one.text.strip():
-            other[one.id] = one
-        followed = (
-            isinstance(one, Pointer)
-            and one.id not in taken
-            and not any(one.text in text for text in prompts)
-        )
-        return bool(one.text.strip()) and not followed
 
-    for node in nodes:
-        node.taken = tuple(filter(kept, node.taken))
-        node.documents = (
-            None if node.documents is None else tuple(filter(kept, node.documents))
-        )
-        made = [
-            (one, call)
-            for one in node.children
-            if one.reply is not None
-            for call in one.reply.calls
+def _order_tools(node: Node) -> None:
+    """Say of each tool below a call which agent called it, and in which place.
+
+    Some providers know no ids and repeat the tool's name: then the arguments tell.
+    """
+    made = [
+        (child.agent, call)
+        for child in node.children
+        if child.reply is not None
+        for call in child.reply.calls
+    ]
+    for child in node.children:
+        if child.kind != "tool":
+            continue
+        same_id = [
+            place for place, (_, call) in enumerate(made) if call.id == child.call
         ]
-        # some providers know no ids and repeat the tool's name
-        for one in node.children:
-            own = [
-                at
-                for at, (_, call) in enumerate(made)
-                if one.kind == "tool" and call.id == one.call
-            ]
-            own = [
-                at
-                for at in own
-                if snapshot.argument_of({"kwargs": made[at][1].arguments}) == one.query
-            ] or own
-            if own:
-                one.agent, one.branch = made[own[0]][0].agent, f"{own[0]:06}"
-        node.prompt = tuple(
-            (
-                Message("summary", one.text)
-                if one.text in summed
-                else _observed(one, results)
-            )
-            for one in node.prompt
-        )
-        for child in node.children if node.kind == "tool" and node.query else ():
-            if child.query is not None and child.query.strip().endswith(
-                f" is {node.query}"
-            ):
-                # the framework's retriever tool writes the argument's name before it
-                child.query = node.query
-    return tuple(other.values())
+        same_arguments = [
+            place
+            for place in same_id
+            if snapshot.argument_of({"kwargs": made[place][1].arguments}) == child.query
+        ]
+        for place in (same_arguments or same_id)[:1]:
+            child.agent = made[place][0]
+            child.branch = f"{place:06}"
 
 
-def _observed(message: Message, results: Collection[str | None]) -> Message:
-    """A tool's result, which the framework's ReAct agent tells its model as words of the user."""
-    text = message.text.removeprefix("Observation: ")
-    return (
-        Message("tool", text) if text != message.text and text in results else message
-    )
+def _as_it_was_meant(
+    message: Message, results: Collection[str | None], summaries: Collection[str]
+) -> Message:
+    """A message by its role: a summary of the memory, or a tool's result that is told as words of the user."""
+    if message.text in summaries:
+        return Message("summary", message.text)
+    # how the framework's ReAct agent tells its model
+    result = message.text.removeprefix("Observation: ")
+    if result != message.text and result in results:
+        return Message("tool", result)
+    return message
+
+
+def _take_off_the_frame(tool: Node) -> None:
+    """Take the argument's name off a query: the framework's retriever tool writes it before the query."""
+    for child in tool.children:
+        query = (child.query or "").strip()
+        if query.endswith(f" is {tool.query}"):
+            child.query = tool.query
 
 
 def question(run: Run) -> tuple[str | None, str]:
@@ -241,21 +273,22 @@ def _without_the_question(
     return history[:-1] if ends_with_it else history
 
 
-def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
+def _history_of_prompts(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
     """Earlier turns of a conversation as the fullest prompt shows them that asks the question, or anything."""
-    said = ([one for one in node.prompt if not one.calls] for node in models)
-    wanted = None if asked is None else one_line(asked)
-    found = [
-        some
-        for some in said
-        if any(
-            one.role == "user" and wanted in (None, one_line(one.text)) for one in some
-        )
-    ]
-    return max((capture.history_in(some, asked) for some in found), key=len, default=())
+    histories: list[tuple[Turn, ...]] = []
+    for model in models:
+        spoken = [message for message in model.prompt if not message.calls]
+        of_user = {
+            one_line(message.text) for message in spoken if message.role == "user"
+        }
+        asks = bool(of_user) if asked is None else one_line(asked) in of_user
+        if asks:
+            histories.append(capture.history_in(spoken, asked))
+    return max(histories, key=len, default=())
 
 
 def _synthesizers(run: Run) -> list[Node]:
+    """The steps that were handed nodes to answer a question from."""
     return [
         node
         for node in run.root.walk()
