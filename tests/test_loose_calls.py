@@ -243,6 +243,31 @@ def test_a_chain_that_is_told_more_than_was_searched_for_tells_no_users_words(
     assert grade(sample) == expected
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (QUESTION, "exact"),
+        (f"query: {QUESTION}", "inferred"),
+        (f"{QUESTION} Portugal north category city", "inferred"),
+        ("rules for cities", "inferred"),
+    ],
+)
+def test_a_query_that_the_answering_model_was_not_shown_is_in_doubt_as_the_question(
+    query: str, expected: str
+) -> None:
+    """A retriever is asked the question with words of the application's own, and a model the question."""
+    c = Clock()
+    made = turns()
+    made.add(alone(retriever(c, DOCS[0], query=query)))
+    made.add(alone(model(c, asked(PORTO))))
+    (sample,) = made.finish()
+    assert (sample.answer, [context.text for context in sample.contexts]) == (
+        ANSWER,
+        [PORTO],
+    )
+    assert grade(sample) == expected
+
+
 def test_a_search_of_an_earlier_turn_of_which_the_history_tells_is_no_part_of_this_one() -> (
     None
 ):

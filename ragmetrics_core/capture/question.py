@@ -30,6 +30,10 @@ _NOT_FOUND = "no question was found"
 _ONLY_A_QUERY = (
     "the question was not found in the inputs; the retriever's query stands for it"
 )
+_NOT_SHOWN = (
+    "no model was shown the first query: the user's own words may be others, and were not"
+    " found"
+)
 _REWRITTEN = (
     "a model wrote every query, and the user's own words were not found; the first"
     " query stands for them"
@@ -247,21 +251,22 @@ def by_a_models_query(search: _Search) -> Asked | None:
 
 
 def by_the_first_query(search: _Search) -> Asked | None:
-    """What the first retriever was asked, inferred where a chain around it was given something else.
+    """What the first retriever was asked, inferred where a chain was given something else, or no model was shown it.
 
     chziakas/Icarus, rag_openai.py: a retriever and a model are called without a chain.
     """
     if not search.queries:
         return None
-    tree = search.tree
+    tree, query = search.tree, search.queries[0]
     has_no_inputs = (
         tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
     )
-    return Asked(
-        search.queries[0],
-        "query of the first retriever",
-        () if has_no_inputs else (_ONLY_A_QUERY,),
-    )
+    doubts: tuple[str, ...] = ()
+    if not has_no_inputs:
+        doubts = (_ONLY_A_QUERY,)
+    elif not _is_shown(query, search.calls):
+        doubts = (_NOT_SHOWN,)
+    return Asked(query, "query of the first retriever", doubts)
 
 
 def by_nothing(search: _Search) -> Asked:
@@ -299,6 +304,13 @@ def _asked(calls: Calls, where: Overrides) -> Asked:
     search = _Search(calls, where)
     found = (rule(search) for rule in QUESTION_RULES)
     return next(asked for asked in found if asked is not None)
+
+
+def _is_shown(query: str, calls: Calls) -> bool:
+    """Whether a query stands in the prompt of a call that may have answered; also where no call was made."""
+    prompts = [message.text for call in calls.likely for message in call.prompt]
+    line = one_line(query)
+    return not calls.likely or any(line in one_line(prompt) for prompt in prompts)
 
 
 def _is_plain(message: str, calls: Calls) -> bool:
