@@ -260,3 +260,10 @@ def test_the_page_and_the_terminal_say_the_same(
     worst = [line for line in terminal if line.startswith("  row ")]
     assert len(worst) == 3
     assert "Who lit lamp" in worst[0]
+
+
+@pytest.mark.parametrize(("score", "group"), [(0.49, "low"), (0.5, "no_loss")])
+def test_a_score_is_low_below_one_half(score: float, group: str) -> None:
+    results = {"mine": scored("mine", score)}
+    row = SampleResult(index=0, sample=Sample(question="q"), results=results)
+    assert group_of_row(row) == group

@@ -191,7 +191,9 @@ def _discrete(options: argparse.Namespace) -> int:
         if options.dry_run:
             work = settings.questions, "questions"
             return shared.dry_run(
-                judge, *work, lambda it: write_pairs(documents, settings, Maker(it))
+                judge,
+                *work,
+                lambda counter: write_pairs(documents, settings, Maker(counter)),
             )
         maker = shared.maker(judge, options)
         pairs = write_pairs(documents, settings, maker)
@@ -208,7 +210,9 @@ def _continuous(options: argparse.Namespace) -> int:
     if options.dry_run:
         work = settings.documents, "documents"
         return shared.dry_run(
-            judge, *work, lambda it: build_continuous(documents, settings, Maker(it))
+            judge,
+            *work,
+            lambda counter: build_continuous(documents, settings, Maker(counter)),
         )
     maker = shared.maker(judge, options)
     return _finish(
@@ -254,10 +258,8 @@ def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> i
     if isinstance(made, ContinuousSet):
         pairs = [(point.label, point.by_tags) for point in made.points]
         rank, error = spearman(pairs), mean_error(pairs)
-        facts, calls = (
-            sum(len(it.facts) for it in made.documents),
-            sum(it.calls for it in made.documents),
-        )
+        facts = sum(len(document.facts) for document in made.documents)
+        calls = sum(document.calls for document in made.documents)
         lines += [
             (
                 f"{facts} facts; {calls} questions for the labels,"
@@ -355,7 +357,8 @@ def _table(
     rows: Sequence[tuple[Judge, Metric, str]],
     options: argparse.Namespace,
 ) -> str:
-    reviews, kept = Reviews(path, dataset), shared.store(options)
+    reviews = Reviews(path, dataset)
+    replies = shared.store(options)
     scores = [
         judge_scores.score_set(
             *(dataset, reviews, metric, judge),
@@ -363,7 +366,7 @@ def _table(
             threshold=options.threshold,
             draws=options.draws,
             concurrency=options.concurrency,
-            store=kept,
+            store=replies,
             progress=options.progress,
         )
         for judge, metric, prompt in rows
@@ -385,17 +388,18 @@ def _estimates(
 
 def _extract(options: argparse.Namespace) -> int:
     shared.needs_out(options)
-    rows, how = [row for _, row in read_objects(options.file)], options.extraction
+    rows = [row for _, row in read_objects(options.file)]
+    extraction = options.extraction
     judge = shared.judge_from(options.judge, options)
     if options.dry_run:
         return shared.dry_run(
             judge,
             len(rows),
             "references",
-            lambda it: extract_facts(rows, Maker(it), extraction=how),
+            lambda counter: extract_facts(rows, Maker(counter), extraction=extraction),
         )
     maker = shared.maker(judge, options)
-    file = extract_facts(rows, maker, extraction=how)
+    file = extract_facts(rows, maker, extraction=extraction)
     write_facts(options.out, file)
     show(
         f"{options.out}: {file.count} facts of {len(file.rows)} references;"

@@ -104,10 +104,10 @@ def add_calls(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="no progress",
     )
-    kept = parser.add_argument_group(
+    replies = parser.add_argument_group(
         "stored replies", "nothing is paid twice: replies of models are kept in a file"
     )
-    where = kept.add_mutually_exclusive_group()
+    where = replies.add_mutually_exclusive_group()
     add_store(where)
     flag(where, "--no-store", "keep no replies after the run")
     help_text = (
@@ -115,7 +115,7 @@ def add_calls(parser: argparse.ArgumentParser) -> None:
         " an interruption go on without "
     )
     flag(
-        kept,
+        replies,
         "--fresh",
         help_text
         + "it, which takes what was paid for, and for the rest the old replies that"

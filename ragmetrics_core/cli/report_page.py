@@ -1,6 +1,7 @@
 """``ragmetrics report``, which makes the page of results without judging again."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from ragmetrics_core.page.first_screen import screen_of
 from ragmetrics_core.page.render import PAGE_MARK, check_page
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.joined import joined
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import markdown
 
 _EXIT_CODES = (
@@ -74,9 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     """Write the page, show the numbers, and say by the exit code what gates decide."""
     shared.settle_gates(options, "--fail-under", holds_gate=bool(options.fail_under))
     check_page(options.html)
-    report = joined(
-        [results_at(path) for path in options.files], [str(p) for p in options.files]
-    )
+    report = _report(options)
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]
     slices = {gate.by for gate in gates if gate.by}
     summary = report.summary(cluster=options.cluster, slices=slices)
@@ -84,15 +86,35 @@ def _run(options: argparse.Namespace) -> int:
         decide(gate, summary, on=options.gate, min_scored=options.min_scored)
         for gate in gates
     ]
-    if options.name:
-        report.run = report.run.model_copy(update={"name": options.name})
     report.to_html(options.html, cluster=options.cluster, decisions=decisions)
-    rows = report.shown()
-    screen = screen_of(rows, summary, report.run, decisions, options.cluster)
-    lines = screen_lines(screen, summary, report.run)
-    lines += [f"Report: {options.html}", *worst_lines(screen.worst)]
-    show("\n".join([*lines, next_command([], options.files[0], options.html)]))
+    show("\n".join(_lines(report, summary, decisions, options)))
     shared.summarise(options, markdown(summary, report.run, decisions))
     if not any(metric.count for metric in summary.metrics):
         return 1
     return shared.exit_code(decisions, options)
+
+
+def _report(options: argparse.Namespace) -> Report:
+    """The report over all files, by the name that it is given."""
+    reports = [results_at(path) for path in options.files]
+    report = joined(reports, [str(path) for path in options.files])
+    if options.name:
+        report.run = report.run.model_copy(update={"name": options.name})
+    return report
+
+
+def _lines(
+    report: Report,
+    summary: Summary,
+    decisions: Sequence[Decision],
+    options: argparse.Namespace,
+) -> list[str]:
+    """What is printed, line by line."""
+    rows = report.shown()
+    screen = screen_of(rows, summary, report.run, decisions, options.cluster)
+    return [
+        *screen_lines(screen, summary, report.run),
+        f"Report: {options.html}",
+        *worst_lines(screen.worst),
+        next_command([], options.files[0], options.html),
+    ]

@@ -95,10 +95,9 @@ class Source:
                 file.path, resolve=resolve, dialect=options.dialect
             )
         self._limit, self._strict = options.limit, options.strict
+        columns = {name: getattr(options, f"{name}_column") for name in COLUMNS}
         self._columns = {
-            name: found
-            for name in COLUMNS
-            if (found := getattr(options, f"{name}_column")) is not None
+            name: column for name, column in columns.items() if column is not None
         }
         self._count = 0
 
@@ -170,27 +169,27 @@ class Source:
 
         With ``--strict`` a row that is no sample is raised.
         """
-        found = file.traces
+        traces = file.traces
         for item in self._rows(file):
             if self._strict and isinstance(item, RowError):
                 raise item
             if isinstance(item, Sample):
                 self.keys.look(item)
             yield item
-        if found is None:
+        if traces is None:
             return
-        told = [
+        without_sample = [
             f"{count} {code}"
-            for code, count in Counter(code for _, code in found.notes.without).items()
+            for code, count in Counter(code for _, code in traces.notes.without).items()
         ]
         file.notes = (
-            [f"{file.path}: traces that gave no sample: {', '.join(told)}"]
-            if told
+            [f"{file.path}: traces that gave no sample: {', '.join(without_sample)}"]
+            if without_sample
             else []
         )
         file.notes += (
-            [f"{file.path}: {len(found.notes.bad)} unreadable lines or spans"]
-            if found.notes.bad
+            [f"{file.path}: {len(traces.notes.bad)} unreadable lines or spans"]
+            if traces.notes.bad
             else []
         )
 
@@ -224,10 +223,10 @@ class Source:
 
         The exit code of that.
         """
-        told = "".join(f"; {name}: {why}" for name, why in reasons.items())
-        named = [f"--{name}-column" for name in COLUMNS if f"no {name}" in told] or [
-            "--question-column etc."
-        ]
+        why_undefined = "".join(f"; {name}: {why}" for name, why in reasons.items())
+        named = [
+            f"--{name}-column" for name in COLUMNS if f"no {name}" in why_undefined
+        ] or ["--question-column etc."]
         for file in self._files:
             if not file.rows and not file.notes:
                 print(f"ragmetrics: {_no_rows(file.path)}", file=sys.stderr)
@@ -237,7 +236,7 @@ class Source:
                 if file.unread
                 else ""
             )
-            why = f"(rows: {file.rows}, bad: {file.bad}{told}){unused}"
+            why = f"(rows: {file.rows}, bad: {file.bad}{why_undefined}){unused}"
             print(
                 f"ragmetrics: no metric applies to {file.path} {why}", file=sys.stderr
             )

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli.options import add, command, show
+from ragmetrics_core.cli.screen import screen_lines, worst_lines
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
 from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
 from ragmetrics_core.demo.own_docs import demo
 from ragmetrics_core.metrics.registry import METRICS
+from ragmetrics_core.page.first_screen import screen_of
 
 _CALLS = {
     "context_utilization": "1 per distinct chunk; 1 in all with judging=listwise",
@@ -71,11 +73,10 @@ def _trust(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     """Run the demonstration and print its report."""
     report = demo()
-    print(
-        "\n".join(
-            [report.table(), *(f"! {sign}" for sign in report.summary().all_signs)]
-        )
-    )
+    summary = report.summary()
+    screen = screen_of(report, summary, report.run)
+    lines = [*screen_lines(screen, summary, report.run), *worst_lines(screen.worst)]
+    print("\n".join(lines))
     if options.out:
         report.to_jsonl(options.out)
         print(f"Samples and results: {options.out}")

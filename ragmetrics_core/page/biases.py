@@ -74,16 +74,20 @@ def correlations(
     """
     scored: dict[str, list[tuple[float, list[int]]]] = {name: [] for name in metrics}
     for row in rows:
-        sizes = [of(row.sample) for of in TRAITS.values()] if row.sample else []
-        for name, own in row.results.items():
-            if sizes and name in scored and own.value is not None:
-                scored[name].append((own.value, sizes))
-    enough = {name: own for name, own in scored.items() if len(own) >= _FEWEST}
-    return [
-        _correlation(name, trait, [(score, sizes[at]) for score, sizes in own])
-        for name, own in enough.items()
-        for at, trait in enumerate(TRAITS)
-    ]
+        if row.sample is None:
+            continue
+        sizes = [size_of(row.sample) for size_of in TRAITS.values()]
+        for metric, result in row.results.items():
+            if metric in scored and result.value is not None:
+                scored[metric].append((result.value, sizes))
+    found_correlations = []
+    for metric, scores in scored.items():
+        if len(scores) < _FEWEST:
+            continue
+        for place, trait in enumerate(TRAITS):
+            pairs = [(score, sizes[place]) for score, sizes in scores]
+            found_correlations.append(_correlation(metric, trait, pairs))
+    return found_correlations
 
 
 def _correlation(

@@ -16,6 +16,7 @@ score whose uncertainty holds one half decides nothing. Its uncertainty is
 """
 
 import tomllib
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
@@ -91,28 +92,29 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
         return None
     if answered_without_context(sample):
         return Diagnosis("no_context")
-    said: dict[str, Says] = {}
-    scores: dict[str, str] = {}
+    sayings: dict[str, Says] = {}
+    scores: dict[str, str] = {}  # by what they say something of
     for name, result in row.results.items():
-        found = _said(result)
-        said.update(found)
+        sayings_of_result = _said(result)
+        sayings.update(sayings_of_result)
         score = result.status if result.value is None else format(result.value, ".2f")
-        scores.update(dict.fromkeys(found, f"{name} {score}"))
+        scores.update(dict.fromkeys(sayings_of_result, f"{name} {score}"))
     for code, rule in RULES.items():
         for condition in rule.holds:
-            if all(
-                said.get(what, "missing") == wanted
-                for what, wanted in condition.items()
-            ):
-                return Diagnosis(
-                    code,
-                    tuple(
-                        dict.fromkeys(
-                            scores[what] for what in condition if what in scores
-                        )
-                    ),
-                )
+            if _holds(condition, sayings):
+                reasons = [
+                    scores[subject] for subject in condition if subject in scores
+                ]
+                return Diagnosis(code, tuple(dict.fromkeys(reasons)))
     return None
+
+
+def _holds(condition: Mapping[str, Says], sayings: Mapping[str, Says]) -> bool:
+    """Whether all that a condition names is said so."""
+    return all(
+        sayings.get(subject, "missing") == wanted
+        for subject, wanted in condition.items()
+    )
 
 
 def _said(result: MetricResult) -> dict[str, Says]:

@@ -164,10 +164,9 @@ def _points(
     shares: Sequence[biases.RankShare], run: RunFacts
 ) -> list[tuple[float, ...]]:
     """What is drawn of ranks; no interval holds where a run stopped for what it saw."""
-    return [
-        (own.rank, own.share, *(() if run.decisions else (own.low, own.high)))
-        for own in shares
-    ]
+    if run.decisions:
+        return [(share.rank, share.share) for share in shares]
+    return [(share.rank, share.share, share.low, share.high) for share in shares]
 
 
 def _text(name: str) -> str:
