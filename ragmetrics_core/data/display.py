@@ -29,13 +29,15 @@ def judges_in_words(
 
     Each name comes with the addresses that were asked, where they are known.
     """
-    shown = []
+    judges = []
     for name in names:
-        asked = ", ".join(addresses.get(name, ()))
-        shown.append(
-            f"{judge_in_words(name)} at {asked}" if asked else judge_in_words(name)
+        addresses_of_judge = ", ".join(addresses.get(name, ()))
+        judges.append(
+            f"{judge_in_words(name)} at {addresses_of_judge}"
+            if addresses_of_judge
+            else judge_in_words(name)
         )
-    return ", ".join(shown)
+    return ", ".join(judges)
 
 
 def element(tag: str, texts: Iterable[Shown]) -> str:

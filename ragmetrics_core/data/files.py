@@ -339,30 +339,30 @@ class Aside:
 
     def _where(self) -> str:
         """The name under which another run has put this run's file aside."""
-        own = os.fstat(self._file.fileno())
+        status_of_file = os.fstat(self._file.fileno())
         for path in self.partial.parent.glob("*"):
             if path.name.startswith(self.partial.name) and os.path.samestat(
-                path.lstat(), own
+                path.lstat(), status_of_file
             ):
                 return str(path)
         return "a file that was removed"
 
     def _keep_earlier(self) -> None:
-        kept = next(
+        kept_path = next(
             name
             for n in count(1)
             if not os.path.lexists(name := Path(f"{self.partial}.{n}"))
         )
         if sys.platform == "win32":
             self._file.close()
-        self.partial.rename(kept)
+        self.partial.rename(kept_path)
         self._file.close()
         self._file = self._opened()
-        with kept.open("rb") as file:
+        with kept_path.open("rb") as file:
             rows = sum(line.startswith(b'{"index"') for line in file)
         logger.warning(
             "%s keeps what an earlier run left in %s (judged rows: %d)",
-            kept,
+            kept_path,
             self.partial.name,
             rows,
         )
@@ -374,10 +374,10 @@ class Aside:
 def _is_at(path: Path, file: TextIO) -> bool:
     """True if the path still names the file that is open."""
     try:
-        there = path.lstat()
+        status_at_path = path.lstat()
     except FileNotFoundError:
         return False
-    return os.path.samestat(there, os.fstat(file.fileno()))
+    return os.path.samestat(status_at_path, os.fstat(file.fileno()))
 
 
 def _open_no_link(path: Path) -> TextIO:

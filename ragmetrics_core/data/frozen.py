@@ -48,7 +48,7 @@ def redacted(name: str | None, value: object) -> object:
     if isinstance(value, str):
         return value if name in _SYMBOLS else _Size(f"<{len(value)} characters>")
     if isinstance(value, (tuple, list, dict)) and not all(
-        isinstance(item, (int, float)) for item in value
+        isinstance(element, (int, float)) for element in value
     ):
         return _Size(f"<{len(value)} items>")
     return value
@@ -149,10 +149,10 @@ def check_number(
             return
     kind = "a whole number" if whole else "a finite number"
     bound = f"above {least:g}" if above else f"of at least {least:g}"
-    shown = (
+    value_in_words = (
         repr(value) if isinstance(value, (int, float)) else f"a {type(value).__name__}"
     )
-    raise SettingError(f"{where} must be {kind} {bound}, got {shown}")
+    raise SettingError(f"{where} must be {kind} {bound}, got {value_in_words}")
 
 
 class Silent(Frozen):
@@ -173,11 +173,11 @@ class Private:
     """Keeps texts out of reprs."""
 
     def __repr__(self) -> str:
-        shown = (
+        settings = (
             f"{f.name}={redacted(f.name, getattr(self, f.name))!r}"
             for f in fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
         )
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(settings)})"
 
 
 def clean(value: object) -> object:

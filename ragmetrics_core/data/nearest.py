@@ -79,14 +79,18 @@ def names_in_words(names: Iterable[str], *, most: int) -> str:
         '2 whose names may be texts (a table without a header?)'
     """
     all_names = list(names)
-    shown = [name for name in all_names if not _may_be_text(name)]
-    if len(shown) < len(all_names):  # beside a text several words are one, too
-        shown = [name for name in shown if len(name.split()) < 2]
-    n_texts = len(all_names) - len(shown)
-    if n_texts and n_texts >= len(shown):
+    names_of_columns = [name for name in all_names if not _may_be_text(name)]
+    if len(names_of_columns) < len(
+        all_names
+    ):  # beside a text several words are one, too
+        names_of_columns = [name for name in names_of_columns if len(name.split()) < 2]
+    n_texts = len(all_names) - len(names_of_columns)
+    if n_texts and n_texts >= len(names_of_columns):
         count = len(all_names)
         return f"{count} whose names may be texts (a table without a header?)"
-    listed = ", ".join(islice(shown, most)) + (", …" if len(shown) > most else "")
+    listed = ", ".join(islice(names_of_columns, most)) + (
+        ", …" if len(names_of_columns) > most else ""
+    )
     if not n_texts:
         return listed
     return f"{listed} and {n_texts} that may be {'a text' if n_texts == 1 else 'texts'}"
@@ -104,7 +108,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         >>> nearest("langauge", ["language", "topic"])
         'language'
     """
-    by_plain_name = {plain_name(other): other for other in known}
+    by_plain_name = {plain_name(candidate): candidate for candidate in known}
     matches = get_close_matches(plain_name(name), by_plain_name, n=1, cutoff=_ALIKE)
     return by_plain_name[matches[0]] if matches else None
 

@@ -50,15 +50,15 @@ class Signature(Frozen):
         if not isinstance(line, str):
             return line
         metric, *parts = line.split("|")
-        found: dict[str, Any] = {"metric": metric, "settings": {}, "details": {}}
+        fields: dict[str, Any] = {"metric": metric, "settings": {}, "details": {}}
         for name, colon, value in (part.partition(":") for part in parts):
-            if not colon and name.startswith("v") and "version" not in found:
-                found["version"] = name[1:]
-            elif name in ("prompt", "judge") and name not in found:
-                found[name] = value
+            if not colon and name.startswith("v") and "version" not in fields:
+                fields["version"] = name[1:]
+            elif name in ("prompt", "judge") and name not in fields:
+                fields[name] = value
             else:
-                found["details" if "judge" in found else "settings"][name] = value
-        return found
+                fields["details" if "judge" in fields else "settings"][name] = value
+        return fields
 
     def by(self, judge: str, details: Mapping[str, str]) -> Self:
         """The signature of what this judge answers."""
@@ -154,8 +154,8 @@ class _Result(Frozen):
         return "\n  ".join(self.told())
 
     def _repr_html_(self) -> str:
-        first, *rest = self.told()
-        return f"<div>{element('p', [first])}<ul>{element('li', rest)}</ul></div>"
+        headline, *rest = self.told()
+        return f"<div>{element('p', [headline])}<ul>{element('li', rest)}</ul></div>"
 
 
 class Scored(_Result):
@@ -206,26 +206,26 @@ class SampleResult(Frozen):
     )
 
     def __repr__(self) -> str:
-        found = {
-            name: own.status if own.value is None else f"{own.value:.3f}"
-            for name, own in self.results.items()
+        outcomes = {
+            name: result.status if result.value is None else f"{result.value:.3f}"
+            for name, result in self.results.items()
         }
-        said = (
+        summary = (
             self.problem
-            or ", ".join(f"{name} {outcome}" for name, outcome in found.items())
+            or ", ".join(f"{name} {outcome}" for name, outcome in outcomes.items())
             or "not judged"
         )
         named = f" ({self.sample.id})" if self.sample and self.sample.id else ""
-        return f"SampleResult({self.index}{named}: {said})"
+        return f"SampleResult({self.index}{named}: {summary})"
 
     def _repr_html_(self) -> str:
-        shown = [
+        parts = [
             part._repr_html_()
             for part in (self.sample, *self.results.values())
             if part is not None
         ]
         return "".join(
-            [*shown, *([element("p", [self.problem])] if self.problem else [])]
+            [*parts, *([element("p", [self.problem])] if self.problem else [])]
         )
 
     @property

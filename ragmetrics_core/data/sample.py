@@ -119,7 +119,8 @@ def _with_texts(value: object) -> object:
         value = [value]
     if isinstance(value, (list, tuple)):
         return tuple(
-            {"text": item} if isinstance(item, str) else item for item in value
+            {"text": element} if isinstance(element, str) else element
+            for element in value
         )
     return value
 
@@ -129,7 +130,7 @@ def _as_texts(value: object) -> object:
     if value is None or isinstance(value, str):
         value = [value]
     if isinstance(value, (list, tuple)):
-        return tuple(item for item in map(blank_is_none, value) if item is not None)
+        return tuple(text for text in map(blank_is_none, value) if text is not None)
     return value
 
 
@@ -288,7 +289,10 @@ class Sample(Frozen):
         if field == "ledger":  # what a model wrote is no evidence
             calls = value.calls if value else ()
             value = [
-                item for call in calls if call.kind != "written" for item in call.items
+                context
+                for call in calls
+                if call.kind != "written"
+                for context in call.items
             ]
         if field in ("contexts", "retrieved", "ledger"):
             return not value or all(context.blank for context in value)
@@ -296,16 +300,19 @@ class Sample(Frozen):
 
     def _repr_html_(self) -> str:
         """What metrics read, for a notebook's cell; ``repr`` shows no texts."""
-        held: dict[str, Sequence[Context]] = {
+        contexts_by_field: dict[str, Sequence[Context]] = {
             "contexts": self.contexts,
             "retrieved": self.retrieved or (),
         }
         rows: list[tuple[str, str | Sequence[str]]] = [
             ("question", self.question or "")
         ]
-        rows += [(name, [own.text for own in texts]) for name, texts in held.items()]
+        rows += [
+            (name, [part.text for part in texts])
+            for name, texts in contexts_by_field.items()
+        ]
         rows += [("answer", self.answer or ""), ("reference", self.reference)]
-        rows += [("facts", [own.text for own in self.facts or ()])]
+        rows += [("facts", [part.text for part in self.facts or ()])]
         return table(row for row in rows if row[1])
 
     @classmethod

@@ -56,7 +56,7 @@ def is_trusted(path: Path, content: bytes) -> bool:
     """
     digest = digest_of(content)
     named = os.environ.get(TRUST_VARIABLE, "").replace(",", " ").split()
-    return digest in named or _kept().get(_known_as(path)) == digest
+    return digest in named or _trusted_digests().get(_known_as(path)) == digest
 
 
 def trust(path: Path, content: bytes) -> None:
@@ -65,10 +65,10 @@ def trust(path: Path, content: bytes) -> None:
     Raises ``InputError`` if that cannot be written.
     """
     place = _place()
-    kept = _kept() | {_known_as(path): digest_of(content)}
+    digests = _trusted_digests() | {_known_as(path): digest_of(content)}
     with told(f"{place} cannot be written"):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_text(place, json.dumps(kept, indent=1) + "\n", "the list of trusted files")
+    write_text(place, json.dumps(digests, indent=1) + "\n", "the list of trusted files")
 
 
 def printable(text: str) -> str:
@@ -94,11 +94,11 @@ def _place() -> Path:
     return user_config_path("ragmetrics", appauthor=False) / "trusted.json"
 
 
-def _kept() -> dict[str, str]:
+def _trusted_digests() -> dict[str, str]:
     """Digests by path; none if there is no such file, or it is none of ours."""
-    kept: object = None
+    digests: object = None
     with suppress(OSError, ValueError, RecursionError):
-        kept = json.loads(_place().read_bytes())
-    if not isinstance(kept, dict):
+        digests = json.loads(_place().read_bytes())
+    if not isinstance(digests, dict):
         return {}
-    return {path: digest for path, digest in kept.items() if isinstance(digest, str)}
+    return {path: digest for path, digest in digests.items() if isinstance(digest, str)}

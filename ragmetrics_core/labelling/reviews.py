@@ -279,7 +279,7 @@ def review(
     with suppress(EOFError):
         for item in [item for item in items if item.id not in decided]:
             n_decided = sum(item.id in decided for item in items)
-            show(_shown(item, n_decided, len(items)))
+            show(_page_of(item, n_decided, len(items)))
             verdict = _typed_verdict(ask, show)
             if verdict is None:
                 break
@@ -310,7 +310,7 @@ def _typed_verdict(
         show(_HELP)
 
 
-def _shown(item: Item, n_decided: int, total: int) -> str:
+def _page_of(item: Item, n_decided: int, total: int) -> str:
     """An item as a person sees it."""
     texts = "\n\n".join(
         f"--- text {number}\n{text}" for number, text in enumerate(item.texts, start=1)

@@ -184,11 +184,11 @@ def same_host(url: str, address: str) -> bool:
 
 def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
     """The variable that holds the address of a URL's host; "" if none does, or it is the host of a known provider."""
-    asked = _host(url)
-    if asked is None or _of_provider(asked[1]):
+    host = _host(url)
+    if host is None or _of_provider(host[1]):
         return ""
     for name, value in variables:
-        if not _PROXY.search(name) and _host(value) == asked:
+        if not _PROXY.search(name) and _host(value) == host:
             return name
     return ""
 
@@ -217,6 +217,6 @@ def _host(address: str) -> tuple[str, str, int] | None:
 
 def _of_provider(host: str) -> bool:
     return any(
-        host.endswith(known) if known.startswith(".") else host == known
-        for known in _PROVIDERS
+        host.endswith(provider) if provider.startswith(".") else host == provider
+        for provider in _PROVIDERS
     )

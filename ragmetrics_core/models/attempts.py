@@ -273,12 +273,12 @@ def pause(
     if error.retry_after is not None:
         wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
     connecting = errors.Unreachable if answered else errors.ConnectionFailed
-    left = (
+    seconds_left = (
         sent[0]
         + (CONNECTING_SECONDS if isinstance(error, connecting) else _GIVEN_UP)
         - time.monotonic()
     )
-    return wait if wait <= left else None
+    return wait if wait <= seconds_left else None
 
 
 async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:

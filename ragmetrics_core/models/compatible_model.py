@@ -164,7 +164,7 @@ class OpenAICompatibleModel(ChatModel):
                 ``OPENAI_BASE_URL``.
         """
         model = name.removeprefix("openai/")
-        known = listed(model)
+        listed_model = listed(model)
         endpoint = openai_endpoint(
             api_base, key_named=api_key is not None or api_key_env is not None
         )
@@ -174,10 +174,12 @@ class OpenAICompatibleModel(ChatModel):
             model,
             api_key=api_key,
             api_key_env=api_key_env or endpoint.key_variable,
-            capabilities=known.capabilities if known and address == OPENAI else None,
-            prices=known.prices if known else None,
+            capabilities=listed_model.capabilities
+            if listed_model and address == OPENAI
+            else None,
+            prices=listed_model.prices if listed_model else None,
             name=name,
-            batch_share=0.5 if known else 1.0,
+            batch_share=0.5 if listed_model else 1.0,
         )
 
     def capabilities(self) -> Capabilities:
@@ -257,15 +259,13 @@ class OpenAICompatibleModel(ChatModel):
         import aiohttp  # not every run needs it
 
         headers = self._headers()
+        if isinstance(data, bytes):
+            headers["Content-Type"] = "application/json"
+        if isinstance(data, list):
+            data = _file_of_a_batch(data)
         limit = aiohttp.ClientTimeout(
             longest, CONNECTING_SECONDS, sock_read=2 * self._timeout
         )
-        headers |= (
-            {"Content-Type": "application/json"} if isinstance(data, bytes) else {}
-        )
-        if isinstance(data, list):
-            lines, data = data, aiohttp.FormData({"purpose": "batch"})
-            data.add_field("file", BytesIO(b"".join(lines)), filename="requests.jsonl")
         settings: Any = {
             "proxy": self._proxy,
             "allow_redirects": False,
@@ -274,24 +274,20 @@ class OpenAICompatibleModel(ChatModel):
         try:
             async with _session().request(
                 method, url, data=data, headers=headers, **settings
-            ) as got:
-                parts, size = [], 0
-                async for part in got.content.iter_any():
+            ) as response:
+                parts: list[bytes] = []
+                size = 0
+                async for part in response.content.iter_any():
                     parts.append(part)
                     size += len(part)
                     if size > most:
-                        got.close()
+                        response.close()
                         raise too_large(self.name, most)
-                return got.status, got.headers, b"".join(parts)
+                return response.status, response.headers, b"".join(parts)
         except (aiohttp.ClientError, OSError) as raised:
-            kinds = (
-                ours
-                for name, ours in EXCEPTIONS
-                if isinstance(raised, getattr(aiohttp, name))
-            )
             # its message may hold an address with a key
             fault = Fault(symbols=(type(raised).__name__,))
-            error = self._error(next(kinds, errors.ConnectionFailed), fault)
+            error = self._error(_kind_of(raised), fault)
             if type(raised) is TimeoutError:
                 error = errors.JudgeTimeout(
                     f"{self.name} sent no reply within {longest:g} s"
@@ -349,6 +345,25 @@ class OpenAICompatibleModel(ChatModel):
 _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
 
 
+def _file_of_a_batch(lines: list[bytes]) -> "aiohttp.FormData":
+    """The form that uploads the requests of a batch as one file."""
+    import aiohttp
+
+    form = aiohttp.FormData({"purpose": "batch"})
+    form.add_field("file", BytesIO(b"".join(lines)), filename="requests.jsonl")
+    return form
+
+
+def _kind_of(raised: BaseException) -> type[errors.JudgeError]:
+    """Our error for one of the client's."""
+    import aiohttp
+
+    for name, kind in EXCEPTIONS:
+        if isinstance(raised, getattr(aiohttp, name)):
+            return kind
+    return errors.ConnectionFailed
+
+
 def _session() -> "aiohttp.ClientSession":
     """The connections of the running loop, which are kept open between calls.
 
@@ -359,8 +374,10 @@ def _session() -> "aiohttp.ClientSession":
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
     if session is None or session.closed:
-        for other in [other for other in _sessions if other.is_closed()]:
-            del _sessions[other]
+        for known_loop in [
+            known_loop for known_loop in _sessions if known_loop.is_closed()
+        ]:
+            del _sessions[known_loop]
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300
         )

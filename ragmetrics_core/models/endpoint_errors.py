@@ -287,9 +287,9 @@ class Fault:
         names = ("headers", "litellm_response_headers")
         headers = (getattr(holder, name, None) for holder in holders for name in names)
         waits = (
-            seconds(some.get("retry-after"))
-            for some in headers
-            if isinstance(some, (Mapping, Message))
+            seconds(mapping.get("retry-after"))
+            for mapping in headers
+            if isinstance(mapping, (Mapping, Message))
         )
         return cls(
             status=next(
@@ -382,25 +382,25 @@ def status_of_body(body: object) -> int | None:
     error = body["error"]
     if isinstance(error, str):
         return 401 if _KEY_REFUSED.match(error) else None
-    told = (
+    symbols = (
         [error.get("code"), error.get("status"), error.get("type")]
         if isinstance(error, dict)
         else []
     )
     statuses = [
-        status_number(it)
-        or (_STATUS_OF_SYMBOL.get(it) if isinstance(it, str) else None)
-        for it in told
+        status_number(symbol)
+        or (_STATUS_OF_SYMBOL.get(symbol) if isinstance(symbol, str) else None)
+        for symbol in symbols
     ]
     return next(
         (status for status in statuses if status is not None and status >= 400), None
     )
 
 
-def _words_of(told: object) -> str:
+def _words_of(value: object) -> str:
     """What an exception of somebody's client says; "" if it cannot be told."""
     try:
-        return str(told)
+        return str(value)
     except Exception:  # noqa: BLE001  # it is their code
         return ""
 
@@ -459,9 +459,9 @@ def _kind(stated: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeErr
         if stated is errors.JudgeServerError
         else stated
     )
-    for one, words, rather in _RATHER:
-        if one in (kind, errors.JudgeError) and words.search(fault.text):
-            return rather
+    for general, words, specific in _RATHER:
+        if general in (kind, errors.JudgeError) and words.search(fault.text):
+            return specific
     if kind in (errors.JudgeServerError, errors.ConnectionFailed):
         return errors.JudgeServerError if fault.unreadable else fault.unanswered or kind
     return kind
@@ -516,8 +516,8 @@ def judge_error(
 
 
 def _count(pattern: re.Pattern[str], text: str) -> int | None:
-    found = pattern.search(text)
-    return int(found[found.lastindex or 0].replace(",", "")) if found else None
+    match = pattern.search(text)
+    return int(match[match.lastindex or 0].replace(",", "")) if match else None
 
 
 def foreign(error: BaseException, where: str) -> errors.JudgeError:
