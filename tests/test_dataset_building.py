@@ -654,3 +654,52 @@ def test_a_file_that_was_changed(
 def test_settings_that_are_wrong_are_setting_errors() -> None:
     with pytest.raises(SettingError):
         ContinuousSettings(smallest=9).checked()
+
+
+def test_noise_differs_from_the_document_and_from_other_noise() -> None:
+    """Where documents repeat each other, what is noise is no golden text."""
+    common = Document(id="copy", text=corpus()[0].text)
+    twin = Document(id="twin", text=corpus()[1].text)
+    made = build_continuous(
+        [*corpus(), common, twin],
+        ContinuousSettings(chunk_size=SIZE, documents=4, noise=6),
+        Maker(judge()),
+    )
+    for document in made.documents:
+        texts = [context.text for context in document.contexts]
+        assert len(set(texts)) == len(texts)
+
+
+def test_a_corpus_of_as_many_chunks_as_are_retrieved_is_enough() -> None:
+    settings = DiscreteSettings(chunk_size=SIZE, top=5, questions=1)
+    four = corpus(documents=1, parts=4)
+    pairs = [Pair(question="d0p0w1?", answer="d0p0w2")]
+    with pytest.raises(InputError, match="has 4 chunks and 5 are to be retrieved"):
+        build_discrete(four, pairs, settings)
+    made = build_discrete(corpus(documents=1, parts=5), pairs, settings)
+    (positive, _) = made.points
+    scores = [context.score for context in positive.sample.contexts]
+    assert scores[0] is not None
+    assert scores[0] > 0
+    assert scores == sorted(scores, key=lambda score: -(score or 0))
+
+
+def test_no_more_is_taken_of_a_retriever_than_was_wanted() -> None:
+    """A retriever may return more than it was asked for."""
+    settings = DiscreteSettings(top=4, take=2, questions=1)
+    pairs = [Pair(question="Q?", answer="A")]
+    made = build_discrete(
+        corpus(), pairs, settings, retriever=lambda _, count: list("abcdefgh")
+    )
+    _, negative = made.points
+    assert [context.text for context in negative.sample.contexts] == ["c", "d"]
+    assert negative.ranks == (3, 4)
+
+
+def test_documents_of_different_length_take_turns() -> None:
+    """No question is lost where one document has fewer chunks than another."""
+    documents = [*corpus(documents=1, parts=1), *corpus(documents=2, parts=5)[1:]]
+    settings = DiscreteSettings(chunk_size=SIZE, questions=6)
+    pairs = write_pairs(documents, settings, Maker(judge()))
+    assert len(pairs) == 6
+    assert {pair.document for pair in pairs[:2]} == {"doc0", "doc1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,11 @@ from ragmetrics_core.labelling import (
     write_set,
 )
 from ragmetrics_core.labelling.judge_scores import variants
-from ragmetrics_core.labelling.reviews import Review, review_items
+from ragmetrics_core.labelling.reviews import (
+    Review,
+    items_to_review,
+    review_items,
+)
 from ragmetrics_core.labelling.sets import ContinuousSet, DiscreteSet
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 
@@ -311,3 +316,53 @@ def test_several_judges_and_prompts(
     ]
     # cells are asked once, facts once per prompt
     assert len(server.requests) == 3 * (28 + 1 + 1)
+
+
+def test_ambiguous_points_enter_no_score(discrete: DiscreteSet, tmp_path: Path) -> None:
+    reviews = Reviews(tmp_path / "set.jsonl", discrete)
+    point = discrete.points[0]
+    reviews.add(
+        Review(item=point.id, was=point.by_rank, label="ambiguous", reviewer="Anna")
+    )
+    measured = score_set(
+        discrete, reviews, RetrievalAccuracy(), judge(), prompt="io", draws=5
+    )
+    assert (measured.points, measured.missing) == (11, 0)
+
+
+def test_one_document_has_no_interval_and_many_are_not_few() -> None:
+    settings = DiscreteSettings(chunk_size=SIZE, questions=1)
+    pairs = write_pairs(corpus(), settings, Maker(judge()))
+    alone = build_discrete(corpus(), pairs, settings)
+    score = score_set(alone, None, ContextAdherence(), LexicalJudge(), draws=5)
+    assert score.documents == 1
+    assert {value.interval for value in score.values.values()} == {None}
+    assert "One document: no intervals" in score_table(alone, None, [score])
+    few = replace(score, documents=19)
+    many = replace(score, documents=20)
+    assert "19 documents are few" in score_table(alone, None, [few])
+    assert "are few" not in score_table(alone, None, [many])
+
+
+def test_texts_to_review_stand_in_an_order_that_tells_no_rank(
+    discrete: DiscreteSet,
+) -> None:
+    for item in review_items(discrete):
+        assert list(item.texts) == sorted(item.texts)
+    assert any(
+        [context.text for context in point.sample.contexts]
+        != sorted(context.text for context in point.sample.contexts)
+        for point in discrete.points
+    )
+
+
+def test_a_second_reviewer_gets_at_least_one_item(
+    discrete: DiscreteSet, tmp_path: Path
+) -> None:
+    reviews = Reviews(tmp_path / "set.jsonl", discrete)
+    point = discrete.points[0]
+    reviews.add(
+        Review(item=point.id, was=point.by_rank, label="positive", reviewer="Anna")
+    )
+    items = items_to_review(discrete, reviews, second=True, share=0.01)
+    assert [item.id for item in items] == [point.id]
