@@ -114,22 +114,24 @@ class OpenAICompatibleModel(ChatModel):
         )
         address = endpoint_address(base_url)
         self.base_url = address.shown.rstrip("/")
-        self.model, self.name = model, name or f"openai-compatible/{model}"
+        self.model = model
+        self.name = name or f"openai-compatible/{model}"
         self._extra = dict(extra or {})
         self.cache_key = endpoint_key(self.base_url, address.query, model, self._extra)
-        self._user, self._query = address.user, address.query
-        # Looked up once, where aiohttp would for each call.
-        self._proxy = (
-            None if proxy_bypass(address.host) else getproxies().get(address.scheme)
-        )
-        self._api_key, self.api_key_env = api_key, api_key_env
-        self._timeout, self.batch_share = timeout, batch_share
+        self._user = address.user
+        self._query = address.query
+        self._proxy = _proxy_for(address.host, address.scheme)
+        self._api_key = api_key
+        self.api_key_env = api_key_env
+        self._timeout = timeout
+        self._capabilities = capabilities or Capabilities()
         check_prices(name or model, prices)
-        self._capabilities, self._prices = capabilities or Capabilities(), prices
-        self.batch_prices = prices and (
-            prices[0] * batch_share,
-            prices[1] * batch_share,
-        )
+        self._prices = prices
+        self.batch_share = batch_share
+        self.batch_prices: tuple[float, float] | None = None
+        if prices is not None:
+            sent, received = prices
+            self.batch_prices = (sent * batch_share, received * batch_share)
 
     @property
     def address(self) -> str:
@@ -343,6 +345,11 @@ class OpenAICompatibleModel(ChatModel):
 
 
 _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
+
+
+def _proxy_for(host: str, scheme: str) -> str | None:
+    """The proxy that the environment names, looked up once: aiohttp would per call."""
+    return None if proxy_bypass(host) else getproxies().get(scheme)
 
 
 def _file_of_a_batch(lines: list[bytes]) -> "aiohttp.FormData":

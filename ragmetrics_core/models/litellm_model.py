@@ -128,6 +128,23 @@ def _litellm() -> Any:
     return litellm
 
 
+def _check_name(model: str) -> None:
+    """Refuse a name that LiteLLM is not asked by, or any where it is not installed."""
+    if importlib.util.find_spec("litellm") is None:
+        raise errors.MissingDependency(
+            f"{model} is reached through LiteLLM: pip install"
+            " 'ragmetrics-core[litellm]'; without it there are OpenAI's own models"
+            " and openai-compatible/MODEL with api_base="
+        )
+    if "://" in model:
+        raise errors.SettingError(
+            "a model's name holds no address; name the address with api_base="
+        )
+    # a client of its own, which we cannot keep from keys and redirects
+    if model.startswith("aiohttp_openai/"):
+        raise errors.SettingError(f"{model}: name it openai/{model.partition('/')[2]}")
+
+
 class LiteLLMModel(ChatModel):
     """A model that LiteLLM reaches.
 
@@ -170,29 +187,19 @@ class LiteLLMModel(ChatModel):
         check_number(
             "LiteLLMModel(timeout=)", timeout, least=0, whole=False, above=True
         )
-        if importlib.util.find_spec("litellm") is None:
-            raise errors.MissingDependency(
-                f"{model} is reached through LiteLLM: pip install"
-                " 'ragmetrics-core[litellm]'; without it there are OpenAI's own models"
-                " and openai-compatible/MODEL with api_base="
-            )
-        if "://" in model:
-            raise errors.SettingError(
-                "a model's name holds no address; name the address with api_base="
-            )
-        # a client of its own, which we cannot keep from keys and redirects
-        if model.startswith("aiohttp_openai/"):
-            raise errors.SettingError(
-                f"{model}: name it openai/{model.partition('/')[2]}"
-            )
+        _check_name(model)
         self.model = self.name = model
-        self.api_base, self._api_key, self._timeout = api_base, api_key, timeout
+        self.api_base = api_base
         self.api_key_env = api_key_env
+        self._api_key = api_key
+        self._timeout = timeout
         self._base = None if api_base is None else endpoint_address(api_base)
         self._asked = self._base.shown if self._base else ""
-        known = listed(model.removeprefix("openai/"))
         check_prices(model, prices)
-        self._prices = prices or (None if known is None else known.prices)
+        listed_model = listed(model.removeprefix("openai/"))
+        if prices is None and listed_model is not None:
+            prices = listed_model.prices
+        self._prices = prices
         self._extra = dict(extra or {})
         self._provider = model.partition("/")[0]
         self._capabilities = capabilities
