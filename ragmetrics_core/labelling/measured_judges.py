@@ -162,23 +162,19 @@ def measured(
     questions = {row.question for row in labelled}
     metrics = {name: kind() for name, kind in ASKING.items() if name in questions}
     run = Run([*metrics.values()], judge, 1, MemoryStore())
-    # What else the machine does is no time of a judge that computes on it.
-    clock = time.process_time if run.judges[0].free else time.monotonic
     figures: dict[str, tuple[Measured, ...]] = {}
     correction: ClaimCorrection | None = None
     decided_alone: dict[str, tuple[Decided, ...]] = {}
     all_rows: list[LabelledSample] = []
     for question, metric in metrics.items():
         of_question = [row for row in labelled if row.question == question]
-        started = clock()
-        rows = judged(ask, metric, of_question)
-        seconds = clock() - started
+        rows, seconds = _timed(run.judges[0], ask, metric, of_question)
         question_figures = _agreement(rows, draws=draws)
         question_figures += _shares(_outcomes(ask, metric, rows))
         if question == "adherent":
-            question_figures += _shares(_swayed(ask, metric, rows))
             answers = _weakest_claims(rows)
             correction = fit_correction(answers)
+            question_figures += _shares(_swayed(ask, metric, rows))
             question_figures += _rejected_by_claims(answers)
         question_figures += _spent(rows, seconds)
         figures[question] = _defined(question_figures)
@@ -197,6 +193,17 @@ def measured(
         decided=decided_alone,
         claim_correction=correction,
     )
+
+
+def _timed(
+    judge: Judge, ask: Ask, metric: Metric, labelled: LabelledSamples
+) -> tuple[list[LabelledSample], float]:
+    """Have a judge score samples, and take the seconds that it needs."""
+    # What else the machine does is no time of a judge that computes on it.
+    clock = time.process_time if judge.free else time.monotonic
+    started = clock()
+    rows = judged(ask, metric, labelled)
+    return rows, clock() - started
 
 
 def _with_chances(rows: LabelledSamples) -> list[Labelled]:
