@@ -39,7 +39,10 @@ KNOWN_PAIRS = {("retrieval_context", "context")} | {
 
 def is_of_deepeval(names: dict[str, list[str]]) -> bool:
     """Whether a row has the names by which ``context`` is the ideal one."""
-    is_golden = "input" in names["question"] and "expected_output" in names["reference"]
+    has_inputs = (
+        "input" in names["question"] and "expected_output" in names["reference"]
+    )
+    is_golden = has_inputs and "output" not in names["answer"]
     return "actual_output" in names["answer"] or is_golden
 
 

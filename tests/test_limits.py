@@ -399,7 +399,7 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
 
 def test_calls_given_up_at_the_deadline_are_counted() -> None:
     model = Priced(hang_from=8)
-    report = utilization(model, Limits(deadline=0.3))
+    report = utilization(model, Limits(deadline=1))
     assert report.usage.calls == model.calls == 12
     assert "after 12 calls" in report.run.stopped
 
