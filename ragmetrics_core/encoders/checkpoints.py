@@ -116,20 +116,14 @@ def load(
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **options)
         _check_head(model, kind, config.architectures or ())
-        own_tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder if tokenizer is None else folder_of(tokenizer, None), **options
-        )
+        own_tokenizer = _tokenizer(transformers, tokenizer, folder, options)
         known = labels or KNOWN.get(str(model))
         positive, places = _places(model, kind, known, config, own_tokenizer)
         if onnx_file is not None:
             logits = _onnx(onnx_file)
         else:
-            made = _weights(transformers, folder, kind, options, model)
-            placed = _placed(made, device)
-            if kind == "seq2seq":
-                logits = _first_word(placed, places, config.decoder_start_token_id)
-            else:
-                logits = _torch(placed)
+            weights = _weights(transformers, folder, kind, options, model)
+            logits = _by_torch(_placed(weights, device), kind, places)
     except (OSError, ValueError) as error:
         raise SettingError(
             f"{model} cannot be loaded as {_HEADS[kind][1]}: {error}"
@@ -142,6 +136,14 @@ def load(
         commit=_commit(folder, onnx_file),
         tensors="pt" if onnx_file is None else "np",
     )
+
+
+def _tokenizer(
+    transformers: Any, tokenizer: str | Path | None, folder: Path, options: Any
+) -> Any:
+    """The tokenizer that was named, else the model's own."""
+    place = folder if tokenizer is None else folder_of(tokenizer, None)
+    return transformers.AutoTokenizer.from_pretrained(place, **options)
 
 
 def _check_head(model: str | Path, kind: Kind, architectures: Sequence[str]) -> None:
@@ -294,8 +296,14 @@ def _onnx(file: Path) -> Logits:
     return logits
 
 
-def _torch(model: Any) -> Logits:
-    """Run a classifier by torch."""
+def _by_torch(model: Any, kind: Kind, words: tuple[int, int]) -> Logits:
+    """Run a model by torch; of one that replies, the logits of these two words count."""
+    if kind == "seq2seq":
+        return _first_word(model, words, model.config.decoder_start_token_id)
+    return _classified(model)
+
+
+def _classified(model: Any) -> Logits:
     torch = extra("torch", "local", "an encoder")
 
     def logits(tokens: Any) -> Any:

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable
 
 from ragmetrics_core.data import Sample
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Silent
 
 
-class LabelledExample(Frozen):
+class LabelledExample(Silent):
     """An answer that people labelled, to be shown to the judge as an example.
 
     Attributes:
