@@ -34,23 +34,32 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
     asking = _asking(trees, calls)
     question = asked_without_a_chain(calls) if asking is None else asking.question
     last = _answering(trees, calls, question) if name == FLOW else trees[-1]
-    given: dict[str, Any] = {}
-    for tree in reversed(trees):
-        given.update(tree.given)
     doubts = [doubt for tree in trees for doubt in tree.doubts]
-    if asking is not None and _was_told_more(asking, calls):
-        doubts.append(_TOLD_MORE)
+    whole = _united(last, trees)
+    if asking is not None:
+        whole.question, whole.asked_at = asking.question, asking.asked_at
+        whole.history = asking.history or last.history
+        if _was_told_more(asking, calls):
+            doubts.append(_TOLD_MORE)
+    return replace(whole, root=root, doubts=tuple(dict.fromkeys(doubts)))
+
+
+def _united(last: Tree, trees: Sequence[Tree]) -> Tree:
+    """The run that answered, without a question, and with what all runs of its turn hold.
+
+    Places of the latest run go first; of fields that the calls say, the first one counts.
+    """
+    given: dict[str, Any] = {}
+    for tree in trees:
+        given = {**tree.given, **given}
     return replace(
         last,
-        root=root,
-        question=None if asking is None else asking.question,
-        asked_at="" if asking is None else asking.asked_at,
-        history=last.history if asking is None else asking.history or last.history,
+        question=None,
+        asked_at="",
         error=last.error or last.root.error,
         gives_documents=all(tree.gives_documents for tree in trees),
         given=given,
         unread=sum(tree.unread for tree in trees),
-        doubts=tuple(dict.fromkeys(doubts)),
         other=tuple(document for tree in trees for document in tree.other),
         places=tuple(place for tree in reversed(trees) for place in tree.places),
         results=tuple(result for tree in reversed(trees) for result in tree.results),

@@ -117,14 +117,7 @@ class Showings:
         untold = _untold(candidates, located, found)
         unknown = {one.document.key: one.document for one, _ in untold}
         traces = frozenset(one.document.key for one, place in untold if place.traced)
-        replies = zip(readable, located.places[len(candidates) :], strict=True)
-        # a draft may be a document word for word: where that stands, the draft may
-        texts_shown = {one_line(document.text) for document, _ in found.values()}
-        read = [
-            one
-            for (one, text), place in replies
-            if place.extent == "whole" or one_line(text) in texts_shown
-        ]
+        read = _read(readable, located.places[len(candidates) :], found)
         feeding = dict.fromkeys([*read, *self._authors(call), *self._beside(call)])
         return _ShownAlone(found, unknown, traces, tuple(feeding))
 
@@ -300,6 +293,29 @@ def _by_occurrences(
             is_asked_now = bool(asked_now) and text.strip() == asked_now.strip()
             repeated += [text] * min(_MOST_OCCURRENCES, count - is_asked_now)
     return repeated
+
+
+def _read(
+    readable: Sequence[tuple[Node, str]],
+    places: Sequence[Place],
+    found: Mapping[Key, tuple[Document, Place]],
+) -> list[Node]:
+    """Calls of which a prompt shows what they wrote.
+
+    A draft may be a document word for word: where that stands, the draft may.
+
+    Args:
+        readable: Calls, each with a text that it wrote.
+        places: The places of these texts.
+        found: The documents that the prompt shows.
+    """
+    documents = {one_line(document.text) for document, _ in found.values()}
+    pairs = zip(readable, places, strict=True)
+    return [
+        call
+        for (call, text), place in pairs
+        if place.extent == "whole" or one_line(text) in documents
+    ]
 
 
 @dataclass(frozen=True)

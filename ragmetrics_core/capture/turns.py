@@ -10,7 +10,7 @@ from typing import Generic
 from ragmetrics_core.capture.answers_read_later import AnswersReadLater
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.conversations import Conversations, Quoted, of_blocks
-from ragmetrics_core.capture.groups import Group, Groups
+from ragmetrics_core.capture.groups import Group, Groups, doubtful
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.joining import joined
 from ragmetrics_core.capture.loose_runs import LooseRuns, wrote
@@ -27,6 +27,9 @@ _TALK = (
 _READ_TOO_LATE = (
     "a call was shown an answer whose sample was handed on already; what it wrote may"
     " be what the user reads"
+)
+_NAMED_IN_EACH_PART = (
+    "each part of a question has contexts at contexts_from=, and those of one are taken"
 )
 _PAUSED = "a graph waits for a person; its question is evaluated when it is resumed"
 
@@ -152,33 +155,47 @@ class Turns(Generic[Run]):
         calls = Calls(whole, self._where.context_tools or ())
         if tree.thread is not None and _stopped_before_its_tools(calls):
             return self._hold(tree.thread, parts)
-        is_alone = len(parts) == 1 and not (tree.error or tree.root.error)
-        if is_alone and (tree.gives_documents or tree.root.kind == "retriever"):
-            return self._samples_before_retrieval(tree)
-        if (
-            is_alone
-            and calls.models
-            and not calls.tried
-            and self._goes_on_elsewhere(tree, calls)
-        ):
-            return self._samples_due()
-        if is_alone and not writers:
-            writer = self._loose.writer_of_several(tree)
-            if writer is not None and (calls.tried or tree.is_query):
-                self._unsampled.belong_to_a_sample([writer])
-                self._groups.add_part(tree, writer)
-                return self._samples_of_too_many()
+        if len(parts) == 1 and not (tree.error or tree.root.error):
+            samples_of_others = self._samples_if_it_waits(tree, calls)
+            if samples_of_others is not None:
+                return samples_of_others
         whole = self._placed(whole)
         samples = samples_of(whole, self._where)
         if tree.thread is not None and any(one.answer is None for one in samples):
             return self._hold(tree.thread, parts)
         if samples:
             self._read_later.doubt_one_that_is_replaced(whole, calls)
+        elif tree.root.kind == "agent" and tree.answers:
+            self._unsampled.add(tree, counts_anyway=True)
         self._remember(whole, samples)
         self._unsampled.keep_words_of(samples)
-        if not samples and tree.root.kind == "agent" and tree.answers:
-            self._unsampled.add(tree, counts_anyway=True)
         return samples
+
+    def _samples_if_it_waits(self, tree: Tree, calls: Calls) -> list[Sample] | None:
+        """Keep a run that belongs to others: a search, a part of a question, a call that shows what was found.
+
+        Args:
+            tree: The run.
+            calls: Its calls, and those of the runs that wrote what it is asked.
+
+        Returns:
+            The samples that are complete with it; None if it is no such run.
+        """
+        if tree.gives_documents or tree.root.kind == "retriever":
+            return self._samples_before_retrieval(tree)
+        if not calls.tried:
+            if calls.models and self._goes_on_elsewhere(tree, calls):
+                return self._samples_due()
+            if not tree.is_query:
+                return None
+        writer = self._loose.writer_of_several(tree)
+        if writer is None or calls.tree.root is not tree.root:
+            return None
+        self._unsampled.belong_to_a_sample([writer])
+        if self._where.contexts_from is not None:
+            tree = doubtful(tree, _NAMED_IN_EACH_PART)
+        self._groups.add_part(tree, writer)
+        return self._samples_of_groups(self._groups.take_too_many())
 
     def _samples_of_groups(
         self, groups: Iterable[Group], *, over: bool = True
@@ -231,11 +248,7 @@ class Turns(Generic[Run]):
         writers = [run for run in near if wrote(run, query)]
         self._unsampled.belong_to_a_sample(writers)
         self._groups.add_retrieval(tree, query, writers)
-        return samples + self._samples_of_too_many()
-
-    def _samples_of_too_many(self) -> list[Sample]:
-        """Samples of the groups that wait longest, where more wait than are held."""
-        return self._samples_of_groups(self._groups.take_too_many())
+        return samples + self._samples_of_groups(self._groups.take_too_many())
 
     def _samples_due(self, strand: str | None = None, query: str = "") -> list[Sample]:
         """Samples of groups that no further run will join."""

@@ -12,6 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
 from langchain_fakes import Shelf, Speaker, calls, document, rag
 from langchain_ragmetrics import capture
 
@@ -253,3 +254,14 @@ def test_a_talk_goes_on_after_a_question_that_the_user_took_from_suggestions() -
         )
     assert triples(captured.samples) == [(FIRST, {BRIDGE}, IN_1874)]
     assert grades(captured.samples) == ["inferred"]
+
+
+def test_parts_of_which_each_has_contexts_at_the_named_place_are_in_doubt() -> None:
+    def told(question: str) -> dict[str, Any]:
+        return {"answer": part().invoke(question), "context": BOOKS[question]}
+
+    with capture(contexts_from="context") as captured:
+        pairs = [RunnableLambda(told).invoke(question) for question in numbered()]
+        notes = "\n".join(str(pair["answer"]) for pair in pairs)
+        Speaker(lines=BOTH).invoke(f"Notes:\n{notes}\n\nAnswer this: {QUESTION}")
+    assert set(grades(captured.samples)) <= {"inferred", "incomplete"}
