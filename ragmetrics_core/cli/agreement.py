@@ -13,6 +13,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, share, show
 from ragmetrics_core.data import InputError, SettingError, metric_among
 from ragmetrics_core.labelling.labels import (
+    Label,
     calibrate,
     certify_precision,
     draw,
@@ -148,6 +149,16 @@ def _agreement(options: argparse.Namespace) -> int:
         judges = ", ".join(rival.run.judges) or "the other judge"
         lines.append(f"Minus {judges}, on the same rows:")
         lines += compared(clusters, options.threshold, options.draws)
+    lines += _calibrated(report, metric, labels, options)
+    show("\n".join(lines))
+    return 0
+
+
+def _calibrated(
+    report: Report, metric: str, labels: list[Label], options: argparse.Namespace
+) -> list[str]:
+    """The calibrated mean and the certified threshold, where they are asked for."""
+    sentences = []
     if options.calibrate:
         calibrated = calibrate(
             report,
@@ -156,7 +167,7 @@ def _agreement(options: argparse.Namespace) -> int:
             cluster=options.cluster,
             assume_random=options.assume_random,
         )
-        lines.append(calibrated.sentence)
+        sentences.append(calibrated.sentence)
     if options.certify_precision is not None:
         certified = certify_precision(
             report,
@@ -165,9 +176,8 @@ def _agreement(options: argparse.Namespace) -> int:
             options.certify_precision,
             assume_random=options.assume_random,
         )
-        lines.append(certified.sentence)
-    show("\n".join(lines))
-    return 0
+        sentences.append(certified.sentence)
+    return sentences
 
 
 def _what_was_measured(
