@@ -56,6 +56,9 @@ SLOW_MODULES = {
     "tests/test_readme.py": (
         "runs the examples of all pages, which build applications of every framework"
     ),
+    "tests/test_report_command.py": (
+        "runs a block of the README, which builds an application of LangChain"
+    ),
     "tests/test_simulation.py": "simulates thousands of samples",
     "tests/test_spending.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_store_disk.py": "fills a disk, in processes of its own",
