@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import log
 from typing import Any
+from unicodedata import normalize
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from loopback import LoopbackServer
 
 from ragmetrics_core import (
@@ -143,6 +146,52 @@ def test_no_example_is_the_row_that_is_judged(shared: str) -> None:
     assert system.count("-> {") == 3
     whole = prompt_of(metric, SAMPLE).partition("Reply with this JSON")[0]
     assert whole.count("-> {") == 4
+
+
+ROW = LabelledExample(
+    contexts=("Zoë lit the lamp.", "Boats are nice."),
+    answer="Zoë sold boats.",
+    adherent=False,
+)
+
+
+def is_shown(row: LabelledExample, contexts: Sequence[str], answer: str) -> bool:
+    metric = ContextAdherence(labelled_examples=(row,))
+    return "as people judged" in prompt_of(
+        metric, Sample(contexts=contexts, answer=answer)
+    )
+
+
+SAME_TEXT: dict[str, Callable[[str], str]] = {
+    "space": lambda text: f" {text.replace(' ', '  ')}\r\n",
+    "case": str.upper,
+    "stop": lambda text: text.rstrip("."),
+    "decomposed": lambda text: normalize("NFD", text),
+    "wide": lambda text: text.replace("l", "\N{FULLWIDTH LATIN SMALL LETTER L}"),
+    "invisible": lambda text: "\N{ZERO WIDTH SPACE}".join(text),
+    "marks": lambda text: f"**{text}**",
+}
+
+
+@pytest.mark.parametrize("change", SAME_TEXT.values(), ids=SAME_TEXT)
+def test_the_judged_row_written_otherwise_is_no_example(
+    change: Callable[[str], str],
+) -> None:
+    assert not is_shown(ROW, ["Other."], change(ROW.answer))
+    assert not is_shown(ROW, [change(ROW.contexts[1]), "Other."], "Other.")
+    assert is_shown(ROW, [change("Other.")], change("Something else."))
+
+
+@given(st.permutations(ROW.contexts), st.integers(1, 2), st.text(max_size=5))
+def test_a_context_in_common_leaves_an_example_out(
+    contexts: list[str], n_contexts: int, further: str
+) -> None:
+    assert not is_shown(ROW, [further, *contexts[:n_contexts]], "Another answer.")
+
+
+def test_an_example_with_half_a_character_is_shown() -> None:
+    broken = LabelledExample(contexts=("a \ud800",), answer="b \udfff", adherent=True)
+    assert is_shown(broken, ["Other."], "Other.")
 
 
 def test_examples_count_in_the_signature() -> None:

@@ -13,7 +13,7 @@ def draw_examples(
 ) -> tuple[LabelledExample, ...]:
     """Draw examples of both labels for ``ContextAdherence(labelled_examples=)``.
 
-    The metric shows none to the judge that shares answer or contexts with the sample
+    The metric shows none to the judge that shares the answer or a context with the sample
     that is judged. Measure with a card on other rows whether they help.
 
     Args:

@@ -39,7 +39,11 @@ from ragmetrics_core.data.errors import (
     TooFewPolls,
 )
 from ragmetrics_core.data.metric_evidence import Grounds, Polled
-from ragmetrics_core.metrics.labelled_examples import LabelledExample, shown
+from ragmetrics_core.metrics.labelled_examples import (
+    LabelledExample,
+    not_about,
+    shown,
+)
 from ragmetrics_core.metrics.ledger_calls import Groups, groups
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
 from ragmetrics_core.metrics.polls import (
@@ -248,7 +252,7 @@ class ContextAdherence(Metric):
         (),
         description=(
             "Examples from labelled rows of your own (``draw_examples``); none shares"
-            " answer or contexts with what is judged."
+            " the answer or a context with what is judged."
         ),
     )
     template: str | None = Field(
@@ -293,14 +297,14 @@ class ContextAdherence(Metric):
     def _written_examples(self, labelled: Sequence[LabelledExample]) -> str:
         return "\n".join(filter(None, (self.examples, shown(labelled))))
 
-    def _instructions_for(self, sample: Sample) -> Instructions:
+    def _instructions_for(self, sample: Sample, texts: Groups) -> Instructions:
         """How an answer is judged, with no example that is about this very sample."""
         instructions = self.instructions()[0]
-        others = [
-            example
-            for example in self.labelled_examples
-            if not example.is_about(sample)
-        ]
+        others = not_about(
+            self.labelled_examples,
+            sample.answer or "",
+            (*texts.evidence, *texts.earlier),
+        )
         if len(others) == len(self.labelled_examples):
             return instructions
         return replace(instructions, examples=self._written_examples(others))
@@ -323,7 +327,7 @@ class ContextAdherence(Metric):
             return self.undefined("no contexts")
         parts["contexts"] = replace(parts["contexts"], text=evidence_and_earlier)
         polls, grounds = yield from self._poll(
-            texts, parts, self._instructions_for(sample)
+            texts, parts, self._instructions_for(sample, texts)
         )
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)

@@ -4,10 +4,13 @@ They stand in the prompt as JSON, so that no text of an example can end it.
 """
 
 import json
+import re
 from collections.abc import Iterable
+from unicodedata import normalize
 
-from ragmetrics_core.data import Sample
-from ragmetrics_core.data.frozen import Silent
+from ragmetrics_core.data.frozen import Silent, blank, safe
+
+_NO_LETTER = re.compile(r"[\W_]+")
 
 
 class LabelledExample(Silent):
@@ -23,10 +26,36 @@ class LabelledExample(Silent):
     answer: str
     adherent: bool
 
-    def is_about(self, sample: Sample) -> bool:
-        """Whether this is the row that is judged, or shares its answer or contexts."""
-        contexts = tuple(context.text for context in sample.contexts)
-        return self.answer == sample.answer or self.contexts == contexts
+
+def not_about(
+    examples: Iterable[LabelledExample], answer: str, contexts: Iterable[str]
+) -> tuple[LabelledExample, ...]:
+    """The examples that tell a judge nothing about this answer or these contexts.
+
+    An example is left out if it shares the answer or any context. Texts are the same if
+    their letters and digits are, whatever their case, spacing, signs and Unicode form.
+    """
+    judged_answer = _letters(answer)
+    judged_contexts = _letters_of_each(contexts)
+    return tuple(
+        example
+        for example in examples
+        if _letters(example.answer) != judged_answer
+        and judged_contexts.isdisjoint(_letters_of_each(example.contexts))
+    )
+
+
+def _letters_of_each(texts: Iterable[str]) -> set[str]:
+    return {_letters(text) for text in texts if not blank(text)}
+
+
+def _letters(text: str) -> str:
+    """The letters and digits of a text, in lower case and one Unicode form.
+
+    Of a text without any, the text itself.
+    """
+    plain = normalize("NFKC", normalize("NFKC", safe(text)).casefold())
+    return _NO_LETTER.sub("", plain) or plain.strip()
 
 
 def shown(examples: Iterable[LabelledExample]) -> str:
@@ -40,4 +69,5 @@ def shown(examples: Iterable[LabelledExample]) -> str:
 
 
 def _texts(example: LabelledExample) -> dict[str, object]:
-    return {"contexts": example.contexts, "answer": example.answer}
+    contexts = [safe(context) for context in example.contexts]
+    return {"contexts": contexts, "answer": safe(example.answer)}
