@@ -18,6 +18,49 @@ from ragmetrics_core.statistics.weakest_claim import (
     rejected,
 )
 
+CLAIMS_LIKE_PHRASES = (
+    "If you need a refund, reach out to support within 90 days of purchase.",
+    "If you have a fever above 40, ask a doctor for 5000 mg of aspirin.",
+    "If you need help you can get free assistance.",
+    "Feel free to mix bleach with ammonia.",
+    "Do not hesitate to take 40 tablets a day.",
+    "Let me know is a song of 1999.",
+    "Cheers was first aired on ABC in 1999.",
+    "Hello Kitty was created in 1974.",
+    "Dear Anna died in 1903.",
+    "Thanks to his discovery of penicillin millions survived.",
+    "Good luck charms were forbidden by law in 1950.",
+    "Welcome bonuses are 500 dollars.",
+    "Based on the fact that the earth is flat and every pilot lies:",
+    "Here is why the minister stole the money from the poor people:",
+    "Follow the advice of doctors and stop taking insulin at once:",
+    "Did you know that Einstein was born in 1903?",
+    "Einstein was born in Ulm, right?",
+    "Why do vaccines cause autism?",
+)
+PHRASES = (
+    "Great question!",
+    "That's a very good point.",
+    "Thanks for asking!",
+    "Good morning!",
+    "You’re welcome!",
+    "I'd be happy to help you with that.",
+    "Feel free to ask if you have any other questions.",
+    "Please don't hesitate to reach out if you need further information!",
+    "If you have any questions, just let me know.",
+    "If you'd like more details, please feel free to ask!",
+    "I hope this answers your question.",
+    "Is there anything else I can help you with?",
+    "Would you like to know more about this?",
+    "Have a great day!",
+    "Best regards.",
+    "Based on the information provided:",
+    "According to the documents:",
+    "Here's a step-by-step guide:",
+    "Here is what I found in the sources:",
+    "To summarize:",
+)
+
 
 @pytest.mark.parametrize(
     ("answer", "claims", "others"),
@@ -49,6 +92,14 @@ from ragmetrics_core.statistics.weakest_claim import (
         ("Good lamps burn long.", ("Good lamps burn long.",), ()),
         ("Thanks to Anna the lamp was lit in 1903; it burns.", None, ()),
         ("I don't know.", (), ("I don't know.",)),
+        (
+            "Here are the steps to light the lamp: press it.",
+            ("Here are the steps to light the lamp: press it.",),
+            (),
+        ),
+        ("Here is how it was lit: by hand.", None, ()),
+        *((claim, (claim,), ()) for claim in CLAIMS_LIKE_PHRASES),
+        *((f"{phrase} It is old.", ("It is old.",), None) for phrase in PHRASES),
     ],
 )
 def test_what_claims_something(
@@ -61,6 +112,36 @@ def test_what_claims_something(
         assert parts.claims == claims
     if others is not None:
         assert parts.others == others
+
+
+@given(
+    st.sampled_from(PHRASES),
+    st.integers(0, 20),
+    st.sampled_from(["Anna", "never", "insulin", "is"]) | st.integers(0).map(str),
+)
+def test_a_phrase_that_holds_another_word_is_a_claim(
+    phrase: str, position: int, word: str
+) -> None:
+    words = phrase.removesuffix(":").split()
+    words.insert(position, word)
+    assert parts_of(" ".join(words)).claims
+
+
+@pytest.mark.parametrize("word", ["Sure", "Certainly", "Of course", "Absolutely"])
+def test_agreeing_claims_only_where_it_answers_yes_or_no(word: str) -> None:
+    answer = f"{word}! It is old."
+    assert parts_of(answer, "Is the lamp safe?").claims == (f"{word}!", "It is old.")
+    assert parts_of(answer, "Could you say how old it is?").claims == ("It is old.",)
+    assert parts_of(answer, "How old is it?").claims == ("It is old.",)
+
+
+def test_a_lead_in_may_name_the_task_that_was_asked_for() -> None:
+    answer = "Here are the steps to reset your password: press the button."
+    claims = parts_of(answer, "How do I reset my password?").claims
+    assert claims == ("press the button.",)
+    assert parts_of(answer, "How do I log in?").claims == (answer,)
+    negated = "Here is how to know the password is never reset: press the button."
+    assert parts_of(negated, "How do I reset my password?").claims == (negated,)
 
 
 @given(st.text(max_size=200))

@@ -1,39 +1,90 @@
 """Which sentences of an answer claim something.
 
-Greetings, offers, lead-ins, questions and sentences that only decline claim nothing.
-English; in other languages every sentence with a word is a claim.
+Greetings, offers, lead-ins and sentences that only decline claim nothing. They are
+recognised by fixed phrases that go on in nothing but a few harmless words. Whatever
+holds a word beside these is a claim: in doubt a sentence is judged. English; in other
+languages every sentence with a word is a claim.
 """
 
 import re
 from dataclasses import dataclass
 
 from ragmetrics_core.lexical.declining import declines
-from ragmetrics_core.lexical.text import split_sentences
+from ragmetrics_core.lexical.text import content, split_sentences
 
-_GREETING = re.compile(
-    r"(?:hi|hello|hey|dear|good (?:morning|afternoon|evening)|welcome)\b[^.:;]{0,30}"
-    r"|(?:thanks|thank you)\b[^.:;]{0,60}"
-    r"|(?:that(?:'s| is) )?(?:a |an )?(?:very )?"
-    r"(?:great|good|excellent|interesting|fair) (?:question|point)"
-    r"|(?:sure|certainly|absolutely|of course|no problem|you(?:'re| are) welcome)"
-    r"(?: thing)?"
-    r"|(?:i(?:'d| would| am|'m) )?(?:be )?(?:happy|glad) to (?:help|assist)[^.:;]{0,40}"
+# With what a phrase may go on, in any order: nothing of this claims a fact.
+_OFFER_WORDS = """
+    a | about | additional | any | anything | ask | assist you | clarification | concerns
+    | contact me | contact us | don't hesitate to | do not hesitate to | details | doubts
+    | else | examples | explain | feel free to | further | get in touch | happy to | glad
+    to | have | help | i | i can | i'd be | i'll be | i'm | i am | i would be | if | in |
+    information | just | know | let me | like | me | more | need | on | or | other | out |
+    please | questions? | question | reach out | something | than | that | the | there's |
+    this | to | want | we can | we'll be | with | would like | you | you'd | your
+"""
+_LEAD_IN_WORDS = """
+    a | above | all | an | and | answers? | below | brief | complete | contexts? | data |
+    detailed | details | documents? | examples? | explanation | facts | few | findings |
+    first | following | for | found | from | full | given | guide | how | i | information |
+    instructions | in | key | know | list | main | most | my | need | of | on | overview |
+    passages? | points | provided | quick | relevant | response | results? | retrieved |
+    short | some | sources? | step-by-step | steps? | summary | texts? | that | the | them
+    | these | things | this | tips | to | ways | what | with | you | your
+"""
+
+
+def _any_of(wordings: str) -> str:
+    """A pattern of any number of these wordings, each behind a space."""
+    return f"(?: (?:{'|'.join(' '.join(wordings.split()).split(' | '))}))*"
+
+
+_AGREEMENT = (
+    "(?:sure|certainly|absolutely|of course|no problem|sure thing|you(?:'re| are)"
+    " welcome)"
 )
-_OFFER = re.compile(
-    r"(?:please |just )?(?:let me know|feel free|do(?:n't| not) hesitate)\b.*"
-    r"|if you (?:have|need|want|would like|'d like)\b.*"
-    r"\b(?:let me know|ask|feel free|reach out|contact me|happy to|glad to)\b.*"
-    r"|(?:i |we )?hope (?:this|that|it) (?:helps|helped|answers)\b.*"
-    r"|(?:good luck|best of luck|(?:best|kind|warm) (?:regards|wishes)|cheers)\b.*"
+_THANKS = (
+    "(?:thanks|thank you)(?: (?:so|very) much| a lot)?"
+    "(?: for (?:asking|reaching out|(?:the|your|this) (?:great |good )?question|your"
+    " (?:message|patience|interest)))?"
 )
+_PHRASES = (
+    # a greeting may name one person
+    r"(?:hi|hello|hey|dear)(?: [^\W\d_]+)?(?: (?:and )?welcome(?: back)?)?",
+    "(?:good (?:morning|afternoon|evening)|welcome(?: back)?)",
+    _THANKS,
+    "(?:that(?:'s| is) |what )?(?:a |an )?(?:very |really )?"
+    "(?:great|good|excellent|interesting|fair) (?:question|point)",
+    "(?:i(?:'d| would|'m| am) )?(?:be )?(?:happy|glad) to (?:help|assist)"
+    "(?: you)?(?: with (?:that|this))?",
+    "(?:i |we )?hope (?:this|that|it) (?:helps|helped|answers (?:your|the) questions?)",
+    "(?:good luck|best of luck)(?: with (?:that|this|it))?",
+    "(?:(?:best|kind|warm) (?:regards|wishes)|cheers|have a (?:great|good|nice) day)",
+    f"(?:please |just )?(?:let me know|feel free to){_any_of(_OFFER_WORDS)}",
+    f"(?:please )?(?:do not|don't) hesitate to{_any_of(_OFFER_WORDS)}",
+    f"if (?:you(?:'d like)?|there(?:'s| is)){_any_of(_OFFER_WORDS)}",
+    f"(?:would you like|do you (?:have|need|want)|(?:can|may|shall) i help|is there"
+    f" (?:anything|something)|(?:does|did) (?:this|that) (?:help|answer))"
+    f"{_any_of(_OFFER_WORDS)}",
+)
+_CLAIMS_NOTHING = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES))
+_AGREES = re.compile(_AGREEMENT)
 _LEAD_IN = re.compile(
     r"(?:here(?:'s| is| are)|below (?:is|are)|(?:these|the following) are"
-    r"|follow (?:these|the)|to (?:summari[sz]e|answer)|in (?:short|summary|brief)"
-    r"|(?:based on|according to) (?:the|these|your))\b[^:.\d]{0,80}:",
+    r"|follow (?:these|the)|to (?:summari[sz]e|answer|sum up)|in (?:short|summary|brief)"
+    rf"|(?:based on|according to) (?:the|these|your)){_any_of(_LEAD_IN_WORDS)}"
+)
+_UP_TO_COLON = re.compile(r"[^:]{1,120}:")
+# behind these words a lead-in may name what was asked for
+_TASK = re.compile(
+    r"^(.*\b(?:how|steps|ways|instructions|tips|guide)) (?:to|for) (.*)$"
+)
+_TASK_WORDS = frozenset({"a", "an", "and", "for", "in", "of", "on", "the", "your"})
+_YES_OR_NO = re.compile(
+    r"\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|should|may|must|will"
+    r"|would)\b(?! you\b)",
     re.IGNORECASE,
 )
-_FIRST_WORD = re.compile(r"^\W*\w+")
-_CAPITAL = re.compile(r"\b[A-Z]")
+_WORD = re.compile(r"\w+(?:['-]\w+)*")
 _CURLY = str.maketrans("’", "'")
 
 
@@ -66,7 +117,7 @@ def parts_of(answer: str, question: str | None = None) -> AnswerParts:
     claims: list[str] = []
     others: list[str] = []
     for sentence in split_sentences(answer):
-        lead_in, rest = _without_lead_in(sentence)
+        lead_in, rest = _without_lead_in(sentence, question)
         if lead_in:
             others.append(lead_in)
         if not _has_words(rest):
@@ -75,26 +126,44 @@ def parts_of(answer: str, question: str | None = None) -> AnswerParts:
     return AnswerParts(tuple(claims), tuple(others))
 
 
-def _without_lead_in(sentence: str) -> tuple[str, str]:
-    """The lead-in of a sentence, up to its colon, and the rest.
-
-    A lead-in that names somebody may claim something: it stays.
-    """
-    match = _LEAD_IN.match(sentence)
-    if match is None or _CAPITAL.search(_FIRST_WORD.sub("", match[0], count=1)):
+def _without_lead_in(sentence: str, question: str | None) -> tuple[str, str]:
+    """The lead-in of a sentence, up to its colon, and the rest."""
+    up_to_colon = _UP_TO_COLON.match(sentence)
+    if up_to_colon is None:
         return "", sentence
-    return match[0], sentence[match.end() :].strip()
+    words = _words(up_to_colon[0])
+    task = _TASK.match(words)
+    if task is not None and _was_asked(task[2], question):
+        words = task[1]
+    if not _LEAD_IN.fullmatch(words):
+        return "", sentence
+    return up_to_colon[0], sentence[up_to_colon.end() :].strip()
+
+
+def _was_asked(task: str, question: str | None) -> bool:
+    """Whether a task, as "reset the password", is in the words of the question."""
+    asked_terms = frozenset(content(question or ""))
+    for word in task.split():
+        terms = content(word)
+        is_known = bool(terms) and asked_terms.issuperset(terms)
+        if not is_known and word not in _TASK_WORDS:
+            return False
+    return True
 
 
 def _claims(sentence: str, question: str | None) -> bool:
-    """Whether a sentence says something that may be true or false of the contexts."""
-    if sentence.rstrip().endswith(("?", "？", "؟")):
+    """Whether a sentence may say something that is true or false of the contexts."""
+    words = _words(sentence)
+    if _CLAIMS_NOTHING.fullmatch(words):
         return False
-    plain = " ".join(sentence.translate(_CURLY).casefold().split())
-    plain = plain.strip(" .!,…*_-")
-    if _GREETING.fullmatch(plain) or _OFFER.fullmatch(plain):
-        return False
+    if _AGREES.fullmatch(words):  # said to a yes-or-no question, it means yes
+        return question is not None and _YES_OR_NO.match(question) is not None
     return not declines(sentence, question)
+
+
+def _words(sentence: str) -> str:
+    """The words of a sentence in lower case, without any other sign."""
+    return " ".join(_WORD.findall(sentence.translate(_CURLY).casefold()))
 
 
 def _has_words(sentence: str) -> bool:
