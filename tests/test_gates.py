@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragmetrics_core import evaluate, metric
 from ragmetrics_core.data.errors import SettingError
@@ -63,12 +66,12 @@ def test_sentences() -> None:
     gate = Gate(metric="m", at_least=0.9)
     assert (
         decide(gate, EIGHTEEN).sentence
-        == "m may or may not reach 0.9: mean 0.9000, 95 % interval 0.6990–0.9721"
-        ", 20 scored. More samples would decide."
+        == "m may or may not reach 0.9: mean 0.900 of 20 scored rows, 95 % interval"
+        " 0.699–0.972. More samples would decide."
     )
     assert (
         decide(gate, EIGHTEEN, on="point").sentence
-        == "m reaches 0.9: mean 0.9000, 20 scored."
+        == "m reaches 0.9: mean 0.900 of 20 scored rows."
     )
     assert "misses 0.98" in repr(decide(Gate(metric="m", at_least=0.98), EIGHTEEN))
 
@@ -78,6 +81,23 @@ def test_rounding_does_not_decide() -> None:
     assert (
         decide(Gate(metric="m", at_least=0.8), thirds, on="point").outcome == "passed"
     )
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=4), st.floats(0, 1))
+def test_the_numbers_of_a_sentence_lead_to_its_verdict(
+    values: list[float], at_least: float
+) -> None:
+    """No rounding puts a shown number on the other side of the threshold."""
+    decision = decide(Gate(metric="m", at_least=at_least), report(*values), on="point")
+    shown = re.search(r": mean ([\d.]+) of", decision.sentence)
+    assert shown
+    mean = float(shown[1])
+    assert three_way(mean, mean, at_least) == decision.outcome
+
+
+def test_a_slice_with_too_few_scores_is_named_with_one_colon() -> None:
+    few = sliced(("de", 0.9), ("en", 0.9), ("en", None))
+    assert " en: 1 of 2 rows were scored" in decide(SLICED, few).sentence
 
 
 WANTED = 0.8 - ROUNDING
@@ -128,7 +148,8 @@ def test_a_gate_on_what_was_not_measured_is_refused() -> None:
 def test_rows_without_a_score_are_named() -> None:
     rows = [*EIGHTEEN.results, SampleResult(index=20, sample=Sample())]
     assert (
-        "20 scored, 1 not judged."
+        "of 20 scored rows, 95 % interval 0.699–0.972. Not scored: 1 not judged; the 1"
+        " that failed or was not judged, at 0 and at 1, gives 0.654–0.973."
         in decide(Gate(metric="m", at_least=0.5), Report(rows)).sentence
     )
 
@@ -257,7 +278,8 @@ def test_what_was_not_judged_is_no_better_than_failed(
     decision = decide(gate, mixed({SCORE: 96, kind: 4}), on=on)
     assert decision.outcome == "undecided"
     assert (
-        "with the 4 that failed or were not judged at 0 and at 1" in decision.sentence
+        "; the 4 that failed or were not judged, at 0 and at 1, give 0."
+        in decision.sentence
     )
     assert "More samples" not in decision.sentence
     low = Gate(metric="m", at_least=0.03)
@@ -350,7 +372,7 @@ def test_only_metrics_of_the_run_are_offered() -> None:
         parse_gate("adherence=0.5", names=["context_recall", "mine"])
 
 
-def sliced(*given: tuple[object, float | None]) -> Report:
+def sliced(*scores: tuple[object, float | None]) -> Report:
     """Rows of a language with their score; None for one that failed."""
     failed = Failed(
         metric="m", reason="", error=ErrorInfo(type="JudgeTimeout", message="")
@@ -367,7 +389,7 @@ def sliced(*given: tuple[object, float | None]) -> Report:
                 )
             },
         )
-        for at, (language, value) in enumerate(given)
+        for at, (language, value) in enumerate(scores)
     )
 
 
@@ -375,7 +397,7 @@ SLICED = Gate(metric="m", at_least=0.5, by="language")
 
 
 @pytest.mark.parametrize(
-    ("given", "outcome", "said"),
+    ("scores", "outcome", "said"),
     [
         (
             [("de", 0.9), ("en", 0.8)],
@@ -385,31 +407,31 @@ SLICED = Gate(metric="m", at_least=0.5, by="language")
         (
             [("de", 0.9), ("en", 0.1)],
             "failed",
-            "1 of 2 slices reach 0.5. en: misses 0.5: mean 0.1000",
+            "1 of 2 slices reach 0.5. en: misses 0.5: mean 0.100 of",
         ),
         ([("de", 0.9), (None, 0.1)], "failed", "without language: misses 0.5"),
         ([("de", 0.9), (False, 0.1)], "failed", "False: misses 0.5"),
-        ([("de", 0.9), ("en", None)], "failed", "en:: nothing was scored"),
+        ([("de", 0.9), ("en", None)], "failed", " en: nothing was scored"),
     ],
 )
 def test_a_gate_per_slice_needs_every_slice(
-    given: list[tuple[object, float | None]], outcome: str, said: str
+    scores: list[tuple[object, float | None]], outcome: str, said: str
 ) -> None:
-    found = decide(SLICED, sliced(*given), on="point")
+    found = decide(SLICED, sliced(*scores), on="point")
     assert (found.outcome, found.metric) == (outcome, "m")
     assert said in found.sentence
 
 
 @pytest.mark.parametrize(
     ("failing", "end"),
-    [(1, "1 scored."), (10, "1 scored."), (12, "1 scored. And 2 more.")],
+    [(1, "1 scored row."), (10, "1 scored row."), (12, "1 scored row. And 2 more.")],
 )
 def test_of_many_slices_that_do_not_pass_ten_are_shown(failing: int, end: str) -> None:
     slices = [(f"l{place:02}", 0.1) for place in range(failing)]
     sentence = decide(SLICED, sliced(("zz", 0.9), *slices), on="point").sentence
     assert sentence.startswith(
         f"m by language: 1 of {failing + 1} slices reach 0.5. l00: misses 0.5: mean"
-        " 0.1000"
+        " 0.100"
     )
     assert sentence.endswith(end)
     assert sentence.count("misses") == min(failing, 10)

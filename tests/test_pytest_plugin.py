@@ -88,7 +88,7 @@ def test_gates_decide_and_the_terminal_says_what_was_measured(
     assert (code, "2 failed, 4 passed" in told) == (1, True), told
     summary = told.partition("= ragmetrics =")[2]
     assert "test_answers.py::test_of_the_marker\n" in summary
-    assert "passed: context_utilization reaches 0.9: mean 1.0000" in summary
+    assert "passed: context_utilization reaches 0.9: mean 1.000 of" in summary
     assert "failed: context_adherence misses 0.8" in summary
     assert "passed: context_adherence by lang: 1 of 1 slices reach 0.5." in summary
     assert "Judge: lexical (compares words; catches gross failures)" in summary

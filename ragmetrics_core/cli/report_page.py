@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.kept_results import results_at
+from ragmetrics_core.cli.kept_results import check_folder, results_at
 from ragmetrics_core.cli.options import add, command, show
 from ragmetrics_core.cli.screen import next_command, screen_lines, worst_lines
 from ragmetrics_core.data import InputError, project_settings
@@ -23,6 +23,7 @@ _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input; 3 a"
     " gate is undecided."
 )
+_NAMELESS = ("", "..")  # the name of the working folder, and of the one above
 
 
 def add_to(commands: Any) -> None:
@@ -60,8 +61,12 @@ def _page_beside(results: Path) -> Path:
     """Where the page goes by default.
 
     Raises:
-        InputError: If a file that is no page of ours stands there.
+        InputError: If a file that is no page of ours stands there, or the results are
+            a folder without a name to take.
     """
+    check_folder(results)
+    if results.name in _NAMELESS:
+        raise InputError(f"{results} has no name for the page to take; give --html")
     page = results.with_suffix(".html")
     if page.is_file():
         with page.open("rb") as file:

@@ -36,7 +36,8 @@ def _stage_to_mend(screen: FirstScreen) -> list[str]:
     if group is None:
         return []
     rows = ", ".join(str(example.row) for example in group.examples)
-    look = f" Look at rows {rows}." if rows else ""
+    noun = "row" if len(group.examples) == 1 else "rows"
+    look = f" Look at {noun} {rows}." if rows else ""
     return [f"Mend first: {group.stage} (a hypothesis by rule). {group.remedy}{look}"]
 
 

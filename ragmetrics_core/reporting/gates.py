@@ -20,7 +20,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.reporting.summary import MetricSummary, Summary
+from ragmetrics_core.reporting.summary import MetricSummary, Summary, counted
 from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.stopping import (
     MIN_SCORED,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 10  # slices that do not pass
+_DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits
 
 VERBS: dict[Outcome, str] = {
     "passed": "reaches",
@@ -226,7 +227,7 @@ def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
 def _sentence_on_slices(gate: Gate, by_slice: Mapping[str, tuple[Outcome, str]]) -> str:
     """How many slices reach the threshold, and why each of the first others does not."""
     not_passed = [
-        f" {value}:{why}"
+        f" {value}: {why.lstrip(': ')}"
         for value, (outcome, why) in by_slice.items()
         if outcome != "passed"
     ]
@@ -258,19 +259,52 @@ def _decided(
     interval = numbers.interval if has_bounds else None
     low, high = _bounds(numbers, numbers.mean, interval)
     outcome = three_way(low, high, gate.at_least)
-    phrases = [f" {VERBS[outcome]} {gate.at_least:g}: mean {numbers.mean:.4f}"]
+    why = (
+        f" {VERBS[outcome]} {gate.at_least:g}: mean"
+        f" {_shown(numbers.mean, gate.at_least)} of"
+        f" {counted(numbers.count, 'scored row')}"
+    )
     if interval is not None:
         kind = "bounds" if is_until_decided else "95 % interval"
-        phrases.append(f"{kind} {interval.low:.4f}–{interval.high:.4f}")
-    if numbers.unknown:
-        phrases.append(
-            f"{low:.4f}–{high:.4f} with the {numbers.unknown} that failed or were not"
-            " judged at 0 and at 1"
-        )
-    phrases.append(f"{numbers.count} scored")
+        why += f", {kind} {_range(interval.low, interval.high, gate.at_least)}"
+    why += "."
     if missing:
-        phrases.append(missing)
-    return outcome, f"{', '.join(phrases)}.{_hint(outcome, numbers)}"
+        why += f" Not scored: {missing}"
+        why += _if_they_were(numbers.unknown, _range(low, high, gate.at_least))
+    return outcome, f"{why}{_hint(outcome, numbers)}"
+
+
+def _if_they_were(n_unknown: int, bounds: str) -> str:
+    """The end of the sentence on rows without a score.
+
+    It says what those whose score is not known do to the bounds.
+    """
+    if not n_unknown:
+        return "."
+    verb, effect = ("was", "gives") if n_unknown == 1 else ("were", "give")
+    return (
+        f"; the {n_unknown:,} that failed or {verb} not judged, at 0 and at 1,"
+        f" {effect} {bounds}."
+    )
+
+
+def _range(low: float, high: float, wanted: float) -> str:
+    """Two bounds as a reader sees them."""
+    return f"{_shown(low, wanted)}–{_shown(high, wanted)}"
+
+
+def _shown(value: float, wanted: float) -> str:
+    """The value with three decimals.
+
+    There are more where three would put it on the other side of the threshold.
+    """
+    reaches = value >= wanted - ROUNDING
+    text = ""
+    for n_decimals in range(_DECIMALS, _MOST_DECIMALS):
+        text = f"{value:.{n_decimals}f}"
+        if (float(text) >= wanted - ROUNDING) == reaches:
+            break
+    return text
 
 
 def _hint(outcome: Outcome, numbers: MetricSummary) -> str:
