@@ -48,29 +48,34 @@ class TellsTokens(ChatModel):
     """Replies with the log-probabilities of its verdict."""
 
     name = cache_key = "tells"
-    reply = ('{"reason": "r", "verdict": "', "yes", '", "unsupported": []}')
-    chances = {"yes": 0.8, "no": 0.15, "abst": 0.05}  # noqa: RUF012  # a constant
 
-    def __init__(self) -> None:
+    def __init__(
+        self, verdict: str = "yes", chances: dict[str, float] | None = None
+    ) -> None:
         self.asked = 0
+        self.verdict = verdict
+        self.chances = chances or {"yes": 0.8, "no": 0.15, "abst": 0.05}
 
     def capabilities(self) -> Capabilities:
         """All of them."""
         return Capabilities(n=True, logprobs=True, json_schema=True, temperature=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Say yes."""
-        self.asked += 1
+        """Say the verdict."""
+        self.asked += request.n
+        begun = "abst" if self.verdict == "abstains" else self.verdict
+        rest = self.verdict.removeprefix(begun) + '", "unsupported": ["x"]}'
+        reply = ('{"reason": "r", "verdict": "', begun, rest)
         alternatives = tuple((text, log(p)) for text, p in self.chances.items())
         tokens = tuple(
             TokenAlternatives(
                 text,
                 log(self.chances.get(text, 1.0)),
-                alternatives if text == "yes" else (),
+                alternatives if text == begun else (),
             )
-            for text in self.reply
+            for text in reply
         )
-        choice = Choice("".join(self.reply), "stop", tokens)
+        choice = Choice("".join(reply), "stop", tokens)
         return ChatReply((choice,) * request.n, Usage(calls=1))
 
 
@@ -81,8 +86,55 @@ def test_the_probability_of_the_verdicts_token() -> None:
     evidence: Any = result.evidence
     assert (model.asked, evidence.asked) == (1, 1)
     assert result.value == evidence.probability
-    assert result.value == pytest.approx(0.8 / 0.95, abs=0.06)
+    assert result.value == pytest.approx(0.8 / 0.95)
     assert "verdict_tokens:yes" in str(result.signature)
+
+
+@given(
+    st.sampled_from(["yes", "no", "abstains"]),
+    st.floats(0.01, 0.99),
+    st.floats(0.01, 0.45),
+)
+def test_verdict_and_score_of_a_token_agree(
+    drawn: str, share: float, abstaining: float
+) -> None:
+    decided = 1 - abstaining
+    chances = {"yes": decided * share, "no": decided * (1 - share), "abst": abstaining}
+    metric = ContextAdherence(verdict_tokens=True, cause=False)
+    judge = LLMJudge(TellsTokens(drawn, chances))
+    result = metric.score(SAMPLE, judge=judge)
+    evidence: Any = result.evidence
+    assert result.value == pytest.approx(share)
+    assert (evidence.asked, evidence.abstained) == (1, 0)
+    likelier = "yes" if share >= 0.5 else "no"
+    assert (evidence.yes, evidence.no) == (int(share >= 0.5), int(share < 0.5))
+    assert bool(evidence.unsupported) == (likelier == "no")
+    is_told = f'drawn says "{drawn}"' in str(result.reason)
+    assert is_told == (drawn != likelier)
+
+
+@pytest.mark.parametrize("polls", [1, 5])
+def test_where_abstaining_is_likeliest_it_polls(polls: int) -> None:
+    chances = {"yes": 0.05, "no": 0.05, "abst": 0.9}
+    model = TellsTokens("abstains", chances)
+    metric = ContextAdherence(verdict_tokens=True, cause=False, polls=polls)
+    result = metric.score(SAMPLE, judge=LLMJudge(model))
+    assert (result.status, model.asked) == ("undefined", polls)
+    assert f"{polls} of {polls} polls found" in result.reason
+    evidence: Any = result.evidence
+    assert evidence.verdicts() == [f"{polls} of {polls} polls: no claim"]
+
+
+def test_methods_tell_that_tokens_were_read() -> None:
+    judge = LLMJudge(TellsTokens())
+    by_tokens, by_polls = (
+        evaluate([SAMPLE], [metric], judge=judge, progress=False).methods()
+        for metric in (ContextAdherence(verdict_tokens=True), ContextAdherence())
+    )
+    assert "at the token of the verdict in one reply" in by_tokens
+    assert "arXiv:2503.03064" in by_tokens
+    assert "token of the verdict" not in by_polls
+    assert "2503.03064" not in by_polls
 
 
 def test_without_log_probabilities_it_polls(

@@ -544,7 +544,7 @@ def test_unusable_replies_are_typed_failures(
         (None, "the price of toy is not known"),
         (
             (1e-6, 2e-6),
-            "a reply of 400 tokens costs $0.0008, one of 100 tokens $0.0002",
+            "a reply of 1,600 tokens costs $0.0032, one of 100 tokens $0.0002",
         ),
     ],
 )
@@ -556,8 +556,9 @@ def test_a_reply_at_the_limit_names_it_the_option_and_the_price(
     judged = asyncio.run(LLMJudge(model, max_tokens=100).answer(useful()))
     message = str(judged.reply.error)
     assert "the reply ended at the token limit" in message
-    assert "The limit is 100 tokens, and 400 where a reply is asked for" in message
-    assert "LLMJudge(model, max_tokens=400)" in message
+    assert "The limit is 100 tokens; 400, where a reply is asked for again" in message
+    assert "LLMJudge(model, max_tokens=1600)" in message
+    assert max(request.max_tokens or 0 for request in model.asked) < 1600
     assert words.replace("toy", model.name) in message
     assert [request.max_tokens for request in model.asked] == [100, 400, 400]
 

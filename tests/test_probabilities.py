@@ -204,6 +204,20 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     assert swapped.p == pytest.approx(1 - result.p)
 
 
+@given(st.floats(0.01, 0.99), st.floats(0.01, 0.9))
+def test_a_label_set_aside_moves_no_probability(share: float, aside: float) -> None:
+    weigh = Weigh("v", positive="yes", labels=("yes", "no", "other"), aside="other")
+    decided = 1 - aside
+    chances = {"yes": decided * share, "no": decided * (1 - share), "other": aside}
+    weight = settle([(label, math.log(p)) for label, p in chances.items()], weigh)
+    if aside > 0.501:
+        assert weight is None
+    elif aside < 0.499:
+        assert weight is not None
+        assert weight.p == pytest.approx(share)
+        assert weight.mass == pytest.approx(1.0)
+
+
 @given(st.floats(0.0, 1.0), st.floats(0.5, 1.0))
 def test_a_label_that_is_not_listed_never_decides(seen: float, floor: float) -> None:
     listed = [

@@ -156,6 +156,8 @@ class Weigh:
         cell_key: Field that names an item, where the reply is a list of items.
         fallback_polls: How many polls stand in where a judge has no usable
             log-probabilities.
+        aside: The label that is neither for nor against, if there is one. Its
+            probability is left out; where it has half or more, polls stand in.
 
     Raises:
         SettingError: If the labels cannot be told apart, or ``positive`` is none of
@@ -167,6 +169,7 @@ class Weigh:
     labels: tuple[Label, ...] = (0, 1)
     cell_key: str | None = None
     fallback_polls: int = 3
+    aside: Label | None = None
 
     def __post_init__(self) -> None:
         check_number(

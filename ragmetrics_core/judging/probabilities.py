@@ -181,16 +181,17 @@ def settle(
 
     Returns:
         None if a label that is not listed could decide, if the labels cover less than
-        ``MASS_FLOOR``, or if the numbers are no probabilities.
+        ``MASS_FLOOR``, if half of that or more is set aside, or if the numbers are no
+        probabilities.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None
     probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
     positive = math.fsum(p for label, p in probabilities if label == weigh.positive)
-    negative = math.fsum(
-        p for label, p in probabilities if label is not None and label != weigh.positive
-    )
-    mass = positive + negative
+    others = {weigh.positive, weigh.aside, None}
+    negative = math.fsum(p for label, p in probabilities if label not in others)
+    aside = _aside(probabilities, weigh)
+    mass = positive + negative + aside
     total = math.fsum(p for _, p in probabilities)
     if mass < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
@@ -199,9 +200,17 @@ def settle(
     most_unlisted = max(0.0, min(least_listed, 1 - total))
     negative_may_win = not negative and most_unlisted >= positive
     positive_may_win = not positive and most_unlisted >= negative
-    if negative_may_win or positive_may_win:
+    is_decided = positive + negative > aside
+    if negative_may_win or positive_may_win or not is_decided:
         return None
-    return Weight(positive / mass, mode, min(mass, 1.0))
+    return Weight(positive / (positive + negative), mode, min(mass, 1.0))
+
+
+def _aside(probabilities: Sequence[tuple[Label | None, float]], weigh: Weigh) -> float:
+    """The probability of the label that is neither for nor against; 0 without one."""
+    if weigh.aside is None:
+        return 0.0
+    return math.fsum(p for label, p in probabilities if label == weigh.aside)
 
 
 def _is_log_probability(logprob: float) -> bool:

@@ -63,6 +63,9 @@ from ragmetrics_core.metrics.templates import prompt
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
 
+_BY_TOKEN = frozenset({"logprobs", "conditional"})
+
+
 class Sufficiency(Silent, extra="ignore"):
     """A judgement whether the question could have been answered.
 
@@ -587,6 +590,7 @@ def _verdict_token(polls: int) -> Weigh:
         positive="yes",
         labels=("yes", "no", "abstains"),
         fallback_polls=polls,
+        aside="abstains",
     )
 
 
@@ -600,11 +604,13 @@ def _evidence(
         ranks: The rank among all contexts of each text that was shown.
         grounds: What the claims rest on, where that was asked.
     """
+    polls = _as_tokens_say(polls)
     yes, no = _saying("yes", polls), _saying("no", polls)
     n_decided = len(yes) + len(no)
     majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
     is_single = polls.asked == 1
-    probability = polls.weights[0].p if is_single and polls.weights else None
+    has_probability = is_single and n_decided and polls.weights
+    probability = polls.weights[0].p if has_probability else None
     repeatability = None
     if not is_single and n_decided:
         repeatability = wilson(len(yes), n_decided)
@@ -630,6 +636,26 @@ def _evidence(
         claims=tuple(claim for poll in polls.replies for claim in poll.encoder_claims),
         ledger=grounds,
     )
+
+
+def _as_tokens_say(polls: Asked[Poll]) -> Asked[Poll]:
+    """The polls, of which a single one has the verdict that its token makes likelier.
+
+    A reply is drawn, and may hold the less likely verdict; its reason then says so.
+    """
+    if polls.asked != 1 or not polls.weights or polls.weights[0].mode not in _BY_TOKEN:
+        return polls
+    (poll,) = polls.replies
+    chance = polls.weights[0].p
+    verdict: PollVerdict = "yes" if chance >= 0.5 else "no"
+    if poll.verdict == verdict:
+        return polls
+    reason = (
+        f'The verdict\'s token says "{verdict}" (p(yes) = {chance:.2f}); the reply'
+        f' that was drawn says "{poll.verdict}": {poll.reason}'
+    )
+    settled = poll.model_copy(update={"verdict": verdict, "reason": reason})
+    return replace(polls, replies=(settled,))
 
 
 def _strongest(polls: Sequence[Poll]) -> str:

@@ -548,10 +548,11 @@ def _in_words(
 
 def _on_the_limit(model: ChatModel, limit: int) -> str:
     """What the token limit of a judge is, how to raise it, and what that costs."""
-    higher = limit * _LONGER
+    longest_tried = limit * _LONGER
+    higher = longest_tried * _LONGER
     advice = (
-        f"The limit is {limit:,} tokens, and {higher:,} where a reply is asked for"
-        f" again; raise it by LLMJudge(model, max_tokens={higher})"
+        f"The limit is {limit:,} tokens; {longest_tried:,}, where a reply is asked for"
+        f" again, did not do either. Raise it by LLMJudge(model, max_tokens={higher})"
     )
     prices = model.prices()
     if prices is None:

@@ -71,7 +71,9 @@ def _definition(name: str, run: RunFacts) -> str:
     for kind in _kinds_of_judges(run):
         if kind == "cascade":
             continue
-        definition = _TEXTS.get(kind, {}).get(name, _METRICS[name])
+        by_tokens = kind == "model" and "verdict_tokens" in settings
+        texts = _TEXTS.get("tokens" if by_tokens else kind, {})
+        definition = texts.get(name, _METRICS[name])
         if name == "retrieval_accuracy" and combination is not None:
             definition = combination
         elif name == "retrieval_accuracy" and kind == "words":
