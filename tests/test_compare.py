@@ -909,3 +909,15 @@ def test_rows_that_are_in_another_slice_in_the_second_run_are_refused() -> None:
         first.compare(second, slices="language")
     found = first.compare(second, slices="language", anyway=True)
     assert [change.slice for change in found.changes] == [None, "en", "fr"]
+
+
+def test_no_run_is_called_better_where_its_own_interval_leaves_that_open() -> None:
+    """Few small gains: the test of signs is sure of them, the interval is not."""
+    before, after = run_of(*[0.5] * 12), run_of(*[0.53] * 12)
+    change = before.compare(after)["m"]
+    assert change.p_holm is not None
+    assert change.p_holm <= 0.05
+    assert change.interval is not None
+    assert change.interval.low < 0 < change.interval.high
+    assert change.verdict == "undecided"
+    assert change.interval.method not in before.compare(after).table()

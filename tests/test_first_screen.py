@@ -100,7 +100,12 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
     first = screen(rows)
     codes = [group_of_row(row) for row in rows]
     losses = {code: codes.count(code) for code in codes if code in LOSSES}
-    n_judged = sum(code not in NOT_JUDGED for code in codes)
+    measured = {*LOSSES, "no_loss"}
+    n_measured = sum(code in measured for code in codes)
+    n_failed = codes.count("judge_failed")
+    assert (f"failed on {n_failed} more" in first.loss) == (
+        n_failed > 0 and first.loss != "Nothing was scored."
+    )
     any_scored = any(
         isinstance(result, Scored)
         for row in rows
@@ -112,18 +117,22 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
         assert first.how_sure == ""
     elif losses:
         most = max(losses.values())
-        assert f" in {most} of {n_judged} judged sample" in first.loss
+        assert f" in {most} of {n_measured} measured sample" in first.loss
         for code, count in losses.items():
             assert (TITLES[code] in first.loss) == (count == most)
         share = next(code for code in TITLES if losses.get(code) == most)
-        values = [float(code == share) for code in codes if code not in NOT_JUDGED]
-        interval = mean_interval(values)
-        assert interval is not None
-        low, high = round(100 * interval.low), round(100 * interval.high)
+        ends = []
+        for if_failed in (0.0, 1.0):
+            failed_as = [if_failed] * n_failed
+            values = [float(code == share) for code in codes if code in measured]
+            interval = mean_interval([*values, *failed_as])
+            assert interval is not None
+            ends += [round(100 * interval.low), round(100 * interval.high)]
+        low, high = min(ends), max(ends)
         assert f"{low} to {high} % of samples like these" in first.how_sure
     else:
         n_without = codes.count("no_loss")
-        assert f"No loss found in {n_without} of {n_judged}" in first.loss
+        assert f"No loss found in {n_without} of {n_measured}" in first.loss
     groups = {group.code: group.examples for group in first.groups}
     for code, examples in groups.items():
         for example in examples:
@@ -267,3 +276,34 @@ def test_a_score_is_low_below_one_half(score: float, group: str) -> None:
     results = {"mine": scored("mine", score)}
     row = SampleResult(index=0, sample=Sample(question="q"), results=results)
     assert group_of_row(row) == group
+
+
+def test_rows_that_nobody_measured_are_no_evidence() -> None:
+    def row(index: int, *results: Any) -> SampleResult:
+        sample = Sample(question="q", contexts=("a text",), answer="a")
+        return SampleResult(
+            index=index, sample=sample, results={own.metric: own for own in results}
+        )
+
+    well = [row(place, scored("mine", 1.0)) for place in range(20)]
+    failed = [
+        row(place, Failed(metric="mine", reason="r", error=ERROR))
+        for place in range(20, 40)
+    ]
+    undefined = [
+        row(place, Undefined(metric="mine", reason="r")) for place in range(20, 40)
+    ]
+    alone = screen(well)
+    beside_undefined = screen([*well, *undefined])
+    assert alone.loss == "No loss found in 20 of 20 measured samples."
+    assert (beside_undefined.loss, beside_undefined.how_sure) == (
+        alone.loss,
+        alone.how_sure,
+    )
+    beside_failed = screen([*well, *failed])
+    assert "20 of 20 measured samples; the judge failed on 20 more." in (
+        beside_failed.loss
+    )
+    shown = re.search(r"0 to (\d+) % of samples like these", beside_failed.how_sure)
+    assert shown
+    assert int(shown[1]) > 50, "each of the 20 may have a loss"

@@ -11,7 +11,7 @@ from heapq import nsmallest
 
 from ragmetrics_core.data import EMBEDDED, SampleResult, Scored, clean, judges_in_words
 from ragmetrics_core.page.diagnosis import RULES
-from ragmetrics_core.page.row_groups import LOSSES, NOT_JUDGED, TITLES, group_of_row
+from ragmetrics_core.page.row_groups import LOSSES, TITLES, group_of_row
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, counted
@@ -21,6 +21,8 @@ _N_EXAMPLES = 3
 _LONGEST_QUESTION = 160
 _MOST_FILES = 3
 _CODES = tuple(TITLES)
+_MEASURED = {*LOSSES, "no_loss"}  # groups of samples of which something is known
+_JUDGE_FAILED = "judge_failed"
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -153,11 +155,14 @@ class ScreenTally:
         """The largest loss, and how often it occurs."""
         if not any(numbers.count for numbers in summary.metrics):
             return "Nothing was scored."
-        samples = counted(sum(self._judged()), "judged sample")
+        n_measured = sum(self._count_of(code) for code in _MEASURED)
+        samples = counted(n_measured, "measured sample")
         if self._is_part(summary):
             samples += " drawn at random"
+        if n_failed := self._count_of(_JUDGE_FAILED):
+            samples += f"; the judge failed on {n_failed:,} more"
         if not losses:
-            n_without = self._groups.count(_CODES.index("no_loss"))
+            n_without = self._count_of("no_loss")
             return f"No loss found in {n_without:,} of {samples}."
         count = losses[0].count
         equal = [group.title for group in losses if group.count == count]
@@ -170,15 +175,16 @@ class ScreenTally:
         """How far the share of the largest loss may lie from that of samples like these.
 
         "" where nothing was scored. Rows that were chosen by their scores, as by a run
-        until decided, have no interval.
+        until decided, have no interval. Samples on which the judge failed may have the
+        loss or not: the interval holds for both.
         """
         if not any(numbers.count for numbers in summary.metrics):
             return ""
         words = "How sure: "
         code = losses[0].code if losses else ""
-        interval = None if run.decisions else self._share_of(code)
-        if interval is not None:
-            low, high = round(100 * interval.low), round(100 * interval.high)
+        at_best, at_worst = self._share_of(code, 0.0), self._share_of(code, 1.0)
+        if at_best is not None and at_worst is not None and not run.decisions:
+            low, high = round(100 * at_best.low), round(100 * at_worst.high)
             words += f"{low} to {high} % of samples like these, with 95 % confidence"
             words += "" if losses else ", have a loss"
             words += ". "
@@ -190,20 +196,23 @@ class ScreenTally:
         """Whether these rows are drawn of many, as a page shows a large table."""
         return len(self._groups) < summary.rows
 
-    def _judged(self) -> list[bool]:
-        """Of each row whether a judge has seen it."""
-        seen = [code not in NOT_JUDGED for code in _CODES]
-        return [seen[place] for place in self._groups]
+    def _count_of(self, code: str) -> int:
+        """How many rows stand in a group."""
+        return self._groups.count(_CODES.index(code))
 
-    def _share_of(self, code: str) -> Interval | None:
-        """The interval of a group's share of the judged samples; "" is no group."""
-        wanted = _CODES.index(code) if code else -1
+    def _share_of(self, code: str, if_judge_failed: float) -> Interval | None:
+        """The interval of a group's share of the measured samples; "" is no group.
+
+        A sample on which the judge failed counts as it is given: 1 is in the group.
+        """
         shares, clusters = array("d"), array("q")
-        rows = zip(self._groups, self._clusters, self._judged(), strict=True)
-        for place, cluster, is_judged in rows:
-            if is_judged:
-                shares.append(float(place == wanted))
-                clusters.append(cluster)
+        for place, cluster in zip(self._groups, self._clusters, strict=True):
+            group = _CODES[place]
+            if group not in _MEASURED and group != _JUDGE_FAILED:
+                continue
+            is_in = float(group == code)
+            shares.append(if_judge_failed if group == _JUDGE_FAILED else is_in)
+            clusters.append(cluster)
         return mean_interval(shares, clusters)
 
 

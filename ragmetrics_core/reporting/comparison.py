@@ -148,7 +148,7 @@ class MetricChange(Frozen):
         lines = [
             (
                 f"  difference {difference:+.4f} over {self.pairs} pairs, 95 % interval"
-                f" {low:+.4f} to {high:+.4f} ({interval.method})"
+                f" {low:+.4f} to {high:+.4f}"
             ),
             (
                 f"  permutation test ({n_patterns} of signs): p = {self.p:.4f},"
@@ -768,8 +768,10 @@ def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
     largest = max(
         abs(worst), abs(best), abs(change.interval.low), abs(change.interval.high)
     )
+    # no run is called better where its own interval leaves that open
+    excludes_zero = change.interval.low > 0 or change.interval.high < 0
     verdict: Verdict = "undecided"
-    if p <= _ALPHA and sign_is_sure:
+    if p <= _ALPHA and sign_is_sure and excludes_zero:
         verdict = "better" if change.difference > 0 else "worse"
     elif p > _ALPHA and largest <= margin:
         verdict = "same"
