@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ragmetrics_core import evaluate
+from ragmetrics_core import (
+    ContextUtilization,
+    LexicalJudge,
+    Metric,
+    RetrievalAccuracy,
+    Sample,
+    evaluate,
+)
 from ragmetrics_core.data import adherence_worth, unseen_worth
 from ragmetrics_core.data.embedded_judge import DEVELOPER, UNSEEN
 from ragmetrics_core.lexical.constants import UNCERTAIN, UNCERTAIN_WITH_VECTORS
@@ -106,6 +113,26 @@ def test_methods_speak_of_words_where_words_judged(report: Report) -> None:
     assert "share of polls" not in methods
     assert "By words, Context Adherence is a score of how much" in methods
     assert "it is no probability" in methods
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        RetrievalAccuracy(combination="noisy_or"),
+        RetrievalAccuracy(combination="soft"),
+        ContextUtilization(relevance="probability"),
+    ],
+    ids=["noisy_or", "soft", "expected"],
+)
+def test_methods_call_no_words_a_probability(metric: Metric) -> None:
+    sample = Sample(
+        question="Who?", contexts=["Anna lit it."], answer="Anna.", reference="Anna."
+    )
+    report = evaluate([sample], [metric], judge=LexicalJudge(), progress=False)
+    methods = report.methods()
+    assert "(no probability)" in methods
+    assert "p the probability" not in methods
+    assert "that share enough words" not in methods
 
 
 def test_nothing_calls_its_score_a_probability(report: Report, page: str) -> None:

@@ -354,9 +354,20 @@ def test_where_the_embedded_judge_splits_the_reference_the_soft_mean_is_the_scor
     assert result.evidence.combination == "soft"
     assert "2 of 3 facts are covered" in result.reason
     assert (
-        "mean of each fact's highest probability, because the embedded judge split the"
+        "mean of each fact's highest score of words, because the embedded judge split the"
         " reference" in result.reason
     )
+
+
+@pytest.mark.parametrize("combination", ["or", "soft", "noisy_or"])
+@pytest.mark.parametrize("mode", ["lexical", "logprobs"])
+def test_only_probabilities_are_called_so(combination: str, mode: str):
+    metric = RetrievalAccuracy(combination=combination)
+    judge = matrix_judge([[0.9, 0.2]], mode)
+    reason = metric.score(reference="r", contexts=["c0", "c1"], judge=judge).reason
+    assert ("score of words" in reason) == (mode == "lexical")
+    is_soft = "highest probability" in reason
+    assert is_soft == (mode == "logprobs" and combination == "soft")
 
 
 @pytest.mark.parametrize(

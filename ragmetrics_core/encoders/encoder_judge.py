@@ -235,7 +235,7 @@ class EncoderJudge(Judge):
         score = self._score(weakest, len(claims))
         poll = Poll(
             verdict="yes" if score >= 0.5 else "no",
-            reason=_reason(claims, parts.others, weakest),
+            reason=_reason(claims, parts.others, self._in_words(weakest, score)),
             unsupported=self._unsupported(claims, score),
             encoder_claims=claims + unjudged,
         )
@@ -246,6 +246,12 @@ class EncoderJudge(Judge):
         if self.correction is None:
             return weakest
         return self.correction.score(weakest, n_claims)
+
+    def _in_words(self, weakest: float, score: float) -> str:
+        """The probability of the weakest claim, and the score that is made of it."""
+        if self.correction is None:
+            return f"p = {weakest}"
+        return f"p = {weakest}, corrected for the number of claims {score:.2f}"
 
     def _unsupported(
         self, claims: Sequence[ClaimSupport], score: float
@@ -497,14 +503,12 @@ def _span(answer: str, claim: str, position: int) -> tuple[int, int]:
     return (0, len(answer)) if match is None else match.span()
 
 
-def _reason(
-    claims: Sequence[ClaimSupport], others: Sequence[str], weakest: float
-) -> str:
+def _reason(claims: Sequence[ClaimSupport], others: Sequence[str], weakest: str) -> str:
     """How many claims are supported, which is the weakest, and what claims nothing."""
     n_supported = sum((claim.probability or 0.0) >= 0.5 for claim in claims)
     reason = (
         f"{n_supported} of {len(claims)} claims are supported by the contexts"
-        f" ({n_supported / len(claims):.0%}); the weakest has p = {weakest}"
+        f" ({n_supported / len(claims):.0%}); the weakest has {weakest}"
     )
     if others:
         shown = ", ".join(f'"{text}"' for text in others[:_SHOWN_OTHERS])

@@ -45,7 +45,7 @@ class RetrievalAccuracy(Metric):
     Returns:
         A score in [0, 1], higher is better: the (weighted) mean over facts. Of several
         references the best counts. Where the embedded judge splits the reference
-        itself, a fact counts with its highest probability. ``evidence.combine(subset)``
+        itself, a fact counts with its highest score of words. ``evidence.combine(subset)``
         gives the value of any subset of contexts without a call.
 
     Undefined when:
@@ -307,6 +307,7 @@ class RetrievalAccuracy(Metric):
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
         """How many facts are covered, and what else one must know of the score."""
         n_covered = sum(_is_covered(row) for row in evidence.cells)
+        by_words = _is_lexical(evidence.cells)
         reason = (
             f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
             " context."
@@ -316,8 +317,11 @@ class RetrievalAccuracy(Metric):
                 " The score is the mean of 1 − Π(1 − p): errors in different contexts"
                 " are taken as independent."
             )
+            if by_words:
+                reason += " Each p is a score of words, no probability."
         if evidence.combination == "soft":
-            reason += " The score is the mean of each fact's highest probability"
+            highest = "score of words" if by_words else "probability"
+            reason += f" The score is the mean of each fact's highest {highest}"
             if self.combination == "or":
                 reason += ", because the embedded judge split the reference itself"
             reason += "."

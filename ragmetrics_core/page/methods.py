@@ -66,22 +66,33 @@ def _definition(name: str, run: RunFacts) -> str:
     """What a metric measures, as each kind of judge of the run measures it."""
     settings = run.metrics[name].settings if name in run.metrics else {}
     polls = settings.get("polls")
-    combination = _COMBINATIONS.get(settings.get("combination", ""))
     by_kind = []
     for kind in _kinds_of_judges(run):
         if kind == "cascade":
             continue
-        by_tokens = kind == "model" and "verdict_tokens" in settings
-        texts = _TEXTS.get("tokens" if by_tokens else kind, {})
-        definition = texts.get(name, _METRICS[name])
-        if name == "retrieval_accuracy" and combination is not None:
-            definition = combination
-        elif name == "retrieval_accuracy" and kind == "words":
-            definition += _TEXTS["split"][name]
+        definition = _as_judged(name, kind, settings)
         if kind == "model" and polls:
             definition += f", {polls} polls at most"
         by_kind.append(definition)
     return ". ".join(dict.fromkeys(by_kind))
+
+
+def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
+    """What a metric measures with these settings by one kind of judge."""
+    by_words = kind == "words"
+    combination = settings.get("combination", "")
+    if name == "retrieval_accuracy" and combination in _COMBINATIONS:
+        table = "word_combinations" if by_words else "combinations"
+        return _TEXTS[table][combination]
+    table = kind
+    if settings.get("relevance") == "probability":
+        table = "expected_words" if by_words else "expected"
+    elif kind == "model" and "verdict_tokens" in settings:
+        table = "tokens"
+    definition = _TEXTS.get(table, {}).get(name, _METRICS[name])
+    if by_words:
+        definition += _TEXTS["split"].get(name, "")
+    return definition
 
 
 def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:

@@ -661,6 +661,8 @@ def test_a_correction_for_the_number_of_claims(
         contexts=["x"], answer=" ".join(HELD), judge=judge
     )
     assert result.value == round(correction.score(0.45, 3), 4) > 0.5
+    corrected = f"p = 0.45, corrected for the number of claims {result.value:.2f}"
+    assert corrected in result.reason
     assert result.evidence.yes == 1  # type: ignore[union-attr]
     assert result.evidence.unsupported == ()  # type: ignore[union-attr]
     assert judge.details["correction"] == "0 1 0.5"
