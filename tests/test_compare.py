@@ -588,6 +588,28 @@ def test_on_the_command_line(
 
 
 @pytest.mark.usefixtures("files")
+def test_the_terminal_begins_with_the_verdict_and_ends_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    assert main(["compare", "a.jsonl", "worse.jsonl"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[1] == "The second run is worse in m (-0.20)."
+    assert told[-5:] == [
+        "Lost most:",
+        *(f"  row {row}: m -0.20: q{row - 1}" for row in (1, 2, 3)),
+        "Next: ragmetrics compare a.jsonl worse.jsonl --report comparison.html",
+    ]
+    summary = Path("summary.md").read_text()
+    assert "The second run is worse in m" in summary
+    assert "q0" not in summary, "a job's summary holds no texts of samples"
+    assert main(["compare", "a.jsonl", "same.jsonl", "--report", "c.html"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[1].startswith("No sample scored differently, of pairs too few")
+    assert told[-1] == "Report: c.html"
+
+
+@pytest.mark.usefixtures("files")
 def test_runs_that_differ_are_refused_on_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

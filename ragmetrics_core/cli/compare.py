@@ -6,15 +6,18 @@ scores judge.
 
 import argparse
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.options import add, command, flag, show
 from ragmetrics_core.data import InputError
-from ragmetrics_core.reporting.comparison import MARGIN
+from ragmetrics_core.page.first_screen import short_question
+from ragmetrics_core.reporting.comparison import MARGIN, Changed, Comparison
 from ragmetrics_core.reporting.report import Report
 
+_N_WORST = 3
 _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a metric fell by more than the margin"
     " (--fail-on-regression); 2 bad input, or runs that are not comparable; 3 undecided"
@@ -77,7 +80,9 @@ def _compare(options: argparse.Namespace) -> int:
     )
     titles = (_title(options.first, first), _title(options.second, second))
     comparison = comparison.model_copy(update={"titles": titles})
-    lines = [f"First: {titles[0]}. Second: {titles[1]}.", comparison.table()]
+    lines = [f"First: {titles[0]}. Second: {titles[1]}."]
+    lines += map(str, comparison.verdict_groups)
+    lines.append(comparison.table())
     if options.report:
         comparison.to_html(options.report)
         lines.append(f"Report: {options.report}")
@@ -90,8 +95,31 @@ def _compare(options: argparse.Namespace) -> int:
     shared.summarise(
         options, "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""])
     )
+    # a job's summary, which others read, holds no texts of samples
+    lines += _worst_lines(comparison)
+    if not options.report:
+        files = f"{quote(str(options.first))} {quote(str(options.second))}"
+        lines.append(f"Next: ragmetrics compare {files} --report comparison.html")
     show("\n".join(lines))
     return shared.exit_code(decisions, options)
+
+
+def _worst_lines(comparison: Comparison) -> list[str]:
+    """The rows that lost most, each with its metric and its question."""
+    lost = [change for change in comparison.most_changed if change.difference < 0]
+    lost.sort(key=lambda change: change.difference)
+    worst_by_row: dict[int, Changed] = {}
+    for change in lost:
+        worst_by_row.setdefault(change.second.index, change)
+    lines = ["Lost most:"] if lost else []
+    for change in list(worst_by_row.values())[:_N_WORST]:
+        row = change.second
+        question = short_question(row.sample) if row.sample else ""
+        lines.append(
+            f"  row {row.index + 1}: {change.metric} {change.difference:+.2f}:"
+            f" {question or '(no question)'}"
+        )
+    return lines
 
 
 def _title(path: Path, report: Report) -> str:

@@ -9,7 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from ragmetrics_core.data import EMBEDDED, SampleResult, Scored, clean, judges_in_words
+from ragmetrics_core.data import (
+    EMBEDDED,
+    Sample,
+    SampleResult,
+    Scored,
+    clean,
+    judges_in_words,
+)
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.row_groups import LOSSES, TITLES, group_of_row
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
@@ -264,11 +271,16 @@ def _example_of(row: SampleResult) -> Example | None:
     if not scores or row.sample is None:
         return None
     score, metric = min(scores)
-    question = str(clean(row.sample.question or row.sample.answer or ""))
+    return Example(score, row.index, metric, short_question(row.sample))
+
+
+def short_question(sample: Sample) -> str:
+    """The question on one line, cut if it is long; else the answer, or ""."""
+    question = str(clean(sample.question or sample.answer or ""))
     words = " ".join(question[: 10 * _LONGEST_QUESTION].split())
     if len(words) > _LONGEST_QUESTION:
         words = words[:_LONGEST_QUESTION] + "…"
-    return Example(score, row.index, metric, words)
+    return words
 
 
 def _outcome(decisions: Sequence[Decision]) -> str:

@@ -65,6 +65,18 @@ _SHOWN = 10
 Bounds = tuple[float, float]
 Verdict = Literal["identical", "better", "worse", "same", "undecided", "not tested"]
 
+_VERDICT_WORDS: dict[Verdict, str] = {
+    "worse": "The second run is worse in",
+    "better": "The second run is better in",
+    "identical": "Identical, all rows and their outcomes are equal in both runs:",
+    "same": "The same in both:",
+    "undecided": "Undecided, chance could have done it:",
+    "not tested": "Not tested, because a run stopped when its gates were decided:",
+}
+_NOTHING_CHANGED = (
+    "No sample scored differently, of pairs too few to call both runs the same:"
+)
+
 
 class MetricChange(Frozen):
     """One metric in both runs, over all matched samples or those of one slice."""
@@ -171,6 +183,24 @@ class MetricChange(Frozen):
         return line
 
 
+class VerdictGroup(NamedTuple):
+    """The metrics of one verdict, each over all samples, with words that lead to them."""
+
+    verdict: Verdict
+    words: str
+    changes: tuple[MetricChange, ...]
+
+    def __str__(self) -> str:
+        """The group in one sentence."""
+        names = []
+        for change in self.changes:
+            name = change.metric
+            if change.difference:
+                name += f" ({change.difference:+.2f})"
+            names.append(name)
+        return f"{self.words} {', '.join(names)}."
+
+
 class Changed(NamedTuple):
     """A sample whose score of one metric changed.
 
@@ -243,6 +273,23 @@ class Comparison(Frozen):
                 _most_changed(self.matched.pairs, name) for name in names
             )
         )
+
+    @property
+    def verdict_groups(self) -> tuple[VerdictGroup, ...]:
+        """What follows for each metric over all samples, losses first."""
+        words = dict(_VERDICT_WORDS)
+        if not self.most_changed:
+            words["undecided"] = _NOTHING_CHANGED
+        groups = []
+        for verdict, leading_words in words.items():
+            changes = tuple(
+                change
+                for change in self.changes
+                if change.slice is None and change.verdict == verdict
+            )
+            if changes:
+                groups.append(VerdictGroup(verdict, leading_words, changes))
+        return tuple(groups)
 
     def regression(self, *, min_scored: float = MIN_SCORED) -> dict[str, Outcome]:
         """Per metric and slice: did the second run lose more than the margin?
