@@ -727,6 +727,7 @@ def test_the_band_of_the_command(
     told = capsys.readouterr().out
     assert "band={'Adherent': (" in told
     assert "two, with the band of the other sources (" in told
+    assert "may hide a loss of up to" in told
     assert (
         main(
             [
@@ -743,6 +744,45 @@ def test_the_band_of_the_command(
         == 2
     )
     assert "nothing is labelled for recall" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("sources", "labels", "doubts"),
+    [
+        ("st", (1, 0), []),
+        ("ss", (1, 0), ["one source"]),
+        ("st", (1, 1), ['said "yes" of all']),
+        ("ss", (0, 0), ["one source", 'said "no" of all']),
+    ],
+)
+def test_a_band_of_few_rows_says_how_little_it_knows(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    sources: str,
+    labels: tuple[int, int],
+    doubts: list[str],
+) -> None:
+    rows = [
+        {
+            "id": f"{source}{label}{number}{place}",
+            "source": source,
+            "question": "Who lit it?",
+            "contexts": ["Anna lit the lamp."],
+            "answer": "Anna lit the lamp." if label else "Zebras swim on the moon.",
+            "labels": {"adherent": label},
+        }
+        for number in range(2)
+        for place, (source, label) in enumerate(zip(sources, labels, strict=True))
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    asked = ["--judge", "lexical", "--data", str(path), "--band", "0.05", "--quiet"]
+    assert main(asked) == 0
+    shown = capsys.readouterr().out
+    # by hand: Wilson's upper end of 0 of 4 is 1.96² / (4 + 1.96²) = .49
+    assert "4 verdicts may hide a loss of up to 49%" in shown
+    assert [doubt in shown for doubt in doubts] == [True] * len(doubts)
+    assert shown.count("nothing shows") == len(doubts)
 
 
 def test_a_card_of_nothing_is_none(

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,13 @@ from typing import Any
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.agreement import compared
 from ragmetrics_core.cli.options import add, command, positive, show
-from ragmetrics_core.data import EMBEDDED, SettingError, read_text, write_text
+from ragmetrics_core.data import (
+    EMBEDDED,
+    SettingError,
+    read_text,
+    wilson,
+    write_text,
+)
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
@@ -277,6 +284,28 @@ def _bands(
     if others:
         mean_loss = fmean(choice.lost for choice in others)
         lines.append(f"  Sources that the band does not know lose {mean_loss:.3f}.")
+    return lines + _doubts(rows, chosen)
+
+
+def _doubts(rows: Sequence[Labelled], chosen: Decided) -> list[str]:
+    """Why a band may lose more on other rows than on those that it was chosen on."""
+    n_sources = len({row.source for row in rows})
+    labels = {row.yes for row in rows}
+    _, most_lost = wilson(round(chosen.lost * len(rows)), len(rows))
+    lines = [
+        f"  By chance alone, {len(rows)} verdicts may hide a loss of up to"
+        f" {most_lost:.0%} (upper end of Wilson's 95 % interval)."
+    ]
+    if n_sources == 1:
+        lines.append(
+            "  All rows are of one source: nothing shows what the band loses on another."
+        )
+    if len(labels) == 1:
+        label = "yes" if labels == {True} else "no"
+        lines.append(
+            f'  People said "{label}" of all of them: nothing shows what the band loses'
+            " on the others."
+        )
     return lines
 
 
