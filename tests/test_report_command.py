@@ -15,6 +15,7 @@ from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSetting
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import InputError, SettingError
 from ragmetrics_core.reporting.joined import joined
+from ragmetrics_core.reporting.run_facts import RunFacts
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -190,6 +191,29 @@ def test_several_files_are_one_report() -> None:
     report = joined([Report.from_jsonl(path) for path in paths], paths)
     assert [row.index for row in report] == [0, 1, 2, 3, 4]
     assert [own.name for own in report.run.inputs] == list(paths)
+
+
+def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watched(2, "one.jsonl")
+    watched(3, "two.jsonl")
+    files = ["one.jsonl", "two.jsonl"]
+    assert main(["report", *files, "--html", "page.html"]) == 0
+    told = capsys.readouterr().out
+    page = " ".join(Path("page.html").read_text().split())
+    for words in (
+        "2 of 3 questions of two.jsonl stand in an earlier file, too",
+        "Rows 1 to 2 are those of one.jsonl, 3 to 5 are those of two.jsonl.",
+    ):
+        assert words in told
+        assert words in page
+    assert "Next" not in told, "a later run is compared with one file"
+    names = ("before", "", "after")
+    reports = [Report([], RunFacts(name=name)) for name in names]
+    run = joined(reports, ["a", "b", "c"]).run
+    assert run.name == "before, after"
+    assert run.notes == ("No file holds a row.",)
 
 
 def test_files_that_were_measured_in_different_ways_are_not_one_report(

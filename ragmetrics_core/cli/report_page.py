@@ -117,9 +117,12 @@ def _lines(
     """What is printed, line by line."""
     rows = report.shown()
     screen = screen_of(rows, summary, report.run, decisions, options.cluster)
-    return [
+    lines = [
         *screen_lines(screen, summary, report.run),
         f"Report: {options.html}",
         *worst_lines(screen.worst),
-        next_command([], options.files[0], options.html),
     ]
+    # a later run is compared with one file, not with several that were joined
+    if len(options.files) == 1:
+        lines.append(next_command([], options.files[0], options.html))
+    return lines

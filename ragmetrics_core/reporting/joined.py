@@ -1,6 +1,6 @@
 """One report over the rows of several, e.g. over the files that a sink rotated."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ragmetrics_core.data import SettingError
@@ -29,7 +29,47 @@ def joined(reports: Sequence[Report], names: Sequence[str]) -> Report:
         row.model_copy(update={"index": number})
         for number, row in enumerate(chain.from_iterable(reports))
     ]
-    return Report(rows, _joined_facts([report.run for report in reports], names))
+    facts = _joined_facts([report.run for report in reports], names)
+    notes = (*facts.notes, _note_on_rows(reports, names))
+    notes += tuple(_notes_on_repeated_questions(reports, names))
+    return Report(rows, facts.model_copy(update={"notes": notes}))
+
+
+def _note_on_rows(reports: Sequence[Report], names: Sequence[str]) -> str:
+    """Which numbers the rows of each report have."""
+    parts = []
+    n_before = 0
+    for report, name in zip(reports, names, strict=True):
+        n_rows = len(report.results)
+        if n_rows:
+            parts.append(
+                f"{n_before + 1:,} to {n_before + n_rows:,} are those of {name}"
+            )
+        n_before += n_rows
+    return f"Rows {', '.join(parts)}." if parts else "No file holds a row."
+
+
+def _notes_on_repeated_questions(
+    reports: Sequence[Report], names: Sequence[str]
+) -> Iterator[str]:
+    """Reports that ask what earlier ones asked: copies pass for more evidence."""
+    earlier: set[str] = set()
+    for report, name in zip(reports, names, strict=True):
+        questions = _questions_of(report)
+        n_repeated = len(questions & earlier)
+        if n_repeated:
+            yield (
+                f"{n_repeated:,} of {len(questions):,} questions of {name} stand in an"
+                " earlier file, too, so the intervals count them as more evidence than"
+                " they are: compare two runs by ragmetrics compare, or count a"
+                " question's samples as one by --cluster question."
+            )
+        earlier |= questions
+
+
+def _questions_of(report: Report) -> set[str]:
+    samples = (row.sample for row in report)
+    return {sample.question for sample in samples if sample and sample.question}
 
 
 def _refuse_what_cannot_be_joined(
@@ -61,6 +101,7 @@ def _joined_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
     metrics = {name: own for run in runs for name, own in run.metrics.items()}
     versions = {run.version for run in runs}
     return RunFacts(
+        name=", ".join(_each_once((run.name,) for run in runs if run.name)),
         version=versions.pop() if len(versions) == 1 else "",
         inputs=tuple(chain.from_iterable(run.inputs for run in runs)),
         judges=_each_once(run.judges for run in runs),
