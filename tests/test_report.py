@@ -434,7 +434,8 @@ HEADER = '{"ragmetrics_report": 1, "run": {}}'
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "line 1: no results of ragmetrics begin here"),
+        ("", "is empty: a sink has seen no run yet"),
+        ("\n\n", "is empty: a sink has seen no run yet"),
         ("question,answer\n", "line 1: no results of ragmetrics begin here"),
         ('{"question": "q"}\n', "line 1: no results of ragmetrics begin here"),
         ('{"ragmetrics_rep', "line 1: no results of ragmetrics begin here"),

@@ -273,6 +273,18 @@ def test_the_loop_of_the_readme_from_watching_to_a_page_and_a_gate(
     assert "Report: scores.html" in capsys.readouterr().out
 
 
+def test_results_without_a_name_are_titled_by_their_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"question": "q", "contexts": ["Anna."], "answer": "Anna."}
+    evaluate([row], judge="lexical").to_jsonl("monday.jsonl")
+    assert main(["report", "monday.jsonl"]) == 0
+    assert capsys.readouterr().out.startswith("monday.jsonl: judged by lexical")
+    assert "<h1>monday.jsonl</h1>" in Path("monday.html").read_text()
+    assert main(["report", "monday.jsonl", "--name", "new"]) == 0
+    assert capsys.readouterr().out.startswith("new: judged by lexical")
+
+
 def test_a_table_is_no_file_of_results() -> None:
     Path("rows.jsonl").write_text(json.dumps({"index": 1, "sample": "x"}) + "\n")
     with pytest.raises(InputError, match="no results of ragmetrics begin here"):

@@ -103,8 +103,12 @@ def _report(options: argparse.Namespace) -> Report:
     """The report over all files, by the name that it is given."""
     reports = [results_at(path) for path in options.files]
     report = joined(reports, [str(path) for path in options.files])
-    if options.name:
-        report.run = report.run.model_copy(update={"name": options.name})
+    name = options.name
+    if not report.run.name and not any(source.name for source in report.run.inputs):
+        # samples that a program gave: only the file says which run it is
+        name = name or ", ".join(path.name for path in options.files)
+    if name:
+        report.run = report.run.model_copy(update={"name": name})
     return report
 
 

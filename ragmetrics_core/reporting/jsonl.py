@@ -123,7 +123,11 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
             message names the line.
     """
     lines: Iterator[tuple[str, Any]] = own_lines(path, "the report")
-    place, first = next(lines, (f"{path}, line 1", None))
+    place, first = next(lines, ("", None))
+    if not place:
+        raise InputError(
+            f"{path} is empty: a sink has seen no run yet, or another file was meant"
+        )
     rows_alone = is_row_of_results(first)
     if rows_alone:
         run = RunFacts()
