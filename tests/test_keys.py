@@ -338,12 +338,12 @@ def key_in_store(asked: dict[str, Any], **how: Any) -> str:
 def test_requests_share_a_stored_reply_if_and_only_if_nothing_that_is_sent_differs(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    same = json.dumps(first) == json.dumps(second)
+    same = json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
     assert (
         key_in_store(first) == key_in_store(second, attempts=3, timeout=7.0)
     ) == same
     for name in first:  # one difference is enough
         mixed = {**first, name: second[name]}
         assert (key_in_store(mixed) == key_in_store(first)) == (
-            json.dumps(mixed) == json.dumps(first)
+            json.dumps(mixed, sort_keys=True) == json.dumps(first, sort_keys=True)
         ), name

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from loopback import Fault, LoopbackServer
+from one_loop import OneLoop
 from plausible import plausible_reply
 from said import of, shown
 
@@ -40,7 +41,7 @@ from ragmetrics_core.testing.chat_model_contract import (
 
 if find_spec("litellm") is None:
     pytest.skip("LiteLLM is not installed", allow_module_level=True)
-RUNNER = asyncio.Runner()
+RUNNER = OneLoop()
 """One loop for all tests, as in a run: LiteLLM keeps its connections open as long as their loop lives."""
 
 
@@ -561,6 +562,7 @@ from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.metrics.context_utilization import Usefulness
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from loopback import Fault, LoopbackServer
+from one_loop import OneLoop
 assert "litellm" not in sys.modules
 assert "aiohttp.web" in sys.modules
 

@@ -1,6 +1,5 @@
 """Where secrets and prompts can leave: redirects, addresses that hold keys, tracebacks, endless replies."""
 
-import asyncio
 import contextlib
 import json
 import traceback
@@ -16,6 +15,7 @@ import yarl
 from hypothesis import example, given
 from hypothesis import strategies as st
 from loopback import Fault, LoopbackServer
+from one_loop import OneLoop
 
 from ragmetrics_core import (
     ContextUtilization,
@@ -32,7 +32,7 @@ KEY = "sk-secret-key"
 TEXT = "a secret text"
 REQUEST = ChatRequest((Message("user", TEXT),))
 SAMPLE = {"question": TEXT, "contexts": [TEXT], "answer": TEXT}
-RUNNER = asyncio.Runner()
+RUNNER = OneLoop()
 Make = Callable[[str], ChatModel]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Fault, LoopbackServer
+from one_loop import OneLoop
 
 from ragmetrics_core import LiteLLMModel, LLMJudge, OpenAICompatibleModel
 from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, SettingError
@@ -24,7 +24,7 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models.addresses import OPENAI, openai_endpoint, variable_naming
 from ragmetrics_core.models.chat import ChatModel, ChatRequest, Message
 
-RUNNER = asyncio.Runner()
+RUNNER = OneLoop()
 REQUEST = ChatRequest((Message("user", "a text"),))
 LITELLM = find_spec("litellm") is not None
 
