@@ -153,8 +153,11 @@ class Group:
         """
         showings: list[_Showing] = []
         if self.parts:
+            # what a writer wrote is a question, which stands in the prompt of its part
+            earlier = [known for known in self.trees if known not in self.writers]
+            asked_before = Group(earlier, answered_at=self.answered_at)
             prompts = _Prompts.of(Calls(tree))
-            showings = _showings([self], prompts, by_question=True)
+            showings = _showings([asked_before], prompts, by_question=True)
         is_told = any(showing.answers or showing.is_asked for showing in showings)
         if not is_told:
             self.parts.add(tree.root)

@@ -94,6 +94,11 @@ def one_by_one(questions: list[str]) -> list[str]:
     return [part().invoke(question) for question in questions]
 
 
+def from_the_last_on(questions: list[str]) -> list[str]:
+    """Of parts that are asked at once any may end first."""
+    return one_by_one(questions[::-1])[::-1]
+
+
 def in_threads(questions: list[str]) -> list[str]:
     return list(part().batch(questions))
 
@@ -116,7 +121,7 @@ def grades(samples: Sequence[Sample]) -> list[str]:
     return [one.capture.grade for one in samples if one.capture is not None]
 
 
-@pytest.mark.parametrize("ask", [one_by_one, in_threads, in_tasks])
+@pytest.mark.parametrize("ask", [one_by_one, from_the_last_on, in_threads, in_tasks])
 @pytest.mark.parametrize("split", WRITERS)
 def test_parts_that_a_model_wrote_and_one_that_answers_from_them_are_one_question(
     split: Callable[[], list[str]], ask: Callable[[list[str]], list[str]]
@@ -135,7 +140,7 @@ def test_parts_that_a_model_wrote_and_one_that_answers_from_them_are_one_questio
     assert not captured.problems
 
 
-@pytest.mark.parametrize("ask", [one_by_one, in_threads, in_tasks])
+@pytest.mark.parametrize("ask", [one_by_one, from_the_last_on, in_threads, in_tasks])
 @pytest.mark.parametrize("split", WRITERS)
 def test_a_part_that_a_model_wrote_is_in_doubt_where_no_model_answers_from_it(
     split: Callable[[], list[str]], ask: Callable[[list[str]], list[str]]
