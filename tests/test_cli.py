@@ -1027,7 +1027,7 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(
     assert main(["compare", "a.jsonl", "a.jsonl".replace("a", "b")]) == 2
     Path("b.jsonl").write_text(Path("a.jsonl").read_text())
     assert main(["compare", "a.jsonl", "b.jsonl"]) == 0
-    told = "```\nFirst: a.jsonl. Second: b.jsonl.\n2 samples matched"
+    told = "```\nFirst: a.jsonl. Second: b.jsonl.\nIdentical, all rows and their"
     assert f"## ragmetrics compare\n\n{told}" in job.read_text()
     assert "{" not in capsys.readouterr().err
 
