@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -293,6 +294,25 @@ def test_the_digits_are_those_of_a_digest_of_the_first_text() -> None:
     known = user("{chunk}\n{answer}", chunk="text", answer=digits.upper())
     assert digits not in known
     assert f"<chunk-{first_digits('text', '1')}>" in known
+
+
+LOOK_ALIKES: dict[str, Callable[[str], str]] = {
+    "full-width": lambda digits: "".join(chr(ord(sign) + 0xFEE0) for sign in digits),
+    "zero-width": "\N{ZERO WIDTH SPACE}".join,
+    "hyphens": "\N{SOFT HYPHEN}".join,
+    "selectors": "\N{VARIATION SELECTOR-16}".join,
+    "references": lambda digits: "".join(f"&#{ord(sign)};" for sign in digits),
+    "hidden accent": lambda digits: f"{digits}\N{COMBINING ACUTE ACCENT}",
+}
+
+
+@pytest.mark.parametrize("written", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
+def test_digits_that_a_model_may_read_as_those_of_a_tag_are_salted(
+    written: Callable[[str], str],
+) -> None:
+    digits = first_digits("text")
+    text = user("{chunk}\n{answer}", chunk="text", answer=written(digits))
+    assert f"<chunk-{first_digits('text', '1')}>" in text
 
 
 def test_a_text_full_of_the_digits_of_salts_costs_no_time() -> None:

@@ -12,10 +12,12 @@ never scanned again, and only ``{names}`` of parts are replaced.
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from html import unescape
 from typing import Any
+from unicodedata import normalize
 
 from ragmetrics_core.data import (
     PLACEHOLDER,
@@ -32,29 +34,44 @@ _SPACE = re.compile(r"\s+")
 _NO_WORD = re.compile(r"[\W_]+")
 _DIGITS = 8
 _HELD = re.compile(rf"(?=([0-9a-f]{{{_DIGITS}}}))")
+# signs without a shape: soft hyphens, joiners, directions, variation selectors
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
+)
 
 
 def tag_digits(texts: Sequence[str]) -> str:
-    """Eight hexadecimal digits that none of these texts contains, in either case.
+    """Eight hexadecimal digits that none of these texts contains, however written.
 
-    They come from a digest of the first text.
+    They come from a digest of the first text. Digits in the other case, full-width
+    ones, those with invisible signs between them and character references count, too.
     """
     first_text = texts[0] if texts else ""
-    digits = _digest(first_text)
-    lowered = [text.lower() for text in texts]
-    if not any(digits in text for text in lowered):
+    digest = hashlib.sha256(first_text.encode())
+    digits = digest.hexdigest()[:_DIGITS]
+    readings = [reading for text in texts for reading in _readings(text)]
+    if not any(digits in text for text in readings):
         return digits
     # A hostile text may hold the digits of many salts: each is looked up in a set.
-    held = {match[1] for text in lowered for match in _HELD.finditer(text)}
+    held = {match[1] for text in readings for match in _HELD.finditer(text)}
     salt = 1
     while digits in held:
-        digits = _digest(f"{first_text}\0{salt}")  # no text holds NUL
+        salted = digest.copy()
+        salted.update(f"\0{salt}".encode())  # no text holds NUL
+        digits = salted.hexdigest()[:_DIGITS]
         salt += 1
     return digits
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+def _readings(text: str) -> Iterator[str]:
+    """A text in lower case, and as a model may read it, where that is another text."""
+    yield text.lower()
+    if "&#" in text:
+        text = unescape(text)
+        yield text.lower()
+    if not text.isascii():
+        yield _INVISIBLE.sub("", normalize("NFKC", text)).lower()
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
