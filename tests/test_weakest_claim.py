@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from math import erf, sqrt
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragmetrics_core.data import SettingError
+from ragmetrics_core.encoders import EncoderJudge
 from ragmetrics_core.encoders.claims import parts_of
 from ragmetrics_core.statistics.rater_agreement import auroc
 from ragmetrics_core.statistics.weakest_claim import (
@@ -150,6 +154,16 @@ def test_every_part_stands_in_the_answer(answer: str) -> None:
     plain = "".join(answer.split())
     for part in (*parts.claims, *parts.others):
         assert "".join(part.split()) in plain
+
+
+@pytest.mark.parametrize("option", ["batch", "window"])
+@pytest.mark.parametrize("number", [0, -5, True])
+def test_sizes_that_read_nothing_are_refused(
+    tmp_path: Path, option: str, number: int
+) -> None:
+    settings: dict[str, Any] = {option: number}
+    with pytest.raises(SettingError, match=rf"EncoderJudge\({option}=\)"):
+        EncoderJudge(tmp_path, **settings)
 
 
 def oracle(seed: int, n_answers: int, n_claims: tuple[int, ...]) -> list[WeakestClaim]:

@@ -25,6 +25,7 @@ from ragmetrics_core.data import (
     Weight,
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, SettingError
+from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.encoders.checkpoints import Kind, Labels, folder_of, load
 from ragmetrics_core.encoders.claims import parts_of
 from ragmetrics_core.judging.judge import Judge
@@ -119,6 +120,9 @@ class EncoderJudge(Judge):
 
     def __post_init__(self) -> None:
         """Load the model, and find the label that says that a claim is supported."""
+        check_number("EncoderJudge(batch=)", self.batch, least=1)
+        if self.window is not None:
+            check_number("EncoderJudge(window=)", self.window, least=1)
         _check_template(self.template, self.kind)
         labels = None
         if self.label is not None:
