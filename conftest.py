@@ -57,6 +57,16 @@ settings.load_profile("any machine")
 _ADAPTERS = Path(__file__).with_name("integrations")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """The fast lane has two workers a core: many of its tests wait for a server or a clock.
+
+    A worker of it is light, because it loads no framework.
+    """
+    if config.option.markexpr != "fast":
+        return None
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The fast lane does not even import the other modules: the frameworks alone take longer to load than it may."""
     if config.option.markexpr != "fast":

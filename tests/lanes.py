@@ -47,6 +47,7 @@ SLOW_MODULES = {
     "tests/test_examples.py": (
         "runs the examples, which build applications of every framework"
     ),
+    "tests/test_imports.py": "starts an interpreter for each test, or several",
     "tests/test_killed.py": "kills a run again and again",
     "tests/test_leaving.py": "waits for an endpoint after each way of leaving a run",
     "tests/test_litellm_model.py": "loads LiteLLM, whose import takes seconds",
@@ -62,12 +63,14 @@ SLOW_MODULES = {
     "tests/test_simulation.py": "simulates thousands of samples",
     "tests/test_spending.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_store_disk.py": "fills a disk, in processes of its own",
+    "tests/test_store_folder.py": "starts several processes for each test",
     "tests/test_store_processes.py": "starts several processes for each test",
     "tests/test_traces_law.py": (
         "records every shape of the adapters' tests by real instrumentations"
     ),
     "tests/test_trust.py": "loads LiteLLM, whose import takes seconds",
     "tests/test_until.py": "runs the command and pytest in processes of their own",
+    "tests/test_wings.py": "starts an interpreter for each wing",
 }
 
 # After so many seconds a nightly test counts as one that hangs; the others have those
