@@ -13,8 +13,9 @@ from lanes import examples
 from said import shown
 from word_overlap import ADHERENT, adherent, ask, fact, recall, stated, useful
 
+from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
-from ragmetrics_core.lexical.text import content, split_sentences
+from ragmetrics_core.lexical.text import content
 
 texts = st.text(max_size=120)
 wordy = st.lists(

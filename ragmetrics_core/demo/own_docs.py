@@ -7,9 +7,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from ragmetrics_core.data import Context, InputError, Sample
+from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
-from ragmetrics_core.lexical.text import content, split_sentences
+from ragmetrics_core.lexical.text import content
 from ragmetrics_core.reporting.report import Report
 
 _PAGES = ("how_it_works.md", "metrics.md")

@@ -9,8 +9,9 @@ languages every sentence with a word is a claim.
 import re
 from dataclasses import dataclass
 
+from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.lexical.declining import declines
-from ragmetrics_core.lexical.text import content, split_sentences
+from ragmetrics_core.lexical.text import content
 
 # With what a phrase may go on, in any order: nothing of this claims a fact.
 _OFFER_WORDS = """

@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 from ragmetrics_core.data import Question
-from ragmetrics_core.lexical.text import content, split_sentences
+from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.lexical.text import content
 
 _LONGEST = 600  # characters; an answer that only declines is short
 

@@ -17,6 +17,7 @@ from ragmetrics_core.data import (
     R,
     Weight,
 )
+from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical.constants import (
@@ -39,7 +40,6 @@ from ragmetrics_core.lexical.text import (
     holds,
     parse,
     split_clauses,
-    split_sentences,
     words,
 )
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
+from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.lexical.numerals import number, numbers, spelt, unmarked
 from ragmetrics_core.models.threads import check_wanted
 
@@ -64,18 +65,6 @@ _NUMERALS |= {
 }
 _NUMERALS |= {word: str(value) for value, word in enumerate(_ORDINALS.split(), 1)}
 
-LONGEST_SENTENCE = 1000
-"""Most characters of a sentence; a longer one is cut at white space.
-
-So the work per sentence is bounded.
-"""
-
-_BREAK = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)["
-    r" \t]*\d{1,2}\.$"
-)
-_LONGEST_ABBREVIATION = 12  # characters, with those around it
 _VERB = "is|are|was|were|has|have|had|can|could|will|would|did|does"
 _SHORTEST_CLAUSE = 3  # words
 _CLAUSE = re.compile(
@@ -300,48 +289,6 @@ def _stem_other(word: str) -> str:
         return word
     stem = re.sub("[аеиоуыэюяьйіїє]{1,3}$|[αεηιουω]{1,3}[σν]?$", "", word)
     return stem if len(stem) >= 3 else word
-
-
-def split_sentences(text: str) -> list[str]:
-    """Sentences of a text in order, none longer than ``LONGEST_SENTENCE``.
-
-    Returns:
-        Sentences without surrounding white space; [] for a blank text.
-    """
-    sentences: list[str] = []
-    start = 0
-    for end_sign in _BREAK.finditer(text):
-        if _ends_abbreviation(end_sign, text, start):
-            continue
-        sentences += _cut(text[start : end_sign.end()])
-        start = end_sign.end()
-    sentences += _cut(text[start:])
-    return [sentence for sentence in sentences if sentence]
-
-
-def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
-    """True for a full stop behind an abbreviation or the number of a list's item."""
-    if end_sign[0] != ".":
-        return False
-    end = end_sign.end()
-    longest_before = max(start, end - _LONGEST_ABBREVIATION)
-    return _ABBREVIATION.search(text, longest_before, end) is not None
-
-
-def _cut(sentence: str) -> Iterator[str]:
-    """Cut a text without sentence ends at white space, or where it must be.
-
-    Pieces may be empty.
-    """
-    sentence = sentence.strip()
-    start = 0
-    while len(sentence) - start > LONGEST_SENTENCE:
-        end = sentence.rfind(" ", start + 1, start + LONGEST_SENTENCE)
-        if end <= start:  # no space
-            end = start + LONGEST_SENTENCE
-        yield sentence[start:end].strip()
-        start = end
-    yield sentence[start:].strip()
 
 
 def split_clauses(sentence: str) -> list[str]:
