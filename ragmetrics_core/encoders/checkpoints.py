@@ -16,18 +16,38 @@ Kind = Literal["nli", "score", "tokens", "seq2seq"]
 Logits = Callable[[Any], Any]
 """Gives for each pair of texts the logits of its labels; of tokens those of each."""
 
-_MODEL_CLASSES: dict[str, str] = {
-    "nli": "AutoModelForSequenceClassification",
-    "score": "AutoModelForSequenceClassification",
-    "tokens": "AutoModelForTokenClassification",
-    "seq2seq": "AutoModelForSeq2SeqLM",
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What a kind of checkpoint ends in.
+
+    Args:
+        in_words: What it is.
+        in_architectures: What the name of its architecture holds.
+        model_class: The class of transformers that loads it.
+    """
+
+    in_words: str
+    in_architectures: str
+    model_class: str
+
+
+_CLASSIFIER = _Head(
+    "a sequence classifier",
+    "SequenceClassification",
+    "AutoModelForSequenceClassification",
+)
+_HEADS: dict[Kind, _Head] = {
+    "nli": _CLASSIFIER,
+    "score": _CLASSIFIER,
+    "tokens": _Head(
+        "a token classifier", "TokenClassification", "AutoModelForTokenClassification"
+    ),
+    "seq2seq": _Head(
+        "a sequence-to-sequence model", "ConditionalGeneration", "AutoModelForSeq2SeqLM"
+    ),
 }
-_HEADS: dict[str, tuple[str, str]] = {
-    "nli": ("SequenceClassification", "a sequence classifier"),
-    "score": ("SequenceClassification", "a sequence classifier"),
-    "tokens": ("TokenClassification", "a token classifier"),
-    "seq2seq": ("ConditionalGeneration", "a sequence-to-sequence model"),
-}
+KINDS: tuple[Kind, ...] = tuple(_HEADS)
 _SUPPORT = frozenset(
     [
         "entailment",
@@ -124,9 +144,11 @@ def load(
         else:
             weights = _weights(transformers, folder, kind, options, model)
             logits = _by_torch(_placed(weights, device), kind, places)
+    except SettingError:
+        raise
     except (OSError, ValueError) as error:
         raise SettingError(
-            f"{model} cannot be loaded as {_HEADS[kind][1]}: {error}"
+            f"{model} cannot be loaded as {_HEADS[kind].in_words}: {error}"
         ) from error
     return Checkpoint(
         tokenizer=own_tokenizer,
@@ -147,11 +169,11 @@ def _tokenizer(
 
 
 def _check_head(model: str | Path, kind: Kind, architectures: Sequence[str]) -> None:
-    head, in_words = _HEADS[kind]
-    if not any(head in name for name in architectures):
+    head = _HEADS[kind]
+    if not any(head.in_architectures in name for name in architectures):
         named = ", ".join(architectures) or "no architecture"
         raise SettingError(
-            f"{model} cannot be loaded as {in_words}: its config names {named}; kind="
+            f"{model} cannot be loaded as {head.in_words}: its config names {named}; kind="
             " says what it is: nli, score, tokens or seq2seq"
         )
 
@@ -160,7 +182,7 @@ def _weights(
     transformers: Any, folder: Path, kind: Kind, options: dict[str, Any], model: object
 ) -> Any:
     """The model with its weights; refused if some are missing, such as its head."""
-    model_class = getattr(transformers, _MODEL_CLASSES[kind])
+    model_class = getattr(transformers, _HEADS[kind].model_class)
     made, info = model_class.from_pretrained(
         folder, output_loading_info=True, **options
     )
@@ -212,17 +234,38 @@ def _places(
                 ' a claim is supported, and other_label=, e.g. label="1",'
                 ' other_label="0"'
             )
-        words = (labels.other, labels.support)
-        ids = [tokenizer(word, add_special_tokens=False).input_ids for word in words]
-        other, support = (word_ids[0] for word_ids in ids)
+        other = _token_of_reply(model, labels.other, tokenizer)
+        support = _token_of_reply(model, labels.support, tokenizer)
         if other == support:
             raise SettingError(
-                f"the replies {words[0]!r} and {words[1]!r} of {model} begin with the"
-                " same token, so their probabilities cannot be told apart"
+                f"the replies {labels.other!r} and {labels.support!r} of {model} begin"
+                " with the same token, so their probabilities cannot be told apart"
             )
         return 1, (other, support)
     names = {int(place): str(name) for place, name in config.id2label.items()}
     return _place(model, names, labels), (0, 0)
+
+
+def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
+    """The first token of a reply, by which it is told from the other reply.
+
+    Some tokenizers put a sign of a new word first: it may stand for the word. A part
+    of the word may not, because other words may begin with it.
+    """
+    token_ids: list[int] = tokenizer(word, add_special_tokens=False).input_ids
+    if not token_ids:
+        raise SettingError(
+            f"the tokenizer of {model} finds no token in the reply {word!r}; give the"
+            " word that the model replies"
+        )
+    first: str = tokenizer.decode(token_ids[:1]).strip()
+    if len(token_ids) > 1 and first:
+        raise SettingError(
+            f"the model {model} replies {word!r} as {len(token_ids)} tokens, and the"
+            " probability of the first alone is read. If no other reply begins with"
+            f" it, give that token as the word: {first!r}"
+        )
+    return token_ids[0]
 
 
 def _place(model: str | Path, names: dict[int, str], labels: Labels | None) -> int:
@@ -241,6 +284,8 @@ def folder_of(model: str | Path, revision: str | None) -> Path:
     path = Path(model).expanduser()
     if path.is_dir():
         return path.resolve()
+    if str(model).startswith(("~", "/", ".")):
+        raise SettingError(f"{model} is no folder on this machine")
     hub = extra("huggingface_hub", "local", "an encoder")
     try:
         return Path(

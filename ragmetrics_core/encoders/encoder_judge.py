@@ -26,14 +26,15 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, SettingError
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.encoders.checkpoints import Kind, Labels, folder_of, load
+from ragmetrics_core.data.nearest import did_you_mean
+from ragmetrics_core.encoders.checkpoints import KINDS, Kind, Labels, folder_of, load
 from ragmetrics_core.encoders.claims import parts_of
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical.declining import asked_question
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
 from ragmetrics_core.models.threads import in_thread
-from ragmetrics_core.statistics.weakest_claim import ClaimCorrection
+from ragmetrics_core.statistics.weakest_claim import ClaimCorrection, fitted_for
 
 _SLACK = 8  # tokens that a window may have more than its part of the whole text
 _LARGEST_EXPONENT = 700.0  # exp() overflows a little above
@@ -75,8 +76,8 @@ class EncoderJudge(Judge):
         template: One text for the model instead of a pair, with ``{premise}`` and
             ``{hypothesis}``; of ``"tokens"`` the first text, with ``{premise}``. Other
             braces are literal.
-        correction: A correction for the number of claims, fitted on labelled rows, as
-            a card has it (``Card.claim_correction``).
+        correction: A correction for the number of claims, fitted on labelled rows: that
+            of a card of this judge (``Card.claim_correction``).
         tokenizer: Name or folder of the tokenizer; None for the model's own.
         revision: Commit, tag or branch of a model in the cache; results hold the
             commit, or a digest of a folder's weights.
@@ -91,7 +92,8 @@ class EncoderJudge(Judge):
         MissingDependency: If the extra ``local`` is not installed.
         SettingError: If the model is not on this machine, is not of its kind, lacks its
             head, states no window, brings code that is not trusted, its labels do not
-            tell which one supports a claim, or this machine lacks the device.
+            tell which one supports a claim, the correction is that of another judge,
+            or this machine lacks the device.
 
     Source:
         Windows and their maximum: Laban et al. (2022), SummaC, TACL 10; claim by claim,
@@ -123,6 +125,9 @@ class EncoderJudge(Judge):
         check_number("EncoderJudge(batch=)", self.batch, least=1)
         if self.window is not None:
             check_number("EncoderJudge(window=)", self.window, least=1)
+        _check_kind(self.kind)
+        _check_label("label", self.label)
+        _check_label("other_label", self.other_label)
         _check_template(self.template, self.kind)
         labels = None
         if self.label is not None:
@@ -151,6 +156,9 @@ class EncoderJudge(Judge):
         self._reading = Lock()
         self._running = Lock()
         self._waiting: list[_Waiting] = []
+        if self.correction is not None:
+            judge = fitted_for(self.name, self._details_of_claims())
+            _check_correction(self.correction, judge)
 
     def __reduce__(self) -> Any:
         """A copy in another process loads the model there."""
@@ -159,7 +167,19 @@ class EncoderJudge(Judge):
 
     @property
     def details(self) -> dict[str, str]:
-        """Which weights answer, and what they are shown."""
+        """Which weights answer, what they are shown, and how their score is corrected."""
+        details = self._details_of_claims()
+        if self.correction is not None:
+            numbers = (
+                self.correction.intercept,
+                self.correction.slope,
+                self.correction.per_claim,
+            )
+            details["correction"] = " ".join(f"{number:g}" for number in numbers)
+        return details
+
+    def _details_of_claims(self) -> dict[str, str]:
+        """What changes the probability of a claim."""
         details = {
             "kind": self.kind,
             "weights": self.commit,
@@ -169,13 +189,6 @@ class EncoderJudge(Judge):
             details["template"] = sha256(self.template.encode()).hexdigest()[:6]
         if self.label:
             details["label"] = self.label
-        if self.correction is not None:
-            numbers = (
-                self.correction.intercept,
-                self.correction.slope,
-                self.correction.per_claim,
-            )
-            details["correction"] = " ".join(f"{number:g}" for number in numbers)
         return details
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -481,11 +494,46 @@ class EncoderJudge(Judge):
         return self._mark.sub(" ", text)
 
 
-def _check_template(template: str | None, kind: Kind) -> None:
+def _check_kind(kind: str) -> None:
+    if kind in KINDS:
+        return
+    raise SettingError(
+        f"EncoderJudge(kind=): {kind!r} is no kind of encoder"
+        f"{did_you_mean(str(kind), KINDS)}; there are: {', '.join(KINDS)}"
+    )
+
+
+def _check_label(setting: str, label: object) -> None:
+    if label is None or (isinstance(label, str) and label.strip()):
+        return
+    raise SettingError(
+        f"EncoderJudge({setting}=) is the name of a label, or a word that the model"
+        f' replies, e.g. {setting}="LABEL_1"; got {label!r}'
+    )
+
+
+def _check_correction(correction: object, judge: str) -> None:
+    """Refuse, by ``SettingError``, a correction that was not fitted for this judge."""
+    if isinstance(correction, ClaimCorrection) and correction.fitted_for == judge:
+        return
+    if not isinstance(correction, ClaimCorrection):
+        wrong = f"got a {type(correction).__name__}"
+    elif correction.fitted_for:
+        wrong = f"this one was fitted for {correction.fitted_for}"
+    else:
+        wrong = "this one does not say for which judge it was fitted"
+    raise SettingError(
+        f"EncoderJudge(correction=) is that of a card of {judge}; {wrong}. Make a card"
+        " of this judge without a correction ('ragmetrics card --out card.json'), and"
+        ' take correction=Card.read("card.json").claim_correction'
+    )
+
+
+def _check_template(template: object, kind: Kind) -> None:
     """Refuse, by ``SettingError``, a template that does not show what it must."""
     if template is None:
         return
-    names = set(_NAMES.findall(template))
+    names = set(_NAMES.findall(template)) if isinstance(template, str) else set()
     wanted = {"premise"} if kind == "tokens" else {"premise", "hypothesis"}
     if not wanted <= names:
         shown = " and ".join(f"{{{name}}}" for name in sorted(wanted, reverse=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -21,12 +21,24 @@ from ragmetrics_core.data import (
     SettingError,
     Usage,
 )
+from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
 
 Band = tuple[float, float]
 """Lowest and highest probability at which a judge is unsure, both included."""
+
+SHIPPED_QUESTIONS = (
+    "Adherent",
+    "ExtractFacts",
+    "FactInContext",
+    "RateRecall",
+    "RestsOn",
+    "Sufficient",
+    "Useful",
+)
+"""The types of question of the metrics that ship, also where none is imported yet."""
 
 
 class CascadeJudge(Judge):
@@ -56,8 +68,8 @@ class CascadeJudge(Judge):
             other questions the cheap judge counts as unsure.
 
     Raises:
-        SettingError: If there is no band, or none within [0, 1], or one of the two is
-            no judge.
+        SettingError: If there is no band, or none within [0, 1], it is for a type of
+            question that there is not, or one of the two is no judge.
 
     Examples:
         >>> from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
@@ -82,6 +94,8 @@ class CascadeJudge(Judge):
                 )
         if band is None:
             raise SettingError(_no_band(cheap.name))
+        if isinstance(band, Mapping):
+            _check_names(band)
         for own_band in band.values() if isinstance(band, Mapping) else (band,):
             _check_band(own_band)
         self.name = f"cascade({cheap.name}, {strong.name})"
@@ -186,16 +200,42 @@ def _in_words(band: Band | Mapping[str, Band]) -> str:
     return f"{low:g}-{high:g}"
 
 
+def _check_names(band: Mapping[str, Band]) -> None:
+    """Refuse, by ``SettingError``, bands for no question or for an unknown one."""
+    if not band:
+        raise SettingError(
+            "band holds no type of question, so that every question would pass on; give"
+            ' one, e.g. {"Adherent": (0.2, 0.8)}'
+        )
+    known = sorted({*SHIPPED_QUESTIONS, *_types_below(Question)})
+    for name in band:
+        if name not in known:
+            raise SettingError(
+                f"band is for a type of question {name!r}, which there is not"
+                f"{did_you_mean(str(name), known)}; there are: {', '.join(known)}"
+            )
+
+
+def _types_below(parent: type[Question[Any]]) -> Iterator[str]:
+    """Names of the types of question that are imported, those of users among them."""
+    for child in parent.__subclasses__():
+        yield child.__name__
+        yield from _types_below(child)
+
+
 def _check_band(band: object) -> None:
     """Refuse, by ``SettingError``, a band that is no pair of ascending probabilities."""
     if isinstance(band, (tuple, list)) and len(band) == 2:
         low, high = band
-        are_numbers = isinstance(low, (int, float)) and isinstance(high, (int, float))
-        if are_numbers and 0 <= low <= high <= 1:
+        if _is_number(low) and _is_number(high) and 0 <= low <= high <= 1:
             return
     raise SettingError(
         f"band is two probabilities, the lower one first, e.g. (0.2, 0.8); got {band!r}"
     )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _failed_with(answer: Answer[Any], error: type[JudgeError]) -> bool:

@@ -43,6 +43,7 @@ from ragmetrics_core.statistics.weakest_claim import (
     ClaimCorrection,
     WeakestClaim,
     fit_correction,
+    fitted_for,
     rejected,
 )
 
@@ -173,7 +174,7 @@ def measured(
         question_figures += _shares(_outcomes(ask, metric, rows))
         if question == "adherent":
             answers = _weakest_claims(rows)
-            correction = fit_correction(answers)
+            correction = _correction_of(run.judges[0], answers)
             question_figures += _shares(_swayed(ask, metric, rows))
             question_figures += _rejected_by_claims(answers)
         question_figures += _spent(rows, seconds)
@@ -391,6 +392,16 @@ def _weakest_claims(rows: LabelledSamples) -> list[WeakestClaim]:
                 WeakestClaim(weakest, len(probabilities), row.labels[0], row.source)
             )
     return answers
+
+
+def _correction_of(
+    judge: Judge, answers: Sequence[WeakestClaim]
+) -> ClaimCorrection | None:
+    """The correction for the number of claims, which names the judge that it is for."""
+    correction = fit_correction(answers)
+    if correction is None:
+        return None
+    return replace(correction, fitted_for=fitted_for(judge.name, judge.details))
 
 
 def _rejected_by_claims(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:

@@ -7,7 +7,8 @@ of one half.
 """
 
 from dataclasses import dataclass
-from math import exp
+
+from ragmetrics_core.statistics.log_odds import probability
 
 Features = tuple[float, ...]
 
@@ -30,7 +31,7 @@ class Weights:
         logit = self.intercept + sum(
             slope * value for slope, value in zip(self.slopes, features, strict=True)
         )
-        return 1.0 / (1.0 + exp(-logit))
+        return probability(logit)
 
 
 # fitted: begin

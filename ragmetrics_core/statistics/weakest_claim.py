@@ -6,11 +6,12 @@ claims are true. A correction that is fitted on labelled answers takes that back
     logit(score) = intercept + slope · logit(weakest) + per_claim · ln(number of claims)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 
-_LEAST = 1e-4
+from ragmetrics_core.statistics.log_odds import log_odds, probability
+
 _RIDGE = 1e-2
 _STEPS = 100
 _FEWEST_OF_A_CLASS = 5
@@ -41,19 +42,33 @@ class ClaimCorrection:
         intercept: Log-odds of an answer of one claim whose probability is one half.
         slope: How far the log-odds follow those of the weakest claim; not negative.
         per_claim: What they gain with the logarithm of the number of claims.
+        fitted_for: The judge whose claims it was fitted on, from ``fitted_for``; it
+            corrects no other. "" if that is not known.
     """
 
     intercept: float
     slope: float
     per_claim: float
+    fitted_for: str = ""
 
     def score(self, weakest: float, n_claims: int) -> float:
         """The corrected probability that all claims are supported, in [0, 1]."""
-        return _sigmoid(
+        return probability(
             self.intercept
-            + self.slope * _logit(weakest)
+            + self.slope * log_odds(weakest)
             + self.per_claim * log(max(1, n_claims))
         )
+
+
+def fitted_for(judge: str, settings: Mapping[str, str]) -> str:
+    """A judge by its name and settings, e.g. ``bag (kind nli, window 62)``.
+
+    The correction itself is left out: it changes no claim's probability.
+    """
+    in_words = [
+        f"{name} {settings[name]}" for name in sorted(settings) if name != "correction"
+    ]
+    return f"{judge} ({', '.join(in_words)})" if in_words else judge
 
 
 def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
@@ -73,7 +88,7 @@ def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
     masses = [1 / counts[answer.source] / len(counts) for answer in answers]
     columns = [
         [1.0] * len(answers),
-        [_logit(answer.probability) for answer in answers],
+        [log_odds(answer.probability) for answer in answers],
         [log(max(1, answer.n_claims)) for answer in answers],
     ]
     labels = [answer.supported for answer in answers]
@@ -106,7 +121,7 @@ def _step(
             weight * values[row]
             for weight, values in zip(weights, columns, strict=True)
         )
-        guess = _sigmoid(logit)
+        guess = probability(logit)
         gradient += mass * value * (guess - label)
         curvature += mass * value * value * guess * (1 - guess)
     return max(-2.0, min(2.0, -gradient / curvature))
@@ -137,12 +152,3 @@ def rejected(
         shares.append(n_rejected / len(scores) if scores else None)
     of_supported, of_unsupported = shares
     return of_supported, of_unsupported
-
-
-def _logit(probability: float) -> float:
-    clipped = min(1 - _LEAST, max(_LEAST, probability))
-    return log(clipped / (1 - clipped))
-
-
-def _sigmoid(logit: float) -> float:
-    return 1 / (1 + exp(-max(-700.0, min(700.0, logit))))

@@ -14,13 +14,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from math import exp
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny_encoders as tiny
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -42,7 +44,8 @@ from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.labelling.measured_judges import asking, measured
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.polls import Adherent, Poll
-from ragmetrics_core.statistics.weakest_claim import ClaimCorrection
+from ragmetrics_core.reporting.judge_card import Card
+from ragmetrics_core.statistics.weakest_claim import ClaimCorrection, fitted_for
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
 
@@ -371,8 +374,9 @@ def test_what_is_no_sequence_classifier_is_refused(tmp_path: Path) -> None:
     (folder / "config.json").write_text(
         json.dumps({**config, "architectures": ["BertForMaskedLM"]})
     )
-    with pytest.raises(SettingError, match="BertForMaskedLM"):
+    with pytest.raises(SettingError, match="BertForMaskedLM") as refused:
         EncoderJudge(folder)
+    assert str(refused.value).count("cannot be loaded") == 1
     (folder / "config.json").unlink()
     with pytest.raises(SettingError, match="cannot be loaded as a sequence classifier"):
         EncoderJudge(folder)
@@ -654,8 +658,12 @@ def test_ten_sentences_with_one_invented_pass_no_gate(
 def test_a_correction_for_the_number_of_claims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    correction = ClaimCorrection(0.0, 1.0, 0.5)
-    judge = EncoderJudge(tiny.in_onnx_form(tmp_path / "bag"), correction=correction)
+    folder = tiny.in_onnx_form(tmp_path / "bag")
+    plain = EncoderJudge(folder)
+    correction = ClaimCorrection(
+        0.0, 1.0, 0.5, fitted_for=fitted_for("bag", plain.details)
+    )
+    judge = EncoderJudge(folder, correction=correction)
     monkeypatch.setattr(judge, "_outputs", lambda pairs: [0.45] * len(pairs))
     result = ContextAdherence(cause=False).score(
         contexts=["x"], answer=" ".join(HELD), judge=judge
@@ -667,6 +675,92 @@ def test_a_correction_for_the_number_of_claims(
     assert result.evidence.unsupported == ()  # type: ignore[union-attr]
     assert judge.details["correction"] == "0 1 0.5"
     assert pickle.loads(pickle.dumps(judge)).correction == correction
+
+
+def labelled_claims(n_answers: int = 40) -> list[LabelledSample]:
+    """Answers with labels, half of them adherent, of one to four claims."""
+    rows = []
+    for number in range(n_answers):
+        sentences = [f"Lamp {number} {at} burns." for at in range(1 + number % 4)]
+        sample = Sample(id=str(number), contexts=["Anna."], answer=" ".join(sentences))
+        rows.append(LabelledSample("adherent", "s", sample, (number % 2 == 0,)))
+    return rows
+
+
+def test_a_correction_is_taken_from_a_card_of_the_same_judge_only(
+    tmp_path: Path,
+) -> None:
+    folder = tiny.in_onnx_form(tmp_path / "bag")
+    judge = EncoderJudge(folder)
+    made = measured(judge, labelled_claims(), asking(judge), draws=2)
+    card = tmp_path / "card.json"
+    card.write_text(made.model_dump_json(), encoding="utf-8")
+    correction = Card.read(card).claim_correction
+    assert correction is not None
+    corrected = EncoderJudge(folder, correction=correction)
+    assert corrected.details["correction"]
+    # the card of the corrected judge fits the same claims
+    again = measured(corrected, labelled_claims(), asking(corrected), draws=2)
+    assert again.claim_correction == correction
+    for settings in ({"window": 40}, {"template": "{premise} {hypothesis}"}):
+        other: dict[str, Any] = {"correction": correction, **settings}
+        with pytest.raises(
+            SettingError, match=r"was fitted for bag \(kind nli, .*Make"
+        ):
+            EncoderJudge(folder, **other)
+    name = re.escape(fitted_for("bag", judge.details))
+    unknown = replace(correction, fitted_for="")
+    for one in (unknown, {"a": 1}, 0.5):
+        unfit: Any = one
+        with pytest.raises(SettingError, match=f"a card of {name}; .*claim_correction"):
+            EncoderJudge(folder, correction=unfit)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"kind": "token"}, r"did you mean 'tokens'\?\); there are: nli, score"),
+        ({"kind": "classifier"}, "'classifier' is no kind of encoder; there are"),
+        ({"label": ""}, r"EncoderJudge\(label=\) is the name of a label.*got ''"),
+        ({"kind": "seq2seq", "label": ""}, r"EncoderJudge\(label=\)"),
+        ({"kind": "seq2seq", "label": "1", "other_label": " "}, r"\(other_label=\)"),
+        ({"label": 1}, "got 1"),
+        ({"template": 5}, "template must hold {premise} and {hypothesis}; got 5"),
+        ({"kind": "tokens", "template": ["{premise}"]}, "template must hold {premise}"),
+    ],
+)
+def test_settings_that_are_none_are_refused(
+    tmp_path: Path, settings: Any, sentence: str
+) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        EncoderJudge(tmp_path, **settings)
+
+
+def test_a_reply_of_several_tokens_is_no_word(tmp_path: Path) -> None:
+    folder = tiny.seq2seq(tmp_path / "m")
+    settings: dict[str, Any] = {"kind": "seq2seq", "other_label": "0"}
+    with pytest.raises(SettingError, match=r"'zq' as 2 tokens.*as the word: 'z'"):
+        EncoderJudge(folder, label="zq", **settings)
+    assert EncoderJudge(folder, label="z", **settings).name == "m"
+
+
+def test_a_sign_of_a_new_word_may_stand_before_a_reply() -> None:
+    """Flan-T5 writes ``0`` as two tokens, of which the first is such a sign."""
+    words = {"\u2581": 0, "0": 1, "\u25811": 2, "[UNK]": 3}
+    made = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))  # a token of text
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    made.model.continuing_subword_prefix = ""
+    read = PreTrainedTokenizerFast(tokenizer_object=made)
+    assert read("0", add_special_tokens=False).input_ids == [0, 1]
+    assert checkpoints._token_of_reply("m", "0", read) == 0
+    assert checkpoints._token_of_reply("m", "1", read) == 2
+
+
+def test_a_folder_that_is_missing_is_no_model_to_fetch() -> None:
+    with pytest.raises(SettingError, match=r"^~/nowhere is no folder") as refused:
+        EncoderJudge("~/nowhere")
+    assert "hf download" not in str(refused.value)
 
 
 def test_a_token_classifier_judges_each_claim_by_its_weakest_token(
