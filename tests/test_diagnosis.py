@@ -83,7 +83,8 @@ ABSTAINED = Undefined(metric="a", reason="", code="abstained")
         ([chunks(False, False), facts(0.1, 0.0)], "outside_store"),
         ([chunks(False, False), polls(0, 5)], "outside_store"),
         ([chunks(False, False), ABSTAINED], "outside_store"),
-        ([chunks(False, 0.4), facts(0.1, 0.0)], "retrieval"),  # a chunk may be useful
+        # no fact of the reference is there, whatever the answer made of the chunks
+        ([chunks(True, 0.4), facts(0.1, 0.0)], "outside_store"),
         # retrieval missed it
         ([chunks(True, False), facts(1.0, 0.0, 0.0)], "retrieval"),
         ([facts(1.0, 0.4, 0.4)], None),  # between one third and all
@@ -93,6 +94,13 @@ ABSTAINED = Undefined(metric="a", reason="", code="abstained")
         ([chunks(True), facts(1.0, 1.0, after_cutting=1.0)], None),
         ([chunks(0.4, 0.1, 0.9)], None),  # .33 or .83
         ([chunks(False, True)], None),  # exactly one half
+        # declined though the text was there
+        ([facts(1.0), ABSTAINED, recall(0.0)], "declined"),
+        ([chunks(True), ABSTAINED, recall(0.0)], "declined"),
+        ([chunks(True), ABSTAINED], "declined"),
+        ([facts(0.4), chunks(True), ABSTAINED], None),  # may be there or not
+        ([facts(0.0), chunks(True), ABSTAINED], "outside_store"),
+        ([chunks(False, False, True), ABSTAINED], "ranking"),
         # generation
         ([chunks(True, False), polls(0, 5)], "generation"),
         ([facts(1.0), polls(5, 0), recall(0.2)], "generation"),
@@ -117,6 +125,26 @@ def test_rules(results: list[MetricResult], code: str | None) -> None:
     )
     found = diagnose(row)
     assert (found and found.code) == code
+
+
+@pytest.mark.parametrize("best", [(0.0, 0.1), (0.9, 0.1, 0.1), (0.9, 0.9)])
+def test_equal_retrievals_do_not_miss_for_one_answer_alone(
+    best: tuple[float, ...],
+) -> None:
+    """With a reference, whether the retrieved text holds the answer is said by it alone."""
+    answers: list[list[MetricResult]] = [
+        [chunks(False, False), recall(0.1), polls(0, 5)],
+        [chunks(True, False), recall(1.0), polls(5, 0)],
+        [chunks(False, False), recall(0.0), ABSTAINED],
+    ]
+    missed = set()
+    for results in answers:
+        own = {str(i): r for i, r in enumerate([facts(*best), *results])}
+        sample = Sample(question="q", contexts=["c"], answer="a")
+        found = diagnose(SampleResult(index=0, sample=sample, results=own))
+        code = found.code if found else None
+        missed.add(code if code in ("outside_store", "retrieval") else None)
+    assert len(missed) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,13 @@ from ragmetrics_core import Failed, Report, Sample, Scored, Undefined, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import ErrorInfo, SampleResult
 from ragmetrics_core.page.first_screen import FirstScreen, ScreenTally, screen_of
-from ragmetrics_core.page.row_groups import LOSSES, NOT_JUDGED, TITLES, group_of_row
+from ragmetrics_core.page.row_groups import (
+    LOSSES,
+    NOT_JUDGED,
+    NOT_SCORED,
+    TITLES,
+    group_of_row,
+)
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.run_facts import Decision, Input, RunFacts
 from ragmetrics_core.statistics.means import mean_interval
@@ -100,51 +106,60 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
     first = screen(rows)
     codes = [group_of_row(row) for row in rows]
     losses = {code: codes.count(code) for code in codes if code in LOSSES}
-    measured = {*LOSSES, "no_loss"}
-    n_measured = sum(code in measured for code in codes)
+    n_silent = sum(code in {*NOT_JUDGED, *NOT_SCORED} for code in codes)
+    n_scored = len(codes) - n_silent
     n_failed = codes.count("judge_failed")
-    assert (f"failed on {n_failed} more" in first.loss) == (
-        n_failed > 0 and first.loss != "Nothing was scored."
-    )
-    any_scored = any(
-        isinstance(result, Scored)
-        for row in rows
-        if row.sample is not None
-        for result in row.results.values()
-    )
-    if not any_scored:
-        assert first.loss == "Nothing was scored."
+    most = max(losses.values(), default=0)
+    assert (f"{n_silent} " in first.loss) >= (n_silent > 0)
+    assert ("not scored" in first.loss) == (n_silent > 0)
+    for code, title in (*NOT_JUDGED.items(), *NOT_SCORED.items()):
+        count = codes.count(code)
+        assert (f" {count} {title}" in first.loss) == (count > 0)
+    if n_silent > most:
+        assert first.loss.startswith(f"{n_silent} of {len(codes)} row")
+    elif losses:
+        assert first.loss.startswith("Largest loss")
+    if not n_scored:
         assert first.how_sure == ""
     elif losses:
-        most = max(losses.values())
-        assert f" in {most} of {n_measured} measured sample" in first.loss
+        assert re.search(f" in {most} of (the other )?{n_scored} row", first.loss)
         for code, count in losses.items():
             assert (TITLES[code] in first.loss) == (count == most)
         share = next(code for code in TITLES if losses.get(code) == most)
+        known = {*LOSSES, "no_loss"}
         ends = []
         for if_failed in (0.0, 1.0):
             failed_as = [if_failed] * n_failed
-            values = [float(code == share) for code in codes if code in measured]
+            values = [float(code == share) for code in codes if code in known]
             interval = mean_interval([*values, *failed_as])
             assert interval is not None
             ends += [round(100 * interval.low), round(100 * interval.high)]
         low, high = min(ends), max(ends)
-        assert f"{low} to {high} % of samples like these" in first.how_sure
+        assert f"{low} to {high} % of rows like" in first.how_sure
     else:
-        n_without = codes.count("no_loss")
-        assert f"No loss found in {n_without} of {n_measured}" in first.loss
+        assert re.search(f"No loss found in (the other )?{n_scored} row", first.loss)
     groups = {group.code: group.examples for group in first.groups}
     for code, examples in groups.items():
         for example in examples:
             row = rows[example.index]
             assert group_of_row(row) == code
             assert row.results[example.metric].value == example.score
-    scores = [
-        min(r.value for r in row.results.values() if isinstance(r, Scored))
-        for row in rows
-        if row.sample and any(isinstance(r, Scored) for r in row.results.values())
-    ]
-    assert [example.score for example in first.worst] == sorted(scores)[:3]
+    assert [example.index for example in first.worst] == worst_first(rows)[:3]
+    for group in first.groups:
+        of_group = [row for row in rows if group_of_row(row) == group.code]
+        shown = [example.index for example in group.examples]
+        assert shown == worst_first(of_group)[:3], "one order everywhere"
+
+
+def worst_first(rows: list[SampleResult]) -> list[int]:
+    """The scored rows by lowest score, then by mean, to four decimals as on the page."""
+    ranked = []
+    for row in rows:
+        results = row.results.values()
+        units = [round(1e4 * r.value) for r in results if isinstance(r, Scored)]
+        if row.sample is not None and units:
+            ranked.append((min(units), sum(units) / len(units), row.index))
+    return [index for _, _, index in sorted(ranked)]
 
 
 @given(ROWS)
@@ -152,7 +167,7 @@ def test_the_first_screen_never_says_good(rows: list[SampleResult]) -> None:
     first = screen(rows, judges=("lexical",))
     texts = [first.loss, first.how_sure, first.groups_in_words, *first.failures]
     assert not re.search(r"\b(good|great|fine|well)\b", " ".join(texts))
-    if first.loss != "Nothing was scored.":
+    if first.how_sure:
         assert "it sees gross failures only" in first.how_sure
 
 
@@ -180,7 +195,7 @@ def test_the_stage_to_mend_is_the_most_frequent_and_of_equals_the_earliest() -> 
     assert equal.mend_first is not None
     assert equal.mend_first.code == "no_context"
     assert (
-        "answered without context and generation went astray, each in 1 of 2"
+        "answered without context and generation went astray, each in 1 of 2 rows"
         in equal.loss
     )
     more = screen([astray(0), without_context(1), astray(2)])
@@ -209,7 +224,8 @@ def test_the_verdict_is_that_of_the_users_gates() -> None:
     without = tally.screen(report.summary(), report.run)
     assert without.outcome == ""
     assert without.verdicts == (
-        "No gate is set, so nothing says whether this is good enough.",
+        "No gate is set, so nothing says whether this is good enough; --fail-under"
+        " sets one.",
     )
 
 
@@ -293,17 +309,42 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
     undefined = [
         row(place, Undefined(metric="mine", reason="r")) for place in range(20, 40)
     ]
+    abstained = [
+        row(place, Undefined(metric="mine", reason="r", code="abstained"))
+        for place in range(20, 22)
+    ]
     alone = screen(well)
-    beside_undefined = screen([*well, *undefined])
-    assert alone.loss == "No loss found in 20 of 20 measured samples."
-    assert (beside_undefined.loss, beside_undefined.how_sure) == (
-        alone.loss,
-        alone.how_sure,
+    assert alone.loss == "No loss found in 20 rows."
+    beside_undefined = screen([*well, *undefined, *abstained])
+    assert beside_undefined.loss == (
+        "22 of 42 rows were not scored: 2 abstained (the answer declines), 20 without"
+        " what the metrics need. No loss found in the other 20 rows."
     )
+    assert range_of(beside_undefined) == range_of(alone)
+    assert "of rows like the scored ones have a loss" in beside_undefined.how_sure
     beside_failed = screen([*well, *failed])
-    assert "20 of 20 measured samples; the judge failed on 20 more." in (
-        beside_failed.loss
+    assert beside_failed.loss.startswith(
+        "20 of 40 rows were not scored: 20 the judge failed on."
     )
-    shown = re.search(r"0 to (\d+) % of samples like these", beside_failed.how_sure)
-    assert shown
-    assert int(shown[1]) > 50, "each of the 20 may have a loss"
+    assert beside_failed.mend_first is not None
+    assert beside_failed.mend_first.code == "judge_failed"
+    assert "mine 20. For example: r" in beside_failed.failures[0]
+    low, high = range_of(beside_failed)
+    assert low == 0
+    assert high > 50, "each of the 20 may have a loss"
+    lost = [row(place, scored("mine", 0.1)) for place in range(5)]
+    few_failed = screen([*lost, *well[5:], *failed[:1]])
+    assert few_failed.loss == (
+        "Largest loss: a low score, cause unclear, in 5 of 20 rows; 1 more row was not"
+        " scored: 1 the judge failed on."
+    )
+    assert screen(failed).loss == (
+        "20 of 20 rows were not scored: 20 the judge failed on."
+    )
+
+
+def range_of(first: FirstScreen) -> tuple[int, int]:
+    """The range that the first screen names, in per cent."""
+    shown = re.search(r"(\d+) to (\d+) % of rows like", first.how_sure)
+    assert shown, first.how_sure
+    return int(shown[1]), int(shown[2])

@@ -657,7 +657,7 @@ def test_grades_are_counted_and_filter_the_table(
     browser.open(tmp_path / "report.html")
     samples = browser.find("#samples")[0].text
     assert "Captured from runs: 2 exact, 1 inferred." in samples
-    assert "4 rows: 3 not judged, 1 no loss found." in samples
+    assert "4 rows: 3 not reached by the run, 1 no loss found." in samples
     browser.find("button[data-value=inferred]")[0].click()
     assert browser.titles() == ["inferred 1"]
     # values of one field are alternatives
@@ -1371,14 +1371,16 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
     assert "2 of 2 retrievals put a useful text first" in page
     assert "Uncertain, says the judge" not in page
     assert "The judge is uncertain of 1 of 2 scores of context_utilization." in page
-    assert "context_utilization failed once" in page
-    loss = "Largest loss: answered without context, in 1 of 2 measured samples; the"
-    assert f"{loss} judge failed on 1 more." in page
+    assert "left out of the means: context_utilization 1. For example: r" in page
+    assert (
+        "2 of 4 rows were not scored: 1 bad (no sample), 1 the judge failed on. Largest"
+        " loss: answered without context, in 1 of the other 2 rows." in page
+    )
     counts = re.findall(r'data-key="group"[^>]*>([\d,]+) ([^<]+)<', page)
     assert counts == [
-        ("1", "not a sample"),
+        ("1", "bad (no sample)"),
         ("1", "answered without context"),
-        ("1", "the judge failed"),
+        ("1", "the judge failed on"),
         ("1", "no loss found"),
     ]
 

@@ -33,8 +33,8 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import full_name, metrics_set
 from ragmetrics_core.models.limits import Budget, Limits
-from ragmetrics_core.page.first_screen import ScreenTally
-from ragmetrics_core.page.render import check_page
+from ragmetrics_core.page.first_screen import FirstScreen, ScreenTally
+from ragmetrics_core.page.render import check_page, write_page_from
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.report import Folded, JsonlWriter
@@ -316,18 +316,20 @@ def _told(plan: _Plan, measured: _Measured) -> int:
     decisions = facts.decisions or [
         decide(gate, summary, **plan.how_gates_are_held) for gate in plan.gates
     ]
+    shown = _applied(summary, options)
+    screen = measured.screen_tally.screen(shown, facts, decisions)
     if measured.kept is not None:
         report = report_of(run, measured.kept, asked=options.metrics is not None)
         of_files = {"inputs": facts.inputs, "name": facts.name}
-        report.run = report.run.model_copy(update=of_files)
-        report.to_html(options.report, cluster=options.cluster, decisions=decisions)
-    if lines := _lines(plan, measured, summary, facts, decisions):
+        page_facts = report.run.model_copy(update=of_files)
+        write_page_from(screen, options.report, report.results, shown, page_facts)
+    if lines := _lines(plan, measured, summary, shown, screen, facts):
         show("\n".join(lines))
     if run.interrupted:
         sentence = "ragmetrics: interrupted; what was done is counted above"
         print(sentence, file=sys.stderr)
         return 130
-    shared.summarise(options, markdown(_applied(summary, options), facts, decisions))
+    shared.summarise(options, markdown(shown, facts, decisions))
     if any(metric.count for metric in summary.metrics):
         return shared.exit_code(decisions, options)
     if any(metric.failed or metric.not_judged for metric in summary.metrics):
@@ -340,13 +342,12 @@ def _lines(
     plan: _Plan,
     measured: _Measured,
     summary: Summary,
+    shown: Summary,
+    screen: FirstScreen,
     facts: RunFacts,
-    decisions: Sequence[Decision],
 ) -> list[str]:
-    """What is printed at the end, line by line."""
+    """What is printed at the end, line by line; ``shown`` is of metrics that apply."""
     options, run = plan.options, measured.run
-    shown = _applied(summary, options)
-    screen = measured.screen_tally.screen(shown, facts, decisions)
     lines = []
     if shown.metrics:
         lines += screen_lines(screen, shown, facts)
@@ -360,7 +361,8 @@ def _lines(
         lines.append(f"Report: {options.report}")
     if shown.metrics and not run.interrupted:
         lines += worst_lines(screen.worst)
-        lines.append(next_command(options.files, options.out, options.report))
+        if screen.worst:
+            lines.append(next_command(options.files, options.out, options.report))
     return lines
 
 

@@ -1,7 +1,6 @@
 """``ragmetrics report``, which makes the page of results without judging again."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,12 @@ from ragmetrics_core.cli.kept_results import check_folder, results_at
 from ragmetrics_core.cli.options import add, command, show
 from ragmetrics_core.cli.screen import next_command, screen_lines, worst_lines
 from ragmetrics_core.data import InputError, project_settings
-from ragmetrics_core.page.first_screen import screen_of
-from ragmetrics_core.page.render import PAGE_MARK, check_page
+from ragmetrics_core.page.first_screen import FirstScreen, screen_of
+from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.joined import joined
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import markdown
 
@@ -91,8 +90,10 @@ def _run(options: argparse.Namespace) -> int:
         decide(gate, summary, on=options.gate, min_scored=options.min_scored)
         for gate in gates
     ]
-    report.to_html(options.html, cluster=options.cluster, decisions=decisions)
-    show("\n".join(_lines(report, summary, decisions, options)))
+    shown = report.shown()
+    screen = screen_of(shown, summary, report.run, decisions, options.cluster)
+    write_page_from(screen, options.html, shown.results, summary, shown.run)
+    show("\n".join(_lines(screen, summary, report.run, options)))
     shared.summarise(options, markdown(summary, report.run, decisions))
     if not any(metric.count for metric in summary.metrics):
         return 1
@@ -113,20 +114,15 @@ def _report(options: argparse.Namespace) -> Report:
 
 
 def _lines(
-    report: Report,
-    summary: Summary,
-    decisions: Sequence[Decision],
-    options: argparse.Namespace,
+    screen: FirstScreen, summary: Summary, run: RunFacts, options: argparse.Namespace
 ) -> list[str]:
     """What is printed, line by line."""
-    rows = report.shown()
-    screen = screen_of(rows, summary, report.run, decisions, options.cluster)
     lines = [
-        *screen_lines(screen, summary, report.run),
+        *screen_lines(screen, summary, run),
         f"Report: {options.html}",
         *worst_lines(screen.worst),
     ]
     # a later run is compared with one file, not with several that were joined
-    if len(options.files) == 1:
+    if len(options.files) == 1 and screen.worst:
         lines.append(next_command([], options.files[0], options.html))
     return lines

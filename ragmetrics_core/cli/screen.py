@@ -33,19 +33,28 @@ def screen_lines(
 
 def _stage_to_mend(screen: FirstScreen) -> list[str]:
     group = screen.mend_first
-    if group is None:
+    if group is None or group.mending is None:
         return []
-    rows = ", ".join(str(example.row) for example in group.examples)
-    noun = "row" if len(group.examples) == 1 else "rows"
-    look = f" Look at {noun} {rows}." if rows else ""
-    return [f"Mend first: {group.stage} (a hypothesis by rule). {group.remedy}{look}"]
+    words = f"Mend first: {group.mending.stage}. {group.mending.remedy}"
+    return [f"{words} {screen.how_found}{_rows_to_look_at(group.examples)}".rstrip()]
+
+
+def _rows_to_look_at(examples: Sequence[Example]) -> str:
+    if not examples:
+        return ""
+    rows = ", ".join(str(example.row) for example in examples)
+    return f" Look at {'row' if len(examples) == 1 else 'rows'} {rows}."
 
 
 def worst_lines(worst: Sequence[Example]) -> list[str]:
     """The worst rows, each with its lowest score and its question."""
     if not worst:
         return []
-    lines = [f"The {len(worst)} worst:" if len(worst) > 1 else "The worst:"]
+    n_rows = len(worst)
+    rows = "The row with the lowest score:"
+    if n_rows > 1:
+        rows = f"The {n_rows} rows with the lowest scores:"
+    lines = [rows]
     for example in worst:
         lines.append(
             f"  row {example.row}: {example.metric} {example.score:.2f}:"

@@ -35,7 +35,9 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.metrics.average_precision import average_precision
 
-Code = Literal["no_context", "outside_store", "retrieval", "ranking", "generation"]
+Code = Literal[
+    "no_context", "outside_store", "retrieval", "ranking", "declined", "generation"
+]
 Says = bool | Literal["missing"] | None
 """What the metrics say of something.
 

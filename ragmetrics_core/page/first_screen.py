@@ -17,22 +17,33 @@ from ragmetrics_core.data import (
     clean,
     judges_in_words,
 )
-from ragmetrics_core.page.diagnosis import RULES
-from ragmetrics_core.page.row_groups import LOSSES, TITLES, group_of_row
+from ragmetrics_core.page.row_groups import (
+    JUDGE_FAILED,
+    LOSSES,
+    MENDINGS,
+    NOT_JUDGED,
+    NOT_SCORED,
+    TITLES,
+    Mending,
+    group_of_row,
+)
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, counted
 from ragmetrics_core.statistics.means import Interval, mean_interval
+from ragmetrics_core.statistics.stopping import Outcome
 
 _N_EXAMPLES = 3
 _LONGEST_QUESTION = 160
+_LONGEST_REASON = 300
 _MOST_FILES = 3
 _CODES = tuple(TITLES)
-_MEASURED = {*LOSSES, "no_loss"}  # groups of samples of which something is known
-_JUDGE_FAILED = "judge_failed"
+_SCORED = {*LOSSES, "no_loss"}  # groups of rows of which losses are known
+_WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
+_SCORE_UNIT = 10_000  # the page holds scores with four decimals
 
 
-@dataclass(frozen=True, order=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Example:
     """A row to look at, with its lowest score."""
 
@@ -40,6 +51,7 @@ class Example:
     index: int
     metric: str
     question: str
+    rank: tuple[float, ...]  # the lowest first: as the page sorts its table
 
     @property
     def row(self) -> int:
@@ -57,16 +69,9 @@ class Group:
     examples: tuple[Example, ...]
 
     @property
-    def remedy(self) -> str:
-        """What to try; "" where no rule speaks of the group."""
-        rule = next((rule for code, rule in RULES.items() if code == self.code), None)
-        return "" if rule is None else rule.remedy
-
-    @property
-    def stage(self) -> str:
-        """The stage of the pipeline to mend; "" where no rule speaks of the group."""
-        rule = next((rule for code, rule in RULES.items() if code == self.code), None)
-        return "" if rule is None else rule.stage
+    def mending(self) -> Mending | None:
+        """What to mend, and how; None where the group names nothing."""
+        return MENDINGS.get(self.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,13 @@ class FirstScreen:
     groups: tuple[Group, ...]
     rows: int  # of the whole run; the groups may be those of rows drawn of it
     worst: tuple[Example, ...]
+
+    @property
+    def how_found(self) -> str:
+        """How the stage to mend was found; "" where no rule guessed it."""
+        if self.mend_first is None or self.mend_first.code not in LOSSES:
+            return ""
+        return "A rule guessed this from the scores."
 
     @property
     def groups_in_words(self) -> str:
@@ -116,8 +128,7 @@ class ScreenTally:
         self._clusters.append(self._number_of(row.sample))
         example = _example_of(row)
         if example is not None:
-            examples = [*self._examples[code], example]
-            self._examples[code] = nsmallest(_N_EXAMPLES, examples)
+            self._examples[code] = _worst([*self._examples[code], example])
         return code
 
     def screen(
@@ -131,23 +142,21 @@ class ScreenTally:
             decisions: What was decided of each gate.
         """
         groups = self._all_groups()
-        losses = [group for group in groups if group.code in LOSSES]
-        # of equal counts the earlier stage: later ones inherit what it lost
-        by_size = sorted(losses, key=lambda group: -group.count)
-        diagnosed = [group for group in by_size if group.stage]
+        losses = _largest_first(group for group in groups if group.code in LOSSES)
+        to_mend = _largest_first(group for group in groups if group.mending)
         examples = [example for own in self._examples.values() for example in own]
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
             verdicts=_verdicts(decisions),
             outcome=_outcome(decisions),
-            loss=self._loss(by_size, summary),
-            how_sure=self._how_sure(by_size, summary, run),
+            loss=self._verdict_on_losses(losses, summary),
+            how_sure=self._how_sure(losses, run),
             failures=tuple(_failures(summary)),
-            mend_first=diagnosed[0] if diagnosed else None,
+            mend_first=to_mend[0] if to_mend else None,
             groups=tuple(groups),
             rows=summary.rows,
-            worst=tuple(nsmallest(_N_EXAMPLES, examples)),
+            worst=tuple(_worst(examples)),
         )
 
     def _all_groups(self) -> list[Group]:
@@ -158,69 +167,120 @@ class ScreenTally:
             if (count := self._groups.count(place))
         ]
 
-    def _loss(self, losses: Sequence[Group], summary: Summary) -> str:
-        """The largest loss, and how often it occurs."""
-        if not any(numbers.count for numbers in summary.metrics):
-            return "Nothing was scored."
-        n_measured = sum(self._count_of(code) for code in _MEASURED)
-        samples = counted(n_measured, "measured sample")
-        if self._is_part(summary):
-            samples += " drawn at random"
-        if n_failed := self._count_of(_JUDGE_FAILED):
-            samples += f"; the judge failed on {n_failed:,} more"
-        if not losses:
-            n_without = self._count_of("no_loss")
-            return f"No loss found in {n_without:,} of {samples}."
-        count = losses[0].count
-        equal = [group.title for group in losses if group.count == count]
-        each = ", each" if len(equal) > 1 else ","
-        return f"Largest loss: {' and '.join(equal)}{each} in {count:,} of {samples}."
+    def _verdict_on_losses(self, losses: Sequence[Group], summary: Summary) -> str:
+        """The largest loss, and the rows without a score by reason; the larger first.
 
-    def _how_sure(
-        self, losses: Sequence[Group], summary: Summary, run: RunFacts
-    ) -> str:
-        """How far the share of the largest loss may lie from that of samples like these.
-
-        "" where nothing was scored. Rows that were chosen by their scores, as by a run
-        until decided, have no interval. Samples on which the judge failed may have the
-        loss or not: the interval holds for both.
+        Rows without a score are no evidence that all is well, so they are said here.
         """
-        if not any(numbers.count for numbers in summary.metrics):
+        drawn = " drawn at random" if self._n_rows < summary.rows else ""
+        n_not_scored = self._n_not_scored
+        n_scored = self._n_rows - n_not_scored
+        if not n_not_scored:
+            return f"{_loss_in_words(losses, counted(n_scored, 'row') + drawn)}."
+        reasons = self._reasons_of_no_score()
+        verb = "was" if n_not_scored == 1 else "were"
+        if losses and n_not_scored <= losses[0].count:
+            loss = _loss_in_words(losses, counted(n_scored, "row") + drawn)
+            more = counted(n_not_scored, "more row")
+            return f"{loss}; {more} {verb} not scored: {reasons}."
+        rows = counted(self._n_rows, "row") + drawn
+        sentence = f"{n_not_scored:,} of {rows} {verb} not scored: {reasons}."
+        if n_scored:
+            others = f"the other {counted(n_scored, 'row')}"
+            sentence += f" {_loss_in_words(losses, others)}."
+        return sentence
+
+    @property
+    def _n_not_scored(self) -> int:
+        """The rows whose outcomes do not say whether anything was lost."""
+        return self._count_of(*NOT_JUDGED, *NOT_SCORED)
+
+    def _reasons_of_no_score(self) -> str:
+        """Why rows have no score, with counts."""
+        reasons = [
+            f"{count:,} {title}"
+            for code, title in (*NOT_JUDGED.items(), *NOT_SCORED.items())
+            if (count := self._count_of(code))
+        ]
+        return ", ".join(reasons)
+
+    def _how_sure(self, losses: Sequence[Group], run: RunFacts) -> str:
+        """How far the share of the largest loss may lie from that of rows like these.
+
+        "" where no row tells. Rows that were chosen by their scores, as by a run until
+        decided, have no interval. Rows on which the judge failed may have the loss or
+        not: the interval holds for both.
+        """
+        n_silent = self._n_not_scored
+        if n_silent == self._n_rows:
             return ""
         words = "How sure: "
         code = losses[0].code if losses else ""
         at_best, at_worst = self._share_of(code, 0.0), self._share_of(code, 1.0)
         if at_best is not None and at_worst is not None and not run.decisions:
             low, high = round(100 * at_best.low), round(100 * at_worst.high)
-            words += f"{low} to {high} % of samples like these, with 95 % confidence"
-            words += "" if losses else ", have a loss"
-            words += ". "
+            is_of_all = n_silent == self._count_of(JUDGE_FAILED)
+            these = "rows like these" if is_of_all else "rows like the scored ones"
+            words += (
+                f"with 95 % confidence, {low} to {high} % of {these} have"
+                f" {_which_loss(losses)}. The range covers chance, not mistakes that"
+                " the judge repeats."
+            )
+        else:
+            words += "mistakes that the judge repeats are not covered."
         if any(judge in EMBEDDED for judge in run.judges):
-            words += "The judge compares words: it sees gross failures only. "
-        return f"{words}A bias of the judge is not covered."
+            words += " The judge only compares words: it sees gross failures only."
+        return words
 
-    def _is_part(self, summary: Summary) -> bool:
-        """Whether these rows are drawn of many, as a page shows a large table."""
-        return len(self._groups) < summary.rows
+    @property
+    def _n_rows(self) -> int:
+        """The rows counted: all, or those drawn of them for the page."""
+        return len(self._groups)
 
-    def _count_of(self, code: str) -> int:
-        """How many rows stand in a group."""
-        return self._groups.count(_CODES.index(code))
+    def _count_of(self, *codes: str) -> int:
+        """How many rows stand in these groups."""
+        places = map(_CODES.index, codes)
+        return sum(map(self._groups.count, places))
 
     def _share_of(self, code: str, if_judge_failed: float) -> Interval | None:
-        """The interval of a group's share of the measured samples; "" is no group.
+        """The interval of a group's share of the scored rows; "" is no group.
 
-        A sample on which the judge failed counts as it is given: 1 is in the group.
+        A row on which the judge failed counts as it is given: 1 is in the group.
         """
         shares, clusters = array("d"), array("q")
         for place, cluster in zip(self._groups, self._clusters, strict=True):
             group = _CODES[place]
-            if group not in _MEASURED and group != _JUDGE_FAILED:
+            if group not in _SCORED and group != JUDGE_FAILED:
                 continue
             is_in = float(group == code)
-            shares.append(if_judge_failed if group == _JUDGE_FAILED else is_in)
+            shares.append(if_judge_failed if group == JUDGE_FAILED else is_in)
             clusters.append(cluster)
         return mean_interval(shares, clusters)
+
+
+def _equal_largest(losses: Sequence[Group]) -> list[Group]:
+    """The largest loss, and those that are as large."""
+    return [group for group in losses if group.count == losses[0].count]
+
+
+def _loss_in_words(losses: Sequence[Group], rows: str) -> str:
+    """The largest loss, and in how many of these rows it occurs."""
+    if not losses:
+        return f"No loss found in {rows}"
+    *titles, last_title = [group.title for group in _equal_largest(losses)]
+    if not titles:
+        return f"Largest loss: {last_title}, in {losses[0].count:,} of {rows}"
+    return (
+        f"Largest losses: {', '.join(titles)} and {last_title}, each in"
+        f" {losses[0].count:,} of {rows}"
+    )
+
+
+def _which_loss(losses: Sequence[Group]) -> str:
+    """Of which loss the share is said."""
+    if not losses:
+        return "a loss"
+    return "this loss" if len(_equal_largest(losses)) == 1 else "the first of these"
 
 
 def screen_of(
@@ -271,23 +331,51 @@ def _example_of(row: SampleResult) -> Example | None:
     if not scores or row.sample is None:
         return None
     score, metric = min(scores)
-    return Example(score, row.index, metric, short_question(row.sample))
+    return Example(
+        score=score,
+        index=row.index,
+        metric=metric,
+        question=short_question(row.sample),
+        rank=_rank([value for value, _ in scores]),
+    )
+
+
+def _rank(scores: Sequence[float]) -> tuple[float, ...]:
+    """By what rows are sorted, the worst first: the lowest score, then the mean.
+
+    The page sorts by the same rule. So both round scores before they compare them.
+    """
+    units = [round(score * _SCORE_UNIT) for score in scores]
+    return (min(units), sum(units) / len(units))
+
+
+def _worst(examples: Iterable[Example]) -> list[Example]:
+    """The worst three, of equal ones the earlier rows."""
+    return nsmallest(
+        _N_EXAMPLES, examples, key=lambda example: (example.rank, example.index)
+    )
+
+
+def _largest_first(groups: Iterable[Group]) -> list[Group]:
+    """Of equal counts the earlier stage first: later ones inherit what it lost."""
+    return sorted(groups, key=lambda group: -group.count)
 
 
 def short_question(sample: Sample) -> str:
     """The question on one line, cut if it is long; else the answer, or ""."""
-    question = str(clean(sample.question or sample.answer or ""))
-    words = " ".join(question[: 10 * _LONGEST_QUESTION].split())
-    if len(words) > _LONGEST_QUESTION:
-        words = words[:_LONGEST_QUESTION] + "…"
-    return words
+    return _shortened(sample.question or sample.answer or "", _LONGEST_QUESTION)
+
+
+def _shortened(text: str, longest: int) -> str:
+    """The text on one line, cut if it is longer than so many characters."""
+    words = " ".join(str(clean(text))[: 10 * longest].split())
+    return words if len(words) <= longest else words[:longest] + "…"
 
 
 def _outcome(decisions: Sequence[Decision]) -> str:
     """What all gates decide together: the worst of their outcomes."""
     outcomes = {decision.outcome for decision in decisions}
-    worst_first = ("failed", "undecided", "passed")
-    return next((outcome for outcome in worst_first if outcome in outcomes), "")
+    return next((outcome for outcome in _WORST_FIRST if outcome in outcomes), "")
 
 
 def _verdicts(decisions: Sequence[Decision]) -> tuple[str, ...]:
@@ -296,16 +384,23 @@ def _verdicts(decisions: Sequence[Decision]) -> tuple[str, ...]:
     A loss alone never makes a run good or bad: only a threshold of the user's does.
     """
     if not decisions:
-        return ("No gate is set, so nothing says whether this is good enough.",)
-    order = ["failed", "undecided", "passed"]
-    ordered = sorted(decisions, key=lambda decision: order.index(decision.outcome))
+        return (
+            "No gate is set, so nothing says whether this is good enough; --fail-under"
+            " sets one.",
+        )
+    ordered = sorted(
+        decisions, key=lambda decision: _WORST_FIRST.index(decision.outcome)
+    )
     return tuple(map(str, ordered))
 
 
 def _failures(summary: Summary) -> Iterable[str]:
-    """Metrics that failed, with how often: no mean speaks for those rows."""
-    for numbers in summary.metrics:
-        n_failed = sum(numbers.failed.values())
-        if n_failed:
-            times = "once" if n_failed == 1 else f"{n_failed:,} times"
-            yield f"{numbers.metric} failed {times}; its mean does not speak for that."
+    """How often metrics failed, and why the first did: no mean speaks for that."""
+    failed = [numbers for numbers in summary.metrics if numbers.failed]
+    if not failed:
+        return
+    counts = [
+        f"{numbers.metric} {sum(numbers.failed.values()):,}" for numbers in failed
+    ]
+    why = _shortened(failed[0].failure, _LONGEST_REASON)
+    yield f"Failed, and left out of the means: {', '.join(counts)}. For example: {why}"

@@ -62,6 +62,17 @@ def write_page(
     The file asks nothing of any network. See ``Report.to_html``.
     """
     screen = screen_of(rows, summary, run, decisions, cluster)
+    write_page_from(screen, path, rows, summary, run)
+
+
+def write_page_from(
+    screen: FirstScreen,
+    path: str | Path,
+    rows: Sequence[SampleResult],
+    summary: Summary,
+    run: RunFacts,
+) -> None:
+    """Write the page of a report whose first screen is known; see ``write_page``."""
     data = page_data(rows, summary, run, screen)
     write_html(path, "report.html.j2", _SCRIPTS, data)
 

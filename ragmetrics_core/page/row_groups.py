@@ -1,18 +1,20 @@
 """The groups of a report's rows: each row stands in exactly one, and has a name there.
 
-The groups are tried in the order of ``TITLES``. First come rows of which nothing can be
-said. Then come the stages at which a sample probably went wrong, and last the samples
-without a loss.
+``TITLES`` has them in the order in which they are shown. First come rows that no judge
+has seen. Then come the stages at which a row probably went wrong, the rows whose scores
+say nothing, and last those without a loss.
 """
 
-from ragmetrics_core.data import Failed, SampleResult, Scored
+from typing import NamedTuple
+
+from ragmetrics_core.data import Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.page.diagnosis import HALF, RULES, diagnose
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 NOT_JUDGED = {
-    "bad_row": "not a sample",
-    "application_failed": "the application failed",
-    "not_judged": "not judged",
+    "bad_row": "bad (no sample)",
+    "application_failed": "the application failed on",
+    "not_judged": "not reached by the run",
 }
 """Groups of rows that no judge has seen."""
 
@@ -20,16 +22,42 @@ LOSSES = {
     **{str(code): rule.title for code, rule in RULES.items()},
     "low": "a low score, cause unclear",
 }
-"""Groups of samples that went wrong: by the rules, then those of which no rule speaks."""
+"""Groups of rows that went wrong: by the rules, then those of which no rule speaks."""
 
-TITLES = {
-    **NOT_JUDGED,
-    **LOSSES,
-    "judge_failed": "the judge failed",
-    "nothing_to_measure": "nothing to measure",
-    "no_loss": "no loss found",
+JUDGE_FAILED = "judge_failed"
+
+NOT_SCORED = {
+    JUDGE_FAILED: "the judge failed on",
+    "abstained": "abstained (the answer declines)",
+    "missing": "without what the metrics need",
+    "undefined": "for which no metric has a meaning",
 }
+"""Groups of judged rows whose outcomes do not say whether anything was lost."""
+
+TITLES = {**NOT_JUDGED, **LOSSES, **NOT_SCORED, "no_loss": "no loss found"}
 """Every group with what is said of it."""
+
+
+class Mending(NamedTuple):
+    """What to mend where many rows stand in a group, and how."""
+
+    stage: str
+    remedy: str
+
+
+MENDINGS = {
+    "application_failed": Mending(
+        "the application",
+        "Its run ended in an error; the opened row shows which.",
+    ),
+    JUDGE_FAILED: Mending(
+        "the judge",
+        "Why it failed stands above; check its model, key, address and limits, and"
+        " run again.",
+    ),
+    **{str(code): Mending(rule.stage, rule.remedy) for code, rule in RULES.items()},
+}
+"""Of the groups that name what to mend."""
 
 
 def group_of_row(row: SampleResult) -> str:
@@ -54,5 +82,10 @@ def _group_without_diagnosis(row: SampleResult) -> str:
     if any(score < HALF - ROUNDING for score in scores):
         return "low"
     if any(isinstance(result, Failed) for result in results):
-        return "judge_failed"
-    return "no_loss" if scores else "nothing_to_measure"
+        return JUDGE_FAILED
+    if scores:
+        return "no_loss"
+    codes = {result.code for result in results if isinstance(result, Undefined)}
+    return next(
+        (code for code in ("abstained", "missing") if code in codes), "undefined"
+    )

@@ -56,10 +56,16 @@ const detail = (place) => {
 
 // Sorting ------------------------------------------------------------------------------------------------
 
+// The lowest score of a row, then the mean of its scores: as first_screen.py picks the rows to look at.
 function worst(entry) {
-  const scores = entry[3].filter((value) => typeof value === "number");
-  if (!scores.length) return null;
-  return Math.min(...scores) + scores.reduce((sum, value) => sum + value, 0) / scores.length / 1000;
+  const units = entry[3].filter((value) => typeof value === "number").map((value) => Math.round(value * 10000));
+  if (!units.length) return null;
+  return [Math.min(...units), units.reduce((sum, unit) => sum + unit, 0) / units.length];
+}
+
+function compared(left, right) {
+  if (Array.isArray(left)) return left[0] - right[0] || left[1] - right[1];
+  return left < right ? -1 : left > right ? 1 : 0;
 }
 
 const keys = {
@@ -79,7 +85,7 @@ function sorted(places) {
   return places.sort((one, other) => {
     const [left, right] = [values.get(one), values.get(other)];
     if (left === null || right === null) return (left === null) - (right === null) || one - other;
-    return left < right ? -sign : left > right ? sign : one - other;
+    return sign * compared(left, right) || one - other;
   });
 }
 
