@@ -104,7 +104,7 @@ class RowsInFlight:
             next_end = self._next_end
             may_go_ahead = not one_by_one and len(self._started) < AHEAD
             has_room = may_go_ahead and len(self._unfinished) < self._window
-            is_row_due = has_room and n_given == _RESULTS_BEFORE_A_ROW
+            is_row_due = has_room and n_given >= _RESULTS_BEFORE_A_ROW
             if self._started[0].done() and not is_row_due:
                 n_given += 1
                 yield self._started[0]
