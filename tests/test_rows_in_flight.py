@@ -295,9 +295,7 @@ def test_at_most_two_rows_per_slot_are_judged_at_a_time(
         "progress": False,
     }
     if how == "aevaluate":
-        results: Any = asyncio.run(
-            aevaluate(numbered(20), held, **options)
-        ).results
+        results: Any = asyncio.run(aevaluate(numbered(20), held, **options)).results
     elif how == "evaluate":
         results = evaluate(numbered(20), held, **options).results
     else:
