@@ -3,9 +3,11 @@
 Handlers hand on what they are told; their errors would be swallowed unseen.
 """
 
+import asyncio
 import functools
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
 from functools import partial
@@ -13,6 +15,7 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.instrumentation.events.chat_engine import (
     StreamChatDeltaReceivedEvent,
 )
@@ -170,6 +173,55 @@ def observe(response: Streamed, ended: Ended, within: Within) -> None:
         # never started, it ends without a word
         weakref.finalize(wrapped, ended, "", GeneratorExit()).atexit = False
         setattr(response, name, wrapped)
+
+
+class _Untaken(deque[str]):
+    """The pieces of a streamed answer that nobody has taken yet; ``emptied`` is called with the last one gone."""
+
+    def __init__(self, pieces: Iterable[str], emptied: Callable[[], object]) -> None:
+        super().__init__(pieces)
+        self._emptied = emptied
+
+    def popleft(self) -> str:
+        piece = super().popleft()
+        if not self:
+            self._emptied()
+        return piece
+
+
+class _AsyncPieces(asyncio.Queue[str]):
+    """The framework's queue of pieces, which says when it is empty."""
+
+    def __init__(self, emptied: Callable[[], object]) -> None:
+        self.untaken = _Untaken((), emptied)
+        super().__init__()
+
+    def _init(self, maxsize: int) -> None:
+        del maxsize
+        self._queue = self.untaken
+
+
+def untaken_of(
+    response: StreamingAgentChatResponse, emptied: Callable[[], object]
+) -> Collection[str]:
+    """The pieces of a chat's streamed answer that the application has not taken yet, now and from now on.
+
+    The engine itself writes them, to the end, whether the application reads on or not.
+
+    Args:
+        response: The response, before the application has it.
+        emptied: Called when the last one was taken. The queue may be locked then.
+    """
+    if response.achat_stream is None:
+        with response.queue.mutex:
+            untaken = _Untaken(response.queue.queue, emptied)
+            response.queue.queue = untaken
+        return untaken
+    pieces = _AsyncPieces(emptied)
+    while response.aqueue is not None and not response.aqueue.empty():
+        pieces.put_nowait(response.aqueue.get_nowait())
+    response.aqueue = pieces
+    return pieces.untaken
 
 
 def _told(ended: Ended, read: list[str]) -> ExitStack:

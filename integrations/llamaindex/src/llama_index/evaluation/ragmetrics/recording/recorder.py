@@ -8,7 +8,14 @@ here, and runs that belong together are joined by the core.
 import itertools
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+)
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -30,6 +37,7 @@ from llama_index.evaluation.ragmetrics.recording.hooks import (
     given_context,
     install,
     observe,
+    untaken_of,
 )
 from llama_index.evaluation.ragmetrics.recording.run import (
     MEMORY,
@@ -70,6 +78,13 @@ _NODES |= {
 # characters of "-" and a UUID at the end of a span's id, behind class and method
 _UUID = 37
 _clock = itertools.count()
+_NOBODY_READ = (
+    "nobody read the streamed answer: whether the user received it is not certain"
+)
+_NOT_READ_YET = (
+    "a streamed answer was not read to its end when the block ended; its sample is there"
+    " once it is read, or its response is gone"
+)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -82,7 +97,13 @@ class _Live:
     spans: list[str] = field(default_factory=list)
     written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaits: int | None = None
+    # pieces of that answer that the application has not taken
+    untaken: Collection[str] = ()
     ended: bool = False
+
+    def is_streamed_to(self, listener: Listener) -> bool:
+        """Whether a listener waits for an answer that is read from a stream."""
+        return listener in self.listeners and self.run.streamed
 
 
 _Track = tuple[_Live, Node]
@@ -141,9 +162,13 @@ class Recorder:
         CONTEXTS.begin()
 
     def _closed(self, listener: Listener) -> None:
-        del listener
         if not self.listeners.open:
             CONTEXTS.end()
+        lives = {
+            live for place in list(self._places.values()) for live, _ in place.tracks
+        }
+        if any(live.is_streamed_to(listener) for live in lives):
+            listener.problems.note(_NOT_READ_YET)
 
     def _wanted(
         self, parent_id: str | None, around: _Place | None
@@ -387,18 +412,13 @@ class Recorder:
         if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
             run.streamed = True
             weakref.finalize(result, self._end, live).atexit = False
-        elif not isinstance(response, snapshot.Streamed) or run.root.text is not None:
-            self._end(live)
         elif (
             isinstance(response, StreamingAgentChatResponse)
             and response.is_writing_to_memory
         ):
-            # What is not written by the time that the response is gone never will be.
-            weakref.finalize(
-                response, self._streamed, live, "", GeneratorExit()
-            ).atexit = False
-            live.awaits = id(response)
-            self._awaited(live)
+            self._follow_chat(live, response)
+        elif not isinstance(response, snapshot.Streamed) or run.root.text is not None:
+            self._end(live)
         else:
             observe(response, partial(self._streamed, live), partial(_within, live))
 
@@ -424,19 +444,51 @@ class Recorder:
             live.written[id(response)] = written
             self._awaited(live)
 
+    def _follow_chat(self, live: _Live, response: StreamingAgentChatResponse) -> None:
+        """A chat returned whose answer the engine writes: wait until it is written and read, or gone."""
+        weakref.finalize(response, self._left, live).atexit = False
+        # first: from then on the thread that writes may end the run
+        self._copied(self._follow_reading, live, response)
+        live.awaits = id(response)
+        if live.run.root.text is not None:
+            live.written.setdefault(id(response), (live.run.root.text, None))
+        self._awaited(live)
+
+    def _follow_reading(
+        self, live: _Live, response: StreamingAgentChatResponse
+    ) -> None:
+        """From now on it is known what the application has read of the answer of a run."""
+        live.untaken = untaken_of(response, partial(self._awaited, live))
+
+    @guarded
     def _awaited(self, live: _Live) -> None:
-        """The answer that a run awaits may have been written before its chat returned, or after."""
-        if live.awaits in live.written:
-            self._streamed(live, *live.written[live.awaits])
+        """The answer that a run awaits was written or read; it may be written before its chat returns, or after."""
+        if live.awaits not in live.written:
+            return
+        text, error = live.written[live.awaits]
+        if error is not None or not live.untaken:
+            self._streamed(live, text, error)
+
+    @guarded
+    def _left(self, live: _Live) -> None:
+        """The response of a streamed chat is gone, whose answer may be written and was not read to its end."""
+        text, error = live.written.get(live.awaits or 0, ("", GeneratorExit()))
+        unread = "".join(live.untaken).rstrip()
+        read = text.removesuffix(unread)
+        if error is None and not read.strip():
+            live.run.doubts = (_NOBODY_READ,)
+        elif error is None and unread:
+            text, error = read, GeneratorExit()
+        self._streamed(live, text, error)
 
     @guarded
     def _streamed(self, live: _Live, said: str, error: BaseException | None) -> None:
         """A streamed answer was read to its end, failed, was broken off, or was forgotten unread."""
         if live.ended:
             return
-        if error is None:
-            live.run.root.text = said
-        else:
+        # what was written by the time that the chat returned may not have been read
+        live.run.root.text = said if error is None else None
+        if error is not None:
             live.run.partial, live.run.complete = said or None, False
             live.run.root.error = (
                 None if isinstance(error, GeneratorExit) else _told(error)
