@@ -195,6 +195,9 @@ class Tree:
     flow_at: str = ""  # where these were found, in words
     is_query: bool = False  # it is a sample even if it retrieved nothing
     gives_documents: bool = False  # and nothing else: another run may answer from them
+    # a router kept it from the calls that search or answer: the application may have
+    # answered by itself
+    turned_away: bool = False
     error: str | None = None  # what the run ended with; by default the root's error
     complete: bool = True  # False if it was abandoned, interrupted or still goes on
     partial: str | None = None  # what was read of an answer that broke off

@@ -167,6 +167,8 @@ class Turns(Generic[Run]):
             self._read_later.doubt_one_that_is_replaced(whole, calls)
         elif tree.root.kind == "agent" and tree.answers:
             self._unsampled.add(tree, counts_anyway=True)
+        elif tree.turned_away:
+            self._unsampled.add(tree, counts_anyway=False)
         self._remember(whole, samples)
         self._unsampled.keep_words_of(samples)
         return samples

@@ -163,6 +163,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         flow_at=flow_at,
         is_query=answer is not None or (last is not None and asked is not None),
         gives_documents=gives_documents,
+        turned_away=asked is not None and _left_a_way_unused(run),
         error=run.error,
         complete=run.complete,
         strand=run.strand,
@@ -175,6 +176,14 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         places=_places(run),
         plain=copied,
     )
+
+
+def _left_a_way_unused(run: Run) -> bool:
+    """Whether components never ran that others lead to: a router sent the run somewhere else."""
+    own = [node for node in run.components() if node.parent is run.root]
+    ran = {node.name for node in own}
+    sockets = [socket for node in own for socket in node.gives.values()]
+    return any(not ran.issuperset(socket.get("receivers") or ()) for socket in sockets)
 
 
 def _asked(asked: _Given | None, answer: Answer | None) -> tuple[str | None, str]:

@@ -43,9 +43,9 @@ _DOOR: FrontDoor[Run] = FrontDoor(
         "no pipeline or agent of Haystack ran in it; make the calls inside the block"
     ),
     hint=(
-        "Haystack's runs were seen, but none of them retrieved or answered; say where"
-        " things are by question_from=, contexts_from= and answer_from="
-        " (component.socket), or by build="
+        "runs of Haystack neither retrieved nor answered: what the application says then"
+        " is not seen; if they did, say where things are by question_from=,"
+        " contexts_from= and answer_from= (component.socket), or by build="
     ),
 )
 capture = _DOOR.capture
