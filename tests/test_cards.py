@@ -7,6 +7,7 @@ import random
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from ragmetrics_core.data import (
     QuestionNotSupported,
     Weight,
 )
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
@@ -51,11 +53,13 @@ from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.page.methods import quoted
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.statistics import certification
 from ragmetrics_core.statistics.deciding import (
     LOSSES,
     RISKS,
     Outside,
     band,
+    fewest_rows,
     left_out,
     outside,
     reached,
@@ -715,9 +719,95 @@ def test_a_band_keeps_its_limit(
     assert wrong is None or wrong <= limit
 
 
+@given(st.floats(0.01, 0.9))
+def test_fewer_rows_may_hide_a_loss_by_chance(loss: float) -> None:
+    n_rows = fewest_rows(loss)
+    # a judge that loses this share loses none of n rows with probability (1 - loss)^n
+    assert (1 - loss) ** n_rows <= 0.05
+    assert (1 - loss) ** (n_rows - 1) > 0.05
+    # the same number as the exact binomial bound asks for
+    assert certification.fewest(1 - loss) == n_rows
+
+
+def test_the_page_says_how_many_rows_a_band_needs() -> None:
+    page = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8")
+    few, middle, most = (fewest_rows(loss) for loss in LOSSES)
+    needed = f"needs {few}, {middle} or {most} labelled rows for a loss of 2, 5 or 10 %"
+    assert LOSSES == (0.02, 0.05, 0.1)
+    assert needed in page
+
+
+def repeated(folder: Path, times: int) -> None:
+    """The same labelled rows several times, each with another question."""
+    lines = [
+        {**row, "id": f"{row['id']} {number}", "question": f"What {number}?"}
+        for number in range(times)
+        for row in rows()
+    ]
+    written(folder, "rows.jsonl", lines)
+
+
+def test_a_band_of_too_few_rows_is_refused(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--judge", "lexical", "--data", str(labelled), "--quiet", "--band"]
+    assert main([*asked, "0.1"]) == 2
+    refused = capsys.readouterr()
+    assert "10% needs 29 labelled rows at least, and 8 are scored" in refused.err
+    assert "band=" not in refused.out
+    assert main([*asked, "0.1", "--dry-run"]) == 2
+    capsys.readouterr()
+    assert main([*asked, "0"]) == 2
+    assert "no number of rows shows" in capsys.readouterr().err
+    repeated(labelled, 4)
+    assert main([*asked, "0.1"]) == 0
+    shown = capsys.readouterr().out
+    assert "one source by itself (it needs 29): one, two." in shown
+    assert main([*asked, "0.05"]) == 2
+    assert "5% needs 59 labelled rows at least, and 32" in capsys.readouterr().err
+
+
+def test_rows_without_a_score_tell_nothing_of_a_band(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        {
+            **rows()[1],
+            "id": str(number),
+            "answer": "I don't know." if number < 20 else TEXTS[0],
+            "labels": {"adherent": 1},
+        }
+        for number in range(40)
+    ]
+    written(labelled, "rows.jsonl", lines)
+    asked = ["--judge", "lexical", "--data", str(labelled), "--quiet"]
+    assert main([*asked, "--band", "0.1"]) == 2
+    assert "29 labelled rows at least, and 20 are scored" in capsys.readouterr().err
+    assert main([*asked, "--draws", "2", "--out", "few.json"]) == 0
+    with pytest.raises(SettingError, match=r"lexical knows no band: .* and 20 are"):
+        Card.read("few.json").bands(0.1)
+
+
+def test_a_card_gives_bands_of_the_questions_with_enough_rows() -> None:
+    card = Card.read(ROOT / "docs" / "cards" / "lexical.json")
+    assert set(card.bands(0.02)) == {"Adherent", "Useful"}
+    few = tuple(
+        replace(one, count=100) if one.measure == "abstained" else one
+        for one in card.figures["adherent"]
+        if one.measure not in {"failed", "undefined"}
+    )
+    card = card.model_copy(update={"figures": {**card.figures, "adherent": few}})
+    assert set(card.bands(0.02)) == {"Useful"}
+    assert set(card.bands(0.05)) == {"Adherent", "Useful"}
+    none = card.model_copy(update={"figures": {}})
+    with pytest.raises(SettingError, match="149 labelled rows at least, and 0 are"):
+        none.bands(0.02)
+
+
 def test_the_band_of_the_command(
     labelled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    repeated(labelled, 4)
     assert (
         main(
             ["--judge", "lexical", "--data", str(labelled), "--band", "0.1", "--quiet"]
@@ -771,7 +861,7 @@ def test_a_band_of_few_rows_says_how_little_it_knows(
             "answer": "Anna lit the lamp." if label else "Zebras swim on the moon.",
             "labels": {"adherent": label},
         }
-        for number in range(2)
+        for number in range(30)
         for place, (source, label) in enumerate(zip(sources, labels, strict=True))
     ]
     path = tmp_path / "rows.jsonl"
@@ -779,8 +869,8 @@ def test_a_band_of_few_rows_says_how_little_it_knows(
     asked = ["--judge", "lexical", "--data", str(path), "--band", "0.05", "--quiet"]
     assert main(asked) == 0
     shown = capsys.readouterr().out
-    # by hand: Wilson's upper end of 0 of 4 is 1.96² / (4 + 1.96²) = .49
-    assert "4 verdicts may hide a loss of up to 49%" in shown
+    # by hand: Wilson's upper end of 0 of 60 is 1.96² / (60 + 1.96²) = .06
+    assert "60 verdicts may hide a loss of up to 6%" in shown
     assert [doubt in shown for doubt in doubts] == [True] * len(doubts)
     assert shown.count("nothing shows") == len(doubts)
 
@@ -806,6 +896,7 @@ def test_a_card_of_nothing_is_none(
     assert "mute scored none of 16 samples, which makes no card: " in said.err
     assert not said.out
     assert not [*Path().glob("mute*")]
+    repeated(labelled, 4)
     for more in (["--band", "0.1"], ["--template", "prompt.txt"]):
         Path("prompt.txt").write_text("{contexts}\n{answer}")
         assert main([*given, *more]) == 2
@@ -1150,6 +1241,7 @@ def test_a_band_only_where_a_cascade_sees_the_same_probabilities(
     labelled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (labelled.parent / "my_polled_judge.py").write_text(MODULE)
+    repeated(labelled, 4)
     given = ["--data", str(labelled), "--band", "0.1", "--quiet", "--no-store"]
     assert main(["--judge", "my_polled_judge:judge", *given]) == 2
     assert (
@@ -1406,3 +1498,40 @@ def test_a_card_fits_the_correction_for_the_number_of_claims(tmp_path: Path) -> 
     assert plain.value is not None
     assert corrected.value < plain.value
     assert plain.count == 3
+    of_false = [
+        found[f"rejected of unsupported answers by the weakest claim{rule}", None].value
+        for rule in ("", ", corrected")
+    ]
+    [note] = card.notes
+    assert f"of supported answers from {plain.value:.2f} to {corrected.value:.2f}" in (
+        note
+    )
+    assert (
+        f"and of unsupported answers from {of_false[0]:.2f} to {of_false[1]:.2f}"
+        in note
+    )
+
+
+def test_a_card_says_both_sides_of_its_correction(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = """
+from test_cards import ByClaims
+judge = ByClaims()
+"""
+    (labelled.parent / "my_claims_judge.py").write_text(told)
+    lines = [
+        {
+            **rows()[0],
+            "id": str(number),
+            "answer": f"{'Rain' if number % 2 else 'Anna'} {number}. It burnt. Yes.",
+            "labels": {"adherent": 1 - number % 2},
+        }
+        for number in range(40)
+    ]
+    written(labelled, "rows.jsonl", lines)
+    asked = ["--judge", "my_claims_judge:judge", "--data", "data", "--draws", "2"]
+    assert main([*asked, "--quiet", "--no-store", "--html", "card.html"]) == 0
+    sentence = "The correction for the number of claims changes the share"
+    assert capsys.readouterr().out.count(sentence) == 1
+    assert sentence in Path("card.html").read_text()

@@ -203,6 +203,26 @@ def test_the_correction_gives_long_true_answers_back() -> None:
     assert corrected < 0.6
 
 
+def test_the_page_says_both_sides_of_the_correction_as_they_are_computed() -> None:
+    correction = fit_correction(oracle(2, 900, (1, 2, 4, 8, 12, 16)))
+    answers = oracle(3, 1000, (12,))
+    plain = rejected(answers, None)
+    corrected = rejected(answers, correction)
+    of_true, of_false = (
+        f"from {before or 0:.3f} to {after or 0:.3f}".replace("0.", ".")
+        for before, after in zip(plain, corrected, strict=True)
+    )
+    page = (Path(__file__).parents[1] / "docs" / "judges.md").read_text("utf-8")
+    text = " ".join(page.split())
+    assert f"it lowers the share rejected of true answers {of_true}." in text
+    assert (
+        f"the share caught of answers with one false claim {of_false}. Take it" in text
+    )
+    # both fall: what the correction gives back is paid for
+    assert (corrected[0] or 0) < (plain[0] or 0)
+    assert (corrected[1] or 0) < (plain[1] or 0)
+
+
 def test_too_few_answers_make_no_correction() -> None:
     assert fit_correction(oracle(4, 8, (3,))) is None
     assert fit_correction([]) is None

@@ -33,8 +33,8 @@ from ragmetrics_core.metrics.registry import METRICS, full_name
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.models.urls import public
 from ragmetrics_core.page.render import check_page, write_html
-from ragmetrics_core.reporting.judge_card import CASCADED, cell, reach
-from ragmetrics_core.statistics.deciding import Decided, left_out, reached
+from ragmetrics_core.reporting.judge_card import CASCADED, cell, reach, too_few_rows
+from ragmetrics_core.statistics.deciding import Decided, fewest_rows, left_out, reached
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
 _SHIPPED = Path("shipped")
@@ -193,6 +193,7 @@ def _measured(
         for figure in figures:
             if figure.source is None:
                 lines.append(f"  {figure.measure:44} {cell(figure)}")
+    lines += card.notes
     written = [path for path in (options.out, options.html) if path]
     return lines + [f"Card: {path}" for path in written]
 
@@ -256,19 +257,29 @@ def _bands(
 
     The cost on a source is that of the band chosen on the other sources.
     """
-    rows, metric = list[Labelled](), ASKING[items[0].question]()
+    loss = options.band
+    question = items[0].question
+    metric = ASKING[question]()
+    no_probability = SettingError(
+        f"a cascade sees no probability of these verdicts by {metric.name}; {_BANDS}"
+    )
+    if question not in CASCADED:
+        raise no_probability
+    _check_number_of_rows(len(items), loss)
+    rows: list[Labelled] = []
+    n_scored = 0
     # the first one shows whether the others are worth their price
     for part in (items[:1], items[1:]):
-        rows += [row for it in judged(ask, metric, part) for row in it.verdicts]
+        for judged_item in judged(ask, metric, part):
+            rows += judged_item.verdicts
+            n_scored += bool(judged_item.verdicts)
         if any(row.verdict is None for row in rows) and not options.dry_run:
-            raise SettingError(
-                f"a cascade sees no probability of these verdicts by {metric.name};"
-                f" {_BANDS}"
-            )
+            raise no_probability
     if not rows:
         raise SettingError("nothing was scored, so no band is known")
-    question_type = CASCADED[items[0].question]
-    loss = options.band
+    if not options.dry_run:
+        _check_number_of_rows(n_scored, loss)
+    question_type = CASCADED[question]
     chosen = reached(rows, rows, "lost", loss, source=None)
     lines = [
         f"band={{{question_type!r}: ({chosen.low:g}, {chosen.high:g})}}",
@@ -287,16 +298,39 @@ def _bands(
     return lines + _doubts(rows, chosen)
 
 
+def _check_number_of_rows(n_rows: int, loss: float) -> None:
+    """Refuse, by ``SettingError``, too few rows to know a band from."""
+    if loss == 0:
+        raise SettingError(
+            "--band 0: no number of rows shows that a judge loses nothing; allow a loss,"
+            " e.g. --band 0.05"
+        )
+    if n_rows < fewest_rows(loss):
+        raise SettingError(f"no band is known: {too_few_rows(n_rows, loss)}")
+
+
+def _n_rows(rows: Sequence[Labelled], source: str) -> int:
+    """How many verdicts are of a source."""
+    return sum(row.source == source for row in rows)
+
+
 def _doubts(rows: Sequence[Labelled], chosen: Decided) -> list[str]:
     """Why a band may lose more on other rows than on those that it was chosen on."""
-    n_sources = len({row.source for row in rows})
+    sources = sorted({row.source for row in rows})
     labels = {row.yes for row in rows}
+    loss = chosen.limit
     _, most_lost = wilson(round(chosen.lost * len(rows)), len(rows))
     lines = [
         f"  By chance alone, {len(rows)} verdicts may hide a loss of up to"
         f" {most_lost:.0%} (upper end of Wilson's 95 % interval)."
     ]
-    if n_sources == 1:
+    few = [source for source in sources if _n_rows(rows, source) < fewest_rows(loss)]
+    if few and len(sources) > 1:
+        lines.append(
+            f"  Too few to know a loss of {loss:.0%} of one source by itself (it needs"
+            f" {fewest_rows(loss)}): {', '.join(few)}."
+        )
+    if len(sources) == 1:
         lines.append(
             "  All rows are of one source: nothing shows what the band loses on another."
         )

@@ -56,6 +56,9 @@ LabelledSamples = Sequence[LabelledSample]
 Ask = Callable[[Metric, Sequence[Sample], bool], Sequence[MetricResult]]
 """Gives a result per sample; if the flag is set, without stored replies."""
 
+_PLAIN_RULE = "weakest claim"
+_CORRECTED_RULE = "weakest claim, corrected"
+
 Observation = tuple[str, str, bool]
 """Name of a measure, source of a sample, and whether what it names holds there."""
 
@@ -165,6 +168,7 @@ def measured(
     run = Run([*metrics.values()], judge, 1, MemoryStore())
     figures: dict[str, tuple[Measured, ...]] = {}
     correction: ClaimCorrection | None = None
+    notes: tuple[str, ...] = ()
     decided_alone: dict[str, tuple[Decided, ...]] = {}
     all_rows: list[LabelledSample] = []
     for question, metric in metrics.items():
@@ -176,7 +180,9 @@ def measured(
             answers = _weakest_claims(rows)
             correction = _correction_of(run.judges[0], answers)
             question_figures += _shares(_swayed(ask, metric, rows))
-            question_figures += _rejected_by_claims(answers)
+            rejections = tuple(_rejected_by_claims(answers))
+            question_figures += rejections
+            notes = tuple(_both_sides_of_the_correction(rejections))
         question_figures += _spent(rows, seconds)
         figures[question] = _defined(question_figures)
         verdicts = _with_chances(rows)
@@ -192,6 +198,7 @@ def measured(
         signatures={name: metric.signature for name, metric in metrics.items()},
         figures=figures,
         decided=decided_alone,
+        notes=notes,
         claim_correction=correction,
     )
 
@@ -415,17 +422,41 @@ def _rejected_by_claims(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
         own = [answer for answer in answers if answer.source == source]
         others = [answer for answer in answers if answer.source != source] or own
         correction = fit_correction(others)
-        rules = {"weakest claim": None, "weakest claim, corrected": correction}
+        rules = {_PLAIN_RULE: None, _CORRECTED_RULE: correction}
         for rule, applied in rules.items():
-            if rule != "weakest claim" and correction is None:
+            if rule == _CORRECTED_RULE and correction is None:
                 continue
             shares = rejected(own, applied)
             for label, share in zip(("supported", "unsupported"), shares, strict=True):
                 if share is not None:
-                    measure = f"rejected of {label} answers by the {rule}"
+                    measure = _rejected_measure(label, rule)
                     by_measure.setdefault(measure, []).append(share)
     for measure, values in by_measure.items():
         yield Measured(measure, None, len(values), fmean(values), None)
+
+
+def _rejected_measure(label: str, rule: str) -> str:
+    return f"rejected of {label} answers by the {rule}"
+
+
+def _both_sides_of_the_correction(rejections: Sequence[Measured]) -> Iterator[str]:
+    """What the correction for the number of claims gives back, and what it lets pass.
+
+    Nothing where the rows do not show both.
+    """
+    shares = {figure.measure: figure.value for figure in rejections}
+    changes = []
+    for label in ("supported", "unsupported"):
+        plain = shares.get(_rejected_measure(label, _PLAIN_RULE))
+        corrected = shares.get(_rejected_measure(label, _CORRECTED_RULE))
+        if plain is None or corrected is None:
+            return
+        changes.append(f"of {label} answers from {plain:.2f} to {corrected:.2f}")
+    yield (
+        "The correction for the number of claims changes the share that is rejected"
+        f" {' and '.join(changes)}: fewer good answers are lost, and more false ones"
+        " may pass."
+    )
 
 
 def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observation]:

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from ragmetrics_core.data import Frozen, SettingError, Signature, read_text
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
-from ragmetrics_core.statistics.deciding import LOSSES, Decided
+from ragmetrics_core.statistics.deciding import LOSSES, Decided, fewest_rows
 from ragmetrics_core.statistics.rater_agreement import Measured
 from ragmetrics_core.statistics.weakest_claim import ClaimCorrection
 
@@ -25,6 +25,9 @@ CASCADED = {"adherent": "Adherent", "relevant": "Useful"}
 Of other questions a cascade sees other probabilities than a card: it decides each cell
 of a matrix of facts, and a card each fact.
 """
+
+_UNSCORED = frozenset({"abstained", "undefined", "failed"})
+"""The measures that say what share of the rows has no score."""
 
 _warn = cache(logging.getLogger("ragmetrics_core").warning)  # once for each file
 
@@ -95,14 +98,15 @@ class Card(Frozen):
                 source of the card: 0.02, 0.05 or 0.1.
 
         Returns:
-            A band for each type of question that was measured, as
+            A band for each type of question that was measured on enough rows, as
             ``CascadeJudge(band=)`` takes them.
 
         Raises:
-            SettingError: If the card has no band for this loss.
+            SettingError: If the card has no band for this loss, or too few rows to
+                know one.
         """
         bands = {
-            CASCADED[question]: (one.low, one.high)
+            question: (one.low, one.high)
             for question, limits in self.decided.items()
             for one in limits
             if one.goal == "lost" and one.limit == loss and one.source is None
@@ -113,7 +117,39 @@ class Card(Frozen):
                 f"the card of {self.judge} has no band for a loss of {loss}; it has"
                 f" bands for: {measured}"
             )
-        return bands
+        known = {
+            CASCADED[question]: band
+            for question, band in bands.items()
+            if self._n_scored(question) >= fewest_rows(loss)
+        }
+        if not known:
+            most = max(self._n_scored(question) for question in bands)
+            raise SettingError(
+                f"the card of {self.judge} knows no band: {too_few_rows(most, loss)}"
+            )
+        return known
+
+    def _n_scored(self, question: str) -> int:
+        """How many rows of a question the judge scored."""
+        shares = {
+            figure.measure: figure
+            for figure in self.figures.get(question, ())
+            if figure.source is None and figure.measure in _UNSCORED
+        }
+        if not shares:
+            return 0
+        n_asked = max(figure.count for figure in shares.values())
+        unscored = sum(figure.value or 0.0 for figure in shares.values())
+        return round(n_asked * (1 - unscored))
+
+
+def too_few_rows(n_rows: int, loss: float) -> str:
+    """Why so few rows make no band for a loss, and how many do."""
+    return (
+        f"a loss of at most {loss:.0%} needs {fewest_rows(loss)} labelled rows at least,"
+        f" and {n_rows} are scored. In fewer a judge that loses more may lose none by"
+        " chance (more often than 1 in 20). Label more rows, or allow a higher loss"
+    )
 
 
 def cell(figure: Measured) -> str:

@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import ceil, log
 from statistics import fmean
 from typing import Literal
 
@@ -19,6 +20,9 @@ RISKS = (0.1, 0.2, 0.25, 0.3)
 """Shares of the decided rows that may be wrong: the points of the curve."""
 LOSSES = (0.02, 0.05, 0.1)
 """Shares of all rows that a cascade may lose, on each source."""
+
+_CHANCE = 0.05
+"""How probable it may be that too high a loss shows in no row."""
 
 _BANDS = tuple(
     (low / 100, high / 100) for low, high in product(range(51), range(50, 101))
@@ -126,6 +130,24 @@ def band(rows: Sequence[Labelled], goal: Goal, limit: float) -> tuple[float, flo
         if reach > best_reach and is_allowed(by_source, limit):
             best, best_reach = (low, high), reach
     return best
+
+
+def fewest_rows(loss: float) -> int:
+    """Fewest labelled rows from which a band for a loss can be known at all.
+
+    If a judge loses more than this share, some of so many rows show it with a
+    probability of 95 %. Of fewer rows none may be lost by chance alone.
+
+    Args:
+        loss: The share that may be lost, above 0.
+
+    Examples:
+        >>> fewest_rows(0.02), fewest_rows(0.05), fewest_rows(0.1)
+        (149, 59, 29)
+    """
+    if loss >= 1 - _CHANCE:
+        return 1
+    return ceil(log(_CHANCE) / log(1 - loss))
 
 
 def decided(rows: Sequence[Labelled]) -> tuple[Decided, ...]:
