@@ -143,3 +143,9 @@ from ragmetrics_core.data.settings import PROJECT_FILE as PROJECT_FILE
 from ragmetrics_core.data.settings import ProjectSettings as ProjectSettings
 from ragmetrics_core.data.settings import project_settings as project_settings
 from ragmetrics_core.data.settings import read_project_file as read_project_file
+from ragmetrics_core.data.typed import WORDING as WORDING
+from ragmetrics_core.data.typed import Chances as Chances
+from ragmetrics_core.data.typed import Decided as Decided
+from ragmetrics_core.data.typed import Option as Option
+from ragmetrics_core.data.typed import State as State
+from ragmetrics_core.data.typed import Typed as Typed

@@ -25,6 +25,7 @@ from ragmetrics_core.data.replies import (
     verdicts_of,
 )
 from ragmetrics_core.data.sample import Sample, Turn
+from ragmetrics_core.data.typed import Decided
 
 Label = int | str
 Texts = str | tuple[str, ...] | None
@@ -219,6 +220,8 @@ class Question(Private, Generic[R]):
         temperature: Sampling temperature.
         weigh: Which label's probability is wanted; None for bare verdicts.
         split: What may be cut into windows; None if the texts are needed as a whole.
+        decided: How it is asked of a judge that answers typed questions with
+            probabilities; None if it cannot be.
         example: Reply for dry runs; a pair for the least and the most that is usual, or
             a function of the question.
     """
@@ -231,6 +234,7 @@ class Question(Private, Generic[R]):
     temperature: float = 0.0
     weigh: Weigh | None = None
     split: Split | None = None
+    decided: Decided[R] | None = None
     example: R | tuple[R, R] | Callable[[Any], tuple[R, R]] | None = field(
         default=None, compare=False
     )

@@ -26,7 +26,14 @@ from ragmetrics_core.data.frozen import Private, Silent
 R = TypeVar("R", bound=BaseModel)
 
 Mode = Literal[
-    "logprobs", "polls", "conditional", "sequential", "verdict", "lexical", "encoder"
+    "logprobs",
+    "polls",
+    "conditional",
+    "sequential",
+    "verdict",
+    "lexical",
+    "encoder",
+    "decision",
 ]
 """How a probability was obtained.
 
@@ -36,7 +43,8 @@ Mode = Literal[
 - ``sequential``: after other cells of the same reply;
 - ``verdict``: not at all, there is the bare verdict;
 - ``lexical``: from word overlap;
-- ``encoder``: from an encoder's labels.
+- ``encoder``: from an encoder's labels;
+- ``decision``: as the answer to a typed question.
 """
 
 

@@ -39,6 +39,7 @@ from ragmetrics_core.data.errors import (
     TooFewPolls,
 )
 from ragmetrics_core.data.metric_evidence import Grounds, Polled
+from ragmetrics_core.data.typed import Chances, Decided, State, Typed
 from ragmetrics_core.metrics.labelled_examples import (
     LabelledExample,
     not_about,
@@ -58,7 +59,9 @@ from ragmetrics_core.metrics.polls import (
     rests_on,
     too_long,
 )
+from ragmetrics_core.metrics.supported_sentences import LABELS, SENTENCES
 from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.typed_states import answered_from_chunks
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
@@ -82,6 +85,41 @@ class Sufficient(Question[Sufficiency]):
 
     Parts: as ``Adherent``.
     """
+
+
+def _state(question: Sufficient) -> State:
+    return answered_from_chunks(question, question["contexts"])
+
+
+def _asks(question: Sufficient) -> list[Typed]:
+    del question  # the same for all
+    return [
+        Typed(
+            "predicate",
+            "`chunks` hold all that `question` asks for; knowledge from elsewhere does"
+            " not count.",
+        ),
+        Typed(
+            "predicate",
+            "`answer` addresses `question`, be it right or wrong; to address another"
+            " question is not enough.",
+        ),
+    ]
+
+
+def _reads(question: Sufficient, answers: Sequence[Chances]) -> Asked[Sufficiency]:
+    (sufficient,), (on_question,) = answers
+    judgement = {
+        "sufficient": int(sufficient > 0.5),
+        "on_question": int(on_question > 0.5),
+        "reason": (
+            f"p(sufficient) = {sufficient:.2f}, p(on the question) = {on_question:.2f}"
+        ),
+    }
+    return Asked((question.read(judgement),))
+
+
+_CAUSE: Decided[Sufficiency] = Decided(_state, _asks, _reads)
 
 
 class AdherenceEvidence(Polled, extra="ignore"):
@@ -126,8 +164,8 @@ class AdherenceEvidence(Polled, extra="ignore"):
     claims: tuple[ClaimSupport, ...] = Field(
         (),
         description=(
-            "Per claim, what an encoder says; behind them what claims nothing, without"
-            " a probability."
+            "Per claim, what an encoder or a judge of typed questions says; behind them"
+            " what claims nothing, without a probability."
         ),
     )
     windows: int | None = Field(
@@ -359,6 +397,7 @@ class ContextAdherence(Metric):
             polls=self.polls,
             temperature=self.temperature,
             weigh=_verdict_token(self.polls) if self.verdict_tokens else None,
+            decided=SENTENCES if self.template is None else None,
             example=EXAMPLES,
         )
         if not texts.go_beyond_this_turn:
@@ -367,7 +406,8 @@ class ContextAdherence(Metric):
         if self.template is not None or instructions.examples:
             why_unlabelled = "the metric has a prompt or examples of its own"
         else:
-            labelled = yield from self._rounds(rests_on(texts, question, self.language))
+            labels = rests_on(texts, question, self.language)
+            labelled = yield from self._rounds(replace(labels, decided=LABELS))
             if isinstance(labelled, Asked):
                 return _without_labels(labelled), _grounds(labelled, texts)
             if isinstance(labelled.error, QuestionNotSupported):
@@ -486,6 +526,7 @@ class ContextAdherence(Metric):
             parts=parts,
             instructions=self.instructions()[2],
             Reply=Sufficiency,
+            decided=_CAUSE,
             example=_SUFFICIENCY_EXAMPLES,
         )
         (asked,) = yield from ask([question])

@@ -3,10 +3,10 @@
 It is rated by a rubric, in the light of the contexts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nextafter
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -23,8 +23,17 @@ from ragmetrics_core.data import (
     ask,
 )
 from ragmetrics_core.data.cells import plain_data
+from ragmetrics_core.data.typed import (
+    Chances,
+    Decided,
+    Option,
+    State,
+    Typed,
+    most_likely,
+)
 from ragmetrics_core.metrics.metric import Metric, Plan, turn, unanswered
 from ragmetrics_core.metrics.templates import prompt, shipped
+from ragmetrics_core.metrics.typed_states import chunks, opening
 
 # Name, lowest and highest score of each band. The published bands leave gaps (0.35,
 # 0.95, …); these are closed.
@@ -99,6 +108,55 @@ class RateRecall(Question[Rating]):
 
     # name, lowest and highest score; () to check only the score
     bands: tuple[tuple[str, float, float], ...] = ()
+
+
+_BAND_MEANINGS = {
+    "none": "unrelated to `reference`, or contradicts everything in it",
+    "minimal": "touches the matter and misses nearly everything",
+    "partial": "holds a part, or most of it with a serious error",
+    "mostly": "holds it with small omissions or inaccuracies",
+    "perfect": "holds everything and contradicts nothing",
+}
+_RATES = Typed(
+    "score",
+    "How accurately does `answer` match `reference`, the expected answer? Its wording"
+    " and correct additions do not count; contradictions lower it.",
+    tuple(Option(name, meaning) for name, meaning in _BAND_MEANINGS.items()),
+)
+
+
+def _state(question: RateRecall) -> State:
+    """What was asked and shown, the expected answer, and the answer."""
+    state: dict[str, Any] = opening(question)
+    if question["contexts"]:
+        state["chunks"] = chunks(question, question["contexts"])
+    state["reference"] = question["reference"]
+    state["answer"] = question["answer"]
+    return state
+
+
+def _asks(question: RateRecall) -> list[Typed]:
+    del question  # the same for all
+    return [_RATES]
+
+
+def _reads(question: RateRecall, answers: Sequence[Chances]) -> Asked[Rating]:
+    """The likeliest band, and in it the score nearest to what is expected of all."""
+    (chances,) = answers
+    band, low, high = question.bands[most_likely(chances)]
+    middles = [(low + high) / 2 for _, low, high in question.bands]
+    expected = sum(
+        chance * middle for chance, middle in zip(chances, middles, strict=True)
+    )
+    rating = {
+        "band": band,
+        "score": min(max(expected, low), high),
+        "reason": f"{band}, p = {max(chances):.2f}.",
+    }
+    return Asked((question.read(rating),))
+
+
+_RATED: Decided[Rating] = Decided(_state, _asks, _reads)
 
 
 class Unrated(Silent):
@@ -227,6 +285,7 @@ class ContextRecall(Metric):
             # A template of the user's own may name other bands; then only the score is
             # checked.
             bands=BANDS if self.template is None else (),
+            decided=_RATED if self.template is None else None,
             example=_EXAMPLES,
         )
 

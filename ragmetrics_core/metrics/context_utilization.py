@@ -6,7 +6,6 @@ A chunk is useful if it helps to arrive at the answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal
 
 from pydantic import BaseModel, Field
@@ -40,10 +39,24 @@ from ragmetrics_core.data.replies import (
     Weight,
     verdicts_of,
 )
+from ragmetrics_core.data.typed import (
+    Chances,
+    Decided,
+    Option,
+    State,
+    Typed,
+    most_likely,
+)
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.ledger_calls import call_table, originals
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
 from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.typed_states import (
+    answered_from_chunks,
+    opening,
+    order_of_digest,
+    sentences,
+)
 
 
 class Usefulness(Silent, extra="ignore"):
@@ -77,6 +90,87 @@ class Useful(Question[Any]):
 
     Parts: question, answer, chunk or chunks.
     """
+
+
+_GRADE_MEANINGS = (
+    "useless: it holds nothing of that, or shares only the topic",
+    "it only helps to understand",
+    "it holds a part of what `answer` rests on",
+    "decisive: it holds what `answer` rests on",
+)
+_GRADE_LEVELS = tuple(
+    Option(str(grade), meaning) for grade, meaning in enumerate(_GRADE_MEANINGS)
+)
+
+
+def _state(question: Useful) -> State:
+    """The question, its chunk or all chunks, and the answer."""
+    if "chunks" in question.parts:
+        return answered_from_chunks(question, question["chunks"])
+    return {
+        **opening(question),
+        "chunk": question["chunk"],
+        "answer": sentences(question["answer"]),
+    }
+
+
+def _places(question: Useful) -> list[str]:
+    """The names of the chunks in the state, in the order of the replies."""
+    if "chunks" in question.parts:
+        return [f"chunks.{label}" for label in question.parts["chunks"].labels]
+    return ["chunk"]
+
+
+def _asks_verdicts(question: Useful) -> list[Typed]:
+    return [
+        Typed(
+            "predicate",
+            f"`{place}` holds information that `answer` states or needs; to share the"
+            " topic is not enough.",
+        )
+        for place in _places(question)
+    ]
+
+
+def _asks_grades(question: Useful) -> list[Typed]:
+    return [
+        Typed("score", f"How useful is `{place}` to arrive at `answer`?", _GRADE_LEVELS)
+        for place in _places(question)
+    ]
+
+
+def _reads_verdicts(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
+    probabilities = [chance for (chance,) in answers]
+    verdicts = [
+        {"useful": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
+        for chance in probabilities
+    ]
+    weights = tuple(Weight(chance, "decision") for chance in probabilities)
+    return Asked((_reply_of(question, verdicts),), weights=weights)
+
+
+def _reads_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
+    verdicts = [
+        {"grade": most_likely(chances), "reason": f"p = {max(chances):.2f}"}
+        for chances in answers
+    ]
+    return Asked((_reply_of(question, verdicts),))
+
+
+def _reply_of(question: Useful, verdicts: Sequence[Mapping[str, Any]]) -> Any:
+    """One reply that holds the verdicts, in the form that the question wants."""
+    if "chunks" not in question.parts:
+        return question.read(verdicts[0])
+    labels = question.parts["chunks"].labels
+    labelled = [
+        {**verdict, "label": label}
+        for label, verdict in zip(labels, verdicts, strict=True)
+    ]
+    return question.read({"chunks": labelled})
+
+
+_VERDICTS: Decided[Any] = Decided(_state, _asks_verdicts, _reads_verdicts)
+_GRADES: Decided[Any] = Decided(_state, _asks_grades, _reads_grades)
 
 
 class UtilizationEvidence(JudgedChunks, extra="ignore"):
@@ -258,7 +352,7 @@ class ContextUtilization(Metric):
         if not texts:
             return self.undefined(f"the first {self.k} contexts are blank")
         if self.judging == "listwise":
-            chunks_by_question = [_in_order_of_digest(sample, texts)]
+            chunks_by_question = [order_of_digest(sample.question, texts)]
         else:
             chunks_by_question = [(text,) for text in texts]
         replies = yield from ask(
@@ -298,8 +392,16 @@ class ContextUtilization(Metric):
             Reply=_REPLIES[self._form],
             weigh=weigh,
             split=Split(chunk_name, verdict_field),
+            decided=self._decided,
             example=_examples,
         )
+
+    @property
+    def _decided(self) -> Decided[Any] | None:
+        """How chunks are judged by typed questions; not at all by a template of one's own."""
+        if self.template is not None:
+            return None
+        return _GRADES if self.relevance == "graded" else _VERDICTS
 
     def _evidence(
         self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]
@@ -361,18 +463,6 @@ class ContextUtilization(Metric):
                 f"the judge gave no {lacking}; use relevance='binary' with this judge"
             )
         )
-
-
-def _in_order_of_digest(sample: Sample, texts: Sequence[str]) -> tuple[str, ...]:
-    """The texts in an order independent of rank.
-
-    So a judge that favours places cannot favour early ranks.
-    """
-
-    def digest(text: str) -> bytes:
-        return sha256(f"{sample.question}\0{text}".encode()).digest()
-
-    return tuple(sorted(texts, key=digest))
 
 
 def _verdicts(asked: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk]:

@@ -28,8 +28,10 @@ from ragmetrics_core.data.replies import (
     EachOnce,
     Labelled,
     NotAnswered,
+    Weight,
     verdicts_of,
 )
+from ragmetrics_core.data.typed import NOTE, Chances, Decided, State, Typed
 
 
 def distinct(texts: object) -> object:
@@ -122,6 +124,53 @@ class FactInContext(Question[Any]):
 
     Parts: question, context, fact or facts.
     """
+
+
+def _state(question: FactInContext) -> State:
+    """A context, and one fact or all of them; the question is not needed."""
+    state: dict[str, Any] = {"note": NOTE, "context": question["context"]}
+    if "facts" in question.parts:
+        part = question.parts["facts"]
+        state["facts"] = dict(zip(part.labels, part.texts, strict=True))
+    else:
+        state["fact"] = question["fact"]
+    return state
+
+
+def _asks(question: FactInContext) -> list[Typed]:
+    places = ["fact"]
+    if "facts" in question.parts:
+        places = [f"facts.{label}" for label in question.parts["facts"].labels]
+    return [
+        Typed(
+            "predicate",
+            f"`context` states the whole of `{place}`, or it follows from `context`"
+            " without other knowledge; to share the topic is not enough.",
+        )
+        for place in places
+    ]
+
+
+def _reads(question: FactInContext, answers: Sequence[Chances]) -> Asked[Any]:
+    probabilities = [chance for (chance,) in answers]
+    verdicts: list[dict[str, Any]] = [
+        {"covered": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
+        for chance in probabilities
+    ]
+    if "facts" in question.parts:
+        labels = question.parts["facts"].labels
+        labelled = [
+            {**verdict, "label": label}
+            for label, verdict in zip(labels, verdicts, strict=True)
+        ]
+        reply = question.read({"facts": labelled})
+    else:
+        reply = question.read(verdicts[0])
+    weights = tuple(Weight(chance, "decision") for chance in probabilities)
+    return Asked((reply,), weights=weights)
+
+
+_COVERED: Decided[Any] = Decided(_state, _asks, _reads)
 
 
 Combination = Literal["or", "noisy_or", "soft"]
@@ -221,11 +270,14 @@ def covering(
     facts: Sequence[str],
     instructions: Instructions,
     polls: int | None,
+    *,
+    own_template: bool = False,
 ) -> list[FactInContext]:
     """Return the questions which facts a context covers.
 
     With ``polls`` there is one question for each fact, with so many polls for weights.
-    With None there is one for all facts.
+    With None there is one for all facts. A template of the user's own has no form as
+    typed questions.
     """
     reply: type[Covered | CoveredList]
     if polls is None:
@@ -244,6 +296,7 @@ def covering(
             Reply=reply,
             weigh=weigh,
             split=Split("context", "covered"),
+            decided=None if own_template else _COVERED,
             example=_all_covered,
         )
         for fact_part in fact_parts

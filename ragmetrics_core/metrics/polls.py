@@ -62,7 +62,7 @@ class SentenceSupport(Silent, extra="ignore"):
 
 
 class ClaimSupport(Silent, extra="ignore"):
-    """One part of an answer, as an encoder judged it by itself."""
+    """One part of an answer, as it was judged by itself."""
 
     text: str = Field(description="The claim, or what claims nothing.")
     probability: Share | None = Field(
@@ -85,7 +85,8 @@ class Poll(Silent, extra="ignore"):
     It is explained before its verdict. It ``abstains`` where the answer makes no claim.
     ``unsupported`` are claims that no context supports. ``sentences`` are the evidence
     of a lexical judge, per sentence of the answer; ``encoder_claims`` that of an
-    encoder, per claim, behind which stands what claims nothing.
+    encoder, per claim, behind which stands what claims nothing, or that of a judge of
+    typed questions, per sentence.
     """
 
     reason: Comment = ""

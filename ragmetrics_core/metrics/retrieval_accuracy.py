@@ -245,6 +245,7 @@ class RetrievalAccuracy(Metric):
                 facts,
                 self._cell_instructions(),
                 polls=None if self.calls == "per_context" else self.polls,
+                own_template=self.template is not None,
             )
         return questions
 

@@ -1,0 +1,181 @@
+"""Adherence as typed questions: one about each sentence of the answer.
+
+The weakest sentence decides, as with an encoder. A sentence is named by its label in
+the state, so that no text of a sample stands among the instructions.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ragmetrics_core.data import Asked, Claim, Needs
+from ragmetrics_core.data.replies import Weight
+from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.data.typed import (
+    Chances,
+    Decided,
+    Option,
+    State,
+    Typed,
+    most_likely,
+)
+from ragmetrics_core.metrics.polls import (
+    Adherent,
+    ClaimSupport,
+    LabelledPoll,
+    Poll,
+    RestsOn,
+)
+from ragmetrics_core.metrics.typed_states import (
+    answered_from_chunks,
+    numbered,
+    opening,
+    order_of_digest,
+    sentences,
+)
+
+_CLAIMS_SOMETHING = Typed(
+    "predicate",
+    "`answer` claims something; a greeting, an offer, or to say that it does not know"
+    " or that the texts do not say, is no claim.",
+)
+
+
+def _state(question: Adherent) -> State:
+    return answered_from_chunks(question, question["contexts"])
+
+
+def _asks(question: Adherent) -> list[Typed]:
+    """Whether the answer claims anything, then of each sentence whether it is held."""
+    supported = [
+        Typed(
+            "predicate",
+            f"All that `answer.{label}` claims stands in `chunks` or follows from them"
+            " without other knowledge, or it claims nothing; to be true in the world is"
+            " not enough.",
+        )
+        for label in sentences(question["answer"])
+    ]
+    return [_CLAIMS_SOMETHING, *supported]
+
+
+def _reads(question: Adherent, answers: Sequence[Chances]) -> Asked[Poll]:
+    """The poll of the weakest sentence; it abstains where nothing is claimed."""
+    (claims_something,), *supported = answers
+    texts = split_sentences(question["answer"])
+    by_sentence = tuple(
+        ClaimSupport(text=text, probability=chance)
+        for text, (chance,) in zip(texts, supported, strict=True)
+    )
+    if claims_something <= 0.5 or not by_sentence:
+        poll = Poll(
+            verdict="abstains",
+            reason=f"The answer makes no claim, p = {1 - claims_something:.2f}.",
+            encoder_claims=by_sentence,
+        )
+        return Asked((poll,))
+    weakest = min(chance for (chance,) in supported)
+    poll = Poll(
+        verdict="yes" if weakest > 0.5 else "no",
+        reason=_reason(by_sentence),
+        unsupported=tuple(sentence.text for sentence in _unheld(by_sentence)),
+        encoder_claims=by_sentence,
+    )
+    return Asked((poll,), weights=(Weight(weakest, "decision"),))
+
+
+def _unheld(by_sentence: Iterable[ClaimSupport]) -> list[ClaimSupport]:
+    """The sentences that the contexts do not hold."""
+    return [sentence for sentence in by_sentence if (sentence.probability or 0) <= 0.5]
+
+
+def _reason(by_sentence: Sequence[ClaimSupport]) -> str:
+    """How many sentences are held, and which is the weakest."""
+    n_held = len(by_sentence) - len(_unheld(by_sentence))
+    weakest = min(by_sentence, key=lambda sentence: sentence.probability or 0.0)
+    return (
+        f"{n_held} of {len(by_sentence)} sentences rest on the contexts; the weakest has"
+        f' p = {weakest.probability:.2f}: "{weakest.text}"'
+    )
+
+
+SENTENCES: Decided[Poll] = Decided(_state, _asks, _reads)
+"""Whether the contexts hold each sentence of an answer."""
+
+
+# What a sentence may rest on, in the order of the options; the last holds nothing.
+_LABELS: tuple[tuple[Needs | None, str], ...] = (
+    ("evidence", "`contexts`; what `user` says may be the premise"),
+    ("earlier", "`earlier`, alone or with `contexts`"),
+    ("user", "`user` alone"),
+    ("own", "`own`, which the assistant said before, and no context"),
+    (None, "nothing, because it claims nothing"),
+    ("none", "none of these"),
+)
+_OPTIONS = tuple(
+    Option(letter, meaning)
+    for letter, (_, meaning) in zip("ABCDEF", _LABELS, strict=True)
+)
+_NO_CLAIM = 4
+_HELD, _UNHELD = (0, 1, 2), (3, 5)
+
+
+def _state_with_groups(question: RestsOn) -> State:
+    """All groups of texts, and the answer; those of contexts in an order without rank."""
+    answer = question["answer"]
+    return {
+        **opening(question),
+        "contexts": numbered("C", order_of_digest(answer, question["contexts"])),
+        "earlier": numbered("E", order_of_digest(answer, question["earlier"])),
+        "user": numbered("U", question["user"]),
+        "own": numbered("A", question["own"]),
+        "answer": sentences(answer),
+    }
+
+
+def _asks_labels(question: RestsOn) -> list[Typed]:
+    return [
+        Typed(
+            "choice",
+            f"What is needed to hold all that `answer.{label}` claims? The first of"
+            " these that is enough; to be true in the world is not.",
+            _OPTIONS,
+        )
+        for label in sentences(question["answer"])
+    ]
+
+
+def _reads_labels(question: RestsOn, answers: Sequence[Chances]) -> Asked[LabelledPoll]:
+    """The likeliest label of each sentence that claims something.
+
+    The side is decided first, held or not, so that verdict and probability agree.
+    """
+    claims: list[Claim] = []
+    held_chances: list[float] = []
+    for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
+        if chances[_NO_CLAIM] > 0.5:
+            continue
+        held = _share(chances, _HELD)
+        places = _HELD if held > 0.5 else _UNHELD
+        likeliest = places[most_likely(tuple(chances[place] for place in places))]
+        needs, _ = _LABELS[likeliest]
+        claims.append(Claim.model_validate({"claim": text, "needs": needs}))
+        held_chances.append(held)
+    if not claims:
+        return Asked((LabelledPoll(reason="The answer makes no claim.", claims=()),))
+    weakest = min(held_chances)
+    reason = (
+        f"The weakest of {len(claims)} sentences with a claim has p = {weakest:.2f}."
+    )
+    poll = LabelledPoll(reason=reason, claims=tuple(claims))
+    return Asked((poll,), weights=(Weight(weakest, "decision"),))
+
+
+def _share(chances: Chances, places: Iterable[int]) -> float:
+    """The share of some options in all but that of no claim, in [0, 1]."""
+    total = sum(chances) - chances[_NO_CLAIM]
+    share = sum(chances[place] for place in places)
+    return min(share / total, 1.0) if total > 0 else 0.0
+
+
+LABELS: Decided[Any] = Decided(_state_with_groups, _asks_labels, _reads_labels)
+"""What each sentence of an answer rests on."""

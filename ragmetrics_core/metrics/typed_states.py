@@ -1,0 +1,84 @@
+"""The states of typed questions: the texts of a question, by name.
+
+Metrics that show the same texts make equal states, so that their questions can share a
+request. Texts of a group are in an order that does not depend on their rank.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any
+
+from ragmetrics_core.data import Part, Question
+from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.data.typed import NOTE
+
+
+def order_of_digest(question: str | None, texts: Iterable[str]) -> tuple[str, ...]:
+    """The distinct texts in an order independent of rank.
+
+    So a judge that favours places cannot favour early ranks.
+
+    Args:
+        question: The question of the sample, so that no text always comes first.
+        texts: The texts.
+    """
+
+    def digest(text: str) -> bytes:
+        return sha256(f"{question}\0{text}".encode()).digest()
+
+    return tuple(sorted(dict.fromkeys(texts), key=digest))
+
+
+def opening(question: Question[Any]) -> dict[str, Any]:
+    """What every state begins with: a note, and the question of the sample.
+
+    The application's rewrite of it and the earlier turns follow, where there are any.
+    """
+    state: dict[str, Any] = {"note": NOTE}
+    part = question.parts.get("question")
+    if part is None or part.text is None:
+        return state
+    state["question"] = part.text
+    if part.rewrite and part.rewrite != part.text:
+        state["standalone_question"] = part.rewrite
+    if part.history:
+        state["earlier_turns"] = [
+            f"{turn.role}: {turn.content}" for turn in part.history
+        ]
+    return state
+
+
+def chunks(question: Question[Any], texts: Sequence[str]) -> dict[str, str]:
+    """Chunks by neutral letters, in an order independent of rank."""
+    asked = question.parts.get("question")
+    ordered = order_of_digest(_text(asked), texts)
+    labels = Part("Chunk", ordered, "letters").labels
+    return dict(zip(labels, ordered, strict=True))
+
+
+def _text(part: Part | None) -> str | None:
+    return part.text if part is not None and isinstance(part.text, str) else None
+
+
+def sentences(answer: str) -> dict[str, str]:
+    """The sentences of an answer by label: S1, S2, and so on."""
+    return numbered("S", split_sentences(answer))
+
+
+def numbered(letter: str, texts: Iterable[str]) -> dict[str, str]:
+    """Texts by a letter with a number, from 1."""
+    return {f"{letter}{number}": text for number, text in enumerate(texts, start=1)}
+
+
+def answered_from_chunks(
+    question: Question[Any], texts: Sequence[str]
+) -> dict[str, Any]:
+    """The state of what was asked, shown and answered.
+
+    It is that of usefulness listwise, of adherence and of its cause.
+    """
+    return {
+        **opening(question),
+        "chunks": chunks(question, texts),
+        "answer": sentences(question["answer"]),
+    }
