@@ -10,11 +10,17 @@ import re
 from functools import cache
 
 from ragmetrics_core.data import SettingError, did_you_mean, own
+from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.models.addresses import Endpoint, named_endpoint, refuse_empty
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.models.decision_model import (
+    DecisionModel,
+    OpenAIDecisionModel,
+    SystemOneModel,
+)
 from ragmetrics_core.models.litellm_model import LiteLLMModel, provides
 from ragmetrics_core.models.openai_form import listed, listed_names
 
@@ -25,6 +31,7 @@ _logger = logging.getLogger("ragmetrics_core")
 _judges: dict[tuple[object, ...], Judge] = {}
 _MOST = 32  # judges known by name
 _COMPATIBLE = "openai-compatible/"
+_DECISIONS, _SYSTEM_ONE = "decisions/", "systemone/"
 _OWN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
 
@@ -40,7 +47,8 @@ def resolve_judge(
 
     Args:
         judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``),
-            ``"lexical"`` for the embedded judge, ``module:name`` of a judge or chat
+            a decision model's (``"decisions/gpt-6-luna"``,
+            ``"systemone/typesafe/jev-1.13"``), ``"lexical"`` for the embedded judge, ``module:name`` of a judge or chat
             model of your own, or None.
         metric_model: The metric's own ``model``, used where ``judge`` is None; after it
             ``RAGMETRICS_JUDGE``.
@@ -66,6 +74,8 @@ def resolve_judge(
         refuse_empty(chosen, "RAGMETRICS_JUDGE")
     if isinstance(chosen, Judge):
         return chosen
+    if isinstance(chosen, DecisionModel):
+        return DecisionJudge(chosen)
     if isinstance(chosen, ChatModel):
         return LLMJudge(chosen)
     if chosen is None:
@@ -130,6 +140,16 @@ def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
                 address, name.removeprefix(_COMPATIBLE), api_key_env=key_variable
             )
         )
+    if name.startswith(_DECISIONS):
+        _warn_of_moving_name(name)
+        return DecisionJudge(
+            OpenAIDecisionModel(name, api_base=address, api_key_env=key_variable)
+        )
+    if name.startswith(_SYSTEM_ONE):
+        _warn_of_moving_name(name)
+        return DecisionJudge(
+            SystemOneModel(name, api_base=address, api_key_env=key_variable)
+        )
     if name.startswith("openai/") or listed(name) is not None:
         return LLMJudge(
             OpenAICompatibleModel.openai(
@@ -140,6 +160,16 @@ def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
         return _own(name, named_here)
     _refuse_misspelt(name, address)
     return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
+
+
+def _warn_of_moving_name(name: str) -> None:
+    """Say that the model behind a name may change, which stored answers outlive."""
+    if name.endswith("-latest"):
+        _logger.warning(
+            "%s may stand for another model tomorrow, and stored answers outlive it:"
+            " name the version",
+            name,
+        )
 
 
 def _refuse_misspelt(name: str, address: str | None) -> None:

@@ -25,6 +25,7 @@ from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
     JudgeError,
     JudgeUnavailable,
+    SettingError,
     TooFewPolls,
 )
 from ragmetrics_core.data.frozen import check_number
@@ -35,6 +36,7 @@ from ragmetrics_core.judging.probabilities import mode_of, weights
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import described, read, schema_of
 from ragmetrics_core.models.chat import ChatModel, ChatRequest, check_model
+from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.fitting import gathered
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
@@ -80,6 +82,11 @@ class LLMJudge(Judge):
 
     def __post_init__(self) -> None:
         check_model(self.model)
+        if isinstance(self.model, DecisionModel):
+            raise SettingError(
+                f"{self.model.name} answers typed questions and writes nothing: take"
+                " DecisionJudge(model), or its name as the judge"
+            )
         for name, least in (
             ("max_tokens", 1),
             ("top_logprobs", 0),

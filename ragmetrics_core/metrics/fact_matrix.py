@@ -12,7 +12,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from ragmetrics_core.data import Cell, FactMatrix, JudgeError, Share, Silent
+from ragmetrics_core.data import (
+    Cell,
+    FactMatrix,
+    JudgeError,
+    QuestionNotSupported,
+    Share,
+    Silent,
+)
 from ragmetrics_core.data.asking import (
     Instructions,
     Part,
@@ -86,8 +93,27 @@ def extraction(
         parts={**question, "reference": Part("Reference answer", text)},
         instructions=instructions,
         Reply=ReasonedFacts if reasoning else Facts,
+        decided=_NOT_DECIDED,
         example=_examples,
     )
+
+
+def _cannot_list(question: ExtractFacts) -> State:
+    """Refuse to list facts by typed questions, which only choose among what is given."""
+    del question  # no text changes that
+    raise QuestionNotSupported(
+        "a judge of typed questions writes nothing and so lists no facts: give them"
+        " (facts= of the sample, written by 'ragmetrics facts'), take the embedded judge"
+        " ('lexical'), or a cascade whose strong judge is a language model"
+    )
+
+
+def _reads_nothing(question: ExtractFacts, answers: Sequence[Chances]) -> Asked[Any]:
+    del question, answers  # nothing was asked
+    raise QuestionNotSupported("no fact was listed")
+
+
+_NOT_DECIDED: Decided[Any] = Decided(_cannot_list, lambda _: (), _reads_nothing)
 
 
 def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:

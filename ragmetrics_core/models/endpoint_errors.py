@@ -87,7 +87,7 @@ _FILTERED = re.compile(
 _TOO_LONG = re.compile(
     r"context_length_exceeded|context[ _-]?(?:length|window|size)|prompt is too"
     r" long|input token count|too many tokens"
-    r"|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",
+    r"|max_tokens_exceeded|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",
     re.IGNORECASE,
 )
 # What a kind of error is rather, if these words were said; the first that fits.
@@ -142,6 +142,7 @@ _STATUSES: dict[int | None, type[errors.JudgeError]] = {
     404: errors.ModelNotFound,
     408: errors.JudgeTimeout,
     429: errors.RateLimited,
+    501: errors.RequestRejected,  # the server will not have learnt it a second later
 }
 # What a code says that comes without the status that belongs to it.
 _STATUS_OF_SYMBOL = {

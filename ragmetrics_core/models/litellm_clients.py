@@ -163,7 +163,8 @@ def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
             key would go there.
     """
     url = str(request.url)
-    call.address = public(url).removesuffix("/chat/completions")
+    path = "/v1/systemone" if url.endswith("/v1/systemone") else "/chat/completions"
+    call.address = public(url).removesuffix(path)
     # some providers take no address
     is_named_host = not call.named_address or same_host(url, call.named_address)
     credentials = headers_that_tell_who(

@@ -300,7 +300,7 @@ class LiteLLMModel(ChatModel):
         token = current_call.set(call)
         try:
             async with asyncio.timeout(self._timeout):
-                response = await litellm.acompletion(**self._arguments(request))
+                response = await self._called(litellm, request)
         except TimeoutError:
             refusals.append(
                 errors.JudgeTimeout(
@@ -310,7 +310,7 @@ class LiteLLMModel(ChatModel):
         except self._theirs as error:
             refusals.append(self._translated(error))
         else:
-            return self._reply(response)
+            return self._reply(response, request)
         finally:
             current_call.reset(token)
             self._asked = self._asked or call.address
@@ -329,8 +329,15 @@ class LiteLLMModel(ChatModel):
             self.model, self._key(), self.api_base or "", frozenset(named_headers)
         )
 
-    def _reply(self, response: Any) -> ChatReply:
+    async def _called(self, litellm: Any, request: ChatRequest) -> Any:
+        """Call the function of LiteLLM that this request is for."""
+        return await litellm.acompletion(
+            **request_body(request), **self._how_to_call(), **self._extra
+        )
+
+    def _reply(self, response: Any, request: ChatRequest) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
+        del request  # the reply to any chat request says what it is
         usage, choices = (
             dict(getattr(response, "usage", None) or ()),
             map(_choice, response.choices or ()),
@@ -338,22 +345,25 @@ class LiteLLMModel(ChatModel):
         reply = reply_of(
             self.model, choices, usage=usage, models=[response.model], key=self._key()
         )
+        return self._priced(reply, response)
+
+    def _priced(self, reply: ChatReply, response: Any) -> ChatReply:
+        """The reply with what it cost, as LiteLLM says where we have no price."""
         cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
         if self._prices is None and isinstance(cost, (int, float)):
             return replace(reply, usage=replace(reply.usage, cost=float(cost)))
         return priced(reply, self._prices)
 
-    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
+    def _how_to_call(self) -> dict[str, Any]:
+        """Model, address, key and limits, as every function of LiteLLM takes them."""
         key = self._key() or (_NO_KEY if self.api_base is not None else None)
         own = {"api_base": self.api_base, "api_key": key}
         return {
             "model": self.model,
-            **request_body(request),
             "timeout": self._timeout,
             "num_retries": 0,
             "max_retries": 0,
             **{name: value for name, value in own.items() if value is not None},
-            **self._extra,
         }
 
     def _translated(self, error: Exception) -> errors.JudgeError:

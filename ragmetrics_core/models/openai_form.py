@@ -75,15 +75,27 @@ class Listed(NamedTuple):
 
 
 @cache
+def _prices_file() -> Mapping[str, Any]:
+    """Our dated file."""
+    file = files("ragmetrics_core.models").joinpath("openai_prices.json")
+    content: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
+    return content
+
+
 def _listed_models() -> Mapping[str, tuple[float, float, str]]:
-    """Our dated file: by model the price of what is sent and received, and its kind."""
-    text = (
-        files("ragmetrics_core.models")
-        .joinpath("openai_prices.json")
-        .read_text("utf-8")
-    )
-    models: Mapping[str, tuple[float, float, str]] = json.loads(text)["models"]
+    """By model the price of what is sent and received, and its kind."""
+    models: Mapping[str, tuple[float, float, str]] = _prices_file()["models"]
     return models
+
+
+@cache
+def decision_prices(model: str) -> tuple[float, float] | None:
+    """US dollars per token that one of OpenAI's models reads and gives of decisions.
+
+    None if our dated file does not know it.
+    """
+    entry = _prices_file()["decisions"].get(model)
+    return None if entry is None else (entry[0] / 1e6, entry[1] / 1e6)
 
 
 def listed_names() -> list[str]:

@@ -32,7 +32,8 @@ from ragmetrics_core.models.chat import (
     Origin,
     check_prices,
 )
-from ragmetrics_core.models.fitting import Fitting, gathered, lacking
+from ragmetrics_core.models.decision_forms import request_text, usage_shared
+from ragmetrics_core.models.fitting import Fitting, Send, gathered, lacking
 from ragmetrics_core.models.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 from ragmetrics_core.models.spending import spending_here
@@ -59,6 +60,14 @@ class Answers(Generic[T]):
     """
 
     outcomes: tuple[T | errors.JudgeError, ...]
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Decision(Generic[T]):
+    """What came of a typed question: what was read, or an error; and its cost."""
+
+    outcome: T | errors.JudgeError
     usage: Usage
 
 
@@ -157,8 +166,8 @@ class Session:
         All passes of a run in batches go by what the model states, so that each asks the
         same.
         """
-        is_run_in_batches = type(self._store).parked is not ReplyStore.parked
-        return lacking(self.model, () if is_run_in_batches else self._learned)
+        learned = () if _is_in_batches(self._store) else self._learned
+        return lacking(self.model, learned)
 
     async def prepare(self) -> None:
         """Load what the first call needs."""
@@ -243,7 +252,7 @@ class Session:
 
         with_schema = request if request.schema else replace(request, schema=schema)
         sent_request = with_schema if shared.often_malformed else request
-        outcomes, usage = await self._replies(sent_request, keys)
+        outcomes, usage = await self._replies(partial(_so_often, sent_request), keys)
 
         read_all: _ReadAll[T] = partial(
             _all_read_apart if own_reader else _all_read, read=read
@@ -305,8 +314,9 @@ class Session:
         usage = Usage()
         for repair in range(1, _MAX_REPAIRS + 1):
             repair_key = f"{key}|repair {repair}"
+            repair_request = partial(_so_often, _repair(request, problem))
             (outcome,), spent = await self._replies(
-                _repair(request, problem), [repair_key], keep=False
+                repair_request, [repair_key], keep=False
             )
             usage += replace(spent, repairs=spent.calls)
             (result,) = await read_all([outcome])
@@ -352,14 +362,88 @@ class Session:
             for poll in range(first_poll, first_poll + polls)
         ]
 
+    async def decide(
+        self,
+        state: str,
+        questions: Sequence[str],
+        read: Callable[[str, Choice], T],
+    ) -> "dict[str, Decision[T]]":
+        """Ask typed questions about one state, in one request.
+
+        Each answer is kept under its own key, so that only those that are missing are
+        asked for. None is repaired: the same request gives the same answer.
+
+        Args:
+            state: What is asked about, as JSON.
+            questions: Different questions, each as JSON.
+            read: Reads the answer to a question; raises ``JudgeError`` for what cannot
+                be used.
+
+        Returns:
+            By question, what came of it. The usages sum to what the request cost.
+
+        Raises:
+            SettingError: In a run in batches, as no batch takes typed questions.
+        """
+        await self.prepare()
+        if _is_in_batches(self._store):
+            raise errors.SettingError(
+                f"no batch takes the typed questions of {self.model.name}: leave out"
+                " batch="
+            )
+        shared = self._prepared
+        place = json.dumps([self._place, state, self.replicate])
+        question_by_key = {
+            _digest(f"{place}|typed|{question}"): question for question in questions
+        }
+        keys = list(question_by_key)
+        to_pay = [
+            key
+            for key in keys
+            if self._kept.get(key) is None and key not in shared.flights
+        ]
+
+        def request_for(missing: Sequence[str]) -> ChatRequest:
+            """The request for some of the answers."""
+            text = request_text(state, [question_by_key[key] for key in missing])
+            return ChatRequest(
+                (Message("user", text),), n=len(missing), temperature=None
+            )
+
+        outcomes, usage = await self._replies(request_for, keys, fitted=False)
+        # Whoever else asked for all of them may have given up meanwhile.
+        payers = keys if usage.calls and not to_pay else to_pay
+        lengths = [len(question_by_key[key]) for key in payers]
+        shared_out = dict(zip(payers, usage_shared(usage, lengths), strict=True))
+        decisions: dict[str, Decision[T]] = {}
+        for key, outcome in zip(keys, outcomes, strict=True):
+            question = question_by_key[key]
+            result = _decided(outcome, partial(read, question))
+            if isinstance(outcome, Choice) and isinstance(result, errors.JudgeError):
+                self._kept.reject(key)
+            spent = shared_out.get(key, Usage(stored=1, models=usage.models))
+            decisions[question] = Decision(result, spent)
+        return decisions
+
     # Stored replies, and one call for equal requests in flight.
 
     async def _replies(
-        self, request: ChatRequest, keys: Sequence[str], *, keep: bool = True
+        self,
+        request_for: "_RequestFor",
+        keys: Sequence[str],
+        *,
+        keep: bool = True,
+        fitted: bool = True,
     ) -> tuple[list[Outcome], Usage]:
         """Return stored replies, those of others in flight, and those of a new call.
 
         One call asks for all that are missing. The usage says what it cost.
+
+        Args:
+            request_for: Makes the request for the replies under some of the keys.
+            keys: One for each reply.
+            keep: Whether replies are taken from the store and kept there.
+            fitted: Whether the request is made to fit what the endpoint can do.
         """
         shared = self._prepared
         spent: list[Usage] = []
@@ -378,8 +462,16 @@ class Session:
                 else:
                     to_fetch.append(key)
             if to_fetch:
+                complete = shared.fitting.complete if fitted else _as_it_is
                 spent.append(
-                    await self._fetch(shared, request, to_fetch, outcomes, keep)
+                    await self._fetch(
+                        shared,
+                        request_for(to_fetch),
+                        to_fetch,
+                        outcomes,
+                        keep,
+                        complete,
+                    )
                 )
             spent += await self._await_flights(to_await, outcomes, keep=keep)
         answered = [outcome for outcome in outcomes.values() if outcome is not None]
@@ -417,6 +509,7 @@ class Session:
         keys: list[str],
         outcomes: dict[str, Outcome | None],
         keep: bool,
+        complete: Callable[[str, ChatRequest, Send], Awaitable[ChatReply]],
     ) -> Usage:
         """Ask for several replies, and return what it cost.
 
@@ -439,9 +532,7 @@ class Session:
 
         self._take_off(shared, keys)
         try:
-            reply = await shared.fitting.complete(
-                keys[0], replace(request, n=len(keys)), send
-            )
+            reply = await complete(keys[0], request, send)
             unanswered = [key for key in keys if outcomes[key] is None]
             outcomes.update(zip(unanswered, _why_unanswered(reply), strict=False))
         finally:
@@ -454,12 +545,41 @@ class Session:
         return reply.usage
 
 
+_RequestFor = Callable[[Sequence[str]], ChatRequest]
+
+
+def _so_often(request: ChatRequest, keys: Sequence[str]) -> ChatRequest:
+    """The same request for as many replies as there are keys."""
+    return replace(request, n=len(keys))
+
+
+async def _as_it_is(key: str, request: ChatRequest, send: Send) -> ChatReply:
+    """Send a request in which nothing can be left out."""
+    del key  # as of ``Fitting.complete``
+    return await send(request, 0)
+
+
 def _why_unanswered(reply: ChatReply) -> Iterator[Outcome]:
     """Why replies that were asked for did not come: the failures, then a sentence."""
     yield from reply.failures
     yield from repeat(
         errors.EmptyReply("the endpoint returned fewer replies than asked for")
     )
+
+
+def _decided(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
+    """What an answer to a typed question says, or why it cannot be used."""
+    if isinstance(outcome, errors.JudgeError):
+        return outcome
+    try:
+        return read(outcome)
+    except errors.JudgeError as error:
+        return error
+
+
+def _is_in_batches(store: ReplyStore) -> bool:
+    """Whether a store answers in place of the endpoint."""
+    return type(store).parked is not ReplyStore.parked
 
 
 def _sum_of(usages: Sequence[Usage]) -> Usage:

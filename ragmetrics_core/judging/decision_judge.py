@@ -1,0 +1,301 @@
+"""A judge that answers typed questions with probabilities, and writes nothing.
+
+Questions say themselves how they are asked in that form (``Question.decided``). Those
+about equal states share a request; no text is shown to a question that does not name
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from typing import Any
+
+from ragmetrics_core.data import (
+    WORDING,
+    Answer,
+    Asked,
+    Chances,
+    JudgeError,
+    JudgeUnavailable,
+    NotAnswered,
+    Question,
+    QuestionNotSupported,
+    R,
+    SettingError,
+    Typed,
+    Usage,
+)
+from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.judging import windows
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.chat import Choice, check_model
+from ragmetrics_core.models.decision_forms import (
+    chances_of,
+    json_text,
+    question_text,
+)
+from ragmetrics_core.models.decision_model import DecisionModel
+from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.limits import Budget
+from ragmetrics_core.models.reply_store import ReplyStore
+from ragmetrics_core.models.session import Decision, Session
+from ragmetrics_core.models.threads import computed
+
+
+@dataclass(eq=False, repr=False)
+class DecisionJudge(Judge):
+    """A judge that asks a decision model typed questions.
+
+    It answers the questions of the four metrics, except which facts a text states: give
+    facts (``facts=``), or take a cascade whose strong judge writes.
+
+    Args:
+        model: The decision model.
+        attempts: Most calls for one request that fails for a passing reason.
+        timeout: Seconds for one call, beside the model's own timeout; None for no
+            limit.
+        replicate: Number of an independent repetition: stored answers of one are not
+            used for another.
+
+    Raises:
+        SettingError: If the model is none of typed questions, or a number is out of
+            range.
+
+    Examples:
+        >>> from ragmetrics_core.models.decision_model import OpenAIDecisionModel
+        >>> DecisionJudge(OpenAIDecisionModel("gpt-6-luna", api_key="secret")).name
+        'decisions/gpt-6-luna'
+    """
+
+    model: DecisionModel
+    _: KW_ONLY
+    attempts: int = 8
+    timeout: float | None = 300.0
+    replicate: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, DecisionModel):
+            raise SettingError(
+                f"DecisionJudge asks models of typed questions, and got a"
+                f" {type(self.model).__name__}; give a DecisionModel, or take LLMJudge"
+            )
+        check_model(self.model)
+        check_number("DecisionJudge(attempts=)", self.attempts, least=1)
+        check_number("DecisionJudge(replicate=)", self.replicate, least=0)
+        if self.timeout is not None:
+            check_number(
+                "DecisionJudge(timeout=)",
+                self.timeout,
+                least=0,
+                whole=False,
+                above=True,
+            )
+        self.name = self.model.name
+        self.models = (self.model,)
+        self._session = Session(
+            self.model,
+            attempts=self.attempts,
+            timeout=self.timeout,
+            replicate=self.replicate,
+        )
+        self._run: Session | None = None
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The version of the wordings, which changes answers."""
+        return {"typed": WORDING}
+
+    def session(
+        self,
+        *,
+        concurrency: int,
+        store: ReplyStore | None,
+        budget: Budget | None = None,
+    ) -> DecisionJudge:
+        """Return a judge for one run.
+
+        Calls in flight, and what is learned, are shared by all runs of this object.
+        """
+        judge = copy(self)
+        vars(judge).update(
+            _run=self._session.during(
+                store=store, concurrency=concurrency, budget=budget
+            )
+        )
+        return judge
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Answer one question.
+
+        Raises:
+            JudgeUnavailable: If the model cannot be prepared; nothing was sent.
+            SettingError: In a run in batches, which take no typed questions.
+        """
+        (answer,) = await self.answer_all([question])
+        return answer
+
+    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
+        """Answer several questions; those about equal texts share a request.
+
+        Of a text that is too long for the model the windows are asked about, where that
+        can be.
+
+        Raises:
+            JudgeUnavailable: If the model cannot be prepared; nothing was sent.
+            SettingError: In a run in batches, which take no typed questions.
+        """
+        if self._run is None:
+            run = self.session(concurrency=32, store=None)
+            return await run.answer_all(questions)
+        asked = [await _rendered(question) for question in questions]
+        decisions = await self._decided(self._run, asked)
+        answers = _answers(asked, decisions)
+        return await gathered(
+            self._in_windows(question, answer)
+            for question, answer in zip(questions, answers, strict=True)
+        )
+
+    async def _in_windows(
+        self, question: Question[Any], answer: Answer[Any]
+    ) -> Answer[Any]:
+        """The answer, of a text that was too long made of those about its windows."""
+        parts = windows.smaller(question, answer)
+        if not parts:
+            return answer
+        return windows.joined(question, answer, await self.answer_all(parts))
+
+    async def _decided(
+        self, session: Session, asked: Sequence[_Rendered]
+    ) -> _DecisionByPlace:
+        """Ask the typed questions of all; those about one state share requests."""
+        typed_by_state: dict[str, dict[str, Typed]] = {}
+        for rendered in asked:
+            typed_by_state.setdefault(rendered.state, {}).update(rendered.typed)
+        places: list[tuple[str, list[str]]] = []
+        for state, typed in typed_by_state.items():
+            texts = list(typed)
+            most = self.model.most_questions
+            places += [
+                (state, texts[start : start + most])
+                for start in range(0, len(texts), most)
+            ]
+        all_decided = await gathered(
+            session.decide(state, texts, partial(_read, typed_by_state[state]))
+            for state, texts in places
+        )
+        decisions: dict[tuple[str, str], Decision[Chances]] = {}
+        for (state, _), decided in zip(places, all_decided, strict=True):
+            for text, decision in decided.items():
+                decisions[state, text] = decision
+        return decisions
+
+
+_DecisionByPlace = Mapping[tuple[str, str], Decision[Chances]]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Rendered:
+    """A question in its typed form.
+
+    Args:
+        question: The question.
+        state: What is asked about, as JSON.
+        typed: The typed questions, by their JSON. Equal ones are one.
+        texts: The JSON of each, in the order in which the answers are read.
+        problem: Why it cannot be asked; None if it can.
+    """
+
+    question: Question[Any]
+    state: str = ""
+    typed: Mapping[str, Typed] = field(default_factory=dict)
+    texts: tuple[str, ...] = ()
+    problem: JudgeError | None = None
+
+
+async def _rendered(question: Question[Any]) -> _Rendered:
+    """The typed form of a question; an empty one where it has none."""
+    n_characters = sum(
+        len(text) for part in question.parts.values() for text in part.texts
+    )
+    return await computed(partial(_render, question), size=n_characters)
+
+
+def _render(question: Question[Any]) -> _Rendered:
+    decided = question.decided
+    if decided is None:
+        return _Rendered(question, problem=_not_supported(question))
+    try:
+        typed = list(decided.asks(question))
+        state = json_text(decided.state(question))
+    except JudgeError as error:
+        return _Rendered(question, problem=error.with_traceback(None))
+    except Exception as error:  # noqa: BLE001  # the form may be a user's own
+        return _Rendered(question, problem=_failed_form(question, error))
+    texts = tuple(question_text(single) for single in typed)
+    return _Rendered(question, state, dict(zip(texts, typed, strict=True)), texts)
+
+
+def _read(typed_by_text: Mapping[str, Typed], text: str, choice: Choice) -> Chances:
+    return chances_of(typed_by_text[text], choice)
+
+
+def _answers(
+    asked: Sequence[_Rendered], decisions: _DecisionByPlace
+) -> list[Answer[Any]]:
+    """The answers to questions; what several of them asked is paid by the first."""
+    paid: set[tuple[str, str]] = set()
+    answers: list[Answer[Any]] = []
+    for rendered in asked:
+        usage = Usage()
+        for text in rendered.typed:
+            place = (rendered.state, text)
+            if place not in paid:
+                usage += decisions[place].usage
+            paid.add(place)
+        answers.append(Answer(_reply(rendered, decisions), usage))
+    return answers
+
+
+def _reply(
+    rendered: _Rendered, decisions: _DecisionByPlace
+) -> Asked[Any] | NotAnswered:
+    """What the typed answers make, or why one of them is missing."""
+    question = rendered.question
+    if rendered.problem is not None or question.decided is None:
+        return NotAnswered(rendered.problem or _not_supported(question))
+    chances: list[Chances] = []
+    errors: list[JudgeError] = []
+    for text in rendered.texts:
+        outcome = decisions[rendered.state, text].outcome
+        if isinstance(outcome, JudgeError):
+            errors.append(outcome.with_traceback(None))
+        else:
+            chances.append(outcome)
+    if errors:
+        ending = [error for error in errors if isinstance(error, JudgeUnavailable)]
+        return NotAnswered((ending or errors)[0])
+    try:
+        return question.decided.reads(question, chances)
+    except Exception as error:  # noqa: BLE001  # the form may be a user's own
+        return NotAnswered(_failed_form(question, error))
+
+
+def _failed_form(question: Question[Any], error: Exception) -> JudgeError:
+    kind = type(question).__name__
+    return JudgeError(
+        f"the typed form of questions of type {kind} raised {type(error).__name__};"
+        " correct its state, asks or reads"
+    )
+
+
+def _not_supported(question: Question[Any]) -> QuestionNotSupported:
+    """Why a question cannot be asked, and what to do."""
+    kind = type(question).__name__
+    return QuestionNotSupported(
+        f"questions of type {kind} have no form as typed questions: give them"
+        " decided=Decided(state, asks, reads) of ragmetrics_core.data.typed, leave out"
+        " a metric's own template, or ask a language model"
+    )

@@ -1,0 +1,280 @@
+"""The two forms in which services take typed questions, and what is read of answers.
+
+OpenAI's ``POST /v1/decisions`` takes a list of questions and gives a list of answers.
+System One's ``POST /v1/systemone``, which other services share, takes and gives maps by
+name. A question of ours is JSON, and so is its answer: the probability of a predicate,
+or one for each option, in a list.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import accumulate
+from typing import Any
+
+from ragmetrics_core.data import Chances, ContentRefused, Typed, Usage
+from ragmetrics_core.data.errors import ContextWindowExceeded, MalformedReply
+from ragmetrics_core.models.chat import Choice
+
+Body = dict[str, Any]
+
+_ROUNDED_TO = 0.01
+"""Services round probabilities to two places, so that a sum may be off by half of that
+for each of them."""
+_LEAST_SLACK = 1e-6
+_LONGEST_RAW = 2_000  # characters of an answer that cannot be used, as it is kept
+# Fields that say that a part of the request was not read.
+_TRUNCATED = ("truncated", "state_tokens_dropped", "truncated_questions")
+
+
+def json_text(value: object) -> str:
+    """Data as JSON, the same for equal data."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def question_text(typed: Typed) -> str:
+    """A typed question as JSON."""
+    options = [[option.label, option.meaning] for option in typed.options]
+    return json_text([typed.kind, typed.wording, options])
+
+
+def request_text(state: str, questions: Sequence[str]) -> str:
+    """A request for the answers to questions about a state, all of them JSON."""
+    return f'{{"state":{state},"questions":[{",".join(questions)}]}}'
+
+
+# What is sent
+
+
+def openai_body(model: str, request: str) -> Body:
+    """The body of a request in OpenAI's form."""
+    asked = json.loads(request)
+    questions = [
+        _openai_question(_name(place), *question)
+        for place, question in enumerate(asked["questions"])
+    ]
+    return {"model": model, "input": json_text(asked["state"]), "questions": questions}
+
+
+def _openai_question(name: str, kind: str, wording: str, options: list[Any]) -> Body:
+    question: Body = {"type": kind, "name": name, "instructions": wording}
+    if kind == "choice":
+        question["choices"] = [
+            {"value": label, "description": meaning} for label, meaning in options
+        ]
+    elif kind == "score":
+        question["levels"] = [
+            {"label": label, "description": meaning} for label, meaning in options
+        ]
+    return question
+
+
+def systemone_fields(request: str) -> Body:
+    """State and questions of a request in the form of System One."""
+    asked = json.loads(request)
+    questions = {
+        _name(place): _systemone_question(*question)
+        for place, question in enumerate(asked["questions"])
+    }
+    return {"state": asked["state"], "questions": questions}
+
+
+def _systemone_question(kind: str, wording: str, options: list[Any]) -> Body:
+    if kind == "predicate":
+        return {"type": "noul", "instructions": wording}
+    if kind == "choice":
+        return {"type": kind, "instructions": wording, "criteria": dict(options)}
+    levels = [f"{label}: {meaning}" for label, meaning in options]
+    return {"type": kind, "instructions": wording, "criteria": levels}
+
+
+def _name(place: int) -> str:
+    return f"q{place + 1}"
+
+
+# What comes back
+
+
+def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
+    """The answers of a reply in OpenAI's form, one for each question.
+
+    Raises:
+        MalformedReply: If it holds no list of answers.
+    """
+    answers = body.get("answers") if isinstance(body, dict) else None
+    if not isinstance(answers, list):
+        raise _no_answers(model, "/v1/decisions")
+    answer_by_name: dict[object, Any] = {}
+    for place, answer in enumerate(answers):
+        if isinstance(answer, dict):
+            answer_by_name.setdefault(answer.get("name") or _name(place), answer)
+    return _choices(request, body, answer_by_name, _openai_numbers)
+
+
+def systemone_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
+    """The answers of a reply in the form of System One, one for each question.
+
+    Raises:
+        MalformedReply: If it holds no answers by name.
+    """
+    answers = body.get("answers") if isinstance(body, dict) else None
+    if not isinstance(answers, dict):
+        raise _no_answers(model, "/v1/systemone")
+    return _choices(request, body, answers, _systemone_numbers)
+
+
+def _no_answers(model: str, path: str) -> MalformedReply:
+    return MalformedReply(
+        f"{model} sent a body without the answers of {path}: check that the endpoint"
+        " speaks that form"
+    )
+
+
+_Numbers = Callable[[Mapping[str, Any], str, Sequence[str]], list[Any]]
+
+
+def _choices(
+    request: str, body: Any, answers: Mapping[Any, Any], numbers: _Numbers
+) -> tuple[Choice, ...]:
+    """One choice for each question: its numbers, or why there are none."""
+    is_truncated = _is_truncated(body)
+    choices: list[Choice] = []
+    for place, (kind, _, options) in enumerate(json.loads(request)["questions"]):
+        answer = answers.get(_name(place))
+        labels = [label for label, _ in options]
+        if is_truncated:
+            choices.append(Choice("the request was truncated", "length"))
+        elif isinstance(answer, dict) and answer.get("type") == "refusal":
+            choices.append(Choice("refused", "refused"))
+        else:
+            choices.append(_choice(answer, kind, labels, numbers))
+    return tuple(choices)
+
+
+def _choice(
+    answer: object, kind: str, labels: Sequence[str], numbers: _Numbers
+) -> Choice:
+    try:
+        if not isinstance(answer, dict):
+            raise TypeError
+        return Choice(json.dumps(numbers(answer, kind, labels)))
+    except (TypeError, KeyError, ValueError):
+        return Choice(repr(answer)[:_LONGEST_RAW], "other")
+
+
+def _openai_numbers(
+    answer: Mapping[str, Any], kind: str, labels: Sequence[str]
+) -> list[Any]:
+    """The numbers of an answer; KeyError, TypeError or ValueError if it has others."""
+    if answer["type"] != kind:
+        raise ValueError
+    if kind == "predicate":
+        return [answer["probability"]]
+    values: Sequence[object] = labels if kind == "choice" else range(len(labels))
+    listed = answer["probabilities"]
+    by_value = {entry["value"]: entry["probability"] for entry in listed}
+    return _in_order(by_value, values, n_listed=len(listed))
+
+
+def _systemone_numbers(
+    answer: Mapping[str, Any], kind: str, labels: Sequence[str]
+) -> list[Any]:
+    """The numbers of an answer; KeyError, TypeError or ValueError if it has others."""
+    if kind == "predicate":
+        if answer["type"] != "noul":
+            raise ValueError
+        return [answer["noul"]]
+    if answer["type"] != kind:
+        raise ValueError
+    values = labels if kind == "choice" else [str(n) for n in range(len(labels))]
+    listed = answer["probabilities"]
+    return _in_order(listed, values, n_listed=len(listed))
+
+
+def _in_order(
+    by_value: Mapping[Any, Any], values: Sequence[object], *, n_listed: int
+) -> list[Any]:
+    """The probabilities of all options, each of which is listed once."""
+    if n_listed != len(values):
+        raise ValueError
+    return [by_value[value] for value in values]
+
+
+def _is_truncated(body: Any) -> bool:
+    """Whether a reply, or its usage, says that not all was read."""
+    usage = body.get("usage")
+    return any(
+        bool(holder.get(field))
+        for holder in (body, usage)
+        if isinstance(holder, Mapping)
+        for field in _TRUNCATED
+    )
+
+
+def chances_of(typed: Typed, choice: Choice) -> Chances:
+    """The probabilities that an answer holds, checked.
+
+    Raises:
+        ContentRefused: If the model declined to answer this question.
+        ContextWindowExceeded: If the service read only a part of the texts.
+        MalformedReply: If the answer is missing or of another type, a number is no
+            probability, or the options' do not sum to one.
+    """
+    if choice.finish == "refused":
+        raise ContentRefused("the model declined to answer a typed question")
+    if choice.finish == "length":
+        raise ContextWindowExceeded(
+            "the service read only a part of the texts: use shorter contexts"
+        )
+    n_wanted = len(typed.options) or 1
+    numbers = json.loads(choice.text) if choice.finish == "stop" else []
+    if len(numbers) != n_wanted:
+        raise MalformedReply(
+            f"the answer to a {typed.kind} is missing or has another form",
+            raw=choice.text,
+        )
+    if not all(_is_probability(number) for number in numbers):
+        raise MalformedReply(
+            f"the answer to a {typed.kind} holds a number that is no probability",
+            raw=choice.text,
+        )
+    slack = _LEAST_SLACK + _ROUNDED_TO / 2 * n_wanted
+    if typed.options and abs(sum(numbers) - 1) > slack:
+        raise MalformedReply(
+            f"the probabilities of a {typed.kind} sum to {sum(numbers):.3f}, not to 1",
+            raw=choice.text,
+        )
+    return tuple(float(number) for number in numbers)
+
+
+def _is_probability(number: object) -> bool:
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    return is_number and 0 <= number <= 1  # type: ignore[operator]  # a number by now
+
+
+# What it cost
+
+
+def usage_shared(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
+    """Share out what a request cost among its questions, by their length.
+
+    The shares sum to the whole. Replies from the store are nobody's here.
+    """
+    if not lengths:
+        return []
+    counted = {
+        field.name: getattr(usage, field.name)
+        for field in fields(usage)
+        if field.type is int and field.name != "stored"
+    }
+    ends = [end / sum(lengths) for end in accumulate(lengths)]
+    starts = [0.0, *ends[:-1]]
+    shares: list[Usage] = []
+    for start, end in zip(starts, ends, strict=True):
+        part = {
+            name: round(count * end) - round(count * start)
+            for name, count in counted.items()
+        }
+        cost = None if usage.cost is None else usage.cost * (end - start)
+        shares.append(replace(usage, **part, stored=0, cost=cost))
+    return shares
