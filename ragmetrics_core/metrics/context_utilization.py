@@ -125,8 +125,8 @@ def _asks_verdicts(question: Useful) -> list[Typed]:
     return [
         Typed(
             "predicate",
-            f"`{place}` holds information that `answer` states or needs; to share the"
-            " topic is not enough.",
+            f"`{place}` holds what `answer` states or needs; the same topic is not"
+            " enough.",
         )
         for place in _places(question)
     ]

@@ -113,7 +113,12 @@ def _reads_nothing(question: ExtractFacts, answers: Sequence[Chances]) -> Asked[
     raise QuestionNotSupported("no fact was listed")
 
 
-_NOT_DECIDED: Decided[Any] = Decided(_cannot_list, lambda _: (), _reads_nothing)
+def _asks_nothing(question: ExtractFacts) -> list[Typed]:
+    del question  # nothing can be asked
+    return []
+
+
+_NOT_DECIDED: Decided[Any] = Decided(_cannot_list, _asks_nothing, _reads_nothing)
 
 
 def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
@@ -170,8 +175,8 @@ def _asks(question: FactInContext) -> list[Typed]:
     return [
         Typed(
             "predicate",
-            f"`context` states the whole of `{place}`, or it follows from `context`"
-            " without other knowledge; to share the topic is not enough.",
+            f"`context` says or implies all of `{place}`; the same topic, or other"
+            " knowledge, is not enough.",
         )
         for place in places
     ]

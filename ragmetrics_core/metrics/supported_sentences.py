@@ -35,8 +35,7 @@ from ragmetrics_core.metrics.typed_states import (
 
 _CLAIMS_SOMETHING = Typed(
     "predicate",
-    "`answer` claims something; a greeting, an offer, or to say that it does not know"
-    " or that the texts do not say, is no claim.",
+    "`answer` makes a claim; a greeting, an offer, or not to know is none.",
 )
 
 
@@ -49,9 +48,8 @@ def _asks(question: Adherent) -> list[Typed]:
     supported = [
         Typed(
             "predicate",
-            f"All that `answer.{label}` claims stands in `chunks` or follows from them"
-            " without other knowledge, or it claims nothing; to be true in the world is"
-            " not enough.",
+            f"`chunks` say or imply all that `answer.{label}` claims, if it claims"
+            " anything; that it is true elsewhere is not enough.",
         )
         for label in sentences(question["answer"])
     ]

@@ -1,0 +1,773 @@
+"""Judges of typed questions: OpenAI's decisions and System One, at a server on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    Limits,
+    LLMJudge,
+    Metric,
+    Report,
+    RetrievalAccuracy,
+    Sample,
+    ScriptedJudge,
+    evaluate,
+)
+from ragmetrics_core.data import (
+    Asked,
+    Instructions,
+    NotAnswered,
+    Part,
+    Question,
+    SettingError,
+    Usage,
+    errors,
+)
+from ragmetrics_core.data.typed import Decided, Option, Typed
+from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.judging.decision_judge import DecisionJudge
+from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts
+from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.models.chat import Choice
+from ragmetrics_core.models.decision_forms import chances_of, usage_shared
+from ragmetrics_core.models.decision_model import (
+    DecisionModel,
+    OpenAIDecisionModel,
+    SystemOneModel,
+)
+from ragmetrics_core.testing.decision_loopback import (
+    Chance,
+    DecisionServer,
+    by_digest,
+)
+from ragmetrics_core.testing.loopback import Fault
+
+Body = dict[str, Any]
+GOLDEN = Path(__file__).parent / "golden" / "typed"
+FORMS: dict[str, Callable[[str], DecisionModel]] = {
+    "decisions": lambda address: OpenAIDecisionModel("tiny", api_base=address),
+    "systemone": lambda address: SystemOneModel("tiny", api_base=address),
+}
+ROW: dict[str, Any] = {
+    "question": "Who lit the lamp, and when?",
+    "contexts": ["Anna lit the lamp.", "It was in May.", "Peter sold boats."],
+    "answer": "Anna lit it. It was in May.",
+    "reference": "Anna lit the lamp in May.",
+    "facts": ["Anna lit the lamp.", "It was in May."],
+}
+SAMPLE = Sample.from_row(ROW)
+METRICS: tuple[Metric, ...] = (
+    ContextUtilization(judging="listwise"),
+    ContextAdherence(cause=False),
+    ContextRecall(),
+    RetrievalAccuracy(calls="per_context"),
+)
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server() -> Iterator[DecisionServer]:
+    with DecisionServer() as running:
+        yield running
+
+
+def judge_at(server: DecisionServer, form: str = "decisions") -> DecisionJudge:
+    return DecisionJudge(FORMS[form](server.base_url))
+
+
+def judged(
+    judge: DecisionJudge | CascadeJudge,
+    metrics: Sequence[Metric] = METRICS,
+    rows: Sequence[Sample] = (SAMPLE,),
+    **settings: Any,
+) -> Report:
+    return evaluate(
+        rows, metrics, judge=judge, progress=False, **{"store": False, **settings}
+    )
+
+
+def state_of(body: Body) -> Body:
+    state: Body = json.loads(body["input"]) if "input" in body else body["state"]
+    return state
+
+
+def questions_of(body: Body) -> list[Body]:
+    questions = body["questions"]
+    return list(questions.values() if isinstance(questions, dict) else questions)
+
+
+def bodies(server: DecisionServer) -> list[Body]:
+    return [recorded.body for recorded in server.requests]
+
+
+# What is sent
+
+
+def test_the_four_metrics_are_scored_in_each_form_and_send_what_the_golden_file_holds(
+    form: str, server: DecisionServer
+) -> None:
+    report = judged(judge_at(server, form))
+    results = report.results[0].results
+    assert [result.status for result in results.values()] == ["scored"] * 4
+    assert report.usage.calls == len(server.requests)
+    sent = sorted(bodies(server), key=json.dumps)
+    golden = json.loads((GOLDEN / f"{form}.json").read_text("utf-8"))
+    assert sent == golden
+
+
+def test_both_forms_give_equal_scores_to_equal_answers() -> None:
+    def by_wording(state: Any, question: Body) -> Chance:
+        return by_digest("", {**question, "instructions": question["instructions"]})
+
+    values = {}
+    for form in FORMS:
+        with DecisionServer(by_wording) as server:
+            results = judged(judge_at(server, form)).results[0].results
+            values[form] = {name: result.value for name, result in results.items()}
+    assert values["decisions"] == values["systemone"]
+
+
+WORDS = ("quartz", "fjord", "vexed", "nymph", "jumbo", "glyph", "waltz", "zephyr")
+
+
+@settings(max_examples=15, deadline=None)
+@given(words=st.permutations(WORDS), n_contexts=st.integers(1, 3))
+def test_law_no_request_shows_what_its_question_does_not_name(
+    words: Sequence[str], n_contexts: int
+) -> None:
+    question, answer, reference, fact, *contexts = words
+    sample = Sample.from_row(
+        {
+            "question": question,
+            "answer": answer,
+            "reference": reference,
+            "facts": [fact],
+            "contexts": contexts[:n_contexts],
+        }
+    )
+    shown_contexts = set(contexts[:n_contexts])
+    may_show: dict[Metric, set[str]] = {
+        ContextUtilization(judging="listwise"): {question, answer, *shown_contexts},
+        ContextAdherence(): {question, answer, *shown_contexts},
+        ContextRecall(): {question, answer, reference, *shown_contexts},
+        RetrievalAccuracy(): {fact, *shown_contexts},
+        ContextUtilization(): {question, answer, *shown_contexts},
+    }
+    alone = (RetrievalAccuracy(), ContextUtilization())
+    with DecisionServer() as server:
+        judge = judge_at(server)
+        for metric, texts in may_show.items():
+            server.requests.clear()
+            judged(judge, [metric], [sample])
+            for body in bodies(server):
+                shown = {word for word in words if word in json.dumps(state_of(body))}
+                assert shown <= texts
+                if metric in alone:
+                    assert len(shown & shown_contexts) == 1
+                instructions = json.dumps(body["questions"])
+                assert not [word for word in words if word in instructions]
+
+
+@settings(max_examples=15, deadline=None)
+@given(order=st.permutations(range(3)))
+def test_law_permuted_contexts_have_permuted_verdicts(order: Sequence[int]) -> None:
+    contexts = [ROW["contexts"][place] for place in order]
+    permuted = Sample.from_row({**ROW, "contexts": contexts})
+    metrics = [
+        ContextUtilization(judging="listwise"),
+        ContextAdherence(cause=False),
+        ContextRecall(),
+    ]
+    with DecisionServer() as server:
+        judge = judge_at(server)
+        before = judged(judge, metrics).results[0].results
+        after = judged(judge, metrics, [permuted]).results[0].results
+    chunks_before = before["context_utilization"].evidence.chunks
+    chunks_after = after["context_utilization"].evidence.chunks
+    assert [chunk.probability for chunk in chunks_after] == [
+        chunks_before[place].probability for place in order
+    ]
+    for name in ("context_adherence", "context_recall"):
+        assert after[name].value == before[name].value
+
+
+# What is read
+
+
+def scripted(**chances: Chance) -> Callable[[Any, Body], Chance]:
+    """Answers by a word of the instructions."""
+
+    def answer(state: Any, question: Body) -> Chance:
+        for word, chance in chances.items():
+            if word in question["instructions"]:
+                return chance
+        raise AssertionError(question["instructions"])
+
+    return answer
+
+
+def test_the_weakest_sentence_decides_adherence(form: str) -> None:
+    answer = scripted(claim=0.9, S1=0.8, S2=0.3)
+
+    def by_label(state: Any, question: Body) -> Chance:
+        wording = question["instructions"]
+        if "answer.S" in wording:
+            return 0.8 if "S1" in wording else 0.3
+        return answer(state, question)
+
+    with DecisionServer(by_label) as server:
+        report = judged(judge_at(server, form), [ContextAdherence(cause=False)])
+    result = report.results[0].results["context_adherence"]
+    assert result.value == 0.3
+    assert result.evidence.unsupported == ("It was in May.",)
+    assert [claim.probability for claim in result.evidence.claims] == [0.8, 0.3]
+    assert 'p = 0.30: "It was in May."' in result.reason
+
+
+@pytest.mark.parametrize("chance", [0.5, 0.2])
+def test_an_answer_that_claims_nothing_abstains_at_one_half_too(chance: float) -> None:
+    def answer(state: Any, question: Body) -> Chance:
+        return chance if "makes a claim" in question["instructions"] else 0.9
+
+    with DecisionServer(answer) as server:
+        report = judged(judge_at(server), [ContextAdherence()])
+    result = report.results[0].results["context_adherence"]
+    assert (result.status, result.code) == ("undefined", "abstained")
+
+
+def test_a_tie_is_no_for_chunks_facts_and_sentences() -> None:
+    def answer(state: Any, question: Body) -> Chance:
+        return 0.9 if "makes a claim" in question["instructions"] else 0.5
+
+    metrics = [ContextUtilization(), ContextAdherence(), RetrievalAccuracy()]
+    with DecisionServer(answer) as server:
+        results = judged(judge_at(server), metrics).results[0].results
+    assert results["context_utilization"].value == 0.0
+    assert results["context_adherence"].evidence.no == 1
+    assert results["retrieval_accuracy"].value == 0.0
+
+
+def test_grades_are_the_likeliest_level(form: str) -> None:
+    def answer(state: Any, question: Body) -> Chance:
+        return [0.1, 0.2, 0.6, 0.1] if "A" in question["instructions"] else [1, 0, 0, 0]
+
+    metric = ContextUtilization(relevance="graded", judging="listwise")
+    with DecisionServer(answer) as server:
+        report = judged(judge_at(server, form), [metric])
+    chunks = report.results[0].results["context_utilization"].evidence.chunks
+    assert sorted(chunk.grade for chunk in chunks) == [0, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("chances", "band", "score"),
+    [
+        ([0, 0, 0, 0, 1], "perfect", 1.0),
+        ([1, 0, 0, 0, 0], "none", 0.0),
+        ([0, 0, 0.4, 0.6, 0], "mostly", pytest.approx(0.695)),
+        ([0, 0, 0.6, 0, 0.4], "partial", pytest.approx(0.65, abs=1e-9)),
+    ],
+)
+def test_recall_is_the_expected_score_within_the_likeliest_band(
+    form: str, chances: list[float], band: str, score: float
+) -> None:
+    with DecisionServer(lambda *_: chances) as server:
+        report = judged(judge_at(server, form), [ContextRecall()])
+    result = report.results[0].results["context_recall"]
+    assert (result.evidence.band, result.value) == (band, score)
+
+
+LEDGER_ROW = {
+    "question": "And when?",
+    "history": [
+        {"role": "user", "content": "Who lit the lamp?"},
+        {"role": "assistant", "content": "Anna did."},
+    ],
+    "contexts": ["It was in May."],
+    "answer": "In May. She is tall.",
+    "ledger": {"turn": 1, "calls": []},
+}
+
+
+@pytest.mark.parametrize(
+    ("second", "value"),
+    [([0.1, 0.1, 0.1, 0.6, 0.1, 0.0], 0.3 / 0.9), ([0.0, 0, 0, 0, 0.9, 0.1], 0.9)],
+)
+def test_labels_of_the_ledger_are_choices(
+    form: str, second: list[float], value: float
+) -> None:
+    def answer(state: Any, question: Body) -> Chance:
+        return [0.9, 0, 0, 0, 0, 0.1] if "S1" in question["instructions"] else second
+
+    sample = Sample.from_row(LEDGER_ROW)
+    assert sample.ledger is not None
+    with DecisionServer(answer) as server:
+        report = judged(
+            judge_at(server, form), [ContextAdherence(cause=False)], [sample]
+        )
+    result = report.results[0].results["context_adherence"]
+    assert result.value == pytest.approx(value)
+    assert "earlier" in state_of(server.requests[0].body)
+
+
+def test_a_cause_is_asked_below_one_half_only() -> None:
+    def answer(state: Any, question: Body) -> Chance:
+        wording = question["instructions"]
+        if "answer.S" in wording:
+            return 0.2
+        return 0.1 if "all that `question` asks" in wording else 0.9
+
+    with DecisionServer(answer) as server:
+        report = judged(judge_at(server), [ContextAdherence()])
+    assert report.results[0].results["context_adherence"].evidence.cause == (
+        "insufficient_context"
+    )
+
+
+# What cannot be asked
+
+
+def test_facts_cannot_be_listed_and_the_error_says_what_to_do(
+    server: DecisionServer,
+) -> None:
+    sample = Sample.from_row({**ROW, "facts": None})
+    result = (
+        judged(judge_at(server), [RetrievalAccuracy()], [sample])
+        .results[0]
+        .results["retrieval_accuracy"]
+    )
+    assert (result.status, result.error.type) == ("failed", "QuestionNotSupported")
+    assert "facts=" in result.reason
+    assert "cascade" in result.reason
+    assert not server.requests
+
+
+class Polite(Question[Poll]):
+    """A question of a stranger."""
+
+
+def polite(**fields: Any) -> Polite:
+    return Polite(
+        parts={"answer": Part("Answer", "Thanks.")},
+        instructions=Instructions("Is it polite?\n{answer}"),
+        Reply=Poll,
+        **fields,
+    )
+
+
+def test_a_strangers_question_without_a_form_says_how_to_give_it_one(
+    server: DecisionServer,
+) -> None:
+    reply = run(judge_at(server).answer(polite())).reply
+    assert isinstance(reply, NotAnswered)
+    assert isinstance(reply.error, errors.QuestionNotSupported)
+    assert "decided=Decided(state, asks, reads)" in str(reply.error)
+
+
+def test_a_strangers_question_with_a_form_is_answered(form: str) -> None:
+    decided = Decided(
+        lambda question: {"answer": question["answer"]},
+        lambda _: [
+            Typed(
+                "choice",
+                "Which tone has `answer`?",
+                (Option("A", "polite"), Option("B", "none of these")),
+            )
+        ],
+        lambda question, answers: Asked(
+            (question.read({"verdict": "yes", "reason": str(answers[0])}),)
+        ),
+    )
+    with DecisionServer(lambda *_: [0.7, 0.3]) as server:
+        answer = run(judge_at(server, form).answer(polite(decided=decided)))
+    assert isinstance(answer.reply, Asked)
+    assert answer.reply.reply.reason == "(0.7, 0.3)"
+
+
+def test_a_form_that_raises_fails_typed_and_alone(server: DecisionServer) -> None:
+    def broken(question: object) -> Any:
+        raise KeyError(question)
+
+    judge = judge_at(server)
+    question = polite(decided=Decided(broken, lambda _: (), broken))
+    reply = run(judge.answer(question)).reply
+    assert isinstance(reply, NotAnswered)
+    assert "raised KeyError" in str(reply.error)
+    assert "Thanks" not in str(reply.error)
+
+
+def test_a_template_of_ones_own_is_not_passed_over(server: DecisionServer) -> None:
+    own = ContextRecall(template="Rate it.\n{answer}\n{reference}", examples="")
+    result = judged(judge_at(server), [own]).results[0].results["context_recall"]
+    assert result.error.type == "QuestionNotSupported"
+    assert not server.requests
+
+
+# Answers that cannot be used
+
+
+def fixed(chance: Any) -> Callable[[Any, Body], Any]:
+    return lambda state, question: chance
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (None, "ContentRefused"),
+        (float("nan"), "MalformedReply"),
+        (1.2, "MalformedReply"),
+        (-0.1, "MalformedReply"),
+        ("yes", "MalformedReply"),
+        (True, "MalformedReply"),
+    ],
+)
+def test_an_answer_that_is_no_probability_fails_typed(answer: Any, kind: str) -> None:
+    with DecisionServer(fixed(answer)) as server:
+        result = (
+            judged(judge_at(server), [RetrievalAccuracy()])
+            .results[0]
+            .results["retrieval_accuracy"]
+        )
+    assert (result.status, result.error.type) == ("failed", kind)
+    assert result.usage.prompt_tokens > 0
+
+
+def test_an_answer_that_system_one_leaves_out_fails_typed() -> None:
+    with DecisionServer(fixed(None)) as server:
+        result = (
+            judged(judge_at(server, "systemone"), [ContextRecall()])
+            .results[0]
+            .results["context_recall"]
+        )
+    assert result.error.type == "MalformedReply"
+
+
+@pytest.mark.parametrize(
+    "chances", [[0.2, 0.2, 0.2, 0.2, 0.4], [0.2, 0.2, 0.2, 0.2, 0.1]]
+)
+def test_probabilities_that_do_not_sum_to_one_fail_typed(
+    form: str, chances: list[float]
+) -> None:
+    with DecisionServer(fixed(chances)) as server:
+        result = (
+            judged(judge_at(server, form), [ContextRecall()])
+            .results[0]
+            .results["context_recall"]
+        )
+    assert result.error.type == "MalformedReply"
+
+
+@given(
+    chances=st.lists(st.floats(0.01, 1), min_size=2, max_size=10),
+    places=st.sampled_from([2, 3, 8]),
+)
+def test_law_rounded_probabilities_are_accepted(
+    chances: list[float], places: int
+) -> None:
+    total = sum(chances)
+    rounded = [round(chance / total, places) for chance in chances]
+    options = tuple(Option(str(place), "") for place in range(len(chances)))
+    read = chances_of(Typed("choice", "?", options), Choice(json.dumps(rounded)))
+    assert read == tuple(rounded)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda answer: {**answer, "name": "other"},
+        lambda answer: {**answer, "type": "choice"},
+        lambda answer: {"type": answer["type"], "name": answer["name"]},
+        lambda answer: "yes",
+    ],
+)
+def test_an_answer_to_another_question_is_none(change: Callable[[Body], Any]) -> None:
+    class Changing(DecisionServer):
+        def completion(self, body: Body) -> Body:
+            reply = super().completion(body)
+            return {**reply, "answers": [*map(change, reply["answers"])]}
+
+    with Changing() as server:
+        result = (
+            judged(judge_at(server), [RetrievalAccuracy()])
+            .results[0]
+            .results["retrieval_accuracy"]
+        )
+    assert result.error.type == "MalformedReply"
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"truncated": True},
+        {"state_tokens_dropped": 7},
+        {"truncated_questions": ["q1"]},
+    ],
+)
+def test_texts_that_were_truncated_are_too_long(form: str, extra: Body) -> None:
+    with DecisionServer(extra=extra) as server:
+        result = (
+            judged(judge_at(server, form), [ContextRecall()])
+            .results[0]
+            .results["context_recall"]
+        )
+    assert result.error.type == "ContextWindowExceeded"
+
+
+def test_a_body_in_another_form_fails_at_once(server: DecisionServer) -> None:
+    body = json.dumps({"id": "x", "question": "?", "options": []})
+    server.faults = lambda _: Fault(200, body=body)
+    result = (
+        judged(judge_at(server), [ContextRecall()]).results[0].results["context_recall"]
+    )
+    assert result.error.type == "MalformedReply"
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind", "n_requests"),
+    [
+        (400, {"detail": {"error_type": "max_tokens_exceeded"}}, "context", 1),
+        (422, {"detail": {"error_type": "max_tokens_exceeded"}}, "context", 1),
+        (422, [{"loc": ["questions"]}], "rejected", 1),
+        (501, {"error": "no decision model"}, "unavailable", 1),
+        (403, {"error": "no key"}, "unavailable", 1),
+    ],
+)
+def test_statuses_have_their_meaning(
+    server: DecisionServer, status: int, said: Any, kind: str, n_requests: int
+) -> None:
+    server.faults = lambda _: Fault(status, body=json.dumps(said))
+    reply = run(judge_at(server).answer(a_question())).reply
+    assert isinstance(reply, NotAnswered)
+    kinds = {
+        "context": errors.ContextWindowExceeded,
+        "rejected": errors.RequestRejected,
+        "unavailable": errors.JudgeUnavailable,
+    }
+    assert isinstance(reply.error, kinds[kind])
+    assert len(server.requests) == n_requests
+
+
+def a_question() -> Question[Any]:
+    return Sufficient(
+        parts={
+            "contexts": Part("Context", ("Anna lit the lamp.",)),
+            "question": Part("Question", "Who?"),
+            "answer": Part("Answer", "Anna."),
+        },
+        instructions=Instructions("{contexts}\n{question}\n{answer}"),
+        Reply=Sufficiency,
+        decided=Decided(
+            lambda question: {"answer": question["answer"]},
+            lambda _: [Typed("predicate", "Is `answer` right?")],
+            lambda question, answers: Asked(
+                (question.read({"sufficient": 1, "on_question": 1}),)
+            ),
+        ),
+    )
+
+
+def test_an_overloaded_endpoint_is_asked_again(server: DecisionServer) -> None:
+    server.faults = lambda number: Fault(529) if number == 0 else None
+    answer = run(judge_at(server).answer(a_question()))
+    assert isinstance(answer.reply, Asked)
+    assert (answer.usage.calls, answer.usage.faults) == (2, 1)
+
+
+# What is paid, and kept
+
+
+def test_usages_sum_to_what_the_endpoint_counted(form: str) -> None:
+    with DecisionServer() as server:
+        report = judged(judge_at(server, form))
+        counted = sum(
+            server.completion(body)["usage"]["input_tokens"] for body in bodies(server)
+        )
+    assert report.usage.prompt_tokens == counted
+    assert report.usage.calls == len(server.requests)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 500), min_size=1, max_size=9),
+    tokens=st.integers(0, 10_000),
+)
+def test_law_shares_of_a_usage_sum_to_it(lengths: list[int], tokens: int) -> None:
+    usage = Usage(calls=3, faults=2, stored=5, prompt_tokens=tokens, cost=0.01)
+    total = Usage()
+    for share in usage_shared(usage, lengths):
+        assert share.is_a_count
+        total += share
+    assert (total.calls, total.faults, total.prompt_tokens) == (3, 2, tokens)
+    assert total.cost == pytest.approx(0.01)
+    assert total.stored == 0
+
+
+def test_a_second_run_and_one_metric_more_ask_for_what_is_new(
+    tmp_path: Path, form: str
+) -> None:
+    store = tmp_path / "replies.sqlite"
+    with DecisionServer() as server:
+        judge = judge_at(server, form)
+        judged(judge, METRICS[:2], store=store)
+        n_before = len(server.requests)
+        again = judged(judge, METRICS[:2], store=store)
+        assert len(server.requests) == n_before
+        assert again.usage.calls == 0
+        assert again.usage.stored > 0
+        judged(judge, METRICS[:3], store=store)
+        new = bodies(server)[n_before:]
+    assert len(new) == 1
+    assert "reference" in state_of(new[0])
+
+
+def test_a_sentence_more_asks_for_its_own_question_alone(
+    server: DecisionServer,
+) -> None:
+    judge = judge_at(server)
+    metric = ContextAdherence(cause=False)
+    judged(judge, [metric], store=None)
+    questions = [len(questions_of(body)) for body in bodies(server)]
+    assert questions == [3]
+
+
+def test_401_questions_make_two_requests(server: DecisionServer) -> None:
+    facts = [f"Fact number {number}." for number in range(401)]
+    sample = Sample.from_row({**ROW, "contexts": ["One."], "facts": facts})
+    report = judged(
+        judge_at(server), [RetrievalAccuracy(calls="per_context")], [sample]
+    )
+    assert report.results[0].results["retrieval_accuracy"].status == "scored"
+    assert sorted(len(questions_of(body)) for body in bodies(server)) == [1, 400]
+
+
+def test_a_text_that_is_too_long_is_judged_in_windows() -> None:
+    class Short(DecisionServer):
+        def completion(self, body: Body) -> Body:
+            is_long = len(json.dumps(body)) > 2_500
+            return {**super().completion(body), "truncated": is_long}
+
+    sample = Sample.from_row({**ROW, "contexts": ["The lamp was lit. " * 200]})
+    with Short(fixed(0.9)) as server:
+        report = judged(judge_at(server), [ContextUtilization()], [sample])
+    (chunk,) = report.results[0].results["context_utilization"].evidence.chunks
+    assert chunk.useful
+    assert chunk.windows is not None
+    assert chunk.windows > 1
+
+
+def test_money_can_be_capped_where_the_price_is_stated(server: DecisionServer) -> None:
+    model = OpenAIDecisionModel("tiny", api_base=server.base_url, prices=(1e-3, 0.0))
+    report = judged(
+        DecisionJudge(model), [ContextRecall()], limits=Limits(max_cost=10.0)
+    )
+    assert report.usage.cost == pytest.approx(1e-3 * report.usage.prompt_tokens)
+
+
+def test_batches_are_refused_in_words(server: DecisionServer, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="batch"):
+        judged(judge_at(server), batch=True, store=tmp_path / "replies.sqlite")
+    assert not server.requests
+
+
+# With others
+
+
+def test_a_cascade_passes_on_the_band_and_what_has_no_form(
+    server: DecisionServer,
+) -> None:
+    def answer(state: Any, question: Body) -> Chance:
+        if "makes a claim" in question["instructions"]:
+            return 0.9
+        return 0.6 if "answer.S2" in question["instructions"] else 0.95
+
+    server.answer = answer
+    strong = ScriptedJudge(
+        {
+            Adherent: {"verdict": "no", "reason": "No."},
+            ExtractFacts: {"facts": ["Anna lit the lamp."]},
+        }
+    )
+    cascade = CascadeJudge(judge_at(server), strong, band=(0.4, 0.8))
+    sample = Sample.from_row({**ROW, "facts": None})
+    results = (
+        judged(cascade, [*METRICS[:2], RetrievalAccuracy()], [sample])
+        .results[0]
+        .results
+    )
+    assert [result.status for result in results.values()] == ["scored"] * 3
+    assert {type(question) for question in strong.asked} == {Adherent, ExtractFacts}
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("decisions/gpt-6-luna", OpenAIDecisionModel),
+        ("systemone/typesafe/jev-1.13", SystemOneModel),
+    ],
+)
+def test_names_resolve_to_judges_of_typed_questions(
+    name: str, kind: type[DecisionModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    judge = resolve_judge(name)
+    assert isinstance(judge, DecisionJudge)
+    assert isinstance(judge.model, kind)
+    assert judge.name == name
+    assert resolve_judge(name) is judge
+    assert isinstance(resolve_judge(judge.model), DecisionJudge)
+
+
+def test_a_key_goes_to_no_address_but_its_own(
+    server: DecisionServer, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "TYPESAFE_API_KEY"):
+        monkeypatch.setenv(variable, "sk-secret")
+    judge = resolve_judge(f"{form}/tiny", api_base=server.base_url)
+    assert isinstance(judge, DecisionJudge)
+    judged(judge, [ContextRecall()])
+    (request,) = server.requests
+    assert "sk-secret" not in json.dumps(dict(request.headers))
+    assert request.path == ("/v1/decisions" if form == "decisions" else "/v1/systemone")
+
+
+def test_a_moving_name_is_warned_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve_judge("decisions/some-latest", api_base="http://127.0.0.1:9/v1")
+    assert "name the version" in caplog.text
+
+
+def test_a_decision_model_is_no_chat_model(server: DecisionServer) -> None:
+    model = OpenAIDecisionModel("tiny", api_base=server.base_url)
+    with pytest.raises(SettingError, match="DecisionJudge"):
+        LLMJudge(model)
+    with pytest.raises(SettingError, match="LLMJudge"):
+        DecisionJudge("tiny")  # type: ignore[arg-type]  # what a user may give
+
+
+def test_openais_model_has_the_price_of_our_dated_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert OpenAIDecisionModel("gpt-6-luna").prices() == (pytest.approx(1e-7), 0.0)
+    assert OpenAIDecisionModel("unlisted").prices() is None
