@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,9 @@ def test_every_row_stands_in_exactly_one_named_group(rows: list[SampleResult]) -
     shown = [int(n) for n in re.findall(r"(\d+) [a-z]", first.groups_in_words)]
     assert shown[0] == len(rows)
     assert sum(shown[1:]) == len(rows)
+    assert "drawn" not in first.groups_in_words
+    of_more = replace(first, rows=len(rows) + 1).groups_in_words
+    assert f" drawn at random of {len(rows) + 1}:" in of_more
 
 
 @given(ROWS)

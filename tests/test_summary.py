@@ -506,6 +506,9 @@ def test_of_two_spellings_of_a_cluster_the_one_that_is_filled_counts() -> None:
         == "thread_id=t"
     )
     assert group_of(Sample(metadata={"ledger.conversation": "no"}), "auto") is None
+    # of two names of the document the first that has a key counts
+    twice = {"metadata.document_id": None, "document_id": 1, "documentId": 2}
+    assert group_of(Sample(metadata=twice), "auto") == "document_id=1"
 
 
 def test_rows_of_a_tool_are_no_answer_without_context() -> None:
