@@ -1,11 +1,12 @@
-"""Replies that are kept, so that nothing is paid twice.
+"""Stores of replies, so that no call is paid twice.
 
-They are in memory or in a SQLite file, which is cache and crash journal in one.
+A store keeps replies in memory, or in a SQLite file. The file is a cache for later runs,
+and the journal from which a run that was killed goes on.
 
-The file holds replies under digests of what was asked: no key and no prompt; but
-replies may quote texts of samples. A call is only sent once every reply received before
-it is committed (``settled``), so a killed run loses no more than the calls that were in
-flight.
+The file holds each reply under a digest of its request. It holds no API key and no
+prompt, but a reply may quote texts of samples. A call is only sent once every reply
+received before it is committed (``settled``). So a killed run loses no more than the
+calls that were in flight.
 """
 
 import json
@@ -15,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import Protocol, get_args, runtime_checkable
+from typing import Any, Protocol, get_args, runtime_checkable
 from uuid import uuid4
 
 from ragmetrics_core.data import ForeignFile, SettingError, safe
@@ -34,21 +35,25 @@ from ragmetrics_core.models.own_file import Kind, OwnFile
 logger = logging.getLogger("ragmetrics_core")
 
 
+_MOST_IN_MEMORY = 10_000
+
+
 @runtime_checkable
 class ReplyStore(Protocol):
-    """Keeps single replies under a key that names everything that changes them.
+    """Keeps single replies, each under a key of everything that changes the reply.
 
     Implementations inherit from it, for its defaults. ``get``, ``put`` and ``reject``
-    are called on the judges' event loop and return at once; none of them raises for
-    want of space or permission.
+    are called on the judges' event loop and return at once. None of them raises where
+    space or permission is missing.
 
-    **Unusable replies.** Whoever cannot use a reply calls ``reject``; for the rest of
-    the run ``get`` returns None under its key, so that it may be asked again. A store
-    that outlives the run counts the runs that rejected what they got, a run being what
-    lies between two calls of ``flush``: after one, the next run asks again; after two,
-    ``get`` returns the last such reply with ``choice.origin.unusable`` set. To read it
-    tells once more why it cannot be used; it is neither asked again nor repaired until
-    a fresh run asks everything anew.
+    **Unusable replies.** A caller that cannot use a reply calls ``reject``. For the rest
+    of the run ``get`` returns None under its key, so that the caller may ask again.
+
+    A store that outlives the run counts the runs that rejected a reply under a key. A
+    run is what lies between two calls of ``flush``. After one such run the next one asks
+    again. After two ``get`` returns the last rejected reply, with
+    ``choice.origin.unusable`` set: reading it says once more why it cannot be used. It
+    is neither asked again nor repaired, until a fresh run asks everything anew.
     """
 
     def get(self, key: str) -> Choice | None:
@@ -63,30 +68,38 @@ class ReplyStore(Protocol):
     def parked(
         self, model: ChatModel, keys: Sequence[str], request: ChatRequest
     ) -> ChatReply | None:
-        """What a request for the replies under ``keys`` gets without a call.
+        """Return what a request gets without a call.
 
-        None, the usual case, to send it.
+        A store of a run in batches answers here in place of the endpoint.
+
+        Args:
+            model: The model that the request is for.
+            keys: The keys of the replies that the request asks for.
+            request: The request.
+
+        Returns:
+            The reply; None, the usual case, if the request is to be sent.
         """
         del model, keys, request  # a store that answers for a service overrides this
         return None
 
     async def settled(self) -> None:
-        """Wait until everything put so far survives the end of the process.
+        """Wait until every reply put so far would survive the end of the process.
 
-        Awaited before each call.
+        The session awaits this before each call.
         """
         return
 
     def flush(self) -> None:
-        """Wait in the same way, from any thread; called at the end of a run."""
+        """Wait as ``settled`` does, from any thread; called at the end of a run."""
         return
 
 
 class MemoryStore(ReplyStore):
-    """A store in memory that keeps ten thousand replies at most.
+    """A store in memory that holds at most ten thousand replies.
 
-    Beyond that it forgets the least recently used ones. It also forgets unusable
-    replies.
+    Beyond that it forgets the replies that were used least recently. It also forgets
+    unusable replies.
     """
 
     def __init__(self) -> None:
@@ -99,7 +112,7 @@ class MemoryStore(ReplyStore):
         """Return the reply kept under a key; None if there is none."""
         choice = self._choices.pop(key, None)
         if choice is not None:
-            self._choices[key] = choice  # the last one now
+            self._choices[key] = choice  # as the one that was used last
         return choice
 
     def put(self, choices: Mapping[str, Choice]) -> None:
@@ -107,8 +120,9 @@ class MemoryStore(ReplyStore):
         for key, choice in choices.items():
             self._choices.pop(key, None)
             self._choices[key] = choice
-        while len(self._choices) > 10_000:
-            self._choices.pop(next(iter(self._choices)), None)
+        while len(self._choices) > _MOST_IN_MEMORY:
+            least_recently_used = next(iter(self._choices))
+            self._choices.pop(least_recently_used, None)
 
     def reject(self, key: str) -> None:
         """Forget a reply that turned out unusable."""
@@ -134,25 +148,28 @@ _GET = "SELECT choice, model, unusable, rejections FROM replies WHERE key = ?"
 _PUT = """INSERT INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
 choice = excluded.choice, created = excluded.created, model = excluded.model, unusable = 0"""
 _REJECT = "UPDATE replies SET unusable = 1, rejections = rejections + ? WHERE key = ?"
-_SHARED = REPLIES._replace(journal="DELETE")
-# seconds after which a folder is looked through for files of other processes
-_LISTED_FOR = 2.0
-_RUNS = 2  # that could not use what they got, until it is known
+_SHARED_REPLIES = REPLIES._replace(journal="DELETE")
+# After so many seconds a folder is looked through again for files of other processes.
+_LISTING_SECONDS = 2.0
+# After so many runs that could not use a reply, it is known to be unusable.
+_RUNS_UNTIL_UNUSABLE = 2
 
 
 class SqliteStore(OwnFile, ReplyStore):
     """A store of replies in a SQLite file.
 
-    The file is opened at the first use. It is made if need be, for its owner alone.
+    The file is opened at the first use. If there is none, it is made, readable for its
+    owner alone.
 
-    A file that cannot be written costs a warning, not the run: new replies are then
+    If the file cannot be written, the run goes on with a warning: new replies are then
     kept in memory.
 
     Args:
         path: The file.
-        fresh: Ask everything anew once, and keep the new replies in place of what the
-            file held before. A run that was interrupted goes on without it; fresh
-            again, everything is asked and paid again.
+        fresh: Ask everything anew once, and put the new replies in place of those that
+            the file held before. To go on with a fresh run that was interrupted, leave
+            it out: with it everything is asked and paid again.
+        kind: The kind of file, for stores that other processes share.
 
     Raises:
         ForeignFile: If there is a file that is not ours.
@@ -165,62 +182,71 @@ class SqliteStore(OwnFile, ReplyStore):
     def __init__(
         self, path: str | os.PathLike[str], *, fresh: bool = False, kind: Kind = REPLIES
     ) -> None:
-        self.fresh, self._new = fresh, set[str]() if fresh else None
+        self.fresh = fresh
+        # Keys of the replies that a fresh run got; empty for any other run.
+        self._keys_since_fresh: set[str] = set()
         super().__init__(path, kind)
 
     def begin(self) -> None:
         """Start anew: at first, and in a forked process."""
         super().begin()
-        self._memory = MemoryStore()  # what is not committed yet, or cannot be
-        # what this run rejected; False once there is another reply
-        self._rejected: dict[str, bool] = {}
+        # Replies that are not committed yet, or cannot be.
+        self._memory = MemoryStore()
+        # By key that this run rejected a reply of: whether no other reply came since.
+        self._is_rejected: dict[str, bool] = {}
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.path)!r})"
 
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if it is to be asked for."""
-        if self._rejected.get(key) or (self._new is not None and key not in self._new):
+        if self._is_rejected.get(key):
             return None
-        if (choice := self._memory.get(key)) is not None:
+        if self.fresh and key not in self._keys_since_fresh:
+            return None
+        choice = self._memory.get(key)
+        if choice is not None:
             return choice
         row = self.read(_GET, (bytes.fromhex(key),))
-        return None if row is None else _loaded(*row)
+        return None if row is None else _choice_of_row(*row)
 
     def put(self, choices: Mapping[str, Choice]) -> None:
         """Keep the replies of one call; they are committed together, soon."""
         now = time.time()
         rows = [
-            (bytes.fromhex(key), _dumped(one), now, safe(one.origin.model))
-            for key, one in choices.items()
+            (bytes.fromhex(key), _text_of(choice), now, safe(choice.origin.model))
+            for key, choice in choices.items()
         ]
         self._memory.put(choices)
-        self._rejected.update((key, False) for key in choices if key in self._rejected)
-        if self._new is not None:
-            self._new.update(choices)
+        for key in choices:
+            if key in self._is_rejected:
+                self._is_rejected[key] = False
+        if self.fresh:
+            self._keys_since_fresh.update(choices)
         self.write(methodcaller("executemany", _PUT, rows))
 
     def reject(self, key: str) -> None:
-        """Mark a reply as unusable; counted once in a run."""
-        first = key not in self._rejected
-        self._rejected[key] = True
+        """Mark a reply as unusable; a run counts once, however often it rejects."""
+        is_first_in_run = key not in self._is_rejected
+        self._is_rejected[key] = True
         self._memory.reject(key)
-        self.write(methodcaller("execute", _REJECT, (first, bytes.fromhex(key))))
+        values = (is_first_in_run, bytes.fromhex(key))
+        self.write(methodcaller("execute", _REJECT, values))
 
     def flush(self) -> None:
         """Wait until everything put so far is committed, and end the run."""
         super().flush()
-        self._rejected.clear()
+        self._is_rejected.clear()
 
 
 class FolderStore(ReplyStore):
     """A folder of stores for processes on several machines.
 
-    Each process writes a file of its own and reads the others'.
+    Each process writes a file of its own, and reads the files of the others. Later
+    processes find the replies of a process that was killed. A reply that turns out
+    unusable is marked in every file that holds it.
 
-    What a killed process had kept, those that come after it find. A reply that turns
-    out unusable is marked in every file that holds it. The folder must be one that all
-    processes see, and whose file system has locks.
+    All processes must see the folder, and its file system must have locks.
 
     Args:
         folder: The folder; it is made if need be.
@@ -232,81 +258,92 @@ class FolderStore(ReplyStore):
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder).expanduser()
-        self._own: tuple[int, SqliteStore] | None = None
-        self._others: dict[Path, SqliteStore] = {}
-        self._foreign: set[Path] = set()
-        self._listed = 0.0
+        # The store of the process with this number.
+        self._store_of_process: tuple[int, SqliteStore] | None = None
+        self._stores_of_others: dict[Path, SqliteStore] = {}
+        self._foreign_files: set[Path] = set()
+        # When the folder was last looked through, by ``time.monotonic``.
+        self._listed_at = 0.0
 
     def __repr__(self) -> str:
         return f"FolderStore({str(self._folder)!r})"
 
     def get(self, key: str) -> Choice | None:
-        """Return the reply kept under a key, by whichever process.
+        """Return the reply that any process keeps under a key.
 
         None if it is to be asked for.
         """
-        return next(filter(None, (store.get(key) for store in self._stores())), None)
+        for store in self._stores():
+            choice = store.get(key)
+            if choice is not None:
+                return choice
+        return None
 
     def put(self, choices: Mapping[str, Choice]) -> None:
         """Keep the replies of one call in the file of this process."""
-        self._mine().put(choices)
+        self._own_store().put(choices)
 
     def reject(self, key: str) -> None:
         """Mark a reply as unusable wherever it is kept."""
-        for store in [store for store in self._stores() if store.get(key) is not None]:
+        holding = [store for store in self._stores() if store.get(key) is not None]
+        for store in holding:
             store.reject(key)
 
     async def settled(self) -> None:
         """Wait until everything put so far is committed."""
-        await self._mine().settled()
+        await self._own_store().settled()
 
     def flush(self) -> None:
-        """Wait in the same way, and end the run."""
+        """Wait as ``settled`` does, and end the run."""
         for store in self._stores():
             store.flush()
 
-    def _mine(self) -> SqliteStore:
+    def _own_store(self) -> SqliteStore:
         """The store of this process; a forked one has another."""
-        if self._own is None or self._own[0] != os.getpid():
-            self._own = (
-                os.getpid(),
-                SqliteStore(self._folder / f"{uuid4().hex}.sqlite", kind=_SHARED),
-            )
-            # what the process that forked wrote is another's
-            self._listed = -_LISTED_FOR
-        return self._own[1]
+        process = os.getpid()
+        if self._store_of_process is not None:
+            known_process, store = self._store_of_process
+            if known_process == process:
+                return store
+        path = self._folder / f"{uuid4().hex}.sqlite"
+        store = SqliteStore(path, kind=_SHARED_REPLIES)
+        self._store_of_process = (process, store)
+        # The file of the process that forked is that of another process now: look again.
+        self._listed_at = -_LISTING_SECONDS
+        return store
 
     def _stores(self) -> list[SqliteStore]:
         """The store of this process, then those of all others that there are by now."""
-        own = self._mine()
-        if (now := time.monotonic()) - self._listed >= _LISTED_FOR:
+        own_store = self._own_store()
+        now = time.monotonic()
+        if now - self._listed_at >= _LISTING_SECONDS:
             for path in self._folder.glob("*.sqlite"):
-                if (
-                    path != own.path
-                    and path not in self._others
-                    and not self._is_foreign(path)
-                ):
-                    self._others[path] = SqliteStore(path, kind=_SHARED)
-            self._listed = now
-        return [own, *self._others.values()]
+                if path == own_store.path or path in self._stores_of_others:
+                    continue
+                if not self._is_foreign(path):
+                    store = SqliteStore(path, kind=_SHARED_REPLIES)
+                    self._stores_of_others[path] = store
+            self._listed_at = now
+        return [own_store, *self._stores_of_others.values()]
 
     def _is_foreign(self, path: Path) -> bool:
-        """Whether a file that lies in the folder is none of ours.
+        """True if a file in the folder is no store of ours.
 
-        It is left as it is, and said once.
+        The file is left as it is. One warning says so, the first time.
         """
-        if path in self._foreign:
+        if path in self._foreign_files:
             return True
         try:
-            own_file.check(path, _SHARED)
+            own_file.check(path, _SHARED_REPLIES)
         except (ForeignFile, OSError) as error:
             logger.warning("%s is passed over: %s", path, error)
-            self._foreign.add(path)
+            self._foreign_files.add(path)
             return True
         return False
 
 
-def _dumped(choice: Choice) -> str:
+def _text_of(choice: Choice) -> str:
+    """The reply as a column of the table holds it, without its model."""
     tokens = [
         [token.token, token.logprob, token.alternatives] for token in choice.tokens
     ]
@@ -316,41 +353,38 @@ def _dumped(choice: Choice) -> str:
     )
 
 
-def _loaded(text: bytes, model: bytes, unusable: int, runs: int) -> Choice | None:
-    """Return the reply in a row; None if there is none to use.
+def _choice_of_row(
+    text: bytes, model: bytes, unusable: int, rejections: int
+) -> Choice | None:
+    """Return the reply in a row of the table; None if there is none to use.
 
-    None stands for a reply that is to be asked again. It also stands for a row that
-    holds no reply, e.g. on a damaged page.
+    There is none where it is to be asked again, and where the row holds no reply, for
+    example on a damaged page of the file.
     """
-    if unusable and runs < _RUNS:
+    if unusable and rejections < _RUNS_UNTIL_UNUSABLE:
         return None
     try:
-        content, finish, together, listed = json.loads(text)
-        tokens = tuple(
-            TokenAlternatives(
-                str(token),
-                float(logprob),
-                tuple((str(other), float(value)) for other, value in others),
-            )
-            for token, logprob, others in listed
-        )
-        choice = Choice(
-            content,
-            finish,
-            tokens,
-            Origin(model.decode(), int(together), unusable=bool(unusable)),
-        )
+        content, finish, together, token_rows = json.loads(text)
+        tokens = tuple(_token_of(*token_row) for token_row in token_rows)
+        origin = Origin(model.decode(), int(together), unusable=bool(unusable))
+        choice = Choice(content, finish, tokens, origin)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return choice if isinstance(content, str) and finish in get_args(Finish) else None
+    is_reply = isinstance(content, str) and finish in get_args(Finish)
+    return choice if is_reply else None
+
+
+def _token_of(token: object, logprob: Any, alternatives: Any) -> TokenAlternatives:
+    """A token as a row holds it, with its log-probability and its alternatives."""
+    logprobs = tuple((str(label), float(value)) for label, value in alternatives)
+    return TokenAlternatives(str(token), float(logprob), logprobs)
 
 
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
-"""A store, or what stands for one.
+"""A store, or what stands for one; ``resolve_store`` finds the store.
 
-That is the path of a file, or with a slash at its end the path of a folder that several
-processes share. True is the file in the user's cache folder, False is memory, None is
-the default.
+A path stands for a file; with a slash at its end, for a folder that several processes
+share. True is the file in the user's cache folder, False is memory, None is the default.
 """
 
 
@@ -359,8 +393,9 @@ def default_path() -> Path:
 
     It is that of ``RAGMETRICS_STORE``, else one in the user's cache folder.
     """
-    if chosen := os.environ.get("RAGMETRICS_STORE"):
-        return Path(chosen).expanduser()
+    named_path = os.environ.get("RAGMETRICS_STORE")
+    if named_path:
+        return Path(named_path).expanduser()
     from platformdirs import user_cache_path  # only runs that keep replies need it
 
     return user_cache_path("ragmetrics", appauthor=False) / "replies.sqlite"
@@ -369,26 +404,26 @@ def default_path() -> Path:
 def resolve_store(store: StoreLike) -> ReplyStore:
     """Find the store to use.
 
-    A store is used as it is. A path means its file or (``"replies/"``) folder, which is
-    opened at its first use.
+    Args:
+        store: A store, which is used as it is; the path of a file, or (``"replies/"``)
+            of a folder, which is opened at its first use; True for the file in the
+            user's cache folder; False for memory, for this run alone; None for the file
+            that ``RAGMETRICS_STORE`` names, else memory.
 
-    True is the file in the user's cache folder, False memory, for this run, None the
-    file that ``RAGMETRICS_STORE`` names, else memory. ``SettingError`` for anything
-    else, and for a file that is not ours (``ForeignFile``).
+    Raises:
+        SettingError: If it is anything else.
+        ForeignFile: If there is a file that is not ours.
     """
-    named = os.environ.get("RAGMETRICS_STORE")
-    if store is True or (store is None and named):
-        store = named or default_path()
+    named_path = os.environ.get("RAGMETRICS_STORE")
+    if store is True or (store is None and named_path):
+        store = named_path or default_path()
     if isinstance(store, ReplyStore):
         return store
     if store is None or store is False:
         return MemoryStore()
     if isinstance(store, (str, os.PathLike)) and store:
-        return (
-            FolderStore(store)
-            if os.fspath(store).endswith(("/", os.sep))
-            else SqliteStore(store)
-        )
+        is_folder = os.fspath(store).endswith(("/", os.sep))
+        return FolderStore(store) if is_folder else SqliteStore(store)
     raise SettingError(
         f"store is a {type(store).__name__}; give a path, a ReplyStore, True or False"
     )

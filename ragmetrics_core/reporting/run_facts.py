@@ -15,12 +15,12 @@ from ragmetrics_core.statistics.stopping import On, Outcome
 def texts_of(sample: Sample | None) -> str:
     """Question, contexts, answer and reference of a sample as JSON.
 
-    Null for a bad row.
+    A bad row, which is no sample, gives ``null``.
     """
-    contexts = [context.text for context in sample.contexts] if sample else []
-    return json.dumps(
-        [sample.question, contexts, sample.answer, sample.reference] if sample else None
-    )
+    if not sample:
+        return json.dumps(None)
+    contexts = [context.text for context in sample.contexts]
+    return json.dumps([sample.question, contexts, sample.answer, sample.reference])
 
 
 class Input(Frozen):
@@ -44,12 +44,21 @@ class Input(Frozen):
 
     @classmethod
     def of_samples(cls, samples: Iterable[Sample | None]) -> Self:
-        """Digest the texts of samples: question, contexts, answer and references; None stands for a bad row."""
-        found, count = hashlib.sha256(), 0
+        """Return an input that is known by the texts of its samples.
+
+        Args:
+            samples: The samples in the order of the run; None stands for a bad row.
+
+        Returns:
+            An input without a name. Its digest is that of all ``texts_of``, one after
+            the other, so that equal texts in the same order give the same digest.
+        """
+        digest = hashlib.sha256()
+        n_rows = 0
         for sample in samples:
-            count += 1
-            found.update(texts_of(sample).encode())
-        return cls(sha256=found.hexdigest(), rows=count)
+            digest.update(texts_of(sample).encode())
+            n_rows += 1
+        return cls(sha256=digest.hexdigest(), rows=n_rows)
 
 
 class Decision(Frozen):
@@ -64,10 +73,7 @@ class Decision(Frozen):
 
 
 class SequentialDecision(Decision):
-    """What was decided of one metric while the run went on.
-
-    So the run could stop.
-    """
+    """What a run until decided found out about one metric, so that it could stop."""
 
     at_least: Share | None = Field(
         None,
@@ -97,12 +103,13 @@ class SequentialDecision(Decision):
 
     @property
     def interval(self) -> Interval:
-        """The bounds, with what they are."""
-        return Interval(
-            *self.bounds,
-            f"betting, each bound valid with {100 * (1 - self.alpha):g} % whenever one"
-            " stops",
+        """The bounds, with the words that a report puts beside them."""
+        low, high = self.bounds
+        percent_valid = 100 * (1 - self.alpha)
+        method = (
+            f"betting, each bound valid with {percent_valid:g} % whenever one stops"
         )
+        return Interval(low, high, method)
 
 
 class RunFacts(Frozen):
@@ -156,11 +163,16 @@ class RunFacts(Frozen):
     @property
     def ended_early(self) -> str:
         """Why the run ended before all rows were read; "" if it did not."""
-        return self.stopped or ("it was interrupted" if self.interrupted else "")
+        if self.stopped:
+            return self.stopped
+        return "it was interrupted" if self.interrupted else ""
 
     @property
     def why_part(self) -> str:
-        """Why its rows are no more than a part of its samples; "" if they are all."""
+        """Why the rows of this run are only a part of its samples; "" if they are all.
+
+        A part may be one that was chosen by its scores, so no gate is decided on it.
+        """
         if self.ended_early:
             return f"the run that judged these samples before ended early: {self.ended_early}"
         if self.decisions:
