@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
+from html import unescape
 from math import log
+from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
@@ -15,9 +18,11 @@ from loopback import LoopbackServer
 
 from ragmetrics_core import (
     ContextAdherence,
+    ContextUtilization,
     LexicalJudge,
     LLMJudge,
     OpenAICompatibleModel,
+    RetrievalAccuracy,
     Sample,
     ScriptedJudge,
     evaluate,
@@ -135,6 +140,42 @@ def test_methods_tell_that_tokens_were_read() -> None:
     assert "arXiv:2503.03064" in by_tokens
     assert "token of the verdict" not in by_polls
     assert "2503.03064" not in by_polls
+
+
+def test_methods_count_per_judge_and_metric_what_a_run_took(
+    loopback_server: Callable[..., LoopbackServer], tmp_path: Path
+) -> None:
+    metrics = [
+        ContextAdherence(verdict_tokens=True, cause=False),
+        ContextUtilization(relevance="probability"),
+        RetrievalAccuracy(),
+    ]
+    sample = Sample(**{**dict(SAMPLE), "facts": ["Anna lit it."]})
+    told = {}
+    for has_tokens in (True, False):
+        server = loopback_server(logprobs=has_tokens)
+        judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
+        report = evaluate([sample] * 3, metrics, judge=judge, progress=False)
+        told[has_tokens] = report.methods()
+        report.to_html(tmp_path / "page.html")
+        page = unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
+        assert report.methods().split("\n\n")[0] in page
+    name = "openai-compatible/m"
+    for metric in ("context_adherence", "context_utilization", "retrieval_accuracy"):
+        counted = rf"Probabilities of {metric} by {name}: \d+ from the"
+        assert re.search(f"{counted} token of a verdict\\.", told[True])
+        assert re.search(f"{counted} share of polls\\.", told[False])
+    assert f"context_adherence by {name}: 3 from the share of polls." in told[False]
+
+
+def test_methods_count_no_origin_where_there_is_no_choice() -> None:
+    judge = ScriptedJudge({Adherent: {"verdict": "yes"}})
+    for asked in (judge, LexicalJudge()):
+        report = evaluate([SAMPLE], [ContextAdherence()], judge=asked, progress=False)
+        assert "Probabilities of" not in report.methods()
+    metric = ContextAdherence(verdict_tokens=True)
+    report = evaluate([SAMPLE], [metric], judge=LexicalJudge(), progress=False)
+    assert "Probabilities of" not in report.methods()
 
 
 def test_without_log_probabilities_it_polls(

@@ -8,6 +8,7 @@ else plain fields: a report needs no metric to be read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -31,6 +32,20 @@ context, or nothing; or it failed.
 """
 
 
+ProbabilityFrom = Literal["tokens", "polls", "typed questions"]
+"""Where a model's probability comes from.
+
+From the verdict's token, the share of polls, or the answer to a typed question.
+"""
+_FROM: dict[Mode, ProbabilityFrom] = {
+    "logprobs": "tokens",
+    "conditional": "tokens",
+    "sequential": "tokens",
+    "polls": "polls",
+    "decision": "typed questions",
+}
+
+
 class Evidence(Silent):
     """What a score rests on: any fields."""
 
@@ -51,6 +66,10 @@ class Evidence(Silent):
 
     def verdicts(self) -> list[str]:
         """The judge's verdicts for people, a line each."""
+        return []
+
+    def probabilities_from(self) -> list[ProbabilityFrom]:
+        """Where each probability comes from that a model gave; none of other judges."""
         return []
 
 
@@ -136,6 +155,10 @@ class JudgedChunks(Evidence):
         """
         verdicts = [chunk.useful for chunk in self.chunks if chunk.useful is not None]
         return sum(verdicts) if self.useful is None and verdicts else self.useful
+
+    def probabilities_from(self) -> list[ProbabilityFrom]:
+        """Where the probability of each chunk comes from."""
+        return [_FROM[chunk.mode] for chunk in self.chunks if chunk.mode in _FROM]
 
     def verdicts(self) -> list[str]:
         """Which chunks are useful, how probably, and why."""
@@ -280,6 +303,11 @@ class FactMatrix(Evidence):
     ledger: tuple[CallGain, ...] | None = Field(
         None, description="The curve by call of a ledger."
     )
+
+    def probabilities_from(self) -> list[ProbabilityFrom]:
+        """Where the probability of each cell comes from."""
+        cells = chain.from_iterable(self.cells)
+        return [_FROM[cell.mode] for cell in cells if cell.mode in _FROM]
 
     def verdicts(self) -> list[str]:
         """For each fact the context that most probably holds it."""

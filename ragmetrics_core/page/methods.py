@@ -4,10 +4,12 @@ It says what was measured, how, and by which judge, with references.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 
-from ragmetrics_core.data import EMBEDDED, unseen_worth
+from ragmetrics_core.data import EMBEDDED, SampleResult, unseen_worth
+from ragmetrics_core.data.metric_evidence import ProbabilityFrom
 from ragmetrics_core.reporting.judge_card import cell, fitting
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
@@ -19,11 +21,24 @@ _METRICS, _COMBINATIONS, _REFERENCES = (
     _TEXTS[name] for name in ("definitions", "combinations", "references")
 )
 
+_ORIGINS: dict[ProbabilityFrom, str] = {
+    "tokens": "the token of a verdict",
+    "polls": "the share of polls",
+    "typed questions": "typed questions",
+}
 
-def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
+
+def paragraphs(
+    summary: Summary, run: RunFacts, rows: Iterable[SampleResult] = ()
+) -> tuple[str, ...]:
     """Return how the numbers of a report came about, for a paper or a protocol.
 
     There are paragraphs, and the references that they name.
+
+    Args:
+        summary: The numbers.
+        run: What is known of the run.
+        rows: Its results, which say where probabilities come from.
     """
     names = [numbers.metric for numbers in summary.metrics]
     definitions = [_definition(name, run) for name in _METRICS if name in names]
@@ -45,6 +60,8 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         first += f" {_TEXTS['cascade']['cascade']}."
     if others:
         first += f" Also measured: {', '.join(others)}."
+    if "model" in _kinds_of_judges(run):
+        first = " ".join([first, *_origins(rows, run)])
     text = f"{first} {_intervals(summary)}"
     references = [reference for key, reference in _REFERENCES.items() if key in text]
     signatures = "; ".join(map(str, run.metrics.values()))
@@ -93,6 +110,31 @@ def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
     if by_words:
         definition += _TEXTS["split"].get(name, "")
     return definition
+
+
+def _origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
+    """Per metric and judge, how many probabilities come from tokens, polls and typed questions.
+
+    Adherence is polled where nothing else is asked for, and its definition says so.
+    """
+    counts: dict[tuple[str, str], Counter[ProbabilityFrom]] = {}
+    for row in rows:
+        for metric, result in row.results.items():
+            if result.evidence is None or result.judge in EMBEDDED:
+                continue
+            counter = counts.setdefault((metric, result.judge), Counter())
+            counter.update(result.evidence.probabilities_from())
+    for (metric, judge), counter in counts.items():
+        settings = run.metrics[metric].settings if metric in run.metrics else {}
+        if metric == "context_adherence" and "verdict_tokens" not in settings:
+            continue
+        parts = [
+            f"{counter[origin]} from {words}"
+            for origin, words in _ORIGINS.items()
+            if counter[origin]
+        ]
+        if parts:
+            yield f"Probabilities of {metric} by {judge}: {', '.join(parts)}."
 
 
 def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:

@@ -145,7 +145,7 @@ def page_data(
         "correlations": correlations,
         "quoted": quoted(run),
         "figures": _figures_of_cards(run),
-        "methods": paragraphs(summary, run),
+        "methods": paragraphs(summary, run, rows),
         "columns": columns,
         "index": index,
         "details": details,

@@ -358,7 +358,8 @@ class Report:
 
         It says what was measured, how, and by which judge, with references.
         """
-        return "\n\n".join(deferred("method_paragraphs")(self.summary(), self.run))
+        paragraphs = deferred("method_paragraphs")
+        return "\n\n".join(paragraphs(self.summary(), self.run, self.results))
 
     def _scored(self, metric: str) -> list[float]:
         return [value for value in self.scores(metric) if value is not None]
