@@ -23,6 +23,7 @@ from llama_index.core.instrumentation.events.llm import (
     LLMChatEndEvent,
     LLMCompletionEndEvent,
 )
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Context, Workflow
 from llama_index.evaluation.ragmetrics.recording.snapshot import Streamed
 from llama_index_instrumentation import get_dispatcher
@@ -148,6 +149,41 @@ class _RunsWithTheirContext:
 
 
 CONTEXTS = _RunsWithTheirContext()
+
+
+class _SearchesOfStores:
+    """Tells of each result that a vector store makes of a search, while somebody listens.
+
+    No span names a search that the application makes without a retriever. The result is
+    the one thing that all stores make.
+    """
+
+    def __init__(self) -> None:
+        self._original: Any = None
+        self._follower: Any = None
+
+    def begin(self, told: Callable[[VectorStoreQueryResult], object]) -> None:
+        """From now on ``told`` is called with each result."""
+        if self._follower is not None:
+            return
+        original = VectorStoreQueryResult.__init__
+
+        def init(result: VectorStoreQueryResult, *args: Any, **kwargs: Any) -> None:
+            original(result, *args, **kwargs)
+            told(result)
+
+        follower: Any = functools.wraps(original)(init)
+        self._original, self._follower = original, follower
+        VectorStoreQueryResult.__init__ = follower  # type: ignore[method-assign]  # its own, and told
+
+    def end(self) -> None:
+        """No longer; what others put around it meanwhile stays."""
+        if VectorStoreQueryResult.__init__ is self._follower:
+            VectorStoreQueryResult.__init__ = self._original  # type: ignore[method-assign]  # as it was
+            self._original = self._follower = None
+
+
+SEARCHES = _SearchesOfStores()
 
 
 def observe(response: Streamed, ended: Ended, within: Within) -> None:

@@ -29,9 +29,11 @@ from llama_index.core.chat_engine.types import (
 )
 from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.evaluation.ragmetrics.recording import snapshot
 from llama_index.evaluation.ragmetrics.recording.hooks import (
     CONTEXTS,
+    SEARCHES,
     Events,
     Spans,
     given_context,
@@ -68,6 +70,10 @@ _NODES: dict[Kind, Any] = {
     "workflow": "agent",
     "predict": "agent",
 }
+# Kinds that answer from what was found outside of them.
+_ANSWER_BY_THEMSELVES: frozenset[Kind] = frozenset(
+    ("model", "program", "predict", "synth", "respond")
+)
 _NODES |= {
     "retrieve": "retriever",
     "post": "reranker",
@@ -81,6 +87,11 @@ _clock = itertools.count()
 _NOBODY_READ = (
     "nobody read the streamed answer: whether the user received it is not certain"
 )
+_SEARCHED_BY_HAND = (
+    "a vector store was queried without a retriever before this call: what it found, and"
+    " what of that was shown, is not recorded"
+)
+_MOST_STRANDS = 1000
 _NOT_READ_YET = (
     "a streamed answer was not read to its end when the block ended; its sample is there"
     " once it is read, or its response is gone"
@@ -153,6 +164,8 @@ class Recorder:
         self._writing: dict[str, list[str]] = {}
         # by open span, what tells that nothing will end it
         self._ends: dict[str, weakref.finalize[Any, Any]] = {}
+        # strands in which a store was queried outside of all runs, the last one last
+        self._searched_by_hand: dict[str, None] = {}
         # nodes that generators of test data made for themselves
         self._test_data: set[str] = set()
 
@@ -160,10 +173,13 @@ class Recorder:
         listener.under = active_span_id.get()
         install(self._spans, self._events)
         CONTEXTS.begin()
+        SEARCHES.begin(self.searched)
 
     def _closed(self, listener: Listener) -> None:
         if not self.listeners.open:
             CONTEXTS.end()
+            SEARCHES.end()
+            self._searched_by_hand.clear()
         lives = {
             live for place in list(self._places.values()) for live, _ in place.tracks
         }
@@ -291,7 +307,11 @@ class Recorder:
     ) -> _Live:
         """A run that begins here, for those who listen."""
         needs_data = any(listener.data for listener in listeners)
-        live = _Live(Run(node, kind=kind, strand=strand()), listeners, needs_data)
+        run = Run(node, kind=kind, strand=strand())
+        if kind in _ANSWER_BY_THEMSELVES and run.strand in self._searched_by_hand:
+            del self._searched_by_hand[run.strand]
+            run.doubts = (_SEARCHED_BY_HAND,)
+        live = _Live(run, listeners, needs_data)
         for listener in listeners:
             listener.begun = True
         self._copied(
@@ -364,6 +384,34 @@ class Recorder:
         """A piece of a streamed chat answer was written."""
         if id_ in self._writing:
             self._writing[id_].append(delta)
+
+    @guarded
+    def searched(self, result: VectorStoreQueryResult) -> None:
+        """A vector store made the result of a search, perhaps without any retriever."""
+        place = self._places.get(active_span_id.get() or "", _OUTSIDE)
+        is_of_a_retriever = place.kind == "retrieve" or "retrieve" in place.within
+        if place is _IGNORED or is_of_a_retriever or called_by() is not None:
+            return
+        if not place.tracks:
+            self._search_by_hand()
+            return
+        documents = snapshot.documents_of_result(result)
+        node = Node("retriever", "vector store", next(_clock), documents=documents)
+        node.ended = next(_clock)
+        for live, parent in place.tracks:
+            _added(node, live, parent)
+            if documents is None:
+                live.run.ids_alone |= set(result.ids or ())
+
+    def _search_by_hand(self) -> None:
+        """A store was queried outside of all runs: the next call of a model may show what it found."""
+        if not self.listeners.here():
+            return
+        here = strand()
+        self._searched_by_hand.pop(here, None)
+        self._searched_by_hand[here] = None
+        if len(self._searched_by_hand) > _MOST_STRANDS:
+            del self._searched_by_hand[next(iter(self._searched_by_hand))]
 
     @guarded
     def said(self, id_: str | None, reply: object) -> None:

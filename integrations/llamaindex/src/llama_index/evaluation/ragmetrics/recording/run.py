@@ -152,6 +152,8 @@ class Run(Tree):
     # texts of a workflow's start event
     fields: dict[str, str] = field(default_factory=dict)
     sources: tuple[Document, ...] = ()  # the source nodes that its result names
+    # ids of nodes that a search of a store named without their texts
+    ids_alone: set[str] = field(default_factory=set)
     streamed: bool = False  # its answer is read from a stream
     calls: int = 1
     cut: bool = False  # calls are missing because there were too many

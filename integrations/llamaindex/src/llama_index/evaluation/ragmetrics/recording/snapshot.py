@@ -8,6 +8,7 @@ import re
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 from uuid import uuid4
 
@@ -40,6 +41,7 @@ from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Context, Event, StopEvent
 from llama_index.evaluation.ragmetrics.recording.run import Kind, Pointer, Run
 from pydantic import BaseModel
@@ -303,6 +305,22 @@ def document_of(item: NodeWithScore) -> Document:
         score,
         dict(node.metadata),
         () if alone == seen else (alone,),
+    )
+
+
+def documents_of_result(
+    result: VectorStoreQueryResult,
+) -> tuple[Document, ...] | None:
+    """Copy the nodes of a search of a vector store; None where it names only their ids."""
+    if not result.nodes:
+        return None if result.ids else ()
+    scores = result.similarities or ()
+    return documents_of(
+        [
+            NodeWithScore(node=node, score=score)
+            for node, score in zip_longest(result.nodes, scores)
+            if node is not None
+        ]
     )
 
 

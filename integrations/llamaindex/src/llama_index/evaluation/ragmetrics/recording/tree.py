@@ -80,12 +80,22 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             is_query=_is_query(run, models, where),
             gives_documents=run.kind in ("retrieve", "post") and not failed,
             kept=True,
+            unread=len(run.ids_alone - _ids_with_texts(run)),
             warnings=_warnings(run, flow),
             run=run.result or run,
             places=(run.outputs, run.inputs),
             plain=snapshot.plain,
         )
     ]
+
+
+def _ids_with_texts(run: Run) -> set[str | None]:
+    """The ids of all nodes of a run whose texts were recorded."""
+    return {
+        document.id
+        for node in run.root.walk()
+        for document in (*node.taken, *(node.documents or ()))
+    }
 
 
 def _say_what_was_streamed(run: Run, models: Sequence[Node]) -> None:

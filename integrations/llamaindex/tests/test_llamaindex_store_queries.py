@@ -1,0 +1,125 @@
+"""Vector stores that the application queries without a retriever, beside a retriever or alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.llms import LLM
+from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQuery
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
+from llama_index.evaluation.ragmetrics import capture
+
+QUESTION = "Who lit the lamp of the tower?"
+LAMP = "Anna lit the lamp of the tower every evening."
+OIL = "The lamp of the tower burned whale oil until 1901."
+QUERY = VectorStoreQuery(query_embedding=[1.0, 0.0], similarity_top_k=1)
+
+Search = Callable[[], list[str]]
+
+
+class StoreWithTexts(SimpleVectorStore):
+    """A store that returns its nodes, as most databases do."""
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        found = super().query(query, **kwargs)
+        nodes = [TextNode(id_="oil", text=OIL)] if found.ids else []
+        return VectorStoreQueryResult(nodes, found.similarities, found.ids)
+
+
+def in_a_store(store: SimpleVectorStore) -> Search:
+    """A search by hand that finds one text."""
+    store.add([TextNode(id_="oil", text=OIL, embedding=[1.0, 0.0])])
+
+    def search() -> list[str]:
+        assert store.query(QUERY).ids == ["oil"]
+        return [OIL]
+
+    return search
+
+
+class Engine(CustomQueryEngine):
+    """Shows what a retriever found and what was found by hand."""
+
+    llm: LLM
+    retriever: BaseRetriever
+    search: Any
+
+    def custom_query(self, query_str: str) -> str:
+        found = [node.text for node in self.retriever.retrieve(query_str)]
+        prompt = "\n".join([*found, *self.search(), query_str])
+        return self.llm.complete(prompt).text
+
+
+def sample_of(kit: ModuleType, search: Search) -> Any:
+    retriever = kit.FixedRetriever([kit.node("lamp", LAMP)])
+    engine = Engine(llm=kit.ScriptedLLM(), retriever=retriever, search=search)
+    with capture() as captured:
+        engine.query(QUESTION)
+    assert not captured.problems
+    (sample,) = captured.samples
+    assert sample.question == QUESTION
+    return sample
+
+
+def test_what_a_store_found_beside_a_retriever_is_retrieved_and_shown(
+    kit: ModuleType,
+) -> None:
+    sample = sample_of(kit, in_a_store(StoreWithTexts()))
+    assert [context.text for context in sample.contexts] == [LAMP, OIL]
+    assert [context.id for context in sample.retrieved] == ["lamp", "oil"]
+    assert sample.capture.grade == "exact"
+    assert not sample.capture.warnings
+
+
+def test_a_store_that_names_only_ids_beside_a_retriever_leaves_the_sample_incomplete(
+    kit: ModuleType,
+) -> None:
+    sample = sample_of(kit, in_a_store(SimpleVectorStore()))
+    assert sample.capture.grade == "incomplete"
+    assert sample.capture.warnings == (
+        "the text of 1 retrieved documents was not recorded",
+    )
+
+
+def test_queries_of_retrievers_themselves_are_no_further_searches(
+    kit: ModuleType,
+) -> None:
+    index = VectorStoreIndex([TextNode(id_="oil", text=OIL)])
+    retriever = index.as_retriever(similarity_top_k=1)
+    sample = sample_of(
+        kit, lambda: [node.text for node in retriever.retrieve(QUESTION)]
+    )
+    assert [context.id for context in sample.retrieved] == ["lamp", "oil"]
+    assert sample.capture.grade == "exact"
+    assert len(sample.ledger.calls) == 2
+
+
+@pytest.mark.parametrize("store", [SimpleVectorStore, StoreWithTexts])
+def test_plain_functions_that_query_a_store_beside_a_retriever_are_in_doubt(
+    kit: ModuleType, store: type[SimpleVectorStore]
+) -> None:
+    retriever = kit.FixedRetriever([kit.node("lamp", LAMP)])
+    search, model = in_a_store(store()), kit.ScriptedLLM()
+    with capture() as captured:
+        for texts in (search, list[str]):
+            found = [node.text for node in retriever.retrieve(QUESTION)]
+            model.complete("\n".join([*found, *texts(), QUESTION]))
+    by_hand, by_the_retriever = captured.samples
+    assert by_hand.capture.grade == "inferred"
+    assert "queried without a retriever" in by_hand.capture.warnings[0]
+    assert by_the_retriever.capture.grade == "exact"
+
+
+def test_results_are_left_alone_when_nobody_captures() -> None:
+    before = VectorStoreQueryResult.__init__
+    with capture():
+        assert VectorStoreQueryResult.__init__ is not before
+        assert VectorStoreQueryResult(ids=["a"]) == VectorStoreQueryResult(ids=["a"])
+    assert VectorStoreQueryResult.__init__ is before
