@@ -295,7 +295,7 @@ def test_matching_by_question_and_by_id() -> None:
         first.compare(second)
     found = first.compare(second, anyway=True)
     assert str(found.matched).startswith(
-        "2 samples matched by question; 1 only in the first, 0 only in the second."
+        "2 rows matched by question; 1 only in the first, 0 only in the second."
     )
     # by id
     assert len(run_of(0.1, 0.2, 0.3).compare(run_of(0.1, 0.2)).matched.pairs) == 2
@@ -605,7 +605,7 @@ def test_the_terminal_begins_with_the_verdict_and_ends_with_what_to_do(
     assert "q0" not in summary, "a job's summary holds no texts of samples"
     assert main(["compare", "a.jsonl", "same.jsonl", "--report", "c.html"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[1].startswith("No sample scored differently, of pairs too few")
+    assert told[1].startswith("No row scored differently, but the pairs are too few")
     assert told[-1] == "Report: c.html"
 
 

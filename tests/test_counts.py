@@ -83,12 +83,12 @@ SENTENCES: dict[str, tuple[list[MetricResult], Counted, str]] = {
     "half of the facts": (
         [scored("retrieval_accuracy", value) for value in (0.49996, 0.5, 1.0)],
         Counted(2, 3),
-        "2 of 3 retrievals find at least half of the facts needed, by their weights",
+        "2 of 3 retrievals find at least half of what is needed",
     ),
     "a metric of one's own": (
         [scored("m", 0.5), scored("m", 0.2), FAILED, Undefined(metric="m", reason="r")],
         Counted(1, 2),
-        "1 of 2 samples scores one half or more",
+        "1 of 2 rows scores one half or more",
     ),
 }
 
@@ -141,6 +141,6 @@ def test_useful_chunks_are_counted_over_the_scores_that_tell() -> None:
         rows(*results),
         RunFacts(metrics={"context_utilization": "context_utilization|v1"}),
     )
-    assert "any useful chunk in 199 of 200 scored samples" in " ".join(
+    assert "any useful chunk in 199 of 200 scored rows" in " ".join(
         report.table().split()
     )

@@ -67,7 +67,7 @@ def test_sentences() -> None:
     assert (
         decide(gate, EIGHTEEN).sentence
         == "m may or may not reach 0.9: mean 0.900 of 20 scored rows, 95 % interval"
-        " 0.699–0.972. More samples would decide."
+        " 0.699–0.972. More rows would decide."
     )
     assert (
         decide(gate, EIGHTEEN, on="point").sentence
@@ -97,7 +97,10 @@ def test_the_numbers_of_a_sentence_lead_to_its_verdict(
 
 def test_a_slice_with_too_few_scores_is_named_with_one_colon() -> None:
     few = sliced(("de", 0.9), ("en", 0.9), ("en", None))
-    assert " en: 1 of 2 rows were scored" in decide(SLICED, few).sentence
+    assert (
+        " en: may or may not reach 0.5: 1 of 2 rows were scored"
+        in decide(SLICED, few).sentence
+    )
 
 
 WANTED = 0.8 - ROUNDING
@@ -132,7 +135,7 @@ def test_nothing_scored_has_failed() -> None:
     decision = decide(Gate(metric="m", at_least=0), Report([row]))
     assert (decision.outcome, decision.sentence) == (
         "failed",
-        "m: nothing was scored: 1 undefined (missing).",
+        "m cannot reach 0, since nothing was scored: 1 without what it needs.",
     )
 
 
@@ -148,9 +151,9 @@ def test_a_gate_on_what_was_not_measured_is_refused() -> None:
 def test_rows_without_a_score_are_named() -> None:
     rows = [*EIGHTEEN.results, SampleResult(index=20, sample=Sample())]
     assert (
-        "of 20 scored rows, 95 % interval 0.699–0.972. Not scored: 1 not judged; the 1"
-        " that failed or was not judged, at 0 and at 1, gives 0.654–0.973."
-        in decide(Gate(metric="m", at_least=0.5), Report(rows)).sentence
+        "of 20 scored rows, 95 % interval 0.699–0.972. Not scored: 1 without a"
+        " result; with the 1 that failed or was not judged at 0 and at 1 the bounds are"
+        " 0.654–0.973." in decide(Gate(metric="m", at_least=0.5), Report(rows)).sentence
     )
 
 
@@ -209,23 +212,27 @@ def mixed(
     [
         (
             {SCORE: 40, FAILED: 160},
-            "40 of 200 rows were scored, fewer than 95%: 160 failed (RateLimited).",
+            "40 of 200 rows were scored, fewer than the 95% that a gate needs. Not"
+            " scored: 160 failed (RateLimited).",
         ),
         (
             {SCORE: 3, UNDEFINED: 97},
-            "3 of 100 rows were scored, fewer than 95%: 97 undefined (missing).",
+            "3 of 100 rows were scored, fewer than the 95% that a gate needs. Not"
+            " scored: 97 without what it needs.",
         ),
         (
             {SCORE: 90, NOT_JUDGED: 10},
-            "90 of 100 rows were scored, fewer than 95%: 10 not judged.",
+            "90 of 100 rows were scored, fewer than the 95% that a gate needs. Not"
+            " scored: 10 without a result.",
         ),
         (
             {SCORE: 90, BAD: 10},
-            "90 of 100 rows were scored, fewer than 95%: 10 bad rows.",
+            "90 of 100 rows were scored, fewer than the 95% that a gate needs. Not"
+            " scored: 10 bad.",
         ),
         (
             {SCORE: 94, FAILED: 2, UNDEFINED: 1, NOT_JUDGED: 2, BAD: 1},
-            "1 undefined (missing), 2 failed (RateLimited), 2 not judged, 1 bad row.",
+            "1 without what it needs, 2 failed (RateLimited), 2 without a result, 1 bad.",
         ),
     ],
 )
@@ -278,10 +285,10 @@ def test_what_was_not_judged_is_no_better_than_failed(
     decision = decide(gate, mixed({SCORE: 96, kind: 4}), on=on)
     assert decision.outcome == "undecided"
     assert (
-        "; the 4 that failed or were not judged, at 0 and at 1, give 0."
+        "; with the 4 that failed or were not judged at 0 and at 1 the bounds are 0."
         in decision.sentence
     )
-    assert "More samples" not in decision.sentence
+    assert "More rows" not in decision.sentence
     low = Gate(metric="m", at_least=0.03)
     assert decide(low, mixed({SCORE: 96, kind: 4}, 0.0), on=on).outcome == "undecided"
 
@@ -309,7 +316,7 @@ def test_a_run_that_ended_early_is_undecided(run: RunFacts, why: str) -> None:
     decision = decide(Gate(metric="m", at_least=0), mixed({SCORE: 100}, run=run))
     assert (decision.outcome, decision.sentence) == (
         "undecided",
-        f"m was not measured to the end: {why}.",
+        f"m may or may not reach 0: the run ended early: {why}.",
     )
 
 
@@ -411,7 +418,11 @@ SLICED = Gate(metric="m", at_least=0.5, by="language")
         ),
         ([("de", 0.9), (None, 0.1)], "failed", "without language: misses 0.5"),
         ([("de", 0.9), (False, 0.1)], "failed", "False: misses 0.5"),
-        ([("de", 0.9), ("en", None)], "failed", " en: nothing was scored"),
+        (
+            [("de", 0.9), ("en", None)],
+            "failed",
+            " en: cannot reach 0.5, since nothing was scored",
+        ),
     ],
 )
 def test_a_gate_per_slice_needs_every_slice(

@@ -243,10 +243,10 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
     )
     for words in (
         "0.500",  # the mean
-        "too few samples to say: 2 scored, 30 wanted.",
+        "too few rows to say: 2 scored, 30 wanted.",
         "The run ended early: the key was refused.",
         "a &lt;note&gt;",
-        "Any useful chunk in 2 of 2 scored samples",
+        "Any useful chunk in 2 of 2 scored rows",
         "2.5 s, calls at a time: 1",
         "Buckley, C.",
     ):
@@ -281,7 +281,7 @@ def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
         for i, r in enumerate((failed, undefined))
     ]
     page = page_of(Report([*rows, bad]), tmp_path)
-    assert "1 row without what it needs; 1 row failed (1 RateLimited)." in page
+    assert "Rows not scored: 1 without what it needs, 1 failed (RateLimited)." in page
     assert "Undefined:" not in page
     assert "bad rows, not evaluated: 1 of 3." in page
 
@@ -657,7 +657,7 @@ def test_grades_are_counted_and_filter_the_table(
     browser.open(tmp_path / "report.html")
     samples = browser.find("#samples")[0].text
     assert "Captured from runs: 2 exact, 1 inferred." in samples
-    assert "4 rows: 3 not reached by the run, 1 no loss found." in samples
+    assert "4 rows: 3 without a result, 1 no loss found." in samples
     browser.find("button[data-value=inferred]")[0].click()
     assert browser.titles() == ["inferred 1"]
     # values of one field are alternatives
@@ -1219,7 +1219,7 @@ def test_labels_belong_to_one_row_of_one_report(
     browser.find("fieldset.people input[value=agree]")[0].click()
     assert (
         browser.find("#labels")[0].text
-        == "Download 1 label of context_utilization 2 samples need ids of their own to"
+        == "Download 1 label of context_utilization 2 rows need ids of their own to"
         " be labelled."
     )
     browser.driver.refresh()
@@ -1336,7 +1336,7 @@ def test_a_comparison_tells_how_many_samples_lost(tmp_path: Path) -> None:
         Report([row(i, at, f"q{i}") for i in range(20)], RUN) for at in (0.5, 0.4)
     )
     first.compare(second).to_html(tmp_path / "c.html")
-    assert "10 of the 20 samples that scored less" in (tmp_path / "c.html").read_text(
+    assert "10 of the 20 rows that scored less" in (tmp_path / "c.html").read_text(
         "utf-8"
     )
     first.compare(Report(list(first.results)[:3], RUN), anyway=True).to_html(
@@ -1373,12 +1373,12 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
     assert "The judge is uncertain of 1 of 2 scores of context_utilization." in page
     assert "left out of the means: context_utilization 1. For example: r" in page
     assert (
-        "2 of 4 rows were not scored: 1 bad (no sample), 1 the judge failed on. Largest"
+        "2 of 4 rows were not scored: 1 bad, 1 the judge failed on. Largest"
         " loss: answered without context, in 1 of the other 2 rows." in page
     )
     counts = re.findall(r'data-key="group"[^>]*>([\d,]+) ([^<]+)<', page)
     assert counts == [
-        ("1", "bad (no sample)"),
+        ("1", "bad"),
         ("1", "answered without context"),
         ("1", "the judge failed on"),
         ("1", "no loss found"),

@@ -100,7 +100,7 @@ def test_every_command_reads_the_file_of_a_sink(
         "scores.jsonl"
     ).scores("adherence")
     assert main(["compare", "scores.jsonl", "again.jsonl"]) == 0
-    assert "6 samples matched" in capsys.readouterr().out
+    assert "6 rows matched" in capsys.readouterr().out
     Path("scores.jsonl").rename("scores.jsonl.1")  # as the sink does when it rotates
     assert main(["evaluate", "scores.jsonl.1", "--limit", "1"]) == 0
     assert main(["report", "scores.jsonl.1"]) == 0
@@ -137,7 +137,7 @@ def test_a_run_that_ended_early_decides_no_gate(
     lines = Path("a.jsonl").read_text().splitlines(keepends=True)
     Path("part.jsonl").write_text("".join(lines[:-1]))
     assert main(["report", "part.jsonl", "--fail-under", "adherence=0.1"]) == 3
-    assert "was not measured to the end" in capsys.readouterr().out
+    assert "the run ended early" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

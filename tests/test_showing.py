@@ -210,7 +210,7 @@ def test_a_notebook_shows_a_line_that_renews_itself(
 
 def test_without_a_metric_there_is_no_empty_table() -> None:
     report = evaluate([{"question": "Who?"}], judge="lexical")
-    assert report.table().startswith("1 row: 0 judged")
+    assert report.table().startswith("1 row, 1 without a result.")
     assert "<table>" not in report._repr_html_()
 
 

@@ -112,7 +112,7 @@ def test_bad_rows_and_rows_not_judged_are_counted_apart() -> None:
     assert summary["other"].not_judged == 3
     assert summary.signs == (
         "bad rows, not evaluated: 1 of 5.",
-        "samples not judged: 1 of 4.",
+        "rows without a result: 1 of 4.",
     )
 
 
@@ -130,7 +130,8 @@ def test_a_metric_undefined_on_every_row_stays() -> None:
             found.interval,
         ) == (None,) * 6
     assert numbers["m"].signs == (
-        "m: nothing scored: 2 undefined, 0 failed, 0 not judged.",
+        "m: nothing scored: 1 without what it needs, 1 without a fact in the"
+        " reference.",
     )
     assert "NaN" not in numbers.model_dump_json()
 
@@ -172,7 +173,7 @@ def signs_of(*results: MetricResult, **thresholds: float) -> str:
             [0.0, 1.0, 1.0],
             "high standard deviation: 0.577, over 0.3; quality varies widely.",
         ),
-        ([0.7, 0.75, 0.72], "low maximum: no sample scored over 0.750."),
+        ([0.7, 0.75, 0.72], "low maximum: no row scored over 0.750."),
     ],
 )
 def test_signs_of_scores(values: list[float], sign: str) -> None:
@@ -186,7 +187,7 @@ def test_good_scores_give_no_sign_and_thresholds_themselves_are_good_enough() ->
 
 def test_too_few_samples_to_say() -> None:
     few = summarise(rows(*[scored(0.9)] * 29), ["m"])["m"].signs
-    assert few == ("m: too few samples to say: 29 scored, 30 wanted.",)
+    assert few == ("m: too few rows to say: 29 scored, 30 wanted.",)
     assert summarise(rows(*[scored(0.9)] * 30), ["m"])["m"].signs == ()
 
 
@@ -216,7 +217,7 @@ def test_answers_without_context_are_a_sign() -> None:
         ["m"],
     )
     assert summary.without_context == 1
-    assert summary.all_signs[0] == "answered without any context: 1 of 3 samples."
+    assert summary.all_signs[0] == "answered without any context: 1 of 3 rows."
 
 
 def test_failed_runs_of_the_application_are_a_sign() -> None:
@@ -225,7 +226,7 @@ def test_failed_runs_of_the_application_are_a_sign() -> None:
         ["m"],
     )
     assert summary.application_errors == 1
-    assert summary.signs == ("the application itself failed: 1 of 1 samples.",)
+    assert summary.signs == ("the application itself failed: 1 of 1 rows.",)
 
 
 def test_usefulness_of_context_utilization() -> None:
@@ -269,7 +270,7 @@ def test_caption_and_frozen() -> None:
     assert (
         summary.caption
         == CAPTION
-        == "mean score of this judge on samples like these; poll noise included, judge"
+        == "mean score of this judge on rows like these; poll noise included, judge"
         " bias not"
     )
     with pytest.raises(ValidationError):
@@ -573,7 +574,7 @@ def test_an_answer_that_holds_its_contexts_is_a_sign_through_every_door(
     for sample in (Sample.from_row(row), Sample(**row), recorded):
         summary = Report(rows(scored(1), sample=sample)).summary()
         assert summary.holding_contexts == holds
-        said = "answers that contain their own contexts whole: 1 of 1 samples"
+        said = "answers that contain their own contexts whole: 1 of 1 rows"
         assert any(sign.startswith(said) for sign in summary.all_signs) is holds
 
 

@@ -137,7 +137,7 @@ def test_a_run_stops_when_its_gate_is_decided_and_the_server_counts_what_is_save
     assert decision.bounds[0] <= 0.9 <= decision.bounds[1]
     assert re.fullmatch(
         rf"context_adherence reaches 0\.8; decided after {decision.decided_at} of 1,000"
-        rf" samples \({made} scored with "
+        rf" rows \({made} scored with "
         rf"those in flight, {1000 - made} calls saved\), e-value (over 1,000|[\d.]+)"
         r" \(≥ 20\), "
         r"bounds 0\.8\d\d–0\.9\d\d, each valid with 95 % whenever one stops\.",
@@ -309,7 +309,7 @@ def test_an_iterator_is_taken_in_its_order() -> None:
         "order of arrival: what was decided holds only if that is random"
         in report.run.notes[0]
     )
-    assert "decided after 10 samples (" in report.decisions[0].sentence
+    assert "decided after 10 rows (" in report.decisions[0].sentence
     assert len(until(endless(), "good=1", max_samples=20).results) == 20
     with pytest.raises(SettingError, match="need a list of rows"):
         until(endless(), "good=0.5", on="point")
@@ -318,8 +318,8 @@ def test_an_iterator_is_taken_in_its_order() -> None:
 @pytest.mark.parametrize(
     ("scores", "options", "outcome", "words"),
     [
-        ([1.0] * 60, {}, "passed", "good reaches 0.5; decided after 10 of 60 samples"),
-        ([0.0] * 60, {}, "failed", "good misses 0.5; decided after 10 of 60 samples"),
+        ([1.0] * 60, {}, "passed", "good reaches 0.5; decided after 10 of 60 rows"),
+        ([0.0] * 60, {}, "failed", "good misses 0.5; decided after 10 of 60 rows"),
         (
             [0.4] * 60,
             {"margin": 0.2},
@@ -330,7 +330,7 @@ def test_an_iterator_is_taken_in_its_order() -> None:
             [0.5] * 60,
             {},
             "undecided",
-            "reach 0.5; undecided after 60 of 60 samples (60 scored), e-value",
+            "reach 0.5; undecided after 60 of 60 rows (60 scored), e-value",
         ),
         (
             [1.0] * 20 + ["none"] * 40,
@@ -349,15 +349,15 @@ def test_an_iterator_is_taken_in_its_order() -> None:
             [1.0] * 60,
             {"max_samples": 8},
             "undecided",
-            "after 8 of 60 samples (8 scored, 52 not judged)",
+            "after 8 of 60 rows (8 scored, 52 without a result)",
         ),
-        ([], {"on": "point"}, "undecided", "undecided after 0 of 0 samples"),
+        ([], {"on": "point"}, "undecided", "undecided after 0 of 0 rows"),
         ([1.0] * 60, {"min_samples": 30}, "passed", "decided after 30 of 60"),
         (
             [1.0] * 5,
             {"on": "point"},
             "passed",
-            "5 of 5 samples (5 scored with those in flight), e-value over 1,000",
+            "5 of 5 rows (5 scored with those in flight), e-value over 1,000",
         ),
     ],
 )
@@ -446,7 +446,7 @@ def test_calls_saved_are_those_that_would_be_made(
     evaluate(things, ONE_CALL, judge=judge, store=tmp_path / "all.sqlite")
     stored = evaluate(things, ONE_CALL, store=tmp_path / "all.sqlite", **how)
     assert (stored.usage.calls, stored.decisions[0].saved) == (0, 0)
-    assert "not judged" in stored.decisions[0].sentence
+    assert "without a result" in stored.decisions[0].sentence
 
 
 def test_ids_and_metadata_make_no_other_draw() -> None:

@@ -25,6 +25,8 @@ def screen_lines(
     lines += screen.failures
     lines += _stage_to_mend(screen)
     lines += ["", text_grid(summary), "", screen.groups_in_words]
+    if summary.folded_signs:
+        lines.append("Signs of high risk, by rules of thumb and no gate of yours:")
     lines += [f"! {sign}" for sign in summary.folded_signs]
     lines += remarks
     lines += footnotes(summary, run)

@@ -61,9 +61,9 @@ WORDINGS = {
         "retrieval",
         "finds",
         "find",
-        "at least half of the facts needed, by their weights",
-        "Each fact of the reference is looked for in the retrieved texts. Counted: a"
-        " score of one half or more.",
+        "at least half of what is needed",
+        "Each fact of the reference is looked for in the retrieved texts; a fact may"
+        " weigh more than another. Counted: a score of one half or more.",
     ),
 }
 """The shipped metrics; any other is told by its score."""
@@ -120,15 +120,15 @@ def counted_rows(rows: Iterable[SampleResult], metric: str) -> Counted:
 def sentence_of(numbers: MetricSummary, rows: Counted) -> str:
     """What a metric found, in a sentence that says what it counts."""
     if not numbers.count:
-        return "Nothing was scored."
+        return "No row was scored."
     wording = WORDINGS.get(numbers.metric)
     if not rows.of:
-        noun = "sample" if wording is None else wording.noun
+        noun = "row" if wording is None else wording.noun
         return f"{counted(numbers.count, noun)} scored."
     if wording is None:
         verb = "scores" if rows.holds == 1 else "score"
-        samples = counted(rows.of, "sample")
-        return f"{rows.holds:,} of {samples} {verb} one half or more."
+        all_rows = counted(rows.of, "row")
+        return f"{rows.holds:,} of {all_rows} {verb} one half or more."
     verb = wording.one_does if rows.holds == 1 else wording.many_do
     nouns = counted(rows.of, wording.noun)
     return f"{rows.holds:,} of {nouns} {verb} {wording.what}."

@@ -146,7 +146,7 @@ function matrixOf(evidence) {
     element("tbody", {}, ...rows),
   );
   const lines = [
-    "Facts from " + (evidence.facts_from === "sample" ? "the sample" : "the reference") + "; per text of the " + evidence.evaluated + " the score that it holds the fact, in bold above 0.5.",
+    "Facts from " + (evidence.facts_from === "sample" ? "the row" : "the reference") + "; per text of the " + evidence.evaluated + " the score that it holds the fact, in bold above 0.5.",
     evidence.contexts_value !== undefined && "Over what reached the generator the score is " + percent(evidence.contexts_value) + ".",
     evidence.control !== undefined && "In a foreign text the judge would find a share of " + percent(evidence.control) + ".",
   ];
@@ -310,7 +310,7 @@ function cutOf(cut) {
 
 function opened(row, columns) {
   const sample = row.sample;
-  if (!sample) return block(lines.has(row.index) ? "Not a sample" : "Left out", text(row.problem || ""));
+  if (!sample) return block(lines.has(row.index) ? "Bad row" : "Left out", text(row.problem || ""));
   const place = index.findIndex((entry) => entry[0] === row.index);
   const [, , title, , code, because] = index[place];
   const beside = new Beside((sample.contexts || []).map((context) => context.text || ""));
@@ -330,6 +330,6 @@ function opened(row, columns) {
     ...(results.length ? [costOf(results.map(([, result]) => result))] : []),
     ...retrievedOf(sample),
     ...originOf(sample),
-    folded("Everything recorded of this sample", () => [raw(row)]),
+    folded("Everything recorded of this row", () => [raw(row)]),
   ].filter(Boolean);
 }

@@ -53,7 +53,7 @@ function offer() {
     return button;
   });
   const nameless = index.filter((entry) => entry[3].some((own) => typeof own === "number") && !alone(entry[1])).length;
-  const why = nameless ? [" ", element("span", { class: "muted" }, counted(nameless, "sample") + (nameless === 1 ? " needs an id of its own" : " need ids of their own") + " to be labelled.")] : [];
+  const why = nameless ? [" ", element("span", { class: "muted" }, counted(nameless, "row") + (nameless === 1 ? " needs an id of its own" : " need ids of their own") + " to be labelled.")] : [];
   place.replaceChildren(...buttons, ...why);
 }
 

@@ -12,9 +12,9 @@ from ragmetrics_core.page.diagnosis import HALF, RULES, diagnose
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 NOT_JUDGED = {
-    "bad_row": "bad (no sample)",
+    "bad_row": "bad",
     "application_failed": "the application failed on",
-    "not_judged": "not reached by the run",
+    "not_judged": "without a result",
 }
 """Groups of rows that no judge has seen."""
 

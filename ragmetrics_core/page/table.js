@@ -71,7 +71,7 @@ function compared(left, right) {
 const keys = {
   worst: { name: "worst first", of: worst },
   row: { name: "row", of: (entry) => entry[0] },
-  sample: { name: "sample", of: (entry) => (entry[1] + " " + entry[2]).trim().toLowerCase() || null },
+  sample: { name: "question", of: (entry) => (entry[1] + " " + entry[2]).trim().toLowerCase() || null },
   group: { name: "group", of: (entry) => titles[entry[4]] },
 };
 metrics.forEach((name, place) => {

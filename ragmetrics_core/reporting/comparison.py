@@ -74,7 +74,7 @@ _VERDICT_WORDS: dict[Verdict, str] = {
     "not tested": "Not tested, because a run stopped when its gates were decided:",
 }
 _NOTHING_CHANGED = (
-    "No sample scored differently, of pairs too few to call both runs the same:"
+    "No row scored differently, but the pairs are too few to call both runs the same:"
 )
 
 
@@ -136,7 +136,7 @@ class MetricChange(Frozen):
                 " nothing to estimate"
             )
         elif self.difference is None:
-            lines.append("  no sample is scored in both runs")
+            lines.append("  no row is scored in both runs")
         elif self.interval is None or self.bounds is None:
             lines.append(
                 f"  mean difference {self.difference:+.4f} over {self.pairs} pairs of a"

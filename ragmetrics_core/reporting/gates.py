@@ -250,10 +250,13 @@ def _decided(
     missing = _missing(numbers, summary)
     if numbers.mean is None:
         reason = f": {missing}" if missing else ""
-        return "failed", f": nothing was scored{reason}."
+        return (
+            "failed",
+            f" cannot reach {gate.at_least:g}, since nothing was scored{reason}.",
+        )
     why_not = _why_nothing_follows(numbers, summary, on, min_scored)
     if why_not:
-        return "undecided", why_not
+        return "undecided", f" {VERBS['undecided']} {gate.at_least:g}: {why_not}"
     is_until_decided = bool(summary.decisions)
     has_bounds = is_until_decided or on == "interval"
     interval = numbers.interval if has_bounds else None
@@ -281,10 +284,10 @@ def _if_they_were(n_unknown: int, bounds: str) -> str:
     """
     if not n_unknown:
         return "."
-    verb, effect = ("was", "gives") if n_unknown == 1 else ("were", "give")
+    verb = "was" if n_unknown == 1 else "were"
     return (
-        f"; the {n_unknown:,} that failed or {verb} not judged, at 0 and at 1,"
-        f" {effect} {bounds}."
+        f"; with the {n_unknown:,} that failed or {verb} not judged at 0 and at 1 the"
+        f" bounds are {bounds}."
     )
 
 
@@ -310,7 +313,7 @@ def _shown(value: float, wanted: float) -> str:
 def _hint(outcome: Outcome, numbers: MetricSummary) -> str:
     """What would decide a gate that is undecided; "" if it is not known."""
     if outcome == "undecided" and not numbers.unknown:
-        return " More samples would decide."
+        return " More rows would decide."
     return ""
 
 
@@ -319,18 +322,19 @@ def _why_nothing_follows(
 ) -> str:
     """Why no mean of these rows answers a gate; "" if it does."""
     if summary.stopped:
-        return f" was not measured to the end: {summary.stopped}."
+        return f"the run ended early: {summary.stopped}."
     if numbers.count < min_scored * summary.rows - ROUNDING:
         return (
-            f": {numbers.count} of {summary.rows} rows were scored, fewer than"
-            f" {min_scored:.0%}: {_missing(numbers, summary)}."
+            f"{numbers.count} of {summary.rows} rows were scored, fewer than the"
+            f" {min_scored:.0%} that a gate needs. Not scored:"
+            f" {_missing(numbers, summary)}."
         )
     if not summary.decisions:
         return ""
     # all gates of a run are decided on the same thing
     if numbers.interval is None or on != summary.decisions[0].on:
         return (
-            ": this run stopped when its gates were decided, and has no bounds that"
+            "this run stopped when its gates were decided, and has no bounds that"
             " answer this."
         )
     return ""
@@ -366,8 +370,5 @@ def three_way(low: float, high: float, wanted: float) -> Outcome:
 
 def _missing(numbers: MetricSummary, summary: Summary) -> str:
     """Why rows have no score, with counts."""
-    counts = {f"undefined ({code})": n for code, n in numbers.undefined.items()}
-    counts |= {f"failed ({kind})": n for kind, n in numbers.failed.items()}
-    counts["not judged"] = numbers.not_judged
-    counts["bad row" if summary.bad_rows == 1 else "bad rows"] = summary.bad_rows
-    return ", ".join(f"{n} {reason}" for reason, n in counts.items() if n)
+    bad = f"{summary.bad_rows} bad" if summary.bad_rows else ""
+    return ", ".join(filter(None, (numbers.unscored_in_words, bad)))

@@ -347,7 +347,7 @@ class Matched(Frozen):
             " the second"
         )
         return (
-            f"{len(self.pairs)} samples matched by {self.by}; {alone}. Differences:"
+            f"{len(self.pairs)} rows matched by {self.by}; {alone}. Differences:"
             " second − first."
         )
 

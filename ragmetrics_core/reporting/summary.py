@@ -36,8 +36,7 @@ from ragmetrics_core.statistics.means import (
 Name = TypeVar("Name", bound=str)
 
 CAPTION = (
-    "mean score of this judge on samples like these; poll noise included, judge"
-    " bias not"
+    "mean score of this judge on rows like these; poll noise included, judge bias not"
 )
 """What an interval means; it stands beside every interval."""
 
@@ -47,11 +46,11 @@ _UNTIL_DECIDED = (
 )
 
 
-# Why a metric has no meaning for a row, by the code of the result.
+# Why a metric has no meaning for rows, by the code of the result; a count comes before.
 _WHY_UNDEFINED = {
     "missing": "without what it needs",
-    "abstained": "whose answer declines",
-    "no_facts": "whose reference holds no fact",
+    "abstained": "abstained (the answer declines)",
+    "no_facts": "without a fact in the reference",
     "other": "for which it has no meaning",
 }
 
@@ -150,16 +149,13 @@ class MetricSummary(Frozen):
     def unscored_in_words(self) -> str:
         """Why rows have no score of this metric, with counts; "" if all have one."""
         parts = [
-            f"{counted(count, 'row')} {_WHY_UNDEFINED.get(code, code)}"
+            f"{count:,} {_WHY_UNDEFINED.get(code, code)}"
             for code, count in self.undefined.items()
         ]
-        if self.failed:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
-            n_failed = sum(self.failed.values())
-            parts.append(f"{counted(n_failed, 'row')} failed ({kinds})")
+        parts += [f"{count:,} failed ({kind})" for kind, count in self.failed.items()]
         if self.not_judged:
-            parts.append(f"{counted(self.not_judged, 'row')} not judged")
-        return "; ".join(parts)
+            parts.append(f"{self.not_judged:,} without a result")
+        return ", ".join(parts)
 
     @property
     def signs(self) -> tuple[str, ...]:
@@ -184,7 +180,7 @@ class MetricSummary(Frozen):
                 " varies widely."
             )
         if self.max is not None and self.max < limits.max:
-            yield f"low maximum: no sample scored over {self.max:.3f}."
+            yield f"low maximum: no row scored over {self.max:.3f}."
 
     def _signs_of_counts(self) -> Iterator[str]:
         """What makes the numbers say little."""
@@ -192,14 +188,9 @@ class MetricSummary(Frozen):
         n_failed, n_undefined = sum(self.failed.values()), sum(self.undefined.values())
         n_outcomes = self.count + n_failed + n_undefined
         if self.count == 0:
-            yield (
-                f"nothing scored: {n_undefined} undefined, {n_failed} failed,"
-                f" {self.not_judged} not judged."
-            )
+            yield f"nothing scored: {self.unscored_in_words or 'no row to score'}."
         elif self.count < limits.count:
-            yield (
-                f"too few samples to say: {self.count} scored, {limits.count} wanted."
-            )
+            yield (f"too few rows to say: {self.count} scored, {limits.count} wanted.")
         n_clusters = self.interval.clusters if self.interval is not None else None
         if n_clusters and n_clusters < FEWEST_CLUSTERS:
             yield (
@@ -285,30 +276,30 @@ class Summary(Frozen):
 
         Each metric has its own beside them.
         """
-        samples, broken = self.judged + self.not_judged, self.application_errors
+        rows, broken = self.judged + self.not_judged, self.application_errors
         found = (
             (
                 self.without_context,
                 (
-                    f"answered without any context: {self.without_context} of {samples}"
-                    " samples."
+                    f"answered without any context: {self.without_context} of {rows}"
+                    " rows."
                 ),
             ),
             (
                 self.holding_contexts,
                 (
                     "answers that contain their own contexts whole:"
-                    f" {self.holding_contexts} of {samples} samples; such an answer"
+                    f" {self.holding_contexts} of {rows} rows; such an answer"
                     " supports itself, so name the column or key that holds the answer"
                     " alone."
                 ),
             ),
-            (broken, f"the application itself failed: {broken} of {samples} samples."),
+            (broken, f"the application itself failed: {broken} of {rows} rows."),
             (
                 self.bad_rows,
                 f"bad rows, not evaluated: {self.bad_rows} of {self.rows}.",
             ),
-            (self.not_judged, f"samples not judged: {self.not_judged} of {samples}."),
+            (self.not_judged, f"rows without a result: {self.not_judged} of {rows}."),
         )
         return tuple(sentence for count, sentence in found if count)
 

@@ -115,7 +115,7 @@ def _notes_on_scores(summary: Summary) -> Iterator[str]:
             n_useful = round(numbers.useful_share * numbers.useful_known)
             yield (
                 f"{numbers.metric}: any useful chunk in {n_useful} of"
-                f" {_counted(numbers.useful_known, 'scored sample')}; mean among those"
+                f" {_counted(numbers.useful_known, 'scored row')}; mean among those"
                 f" {_number(numbers.mean_if_useful, 3)}."
             )
     for numbers in summary.metrics:
@@ -124,16 +124,21 @@ def _notes_on_scores(summary: Summary) -> Iterator[str]:
             if sentences:
                 yield f"{numbers.metric}: {'; '.join(sentences)}."
     for numbers in summary.metrics:
+        if numbers.unscored_in_words:
+            yield f"{numbers.metric}, rows not scored: {numbers.unscored_in_words}."
+    for numbers in summary.metrics:
         if numbers.failure:
             yield f"{numbers.metric} failed, e.g.: {numbers.failure}"
 
 
 def _notes_on_rows(summary: Summary) -> Iterator[str]:
     """What became of the rows, and where samples came from."""
-    yield (
-        f"{_counted(summary.rows, 'row')}: {summary.judged} judged,"
-        f" {summary.not_judged} not judged, {summary.bad_rows} bad."
-    )
+    exceptions = {
+        "without a result": summary.not_judged,
+        "bad": summary.bad_rows,
+    }
+    parts = [f", {count:,} {what}" for what, count in exceptions.items() if count]
+    yield f"{_counted(summary.rows, 'row')}{''.join(parts)}."
     if summary.grades:
         grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
         yield f"Captured: {', '.join(grades)}."

@@ -44,16 +44,14 @@ def sentence_of(
 ) -> str:
     """Say what was decided, when, with which evidence, and what is left to judge."""
     claim = _claim(decision, until)
-    samples = (
-        f"{_samples(decision, progress)}{_why_undecided(decision, progress, until)}"
-    )
+    rows = f"{_rows_looked_at(decision, progress)}{_why_undecided(decision, progress, until)}"
     low, high = decision.bounds
     is_difference = decision.at_least is None
     bounds = f"{low:.3f}–{high:.3f}"
     if is_difference:
         bounds = f"{low:+.3f} to {high:+.3f}"
     return (
-        f"{decision.metric} {claim}; {samples}, {_evidence(decision, progress)},"
+        f"{decision.metric} {claim}; {rows}, {_evidence(decision, progress)},"
         f" bounds {bounds}, each valid with {100 * (1 - decision.alpha):g} % whenever"
         " one stops."
     )
@@ -71,16 +69,16 @@ def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
     return claim
 
 
-def _samples(decision: SequentialDecision, progress: GateProgress) -> str:
-    """After how many samples it was decided or left undecided, and what that saved."""
+def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str:
+    """After how many rows it was decided or left undecided, and what that saved."""
     of_all = "" if progress.n_rows is None else f" of {progress.n_rows:,}"
     scored = f"{progress.n_scored:,} scored"
     rest = _rest(decision, progress)
     if decision.decided_at is None:
         after = f"undecided after {progress.n_judged:,}"
-        return f"{after}{of_all} samples ({scored}{rest})"
+        return f"{after}{of_all} rows ({scored}{rest})"
     after = f"decided after {decision.decided_at:,}"
-    return f"{after}{of_all} samples ({scored} with those in flight{rest})"
+    return f"{after}{of_all} rows ({scored} with those in flight{rest})"
 
 
 def _rest(decision: SequentialDecision, progress: GateProgress) -> str:
@@ -91,7 +89,7 @@ def _rest(decision: SequentialDecision, progress: GateProgress) -> str:
         about = "about " if progress.saves_about else ""
         rest = f", {about}{decision.saved:,} calls saved"
     elif n_left:
-        rest = f", {n_left:,} not judged"
+        rest = f", {n_left:,} without a result"
     if decision.at_least is None and progress.n_without_partner:
         n_without = progress.n_without_partner
         rest += f", {n_without:,} rows of the earlier run have no partner"
