@@ -1,4 +1,8 @@
-"""What a run may spend, and how fast: caps on calls, money and time; slots for calls in flight; limits per minute."""
+"""What a run may spend, and how fast.
+
+``Budget`` holds the caps on calls, money and time, ``Slots`` the number of calls in
+flight, ``RateLimiter`` the calls and tokens per minute. Each call passes all three.
+"""
 
 import asyncio
 import contextlib
@@ -32,11 +36,13 @@ class Limits(Settings):
 
     A cap that is reached ends the run with everything that is done until then.
 
-    A call is sent if it and those in flight fit ``max_cost``, each as dear as the
-    dearest call so far; while no price is known, it is sent alone. What turns out
-    dearer than any call before may exceed the cap, by what it is dearer. Calls that
-    failed count as free. Tokens are estimated before a call, and corrected by its
-    reply.
+    **Money.** The price of a call is known once its reply is there. So a call is sent
+    if it and the calls in flight fit ``max_cost``, each counted as dear as the dearest
+    call so far. The first call is sent alone. A call that turns out dearer than all
+    before may exceed the cap by the difference. A call that failed counts as free.
+
+    **Tokens.** The tokens of a call are estimated before it is sent, and corrected by
+    its reply.
 
     Raises:
         SettingError: If a limit is not positive, or ``rate_file`` has nothing to keep.
@@ -81,21 +87,24 @@ class Limits(Settings):
     @field_validator("*", mode="before")
     @classmethod
     def _is_a_number(cls, value: object) -> object:
+        """Refuse true, false and infinity, which pydantic would take for numbers."""
         if isinstance(value, bool) or value == math.inf:
             raise SettingError(f"give a number, or None for no limit, got {value}")
         return value
 
     @model_validator(mode="after")
-    def _kept(self) -> Self:
-        if self.rate_file is not None:
-            if not self.per_minute:
-                raise SettingError(
-                    "rate_file needs requests_per_minute or tokens_per_minute, which it"
-                    " keeps"
-                )
-            # what cannot be read is told when it is used
-            with contextlib.suppress(OSError):
-                check(Path(self.rate_file).expanduser(), RATES)
+    def _has_a_rate_for_its_file(self) -> Self:
+        """Refuse a file of rates where there is no rate, or that is not ours."""
+        if self.rate_file is None:
+            return self
+        if not self.per_minute:
+            raise SettingError(
+                "rate_file needs requests_per_minute or tokens_per_minute, which it"
+                " keeps"
+            )
+        # A file that cannot be read is reported when it is used.
+        with contextlib.suppress(OSError):
+            check(Path(self.rate_file).expanduser(), RATES)
         return self
 
     @property
@@ -115,22 +124,36 @@ class Limiter(Protocol):
     """Decides when a call may leave; every call passes through several."""
 
     async def acquire(self, tokens: float) -> Any:
-        """Wait until a call of so many tokens may leave; gives what ``observe`` gets.
+        """Wait until a call may leave.
 
-        ``LimitReached`` if none may.
+        Args:
+            tokens: Estimated tokens of the prompt.
+
+        Returns:
+            A ticket, which ``observe`` is given when the call has ended.
+
+        Raises:
+            LimitReached: If no call may leave any more.
         """
 
     def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
-        """Learn how a call ended that was let through.
+        """Learn how a call ended.
 
-        ``outcome`` is the reply or the error. It is None if the call was given up.
+        Args:
+            ticket: What ``acquire`` returned for the call.
+            outcome: The reply or the error; None if the call was given up.
         """
 
 
 class Budget:
-    """What is left of a run's caps, shared by all calls of the run, on one event loop.
+    """What is left of a run's caps; a ``Limiter``.
 
-    A ``Limiter``.
+    All calls of the run share it, on one event loop.
+
+    Args:
+        limits: The caps; None for no cap.
+        clock: Gives the time in seconds.
+        sleep: Waits for so many seconds.
 
     Attributes:
         calls: Calls sent so far.
@@ -146,167 +169,200 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.limits, self.clock, self._sleep = limits or Limits(), clock, sleep
-        self.calls, self.spent = 0, 0.0
+        self.limits = limits or Limits()
+        self.clock = clock
+        self._sleep = sleep
+        self.calls = 0
+        self.spent = 0.0
         self.reached: LimitReached | None = None
         self.interrupted = False
         self.live = False
-        self._began = clock()
-        self._why = ""
+        self._began_at = clock()
+        # Which cap ended the run, without what was spent; "" if none did.
+        self._cap_in_words = ""
+        # Price of the dearest call so far; None while no price is known.
         self._dearest: float | None = None
-        self._in_flight = 0
-        self._ended = asyncio.Event()  # a call; another one for each
-        # what the end of the run gives up, and so many seconds later
-        self._timed: dict[asyncio.Timeout, float] = {}
+        self._n_in_flight = 0
+        # Is set when the next call ends, and then replaced by a new one.
+        self._next_end = asyncio.Event()
+        # What the end of the run gives up, by the seconds of grace that it has.
+        self._grace_by_timeout: dict[asyncio.Timeout, float] = {}
 
     @property
     def remaining(self) -> float | None:
         """Seconds left, at least 0; None without a deadline."""
         deadline = self.limits.deadline
-        return (
-            None
-            if deadline is None
-            else max(self._began + deadline - self.clock(), 0.0)
-        )
+        if deadline is None:
+            return None
+        return max(self._began_at + deadline - self.clock(), 0.0)
 
     @asynccontextmanager
     async def in_time(self, *, grace: float = 0.0) -> AsyncIterator[None]:
-        """Give up the block after the deadline or an interrupt of the run.
+        """Give up the block at the deadline, or when the run is interrupted.
 
-        It ends with ``LimitReached``, ``grace`` seconds later.
+        Args:
+            grace: Seconds that the block has after that to end by itself.
+
+        Raises:
+            LimitReached: If the block was given up.
         """
         remaining = self.remaining
+        seconds = None if remaining is None else remaining + grace
         try:
-            async with asyncio.timeout(
-                None if remaining is None else remaining + grace
-            ) as timeout:
-                self._timed[timeout] = grace
+            async with asyncio.timeout(seconds) as timeout:
+                self._grace_by_timeout[timeout] = grace
                 try:
                     yield
                 finally:
-                    del self._timed[timeout]
+                    del self._grace_by_timeout[timeout]
         except TimeoutError:
-            if not timeout.expired():
+            if not timeout.expired():  # the block raised it by itself
                 raise
-            reached = (
-                self.reached
-                if self.interrupted and self.reached is not None
-                else self.expire()
-            )
-            raise reached.with_traceback(None) from None
+            if self.interrupted and self.reached is not None:
+                raise self.reached.with_traceback(None) from None
+            raise self.expire().with_traceback(None) from None
 
     def interrupt(self) -> None:
         """End the run at once; call it on the run's event loop.
 
-        What is in flight is given up, and says what it cost until then.
+        Calls in flight are given up after their seconds of grace, in which they may
+        still say what they cost.
         """
         self.interrupted = True
         if self.reached is None:
             self.reached = LimitReached("it was interrupted")
         now = asyncio.get_running_loop().time()
-        for timeout, grace in self._timed.items():
+        for timeout, grace in self._grace_by_timeout.items():
             if not timeout.expired():
                 timeout.reschedule(now + grace)
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond the deadline."""
-        left = self.remaining
-        await self._sleep(seconds if left is None else min(seconds, left))
+        """Wait so many seconds, but not beyond the deadline."""
+        remaining = self.remaining
+        await self._sleep(seconds if remaining is None else min(seconds, remaining))
 
     def check(self) -> None:
-        """End the run, with ``LimitReached``, if a cap is reached, now or before."""
+        """End the run if a cap is reached.
+
+        Raises:
+            LimitReached: If a cap is reached now, or was reached before.
+        """
         if self.remaining == 0.0:
             self.expire()
-        if self.limits.max_calls is not None and self.calls >= self.limits.max_calls:
-            self._stop(f"max_calls={self.limits.max_calls} was reached")
+        max_calls = self.limits.max_calls
+        if max_calls is not None and self.calls >= max_calls:
+            self._stop(f"max_calls={max_calls} was reached")
         if self.reached is not None:
             raise self.reached.with_traceback(None)
 
     async def acquire(self, tokens: float) -> Any:
-        """Count a call about to be sent, with ``max_cost`` as soon as it surely fits.
+        """Count a call that is about to be sent.
 
-        Else ``LimitReached``.
+        Under ``max_cost`` it waits for calls in flight, until it surely fits.
+
+        Raises:
+            LimitReached: If a cap is reached.
         """
         del tokens
         self.check()
         while not self._fits():
-            if self._in_flight:
-                await self._ended.wait()
+            if self._n_in_flight:
+                await self._next_end.wait()
             else:
                 self._stop(f"max_cost={self.limits.max_cost:g} was reached")
             self.check()
         self.calls += 1
-        self._in_flight += 1
+        self._n_in_flight += 1
 
     def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
-        """Note what a call cost; one that failed cost nothing."""
+        """Count what a call cost; one that failed cost nothing."""
         del ticket
-        self._in_flight -= 1
-        if isinstance(outcome, ChatReply) and outcome.usage.cost is not None:
-            self.spent += outcome.usage.cost
-            self._dearest = max(self._dearest or 0.0, outcome.usage.cost)
-        elif isinstance(outcome, ChatReply) and self.limits.max_cost is not None:
+        self._n_in_flight -= 1
+        if isinstance(outcome, ChatReply):
+            self._count_cost(outcome.usage.cost)
+        self._next_end.set()
+        self._next_end = asyncio.Event()
+
+    def _count_cost(self, cost: float | None) -> None:
+        """Count the price of a reply; None, an unknown one, ends a run with ``max_cost``."""
+        if cost is not None:
+            self.spent += cost
+            self._dearest = max(self._dearest or 0.0, cost)
+        elif self.limits.max_cost is not None:
             self._stop(
                 "the price of the judge's model is not known, so max_cost cannot be"
                 " held; use max_calls"
             )
-        self._ended.set()
-        self._ended = asyncio.Event()
 
     def expire(self) -> LimitReached:
-        """End the run for want of time."""
+        """End the run because its deadline has passed."""
         return self._stop(f"the deadline of {self.limits.deadline:g} s was reached")
 
     def _fits(self) -> bool:
         """True if ``max_cost`` leaves room for one more call beside those in flight."""
         if self.limits.max_cost is None:
             return True
-        if self._dearest is None:
-            return not self._in_flight
-        return (
-            self.spent + (self._in_flight + 1) * self._dearest <= self.limits.max_cost
-        )
+        if self._dearest is None:  # no price is known: one call alone
+            return not self._n_in_flight
+        n_unpaid = self._n_in_flight + 1
+        return self.spent + n_unpaid * self._dearest <= self.limits.max_cost
 
     @property
     def sentence(self) -> str:
         """Why the run ended; "" if it did not end.
 
-        Calls and money are those of now, because what was in flight is paid later.
+        The calls and the money in it are those of now: calls that were in flight when
+        the run ended are paid later.
         """
-        if self.reached is None or not self._why:
-            return str(self.reached or "")
-        money = f" and ${self.spent:.4f}" if self.spent else ""
-        return f"{self._why}, after {self.calls} calls{money}"
-
-    def _stop(self, why: str) -> LimitReached:
-        """Send no more calls."""
         if self.reached is None:
-            self._why = why
-            self.reached = LimitReached(why)
-            self.reached = LimitReached(self.sentence)
+            return ""
+        if not self._cap_in_words:  # it was interrupted
+            return str(self.reached)
+        return self._cap_and_spending()
+
+    def _cap_and_spending(self) -> str:
+        money = f" and ${self.spent:.4f}" if self.spent else ""
+        return f"{self._cap_in_words}, after {self.calls} calls{money}"
+
+    def _stop(self, cap_in_words: str) -> LimitReached:
+        """Send no more calls, and return the error that says which cap ended the run.
+
+        The first cap that is reached counts.
+        """
+        if self.reached is None:
+            self._cap_in_words = cap_in_words
+            self.reached = LimitReached(self._cap_and_spending())
         return self.reached
 
 
-_IN_A_ROW = 4  # refusals, from which on there are fewer slots
-_NARROWER = 0.7
+# After so many refusals in a row there are fewer slots: this share of them.
+_REFUSALS_IN_A_ROW = 4
+_SHARE_OF_SLOTS_LEFT = 0.7
 
 
 class Slots:
     """The slots of a session for calls in flight; a ``Limiter``.
 
-    There are ``most`` at most, whichever run they are of.
+    All runs of the session share them. If several calls in a row are refused because
+    there are too many, there are fewer slots. Each call that goes well makes more
+    again. A single refusal changes nothing: its request waits by itself, and all others
+    go on.
 
-    When several calls in a row are refused, there are fewer slots; each call that goes
-    well makes more again. A single refusal says nothing: the request that met it waits
-    by itself, all others go on.
+    Attributes:
+        most: Most slots that there ever are.
+        taken: Slots that calls hold now.
     """
 
     def __init__(self, most: int) -> None:
-        self.most, self.taken = most, 0
-        # most calls in flight that the endpoint takes; a real number
+        self.most = most
+        self.taken = 0
+        # Most calls in flight that the endpoint takes, as far as known; a real number.
         self._width = math.inf
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._refused = self._sent = self._narrowed = 0
+        self._n_refused_in_a_row = 0
+        self._n_sent = 0
+        # How many calls had been sent when there last became fewer slots.
+        self._n_sent_at_narrowing = 0
 
     @property
     def width(self) -> int:
@@ -314,42 +370,58 @@ class Slots:
         return self.most if self._width >= self.most else int(self._width)
 
     async def acquire(self, tokens: float) -> int:
-        """Wait for a slot; returns the number of the call."""
+        """Wait for a slot, and return the number of the call as its ticket."""
         del tokens
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        self._wake()
+        slot = asyncio.get_running_loop().create_future()
+        self._waiting.append(slot)
+        self._hand_out()
         try:
-            await future
+            await slot
         except asyncio.CancelledError:
-            # it may just have been given one
-            self._wake(given_back=not future.cancelled())
+            if not slot.cancelled():  # it had just been handed out
+                self.taken -= 1
+            self._hand_out()
             raise
-        self._sent += 1
-        return self._sent
+        self._n_sent += 1
+        return self._n_sent
 
     def observe(self, ticket: int, outcome: ChatReply | JudgeError | None) -> None:
         """Learn how a call ended, and give its slot back."""
         if isinstance(outcome, ChatReply):
-            self._refused, self._width = 0, self._width + 1 / self._width
-        elif isinstance(outcome, RateLimited) or (
-            isinstance(outcome, TransientJudgeError) and outcome.retry_after
-        ):
-            self._refused += 1
-            if self._refused >= _IN_A_ROW and ticket > self._narrowed:
-                self._width = max(min(self._width, self.taken) * _NARROWER, 1.0)
-                # calls on their way by now say nothing about fewer slots
-                self._narrowed = self._sent
-        self._wake(given_back=True)
+            self._n_refused_in_a_row = 0
+            self._width += 1 / self._width
+        elif _is_told_to_wait(outcome):
+            self._n_refused_in_a_row += 1
+            self._narrow_after(ticket)
+        self.taken -= 1
+        self._hand_out()
 
-    def _wake(self, *, given_back: bool = False) -> None:
-        """Give the slots that are free to those who wait."""
-        self.taken -= given_back
+    def _narrow_after(self, ticket: int) -> None:
+        """Have fewer slots if too many calls in a row were refused.
+
+        A call that was on its way when there last became fewer says nothing about the
+        slots of now.
+        """
+        was_sent_since = ticket > self._n_sent_at_narrowing
+        if self._n_refused_in_a_row >= _REFUSALS_IN_A_ROW and was_sent_since:
+            in_use = min(self._width, self.taken)
+            self._width = max(in_use * _SHARE_OF_SLOTS_LEFT, 1.0)
+            self._n_sent_at_narrowing = self._n_sent
+
+    def _hand_out(self) -> None:
+        """Give the slots that are free to those who wait, in order."""
         while self._waiting and self.taken < self.width:
-            future = self._waiting.popleft()
-            if not future.done():
+            slot = self._waiting.popleft()
+            if not slot.done():  # who waited for it has not left
                 self.taken += 1
-                future.set_result(None)
+                slot.set_result(None)
+
+
+def _is_told_to_wait(outcome: JudgeError | None) -> bool:
+    """True if an endpoint refused a call because there are too many."""
+    if isinstance(outcome, RateLimited):
+        return True
+    return isinstance(outcome, TransientJudgeError) and bool(outcome.retry_after)
 
 
 RATES = Kind(
@@ -363,28 +435,41 @@ RATES = Kind(
     made="the rate of calls is kept in %s, for all processes that name this file",
     without="the rate of calls is kept by this process alone",
 )
-_LEVELS = "SELECT unit, level, seen FROM rates WHERE model = ?"
+_GET_LEVELS = "SELECT unit, level, seen FROM rates WHERE model = ?"
 _SET_LEVEL = (
     "INSERT OR REPLACE INTO rates (model, unit, level, seen) VALUES (?, ?, ?, ?)"
 )
-_REPLY_TOKENS = 100.0  # until there are replies
-# calls or tokens per minute, from which on a second's worth may leave at once
+# Tokens of a reply, as they are estimated before the first.
+_FIRST_REPLY_TOKENS = 100.0
+# How much of the difference to each reply the estimate takes over.
+_LEARNED_SHARE = 0.1
+# With so many calls or tokens per minute, or more, a second's worth may leave at once.
 _BURST_FROM = 120.0
-_AT_ONCE = 5e-7  # seconds that no clock tells apart
+_SAME_MOMENT = 5e-7  # seconds that no clock tells apart
 _LONGEST_WAIT = 5.0  # seconds until a call that waits asks again, at most
+
+# By unit (calls, tokens): how full its bucket was, and when.
+_Levels = dict[str, tuple[float, float]]
 
 
 class RateLimiter:
     """At most so many calls and tokens to one model in any minute; a ``Limiter``.
 
-    With ``rate_file`` all processes that name it keep the rate together. Nothing is
-    reserved ahead: a call that may not leave yet asks again later, and a process that
-    dies holds nothing back. One whose file cannot be written keeps the rate by itself,
-    and says so.
+    With ``rate_file`` all processes that name the file keep the rate together. Nothing
+    is reserved ahead: a call that may not leave yet asks again later, so a process that
+    dies holds nothing back. A process that cannot write the file keeps the rate by
+    itself, with a warning.
+
+    Args:
+        budget: The run's budget, whose limits per minute count.
+        model: What names the model and its endpoint.
+        clock: Gives the time in seconds; by default the budget's, or with a file that
+            of all processes.
 
     Source:
-        The leaky bucket as a meter (ITU-T I.371). The time that went by is measured
-        from the last entry, so that a clock that is set back holds nobody up.
+        The leaky bucket as a meter (ITU-T I.371): each call fills the bucket, time
+        empties it, and a call may leave while the bucket is not full. Time is measured
+        from the last entry, so a clock that is set back holds nobody up.
     """
 
     def __init__(
@@ -399,86 +484,83 @@ class RateLimiter:
         self._model = hashlib.sha256("\n".join(model).encode()).hexdigest()
         self._file = None if file is None else OwnFile(file, RATES)
         self._clock = clock or (budget.clock if file is None else time.time)
-        # by unit: how full its bucket was, and when
-        self._levels: dict[str, tuple[float, float]] = {}
+        self._levels: _Levels = {}
         self._turn = asyncio.Lock()
-        self._reply_tokens = _REPLY_TOKENS
-        self._correction = 0.0
+        # Estimated tokens of the next reply.
+        self._reply_tokens = _FIRST_REPLY_TOKENS
+        # Tokens that earlier calls took beyond those that they were counted with.
+        self._uncounted_tokens = 0.0
 
     async def acquire(self, tokens: float) -> float:
-        """Wait until a call of about so many tokens may leave.
+        """Wait until a call may leave, and return the tokens that it was counted with.
 
-        Returns the tokens that it was counted with.
+        Raises:
+            LimitReached: If the run ends before.
         """
-        # the others of this process wait here: one asks at a time
+        # The other calls of this process wait here: one asks at a time.
         async with self._turn:
             while True:
                 self._budget.check()
-                counted = tokens + self._reply_tokens
-                wait = await self._asked(counted)
+                counted_tokens = tokens + self._reply_tokens
+                wait = await self._seconds_to_wait(counted_tokens)
                 if not wait:
-                    return counted
+                    return counted_tokens
                 await self._budget.pause(min(wait, _LONGEST_WAIT))
 
     def observe(self, ticket: float, outcome: ChatReply | JudgeError | None) -> None:
         """Learn from a reply how long replies are.
 
-        What was counted wrongly is corrected with the next call.
+        Tokens that were counted wrongly are corrected with the next call.
         """
-        if isinstance(outcome, ChatReply):
-            usage = outcome.usage
-            self._correction += usage.prompt_tokens + usage.completion_tokens - ticket
-            self._reply_tokens += 0.1 * (usage.completion_tokens - self._reply_tokens)
+        if not isinstance(outcome, ChatReply):
+            return
+        usage = outcome.usage
+        self._uncounted_tokens += usage.prompt_tokens + usage.completion_tokens - ticket
+        longer_by = usage.completion_tokens - self._reply_tokens
+        self._reply_tokens += _LEARNED_SHARE * longer_by
 
-    async def _asked(self, tokens: float) -> float:
-        """Count a call, and return 0.
-
-        Or return the seconds after which to ask again.
-        """
-        correction, self._correction = self._correction, 0.0
+    async def _seconds_to_wait(self, tokens: float) -> float:
+        """Count a call and return 0; if it may not leave, return when to ask again."""
+        uncounted_tokens = self._uncounted_tokens
+        self._uncounted_tokens = 0.0
         waits: list[float] = []
 
-        def ask(connection: sqlite3.Connection) -> None:
-            levels = {
-                unit: (level, seen)
-                for unit, level, seen in connection.execute(_LEVELS, (self._model,))
-            }
-            waits.append(self._counted(levels, tokens, correction))
-            connection.executemany(
-                _SET_LEVEL,
-                [(self._model, unit, *entry) for unit, entry in levels.items()],
-            )
+        def count_in_file(connection: sqlite3.Connection) -> None:
+            rows = connection.execute(_GET_LEVELS, (self._model,))
+            levels = {unit: (level, entered_at) for unit, level, entered_at in rows}
+            waits.append(self._count(levels, tokens, uncounted_tokens))
+            entries = [(self._model, unit, *entry) for unit, entry in levels.items()]
+            connection.executemany(_SET_LEVEL, entries)
 
         if self._file is not None:
-            self._file.write(ask)
+            self._file.write(count_in_file)
             await self._file.settled()
             if self._file.trouble is None:
                 return waits[0]
-        return self._counted(self._levels, tokens, correction)
+        return self._count(self._levels, tokens, uncounted_tokens)
 
-    def _counted(
-        self, levels: dict[str, tuple[float, float]], tokens: float, correction: float
-    ) -> float:
-        """Count a call in the levels, if they allow it.
+    def _count(self, levels: _Levels, tokens: float, uncounted_tokens: float) -> float:
+        """Bring the levels up to date, and count a call in them if they allow it.
 
-        Returns the seconds after which they will.
+        Returns:
+            0 if the call was counted, else the seconds after which they will allow it.
         """
-        now, wait = self._clock(), 0.0
+        now = self._clock()
         limits = self._budget.limits.per_minute
+        wait = 0.0
         for unit, per_minute in limits.items():
             burst = per_minute / 60 if per_minute >= _BURST_FROM else 0.0
-            rate = (per_minute - burst) / 60
-            level, seen = levels.get(unit, (0.0, now))
-            level = max(level - max(now - seen, 0.0) * rate, 0.0) + (
-                correction if unit == "tokens" else 0.0
-            )
+            per_second = (per_minute - burst) / 60
+            level, entered_at = levels.get(unit, (0.0, now))
+            emptied = max(now - entered_at, 0.0) * per_second
+            level = max(level - emptied, 0.0)
+            if unit == "tokens":
+                level += uncounted_tokens
             levels[unit] = (max(level, 0.0), now)
-            wait = max(wait, (level - burst) / rate)
-        if wait > _AT_ONCE:
+            wait = max(wait, (level - burst) / per_second)
+        if wait > _SAME_MOMENT:
             return wait
         for unit in limits:
-            levels[unit] = (
-                levels[unit][0] + (tokens if unit == "tokens" else 1.0),
-                now,
-            )
+            level, _ = levels[unit]
+            levels[unit] = (level + (tokens if unit == "tokens" else 1.0), now)
         return 0.0
