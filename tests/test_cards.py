@@ -903,6 +903,33 @@ def test_a_card_of_nothing_is_none(
         assert "scored" in capsys.readouterr().err
 
 
+def test_a_card_of_rows_without_ids_warns_of_no_double(
+    labelled: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [{**row, "id": None} for row in rows()]
+    written(labelled, "rows.jsonl", lines)
+    asked: list[str | None] = []
+
+    def says(question: Adherent) -> Poll:
+        held = any(question["answer"] in text for text in question["contexts"])
+        return poll("yes" if held else "no")
+
+    items = read_labelled(labelled)
+    judge = ScriptedJudge({Adherent: says})
+    ask = asking(judge)
+
+    def listening(metric: Any, samples: Any, again: bool) -> Any:
+        asked.extend(sample.id for sample in samples)
+        return ask(metric, samples, again)
+
+    adherent = [row for row in items if row.question == "adherent"]
+    assert {row.sample.id for row in adherent} == {None}
+    measured(judge, adherent, listening, draws=2)
+    assert "id of an earlier one" not in caplog.text
+    changed = [name for name in asked if name is not None]
+    assert len(changed) == len(set(changed)) > 8
+
+
 def test_few_rows_and_one_metric(
     labelled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -480,20 +480,17 @@ def _swayed(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observa
     ("flipped").
     """
     changed: list[tuple[str, LabelledSample, Sample]] = []
-    for row in rows:
+    for place, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
         if row.result.judge in EMBEDDED:
             yield "uncertain", row.source, row.result.uncertain
-        changed += [(measure, row, sample) for measure, sample in _changes(row)]
-    # A name of its own for each changed sample, by which a judge's draws differ.
-    changed_rows = [
-        replace(
-            row,
-            sample=sample.model_copy(update={"id": f"{sample.id} | {measure}"}),
-        )
-        for measure, row, sample in changed
-    ]
+        # A name of its own for each changed sample, by which a judge's draws differ.
+        name = f"row {place}" if row.sample.id is None else row.sample.id
+        for measure, sample in _changes(row):
+            named = sample.model_copy(update={"id": f"{name} | {measure}"})
+            changed.append((measure, row, named))
+    changed_rows = [replace(row, sample=sample) for _, row, sample in changed]
     judged_rows = judged(ask, metric, changed_rows)
     for (measure, row, _), changed_row in zip(changed, judged_rows, strict=True):
         # A judge that loses its verdict is swayed, but has caught nothing.
