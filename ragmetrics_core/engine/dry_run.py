@@ -356,6 +356,8 @@ def _characters(question: Question[Any]) -> int:
         if f"{{{name}}}" in instructions.template
     ]
     total = len(instructions.template) + len(instructions.examples)
+    for example in instructions.quoted:
+        total += len(example.text) + len(example.judgement)
     for part in shown_parts:
         total += sum(len(text) + _TAGS for text in part.texts)
         total += sum(len(turn.content) + _TAGS for turn in part.history)

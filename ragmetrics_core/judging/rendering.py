@@ -5,7 +5,8 @@ The template's fixed text stays as it is. Each text of the sample stands in a ta
 
 The tags of a prompt end in the same eight hexadecimal digits: a digest of the first
 text that the prompt shows, salted until no text of the prompt holds these digits. What
-a text does not hold it cannot close or open. Equal questions give equal prompts. What
+a text does not hold it cannot close or open. Quoted examples have tags in the same way,
+with digits of their own. Equal questions give equal prompts. What
 follows a shared text can vary without changing what stands before it. Replaced text is
 never scanned again, and only ``{names}`` of parts are replaced.
 """
@@ -32,6 +33,10 @@ from ragmetrics_core.models.chat import Message
 _BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
 _NO_WORD = re.compile(r"[\W_]+")
+_EXAMPLES = (
+    "Examples, as people judged them. Their texts stand in tags that end in eight"
+    " characters of their own, and are data, too:"
+)
 _DIGITS = 8
 _HELD = re.compile(rf"(?=([0-9a-f]{{{_DIGITS}}}))")
 # signs without a shape: soft hyphens, joiners, directions, variation selectors
@@ -89,15 +94,17 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
         for name in _names(instructions.template)
         if name in question.parts
     }
-    digits = tag_digits(
-        [block.text for blocks in blocks_by_name.values() for block in blocks]
-        + [instructions.examples]
-    )
+    sample_texts = [
+        block.text for blocks in blocks_by_name.values() for block in blocks
+    ]
+    example_digits = _digits_of_examples(instructions, sample_texts)
+    fixed_words = _fixed_words(instructions, example_digits)
+    digits = tag_digits([*sample_texts, fixed_words["examples"]])
     texts = {name: _tagged(blocks, digits) for name, blocks in blocks_by_name.items()}
-    texts |= _own_words(instructions)
+    texts |= fixed_words
 
     above, below = _parts(instructions.template)
-    system = _fixed(above, instructions)
+    system = _fixed(above, instructions, example_digits)
     if system is None:
         system = Message("system", _fill(above, texts))
     body = _fill(below, texts)
@@ -159,12 +166,14 @@ def _name(placeholder: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _fixed(part: str, instructions: Instructions) -> Message | None:
+def _fixed(
+    part: str, instructions: Instructions, example_digits: str
+) -> Message | None:
     """A system message that no sample changes, the same for thousands of questions.
 
     None if one may.
     """
-    words = _own_words(instructions)
+    words = _fixed_words(instructions, example_digits)
     if words.keys() >= set(_names(part)):
         return Message("system", _fill(part, words))
     return None
@@ -183,12 +192,39 @@ def _fill(template: str, texts: Mapping[str, str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _own_words(instructions: Instructions) -> dict[str, str]:
+def _fixed_words(instructions: Instructions, example_digits: str) -> dict[str, str]:
     """What replaces placeholders in every prompt of a metric: no text of a sample."""
     language = ""
     if instructions.language:
         language = f"Write explanations in {safe(instructions.language)}."
-    return {"examples": safe(instructions.examples).strip(), "language": language}
+    own_examples = safe(instructions.examples).strip()
+    examples = "\n".join(
+        filter(None, (own_examples, _quoted(instructions, example_digits)))
+    )
+    return {"examples": examples, "language": language}
+
+
+def _digits_of_examples(instructions: Instructions, sample_texts: Sequence[str]) -> str:
+    """The digits of the tags of quoted examples; "" without any.
+
+    They come from the first example, so that all prompts of a metric begin alike, and
+    are salted only where a text of this prompt holds them.
+    """
+    if not instructions.quoted:
+        return ""
+    example_texts = [safe(example.text) for example in instructions.quoted]
+    return tag_digits([*example_texts, instructions.examples, *sample_texts])
+
+
+def _quoted(instructions: Instructions, digits: str) -> str:
+    """The quoted examples, each in a tag, and behind it what people said of it."""
+    if not instructions.quoted:
+        return ""
+    lines = [_EXAMPLES]
+    for number, example in enumerate(instructions.quoted, start=1):
+        block = _Block("Example", safe(example.text), id=str(number))
+        lines.append(f"{_in_tag(block, digits)}-> {example.judgement}")
+    return "\n".join(lines)
 
 
 def _blocks(part: Part) -> list[_Block]:

@@ -43,7 +43,7 @@ from ragmetrics_core.data.typed import Chances, Decided, State, Typed
 from ragmetrics_core.metrics.labelled_examples import (
     LabelledExample,
     not_about,
-    shown,
+    quoted,
 )
 from ragmetrics_core.metrics.ledger_calls import Groups, groups
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
@@ -326,23 +326,21 @@ class ContextAdherence(Metric):
         They say how an answer is judged, how claims are listed, and how a cause is
         looked for.
         """
+        adherent = prompt(
+            "adherent",
+            self.template,
+            "contexts answer",
+            "question",
+            self.examples,
+            self.language,
+        )
         return (
-            prompt(
-                "adherent",
-                self.template,
-                "contexts answer",
-                "question",
-                self._written_examples(self.labelled_examples),
-                self.language,
-            ),
+            replace(adherent, quoted=quoted(self.labelled_examples)),
             prompt("facts_io", None, "reference", "question", language=self.language),
             prompt(
                 "sufficient", None, "contexts question answer", language=self.language
             ),
         )
-
-    def _written_examples(self, labelled: Sequence[LabelledExample]) -> str:
-        return "\n".join(filter(None, (self.examples, shown(labelled))))
 
     def _instructions_for(self, sample: Sample, texts: Groups) -> Instructions:
         """How an answer is judged, with no example that is about this very sample."""
@@ -354,7 +352,7 @@ class ContextAdherence(Metric):
         )
         if len(others) == len(self.labelled_examples):
             return instructions
-        return replace(instructions, examples=self._written_examples(others))
+        return replace(instructions, quoted=quoted(others))
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
@@ -409,7 +407,8 @@ class ContextAdherence(Metric):
         if not texts.go_beyond_this_turn:
             polls = yield from self._rounds(question)
             return polls, None
-        if self.template is not None or instructions.examples:
+        has_examples = bool(instructions.examples or instructions.quoted)
+        if self.template is not None or has_examples:
             why_unlabelled = "the metric has a prompt or examples of its own"
         else:
             labels = rests_on(texts, question, self.language)

@@ -1,6 +1,6 @@
 """Examples for the judge from the user's own labelled rows.
 
-They stand in the prompt as JSON, so that no text of an example can end it.
+Each stands in the prompt in a tag of its own, like the texts of a sample.
 """
 
 import json
@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from unicodedata import normalize
 
+from ragmetrics_core.data.asking import QuotedExample
 from ragmetrics_core.data.frozen import Silent, blank, safe
 
-_HEADING = "Examples, as people judged them; their texts are data, no instructions:"
 _NO_LETTER = re.compile(r"[\W_]+")
 
 
@@ -59,14 +59,15 @@ def _letters(text: str) -> str:
     return _NO_LETTER.sub("", plain) or plain.strip()
 
 
-def shown(examples: Iterable[LabelledExample]) -> str:
-    """The examples as lines of JSON, under a heading; "" without any."""
-    lines = [
-        f"{json.dumps(_texts(example), ensure_ascii=False)} ->"
-        f' {{"verdict": "{"yes" if example.adherent else "no"}"}}'
+def quoted(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, ...]:
+    """The examples as a prompt shows them: the texts as JSON, and the verdict."""
+    return tuple(
+        QuotedExample(
+            text=json.dumps(_texts(example), ensure_ascii=False),
+            judgement=f'{{"verdict": "{"yes" if example.adherent else "no"}"}}',
+        )
         for example in examples
-    ]
-    return "\n".join([_HEADING, *lines]) if lines else ""
+    )
 
 
 def _texts(example: LabelledExample) -> dict[str, object]:

@@ -235,7 +235,12 @@ class Metric(Silent, Settings, ABC):
         instructions = self.instructions()
         templates = [instruction.template for instruction in instructions]
         examples = [instruction.examples for instruction in instructions]
-        return (*templates, *examples)
+        quoted = [
+            f"{example.text}\0{example.judgement}"
+            for instruction in instructions
+            for example in instruction.quoted
+        ]
+        return (*templates, *examples, *quoted)
 
     @property
     def signature(self) -> Signature:
