@@ -33,34 +33,48 @@ def answers(calls: Calls) -> list[Answer]:
 
     None leaves it to the rules.
     """
-    left = _outputs(calls.run)
-    every = [one for place, value in left for one in _spoken(calls, place, value)]
-    spoken = _final(calls.run, every) or _parsed(calls, left)
-    earlier = [one for one in every if _received(calls.run, one.place, whole=False)]
-    said = [_doubted(_traced(calls, one), earlier) for one in spoken]
-    found = [one for place, value in left for one in _objects(place, value)]
+    outputs = _outputs(calls.run)
+    every = [
+        answer for place, value in outputs for answer in _spoken(calls, place, value)
+    ]
+    spoken = _final(calls.run, every) or _parsed(calls, outputs)
+    earlier = [
+        answer
+        for answer in every
+        if _received(calls.run, answer.place, by_component=False)
+    ]
+    spoken_with_calls = [_doubted(_traced(calls, answer), earlier) for answer in spoken]
+    objects = [answer for place, value in outputs for answer in _objects(place, value)]
     for node in sorted(calls.run.components(), key=lambda node: -node.closed):
-        made = [
-            one
+        objects_of_node = [
+            answer
             for name, value in node.sockets.items()
-            for one in _objects(f"{node.path}.{name}", value)
+            for answer in _objects(f"{node.path}.{name}", value)
         ]
-        found = found or [one for one in made if not _is_draft(node, one, said)]
-    if found:
-        return _once([_traced(calls, one) for one in found])
-    if len({one.place for one in said}) > 1:  # those whose call had documents
-        said = [one for one in said if one.documents] or said
-    return _once(said)
+        objects = objects or [
+            answer
+            for answer in objects_of_node
+            if not _is_draft(node, answer, spoken_with_calls)
+        ]
+    if objects:
+        return _once([_traced(calls, answer) for answer in objects])
+    if (
+        len({answer.place for answer in spoken_with_calls}) > 1
+    ):  # those whose call had documents
+        spoken_with_calls = [
+            answer for answer in spoken_with_calls if answer.documents
+        ] or spoken_with_calls
+    return _once(spoken_with_calls)
 
 
-def _parsed(calls: Calls, left: list[tuple[str, Any]]) -> list[Answer]:
+def _parsed(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answer]:
     """The one text that a run gave, where it is a part of a model's reply that a component cut out."""
-    texts = [(place, text) for place, value in left for text in texts_in(value)]
+    texts = [(place, text) for place, value in outputs for text in texts_in(value)]
     if len(texts) != 1:
         return []
     ((place, text),) = texts
     part = one_line(text)
-    replied = (one_line(said.text) for node in calls.models for said in replies(node))
+    replied = (one_line(reply.text) for node in calls.models for reply in replies(node))
     is_asked = place.rpartition(".")[2] in _ASKED
     is_cut = bool(part) and any(part in reply for reply in replied)
     return [Answer(text, place)] if is_cut and not is_asked else []
@@ -69,37 +83,50 @@ def _parsed(calls: Calls, left: list[tuple[str, Any]]) -> list[Answer]:
 def _doubted(answer: Answer, earlier: list[Answer]) -> Answer:
     """An answer, in doubt where its call read another one that is an output, too: it may be a remark on that."""
     prompt = answer.call.prompt if answer.call is not None else ()
-    shown = " ".join(one_line(message.text) for message in prompt)
-    read = [one for one in earlier if one.text and one_line(one.text) in shown]
-    others = [one for one in read if one_line(one.text) != one_line(answer.text)]
-    return answer if not others else replace(answer, doubts=(_MAY_BE_A_REMARK,))
+    prompt_text = " ".join(one_line(message.text) for message in prompt)
+    answers_in_prompt = [
+        earlier_answer
+        for earlier_answer in earlier
+        if earlier_answer.text and one_line(earlier_answer.text) in prompt_text
+    ]
+    remarked_on = [
+        earlier_answer
+        for earlier_answer in answers_in_prompt
+        if one_line(earlier_answer.text) != one_line(answer.text)
+    ]
+    return answer if not remarked_on else replace(answer, doubts=(_MAY_BE_A_REMARK,))
 
 
-def _is_draft(node: Node, made: Answer, said: list[Answer]) -> bool:
+def _is_draft(node: Node, draft: Answer, spoken: list[Answer]) -> bool:
     """Whether an answer object went to an agent, as a tool's result, or to a later call that answers."""
     later = [
-        one.call
-        for one in said
-        if one.call and one.call.began > node.closed and not _is_verdict(one.text or "")
+        answer.call
+        for answer in spoken
+        if answer.call
+        and answer.call.began > node.closed
+        and not _is_verdict(answer.text or "")
     ]
-    shown = " ".join(
+    later_prompts = " ".join(
         one_line(message.text) for call in later for message in call.prompt
     )
-    told = any(
-        one.operation == AGENT_TOOL and not one.ends_agent for one in node.ancestors
+    is_result_of_tool = any(
+        outer.operation == AGENT_TOOL and not outer.ends_agent
+        for outer in node.ancestors
     )
-    return told or bool(one_line(made.text) and one_line(made.text) in shown)
+    return is_result_of_tool or bool(
+        one_line(draft.text) and one_line(draft.text) in later_prompts
+    )
 
 
 def replies_of(calls: Calls, name: str) -> list[Answer]:
     """All replies of the last call of a component, or of the calls inside it."""
-    said = [node for node in calls.models if replies(node) and _is_named(node, name)][
-        -1:
-    ]
+    last_calls = [
+        node for node in calls.models if replies(node) and _is_named(node, name)
+    ][-1:]
     return [
-        _by(calls, node, Answer(one.text, f"{node.path}.replies"))
-        for node in said
-        for one in replies(node)
+        _by(calls, node, Answer(reply.text, f"{node.path}.replies"))
+        for node in last_calls
+        for reply in replies(node)
     ]
 
 
@@ -112,7 +139,9 @@ def _is_named(node: Node, name: str) -> bool:
 
 def _traced(calls: Calls, answer: Answer) -> Answer:
     """An answer with the call that wrote it, and the documents that reached that, else those that its component got."""
-    node = None if answer.extracted else _wrote(calls, (answer.text, *answer.replies))
+    node = (
+        None if answer.extracted else _writer_of(calls, (answer.text, *answer.replies))
+    )
     if node is not None:
         return _by(calls, node, answer)
     component = _component(calls.run, answer.place)
@@ -137,35 +166,35 @@ def _by(calls: Calls, node: Node, answer: Answer) -> Answer:
     )
 
 
-def _wrote(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
+def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
     """The last call one of whose replies is one of these texts."""
-    wanted = {one_line(text) for text in texts if text and text.strip()}
-    wrote = [
+    wanted_texts = {one_line(text) for text in texts if text and text.strip()}
+    writers = [
         node
         for node in calls.models
-        if any(one_line(said.text) in wanted for said in replies(node))
+        if any(one_line(reply.text) in wanted_texts for reply in replies(node))
     ]
-    return wrote[-1] if wrote else None
+    return writers[-1] if writers else None
 
 
 def _outputs(run: Run) -> list[tuple[str, Any]]:
     """What the user got, by place; of an agent its last message alone."""
     parts = {"": run.output} if run.root.operation == AGENT else run.output
-    found = []
+    outputs = []
     for component, sockets in parts.items():
         for name, value in sockets.items() if isinstance(sockets, dict) else ():
             if "last_message" not in sockets or (
                 name == "last_message" and not _cut_short(sockets, value)
             ):
-                found.append((f"{component}.{name}" if component else name, value))
-    return found
+                outputs.append((f"{component}.{name}" if component else name, value))
+    return outputs
 
 
-def _cut_short(sockets: Mapping[str, Any], last: Any) -> bool:
+def _cut_short(sockets: Mapping[str, Any], last_message: Any) -> bool:
     """True for an agent that ran out of steps at the result of a tool."""
     tools = (
-        {call.name for call in last.calls}
-        if isinstance(last, Message) and last.role == "tool"
+        {call.name for call in last_message.calls}
+        if isinstance(last_message, Message) and last_message.role == "tool"
         else set()
     )
     return bool(tools) and sockets.get("exit_reason") not in tools
@@ -173,11 +202,16 @@ def _cut_short(sockets: Mapping[str, Any], last: Any) -> bool:
 
 def _objects(place: str, value: object) -> list[Answer]:
     """One answer per generated answer; of extracted ones the best."""
-    made: list[Answer] = list(each(value, Answer))
-    cut = [one for one in made if one.extracted]
-    best = next((one for one in cut if one.text), cut[0] if cut else None)
+    answers_there: list[Answer] = list(each(value, Answer))
+    extracted = [answer for answer in answers_there if answer.extracted]
+    best = next(
+        (answer for answer in extracted if answer.text),
+        extracted[0] if extracted else None,
+    )
     return [
-        replace(one, place=place) for one in made if not one.extracted or one is best
+        replace(answer, place=place)
+        for answer in answers_there
+        if not answer.extracted or answer is best
     ]
 
 
@@ -186,19 +220,23 @@ def _spoken(calls: Calls, place: str, value: object) -> Iterator[Answer]:
 
     Of a conversation the last.
     """
-    said = [
-        one
-        for one in (value if isinstance(value, tuple) else (value,))
-        if isinstance(one, Message)
+    messages = [
+        message
+        for message in (value if isinstance(value, tuple) else (value,))
+        if isinstance(message, Message)
     ]
     spoken = [
-        one for one in said if one.role in ("assistant", "tool") and one.text.strip()
+        message
+        for message in messages
+        if message.role in ("assistant", "tool") and message.text.strip()
     ]
-    spoken = spoken[-1:] if len(spoken) < len(said) else spoken
+    spoken = spoken[-1:] if len(spoken) < len(messages) else spoken
     name = place.rpartition(".")[2]
-    for text in [one.text for one in spoken] if said else list(texts_in(value)):
-        wrote = name not in _ASKED and _wrote(calls, (text,)) is not None
-        if text.strip() and (said or name in _NAMED or wrote):
+    for text in (
+        [message.text for message in spoken] if messages else list(texts_in(value))
+    ):
+        is_by_a_model = name not in _ASKED and _writer_of(calls, (text,)) is not None
+        if text.strip() and (messages or name in _NAMED or is_by_a_model):
             yield Answer(text, place)
 
 
@@ -210,43 +248,48 @@ def _component(run: Run, place: str) -> Node | None:
     )
 
 
-def _final(run: Run, found: list[Answer]) -> list[Answer]:
+def _final(run: Run, candidates: list[Answer]) -> list[Answer]:
     """Of answers at several places those that no component took.
 
     Of these, such as come from ends of the pipeline.
     """
-    for whole in (False, True):
-        found = [
-            one for one in found if not _received(run, one.place, whole=whole)
-        ] or found
-    return found
+    for by_component in (False, True):
+        candidates = [
+            answer
+            for answer in candidates
+            if not _received(run, answer.place, by_component=by_component)
+        ] or candidates
+    return candidates
 
 
-def _received(run: Run, place: str, *, whole: bool) -> bool:
+def _received(run: Run, place: str, *, by_component: bool) -> bool:
     """Whether a component took what a socket gave, or any socket of its component."""
     node = _component(run, place)
     spec = node.gives if node is not None else {}
-    sockets = spec.values() if whole else [spec.get(place.rpartition(".")[2]) or {}]
+    sockets = (
+        spec.values() if by_component else [spec.get(place.rpartition(".")[2]) or {}]
+    )
     return any(socket.get("receivers") for socket in sockets)
 
 
-def _once(found: list[Answer]) -> list[Answer]:
+def _once(candidates: list[Answer]) -> list[Answer]:
     """Without answers that a second component passed on.
 
     Equal answers of one component stay.
     """
-    first: dict[tuple[str | None, str | None], str] = {}
+    place_of_first: dict[tuple[str | None, str | None], str] = {}
     return [
-        one
-        for one in found
-        if first.setdefault((one.text, one.question), one.place) == one.place
+        answer
+        for answer in candidates
+        if place_of_first.setdefault((answer.text, answer.question), answer.place)
+        == answer.place
     ]
 
 
 def documents_left(run: Run) -> list[tuple[str, Any]]:
     """Lists of documents in a run's output, by place."""
     return [
-        (place, some)
+        (place, documents)
         for place, value in _outputs(run)
-        if (some := tuple(documents_in(value)))
+        if (documents := tuple(documents_in(value)))
     ]

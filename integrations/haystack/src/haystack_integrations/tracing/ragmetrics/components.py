@@ -49,44 +49,48 @@ class Calls:
         parent = self.of[node.parent] if node.parent is not None else None
         if parent is not None and node.operation not in _CALLS:
             return self._of_agent(parent, node) if node.operation == AGENT else parent
-        made = Call(
+        call = Call(
             self._kind(node), node.path or "run", node.opened, node.closed or None
         )
-        made.taken = tuple(
-            one for value in node.input.values() for one in self._documents_of(value)
+        call.taken = tuple(
+            document
+            for value in node.input.values()
+            for document in self._documents_of(value)
         )
         if node is not self.run.root:
-            made.documents = self._documents(node)
-            made.error = node.error or ("no output" if node.output is None else None)
-        if made.kind == "model":
-            made.prompt = prompt(node)
-            said = replies(node)
-            made.reply, made.model = (
-                (_with_ids(said[0], node), said[0].model) if said else (None, None)
+            call.documents = self._documents(node)
+            call.error = node.error or ("no output" if node.output is None else None)
+        if call.kind == "model":
+            call.prompt = prompt(node)
+            messages = replies(node)
+            call.reply, call.model = (
+                (_with_ids(messages[0], node), messages[0].model)
+                if messages
+                else (None, None)
             )
         elif node.operation == AGENT_TOOL:
-            self._tool(made, node)
+            self._tool(call, node)
         elif node is not self.run.root:
-            made.query = self._asked(node)
-            made.text = next(texts_in(node.sockets.get("last_message")), None)
+            call.query = self._asked(node)
+            call.text = next(texts_in(node.sockets.get("last_message")), None)
         if parent is not None:
-            parent.children.append(made)
-        return made
+            parent.children.append(call)
+        return call
 
-    def _of_agent(self, around: Call, node: Node) -> Call:
+    def _of_agent(self, enclosing: Call, node: Node) -> Call:
         """The call of an agent: that of its component, named as that is, or one inside the tool that it is."""
-        made = (
-            around
-            if around.kind != "tool"
-            else Call("agent", around.name, node.opened, node.closed or None)
+        call = (
+            enclosing
+            if enclosing.kind != "tool"
+            else Call("agent", enclosing.name, node.opened, node.closed or None)
         )
-        around.children += [made] if made is not around else []
-        made.agent = (
-            around.name
-            if sum(one.operation == AGENT for one in self.run.nodes) > 1
+        enclosing.children += [call] if call is not enclosing else []
+        call.agent = (
+            enclosing.name
+            if sum(node.operation == AGENT for node in self.run.nodes) > 1
             else None
         )
-        return made
+        return call
 
     def _kind(self, node: Node) -> Any:
         if node is self.run.root:
@@ -111,36 +115,38 @@ class Calls:
             return "reranker"
         return "retriever" if self.retrieves(node) else "step"
 
-    def _tool(self, made: Call, node: Node) -> None:
+    def _tool(self, call: Call, node: Node) -> None:
         """What a tool was asked in fact, which call of the model it answers, and its result as the model saw it."""
-        made.name = node.name
-        made.query = _one_text(node.input)
-        beside = [
-            other
-            for other in self.run.nodes
-            if other.operation == AGENT_TOOL and other.parent is node.parent
+        call.name = node.name
+        call.query = _one_text(node.input)
+        tools_of_step = [
+            sibling
+            for sibling in self.run.nodes
+            if sibling.operation == AGENT_TOOL and sibling.parent is node.parent
         ]
-        asked = [(call, call) for call in self._calls_of_step(node)]
-        answered = _ran(node, beside, asked)
-        made.call = answered[0].id if answered else None
+        called = [(tool_call, tool_call) for tool_call in self._calls_of_step(node)]
+        calls_answered = _ran(node, tools_of_step, called)
+        call.call = calls_answered[0].id if calls_answered else None
         reader = self._next_model(node)
         results = _results_after_the_last_reply(
             () if reader is None else prompt(reader)
         )
-        messages = _ran(node, beside, [(result.calls[0], result) for result in results])
+        messages = _ran(
+            node, tools_of_step, [(result.calls[0], result) for result in results]
+        )
         message = messages[0] if messages else None
         if message is not None:
-            made.text = message.text
+            call.text = message.text
         elif isinstance(node.output, str):
-            made.text = node.output
+            call.text = node.output
         if _has_failed(node, message):
-            said = made.text or next(texts_in(node.sockets.get("error")), None)
-            made.error = said or "the tool failed"
-            made.text, made.documents = None, None
-        hands_the_answer_in = reader is None and node.ends_agent and not made.documents
+            error_text = call.text or next(texts_in(node.sockets.get("error")), None)
+            call.error = error_text or "the tool failed"
+            call.text, call.documents = None, None
+        hands_the_answer_in = reader is None and node.ends_agent and not call.documents
         # the one argument of Haystack's own tool that looks for tools
         looks_for_tools = "tool_keywords" in node.input
-        made.control = hands_the_answer_in or looks_for_tools
+        call.control = hands_the_answer_in or looks_for_tools
 
     def _calls_of_step(self, node: Node) -> list[ToolCall]:
         """The tools that the model called in the step of an agent in which a tool ran."""
@@ -159,32 +165,32 @@ class Calls:
     @cached_property
     def _models_of(self) -> Mapping[Node | None, list[Node]]:
         """Calls of the model of each agent, in their order."""
-        found = defaultdict[Node | None, list[Node]](list)
+        models_of_agent = defaultdict[Node | None, list[Node]](list)
         for node in self.run.nodes:
             if node.operation == AGENT_LLM:
-                found[node.agent].append(node)
-        return found
+                models_of_agent[node.agent].append(node)
+        return models_of_agent
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
         """Documents that a span returned and did not make of its own texts.
 
         None where it returns none.
         """
-        given = set(map(one_line, texts_in(node.input)))
-        found = tuple(
-            one
-            for one in written(documents_in(node.output))
-            if one_line(one.text) not in given
+        given_texts = set(map(one_line, texts_in(node.input)))
+        documents = tuple(
+            document
+            for document in written(documents_in(node.output))
+            if one_line(document.text) not in given_texts
         )
-        empty = any(
+        is_empty = any(
             value == () and "document" in name for name, value in node.sockets.items()
         )
         # a function that searched and returns a bare list
-        empty |= node.operation == AGENT_TOOL and node.output == ()
+        is_empty |= node.operation == AGENT_TOOL and node.output == ()
         return (
-            found
-            if found
-            or empty
+            documents
+            if documents
+            or is_empty
             or (_for_documents(node.gives) and node.output is not None)
             else None
         )
@@ -201,9 +207,9 @@ class Calls:
     @cached_property
     def _listed(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
         """Lists of texts that components made of documents or gave in a socket named for such, as documents."""
-        found: dict[tuple[str, ...], tuple[Document, ...]] = {}
+        documents_of_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
-            given = written(documents_in(node.input))
+            given_documents = written(documents_in(node.input))
             lists = (
                 ()
                 if any(map(self.is_model, (node, *self.inside[node])))
@@ -213,23 +219,23 @@ class Calls:
                 if (
                     isinstance(texts, tuple)
                     and _is_texts(texts)
-                    and (given or _EVIDENCE.search(name))
+                    and (given_documents or _EVIDENCE.search(name))
                 ):
                     pairs = (
-                        [*zip(given, texts, strict=False)]
-                        if len(given) == len(texts)
+                        [*zip(given_documents, texts, strict=False)]
+                        if len(given_documents) == len(texts)
                         else []
                     )
                     around = pairs and all(
-                        one.text.strip() in text for one, text in pairs
+                        document.text.strip() in text for document, text in pairs
                     )
-                    made = (
-                        (replace(one, forms=(text,)) for one, text in pairs)
+                    documents = (
+                        (replace(document, forms=(text,)) for document, text in pairs)
                         if around
                         else map(Document, texts)
                     )
-                    found[texts] = written(made)
-        return found
+                    documents_of_texts[texts] = written(documents)
+        return documents_of_texts
 
     def _asked(self, node: Node, steps: int = 3) -> str | None:
         """The text that a component was asked.
@@ -241,17 +247,22 @@ class Calls:
                 return texts[0] if len(texts) == 1 else compact({name: texts})
         embedders = self._fed_by(node, "embedding") if steps else []
         return next(
-            (self._asked(one, steps - 1) for one in embedders if one.closed), None
+            (
+                self._asked(embedder, steps - 1)
+                for embedder in embedders
+                if embedder.closed
+            ),
+            None,
         )
 
     @cached_property
     def inside(self) -> Mapping[Node, list[Node]]:
         """Spans inside each span."""
-        found = defaultdict[Node, list[Node]](list)
+        spans_inside = defaultdict[Node, list[Node]](list)
         for node in self.run.nodes:
             for outer in node.ancestors if node.operation in _CALLS else ():
-                found[outer].append(node)
-        return found
+                spans_inside[outer].append(node)
+        return spans_inside
 
     def is_model(self, node: Node) -> bool:
         """True if a span called a chat model itself: a prompt in, replies out, and no such span inside it."""
@@ -271,11 +282,11 @@ class Calls:
             self.retrieves(inner) for inner in self.inside[node]
         ):
             return False
-        given = any(documents_in(node.input)) or _for_documents(node.takes)
-        found = bool(self._documents(node)) or (
+        takes_documents = any(documents_in(node.input)) or _for_documents(node.takes)
+        gives_documents = bool(self._documents(node)) or (
             _for_documents(node.gives) and not any(documents_in(node.sockets))
         )
-        return not given and found
+        return not takes_documents and gives_documents
 
     @property
     def models(self) -> list[Node]:
@@ -283,29 +294,31 @@ class Calls:
 
         Those still open come last.
         """
-        found = [node for node in self.run.nodes if self.is_model(node)]
+        models = [node for node in self.run.nodes if self.is_model(node)]
         return sorted(
-            found, key=lambda node: (not node.closed, node.closed, node.opened)
+            models, key=lambda node: (not node.closed, node.closed, node.opened)
         )
 
     def flow(
         self, node: Node, steps: int = 12
     ) -> tuple[tuple[Document, ...] | None, str]:
         """Documents in the sockets of a call, else of what fed it, and so on; None without such a socket; and these."""
-        own: list[tuple[str, tuple[Document, ...]]] = []
+        sockets: list[tuple[str, tuple[Document, ...]]] = []
         frontier = [node]
         for _ in range(steps + 1):
-            own = own or [socket for one in frontier for socket in self._sockets(one)]
+            sockets = sockets or [
+                socket for fed in frontier for socket in self._sockets(fed)
+            ]
             frontier = list(
                 dict.fromkeys(
-                    before for one in frontier for before in self._fed_by(one)
+                    before for fed in frontier for before in self._fed_by(fed)
                 )
             )
-        once = {
-            document.key: document for _, documents in own for document in documents
+        document_by_key = {
+            document.key: document for _, documents in sockets for document in documents
         }
-        return (tuple(once.values()) if own else None), ", ".join(
-            place for place, _ in own
+        return (tuple(document_by_key.values()) if sockets else None), ", ".join(
+            place for place, _ in sockets
         )
 
     def _fed_by(self, node: Node, socket: str = "") -> list[Node]:
@@ -313,36 +326,36 @@ class Calls:
 
         The component around it where none does.
         """
-        names = {
+        senders = {
             sender
-            for name, one in node.takes.items()
+            for name, taken in node.takes.items()
             if socket in name
-            for sender in one.get("senders") or ()
+            for sender in taken.get("senders") or ()
         }
         before = (
-            one
-            for one in self.run.components()
-            if one.parent is node.parent and 0 < one.closed < node.opened
+            visit
+            for visit in self.run.components()
+            if visit.parent is node.parent and 0 < visit.closed < node.opened
         )
-        visits = {one.name: one for one in before if one.name in names}
+        visits = {visit.name: visit for visit in before if visit.name in senders}
         return [*visits.values()] or [
-            one for one in node.ancestors if one.operation == COMPONENT
+            ancestor for ancestor in node.ancestors if ancestor.operation == COMPONENT
         ][:1]
 
     def _sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
         """Input sockets of a component that hold lists of documents, empty ones among them."""
-        found = [
+        taken = [
             (name, value == (), self._documents_of(value))
             for name, value in node.input.items()
         ]
         empty = {
             name
-            for name, none, _ in found
+            for name, none, _ in taken
             if none and "document" in f"{name} {node.takes.get(name)}".lower()
         }
         return [
             (f"{node.path}.{name}", documents)
-            for name, _, documents in found
+            for name, _, documents in taken
             if documents or name in empty
         ]
 
@@ -353,21 +366,21 @@ def _for_documents(sockets: Mapping[str, Any]) -> bool:
 
 
 def _is_texts(value: tuple[Any, ...]) -> bool:
-    return bool(value) and all(isinstance(item, str) for item in value)
+    return bool(value) and all(isinstance(text, str) for text in value)
 
 
 def written(documents: Iterable[Document]) -> tuple[Document, ...]:
     """Documents that hold a text."""
-    return tuple(one for one in documents if one.text.strip())
+    return tuple(document for document in documents if document.text.strip())
 
 
 def _with_ids(reply: Said, node: Node) -> Said:
     """A reply whose calls of tools have ids, by which their order is told."""
-    named = (
-        replace(one, id=one.id or f"{node.opened}.{place}")
-        for place, one in enumerate(reply.calls)
+    calls = (
+        replace(call, id=call.id or f"{node.opened}.{place}")
+        for place, call in enumerate(reply.calls)
     )
-    return replace(reply, calls=tuple(named))
+    return replace(reply, calls=tuple(calls))
 
 
 def _one_text(arguments: Mapping[str, Any]) -> str:
@@ -380,10 +393,10 @@ def _one_text(arguments: Mapping[str, Any]) -> str:
 
 def _results_after_the_last_reply(messages: Sequence[Message]) -> list[Message]:
     """Results of tools behind what the model said last, each with the call that it answers."""
-    replies = [
+    places_of_replies = [
         place for place, message in enumerate(messages) if message.role == "assistant"
     ]
-    start = replies[-1] + 1 if replies else 0
+    start = places_of_replies[-1] + 1 if places_of_replies else 0
     return [
         message
         for message in messages[start:]
@@ -400,38 +413,43 @@ def _has_failed(node: Node, message: Message | None) -> bool:
 
 
 def _ran(
-    node: Node, beside: Sequence[Node], calls: Sequence[tuple[ToolCall, T]]
+    node: Node, siblings: Sequence[Node], calls: Sequence[tuple[ToolCall, T]]
 ) -> list[T]:
     """What belongs to the call that a span ran: of those with its arguments, else of its name, the one in its place."""
-    named = [(call, one) for call, one in calls if call.name == node.name]
-    exact = [one for call, one in named if call.arguments == node.input]
-    same = [
-        one
-        for one in beside
-        if one.name == node.name and (not exact or one.input == node.input)
+    named = [(call, candidate) for call, candidate in calls if call.name == node.name]
+    exact = [candidate for call, candidate in named if call.arguments == node.input]
+    alike = [
+        sibling
+        for sibling in siblings
+        if sibling.name == node.name and (not exact or sibling.input == node.input)
     ]
-    return (exact or [one for _, one in named])[same.index(node) :][:1]
+    return (exact or [candidate for _, candidate in named])[alike.index(node) :][:1]
 
 
 def prompt(node: Node) -> tuple[Message, ...]:
     """The messages that a call was shown."""
     parts = (node.input.get(name) for name in ("messages", "prompt"))
-    given = [
-        item
-        for part in parts
-        for item in (part if isinstance(part, tuple) else (part,))
+    parts_shown = [
+        message
+        for value in parts
+        for message in (value if isinstance(value, tuple) else (value,))
     ]
-    said = (
-        one if isinstance(one, Message) else Message("user", one)
-        for one in given
-        if one
+    messages = (
+        message if isinstance(message, Message) else Message("user", message)
+        for message in parts_shown
+        if message
     )
-    return tuple(one for one in said if one.text.strip() or one.calls)
+    return tuple(
+        message for message in messages if message.text.strip() or message.calls
+    )
 
 
 def replies(node: Node) -> tuple[Said, ...]:
     """What a call returned, as messages of the assistant."""
     value = node.sockets.get("replies")
-    given = value if isinstance(value, tuple) else (value,)
-    found = (Said("assistant", one) if isinstance(one, str) else one for one in given)
-    return tuple(one for one in found if isinstance(one, Said))
+    listed = value if isinstance(value, tuple) else (value,)
+    messages = (
+        Said("assistant", message) if isinstance(message, str) else message
+        for message in listed
+    )
+    return tuple(message for message in messages if isinstance(message, Said))

@@ -75,71 +75,88 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
     if isinstance(value, BaseModel):
         value = vars(value)
     if depth and isinstance(value, Mapping):
-        return {str(key): copied(item, depth - 1) for key, item in value.items()}
+        return {
+            str(key): copied(field_value, depth - 1)
+            for key, field_value in value.items()
+        }
     if depth and isinstance(value, (list, tuple, set, frozenset)):
         embedding = len(value) > 8 and isinstance(next(iter(value)), float)
-        kept = () if embedding else [*value][-1:] if _is_conversation(value) else value
-        return None if embedding else tuple(copied(item, depth - 1) for item in kept)
+        listed = (
+            () if embedding else [*value][-1:] if _is_conversation(value) else value
+        )
+        return (
+            None
+            if embedding
+            else tuple(copied(element, depth - 1) for element in listed)
+        )
     return None
 
 
 def _message(message: ChatMessage) -> Said:
     results = message.tool_call_results
     calls = (*message.tool_calls, *(result.origin for result in results))
-    said = [
-        one
+    parts = [
+        part
         for result in results
-        for one in (
+        for part in (
             result.result if isinstance(result.result, list) else [result.result]
         )
     ]
-    texts = (one.text if isinstance(one, TextContent) else one for one in said)
-    text = message.text or "\n".join(one for one in texts if isinstance(one, str))
-    made = tuple(
+    texts = (part.text if isinstance(part, TextContent) else part for part in parts)
+    text = message.text or "\n".join(part for part in texts if isinstance(part, str))
+    tool_calls = tuple(
         ToolCall(call.tool_name, copied(call.arguments) or {}, call.id)
         for call in calls
     )
     model = message.meta.get("model")
     failed = any(result.error for result in results)
     return Said(
-        _role(message), text, made, model if isinstance(model, str) else None, failed
+        _role(message),
+        text,
+        tool_calls,
+        model if isinstance(model, str) else None,
+        failed,
     )
 
 
 def _role(message: ChatMessage) -> str:
     """Who says it; what the framework puts in, instead of other messages or of an edited call, is said by nobody."""
-    made = message.meta.get("context_compaction")
-    if not isinstance(made, dict) or message.role.value == "tool":
+    compaction = message.meta.get("context_compaction")
+    if not isinstance(compaction, dict) or message.role.value == "tool":
         return (
             "other"
             if _EDITED.match(message.text or "") and message.role.value == "user"
             else message.role.value
         )
-    return "summary" if "summar" in str(made.get("strategy")) else "other"
+    return "summary" if "summar" in str(compaction.get("strategy")) else "other"
 
 
-def _is_conversation(made: Collection[object]) -> bool:
+def _is_conversation(answers: Collection[object]) -> bool:
     """Whether an ``AnswerBuilder`` made answers of all messages, those of the user and of tools too."""
-    said = [
-        one.meta.get("all_messages")
-        for one in made
-        if isinstance(one, GeneratedAnswer) and one.meta
+    conversations = [
+        answer.meta.get("all_messages")
+        for answer in answers
+        if isinstance(answer, GeneratedAnswer) and answer.meta
     ]
     messages = (
-        said[0] if len(said) == len(made) and said and isinstance(said[0], list) else []
+        conversations[0]
+        if len(conversations) == len(answers)
+        and conversations
+        and isinstance(conversations[0], list)
+        else []
     )
     return any(
-        isinstance(one, ChatMessage) and one.role.value != "assistant"
-        for one in messages
+        isinstance(message, ChatMessage) and message.role.value != "assistant"
+        for message in messages
     )
 
 
 def _generated(answer: GeneratedAnswer) -> Answer:
     meta = answer.meta or {}
-    said, model = meta.get("all_messages"), meta.get("model")
+    messages, model = meta.get("all_messages"), meta.get("model")
     texts = (
-        one.text if isinstance(one, ChatMessage) else one
-        for one in (said if isinstance(said, list) else ())
+        message.text if isinstance(message, ChatMessage) else message
+        for message in (messages if isinstance(messages, list) else ())
     )
     return Answer(
         answer.data,
@@ -192,16 +209,16 @@ class Node:
     @property
     def ancestors(self) -> tuple[Node, ...]:
         """The spans around it, innermost first."""
-        found, node = [], self.parent
+        ancestors, node = [], self.parent
         while node is not None:
-            found.append(node)
+            ancestors.append(node)
             node = node.parent
-        return tuple(found)
+        return tuple(ancestors)
 
     @property
     def agent(self) -> Node | None:
         """The agent around it."""
-        return next((one for one in self.ancestors if one.operation == AGENT), None)
+        return next((node for node in self.ancestors if node.operation == AGENT), None)
 
     @property
     def ends_agent(self) -> bool:

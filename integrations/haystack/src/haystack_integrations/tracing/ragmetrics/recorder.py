@@ -116,7 +116,7 @@ class TeeSpan(Span):
         """The block of code under the span was left, with an error or without."""
         if isinstance(error, Exception):
             self.node.error = words_of(
-                error, lambda known: f"{type(known).__name__}: {known}"
+                error, lambda raised: f"{type(raised).__name__}: {raised}"
             )
         if error is not None and self.node is self.run.root:
             self.run.paused = isinstance(error, BreakpointException)
@@ -267,9 +267,9 @@ def _started_by(texts: set[str]) -> tuple[Run, Node] | None:
         frame.f_locals.get("self") for frame, _ in islice(walk_stack(None), _FRAMES)
     )
     owners = [
-        type(one)
-        for one in callers
-        if inspect.getattr_static(one, "__haystack_input__", None) is not None
+        type(caller)
+        for caller in callers
+        if inspect.getattr_static(caller, "__haystack_input__", None) is not None
     ]
     types = {f"{owner.__module__}.{owner.__name__}" for owner in owners}
     for run in list(_open_runs) if texts and types else ():
@@ -293,9 +293,9 @@ class _Place:
         """Put a tee over the active tracer, unless it is there."""
         actual = tracer.actual_tracer
         if actual is not self.tee:
-            for other in LISTENERS.open:
-                if other is not listener:
-                    other.problems.note(_DISPLACED)
+            for listener_before in LISTENERS.open:
+                if listener_before is not listener:
+                    listener_before.problems.note(_DISPLACED)
             self.tee = Tee(actual)
             enable_tracing(self.tee)
 

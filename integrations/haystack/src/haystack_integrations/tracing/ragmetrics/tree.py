@@ -72,7 +72,9 @@ def as_run(result: object) -> Run:
         return result
     value = copied(result)
     value = (value,) if isinstance(value, Answer) else value
-    if isinstance(value, tuple) and all(isinstance(item, Answer) for item in value):
+    if isinstance(value, tuple) and all(
+        isinstance(element, Answer) for element in value
+    ):
         value = {"answers": {"answers": value}}
     if not isinstance(value, dict):
         raise SettingError(
@@ -102,21 +104,21 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     calls = Calls(run)
     if where.build is None and not calls.models and _is_indexing(run):
         return []
-    named: list[Answer] = []
+    named_answers: list[Answer] = []
     if isinstance(where.answer_from, str):
-        named = replies_of(calls, where.answer_from)
-    found = named or ([] if run.error else answers(calls))
+        named_answers = replies_of(calls, where.answer_from)
+    run_answers = named_answers or ([] if run.error else answers(calls))
     if where.build is not None:  # it reads the run itself
-        found = found[:1]
-    made = [_tree(calls, answer, where) for answer in found]
-    if not made:
-        made = [_tree(calls, None, where)]
-    if named:
-        for tree in made:
+        run_answers = run_answers[:1]
+    answer_trees = [_tree(calls, answer, where) for answer in run_answers]
+    if not answer_trees:
+        answer_trees = [_tree(calls, None, where)]
+    if named_answers:
+        for tree in answer_trees:
             tree.places = tuple(
                 _without(place, where.answer_from) for place in tree.places
             )
-    return made
+    return answer_trees
 
 
 def _is_indexing(run: Run) -> bool:
@@ -128,42 +130,47 @@ def _is_indexing(run: Run) -> bool:
 
 def _without(place: Mapping[str, Any], name: object) -> dict[str, Any]:
     """Values by their names, but one: the answers that it holds are told one by one."""
-    return {other: value for other, value in place.items() if other != name}
+    return {key: value for key, value in place.items() if key != name}
 
 
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     """The run as one answer tells it, or as a run without any."""
     run = calls.run
-    last = calls.models[-1] if calls.models else None
-    call = calls.of[last] if last is not None else None
+    last_model = calls.models[-1] if calls.models else None
+    call = calls.of[last_model] if last_model is not None else None
     if answer is not None:
         call = answer.call
     prompt_of_call = () if call is None else call.prompt
     carried = None if answer is None else answer.question
-    asked = _question(calls, prompt_of_call, carried)
-    question, asked_at = _asked(asked, answer)
+    given_question = _question(calls, prompt_of_call, carried)
+    question, asked_at = _question_asked(given_question, answer)
     flow, flow_at = None, ""
-    if answer is None and last is not None:
-        flow, flow_at = calls.flow(last)
-    left = documents_left(run)
-    gives_documents = answer is None and bool(left) and _ends_with_a_search(calls)
-    if gives_documents or (left and _has_no_source(answer, call)):
-        flow_at, flow = left[-1]
+    if answer is None and last_model is not None:
+        flow, flow_at = calls.flow(last_model)
+    documents_of_output = documents_left(run)
+    gives_documents = (
+        answer is None and bool(documents_of_output) and _ends_with_a_search(calls)
+    )
+    if gives_documents or (documents_of_output and _has_no_source(answer, call)):
+        flow_at, flow = documents_of_output[-1]
         answer = answer and replace(answer, documents=None)
     without_text = _documents_without_text(run)
     return Tree(
         calls.root,
         question=question,
         asked_at=asked_at,
-        standalone=carried if asked and carried and carried != question else None,
+        standalone=carried
+        if given_question and carried and carried != question
+        else None,
         history=_history(calls, None if call is None else int(call.began)),
         answers=() if answer is None else (answer,),
         output=run.output,
         flow=flow,
         flow_at=flow_at,
-        is_query=answer is not None or (last is not None and asked is not None),
+        is_query=answer is not None
+        or (last_model is not None and given_question is not None),
         gives_documents=gives_documents,
-        turned_away=asked is not None and _left_a_way_unused(run),
+        turned_away=given_question is not None and _left_a_way_unused(run),
         error=run.error,
         complete=run.complete,
         strand=run.strand,
@@ -180,16 +187,18 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
 
 def _left_a_way_unused(run: Run) -> bool:
     """Whether components never ran that others lead to: a router sent the run somewhere else."""
-    own = [node for node in run.components() if node.parent is run.root]
-    ran = {node.name for node in own}
-    sockets = [socket for node in own for socket in node.gives.values()]
+    outer_nodes = [node for node in run.components() if node.parent is run.root]
+    ran = {node.name for node in outer_nodes}
+    sockets = [socket for node in outer_nodes for socket in node.gives.values()]
     return any(not ran.issuperset(socket.get("receivers") or ()) for socket in sockets)
 
 
-def _asked(asked: _Given | None, answer: Answer | None) -> tuple[str | None, str]:
+def _question_asked(
+    given_question: _Given | None, answer: Answer | None
+) -> tuple[str | None, str]:
     """The question and where it was found: what the user gave, else what the answer carries."""
-    if asked is not None:
-        return asked.text, ", ".join(asked.places)
+    if given_question is not None:
+        return given_question.text, ", ".join(given_question.places)
     if answer is not None and answer.question:
         return answer.question, f"{answer.place} query"
     return None, ""
@@ -225,16 +234,16 @@ def _documents_without_text(run: Run) -> tuple[Document, ...]:
 
 def _resumed(run: Run) -> bool:
     """True for a run from a snapshot: its first component was given what no component of the run returned."""
-    first = next(run.components(), None)
-    if first is None:
+    first_component = next(run.components(), None)
+    if first_component is None:
         return False
-    given = run.input.get(first.name) or {}
-    fed = [
+    from_the_user = run.input.get(first_component.name) or {}
+    sockets_fed = [
         name
-        for name, socket in first.takes.items()
-        if socket.get("senders") and name not in given
+        for name, socket in first_component.takes.items()
+        if socket.get("senders") and name not in from_the_user
     ]
-    return any(first.input.get(name) for name in fed)
+    return any(first_component.input.get(name) for name in sockets_fed)
 
 
 def _warnings(
@@ -258,15 +267,17 @@ def _warnings(
 
 def _places(run: Run) -> tuple[Mapping[str, Any], ...]:
     """Outputs and inputs of the last visit of each component, by ``component`` and ``component.socket``."""
-    found: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    outputs_and_inputs: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     for node in run.components():
-        for there, values in zip(found, (node.output, node.input), strict=True):
+        for values_by_place, values in zip(
+            outputs_and_inputs, (node.output, node.input), strict=True
+        ):
             if isinstance(values, dict):
-                there[node.path] = values
-                there |= {
+                values_by_place[node.path] = values
+                values_by_place |= {
                     f"{node.path}.{name}": value for name, value in values.items()
                 }
-    return (*found, run.output, run.input)
+    return (*outputs_and_inputs, run.output, run.input)
 
 
 # What the user asked, by the names of sockets, and what was said before
@@ -287,20 +298,20 @@ class _Given:
 
 
 def _question(
-    calls: Calls, shown: Sequence[Message], query: str | None
+    calls: Calls, messages_shown: Sequence[Message], query: str | None
 ) -> _Given | None:
     """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
-    given = _texts(calls.run)
-    for text in given:
+    given_texts = _texts(calls.run)
+    for text in given_texts:
         if query and one_line(text.text) == one_line(query):
             return text
-    shown_here = "\n".join(one_line(message.text) for message in shown)
+    shown_here = "\n".join(one_line(message.text) for message in messages_shown)
     shown_anywhere = "\n".join(
         one_line(message.text) for node in calls.models for message in prompt(node)
     )
     likely = [
         text
-        for text in given
+        for text in given_texts
         if text.is_usual or (_several(text.text) and _within(text.text, shown_anywhere))
     ]
 
@@ -308,21 +319,23 @@ def _question(
         is_shown = _within(text.text, shown_here)
         return text.is_usual and is_shown, is_shown, len(text.places), -text.rank
 
-    return max(likely, key=likelihood) if likely else _templated(calls.run, shown)
+    return (
+        max(likely, key=likelihood) if likely else _templated(calls.run, messages_shown)
+    )
 
 
 def _texts(run: Run) -> list[_Given]:
     """Texts that the user gave, each once: of messages the user's last, of lists of texts each."""
-    given: dict[str, _Given] = {}
+    given_texts: dict[str, _Given] = {}
     for place, name, value in _inputs(run):
         if name in _NEVER:
             continue
         rank = _USUAL.index(name) if name in _USUAL else len(_USUAL)
         for text in _texts_of(value):
-            known = given.setdefault(one_line(text), _Given(text))
-            known.places.append(place)
-            known.rank = min(known.rank, rank)
-    return list(given.values())
+            given_text = given_texts.setdefault(one_line(text), _Given(text))
+            given_text.places.append(place)
+            given_text.rank = min(given_text.rank, rank)
+    return list(given_texts.values())
 
 
 def _texts_of(value: object) -> list[str]:
@@ -330,7 +343,7 @@ def _texts_of(value: object) -> list[str]:
     if (
         isinstance(value, tuple)
         and value
-        and all(isinstance(item, str) for item in value)
+        and all(isinstance(element, str) for element in value)
     ):
         return [text for text in value if text.strip()]
     if not isinstance(value, (str, Message, tuple)):
@@ -347,7 +360,8 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
             yield place, name, value
             if name == "template_variables" and isinstance(value, dict):
                 yield from (
-                    (f"{place}.{key}", key, item) for key, item in value.items()
+                    (f"{place}.{key}", key, field_value)
+                    for key, field_value in value.items()
                 )
 
 
@@ -360,19 +374,22 @@ def _several(text: str) -> bool:
     return "\n" not in line and (" " in line or (len(line) > 4 and not line.isascii()))
 
 
-def _within(text: str, seen: str) -> bool:
+def _within(text: str, longer_text: str) -> bool:
     """True if it stands in a text as whole words, where its language has such."""
     edges = (r"(?<!\w)", r"(?!\w)") if one_line(text).isascii() else ("", "")
-    return re.search(edges[0] + re.escape(one_line(text)) + edges[1], seen) is not None
+    return (
+        re.search(edges[0] + re.escape(one_line(text)) + edges[1], longer_text)
+        is not None
+    )
 
 
-def _templated(run: Run, shown: Sequence[Message]) -> _Given | None:
+def _templated(run: Run, messages_shown: Sequence[Message]) -> _Given | None:
     """The user's message as rendered, where the template itself came with the call and holds no documents."""
     places = [
         place for place, name, value in _inputs(run) if name == "template" and value
     ]
     builders = [node for node in run.components() if f"{node.path}.template" in places]
-    text = capture.question_in(tuple(shown))
+    text = capture.question_in(tuple(messages_shown))
     fits = bool(builders) and not any(
         any(documents_in(node.input)) for node in builders
     )
@@ -381,7 +398,7 @@ def _templated(run: Run, shown: Sequence[Message]) -> _Given | None:
 
 def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
     """Earlier turns: those that the user handed in, else those that a memory brought back, shown or not."""
-    kept: tuple[Turn, ...] = ()
+    history: tuple[Turn, ...] = ()
     written: list[Message] = []
     lists = [
         _messages(value) for _, name, value in _inputs(calls.run) if name not in _NEVER
@@ -392,34 +409,36 @@ def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
             "model",
             "agent",
         ):
-            written += [one for messages in listed for one in messages]
+            written += [message for messages in listed for message in messages]
         elif node.closed and (before is None or node.closed < before):
-            brought = [_without_once(messages, written) for messages in listed]
+            remembered = [_without_once(messages, written) for messages in listed]
             # words of the assistant alone are a step's, no earlier turn's
             lists += [
                 messages
-                for messages in brought
-                if any(one.role == "user" for one in messages)
+                for messages in remembered
+                if any(message.role == "user" for message in messages)
             ]
     for earlier in lists:
-        now = [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
-        kept = capture.history_in([*earlier, *now]) or kept
-    return kept
+        closing_turn = (
+            [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
+        )
+        history = capture.history_in([*earlier, *closing_turn]) or history
+    return history
 
 
 def _without_once(messages: list[Message], written: list[Message]) -> list[Message]:
     """A conversation without what the run itself wrote: of equal messages the last is this run's."""
-    left = list(messages)
-    for place in reversed(range(len(left))):
-        is_new = left[place] not in messages[place + 1 :]
-        if left[place] in written and is_new:
-            del left[place]
-    return left
+    remaining = list(messages)
+    for place in reversed(range(len(remaining))):
+        is_new = remaining[place] not in messages[place + 1 :]
+        if remaining[place] in written and is_new:
+            del remaining[place]
+    return remaining
 
 
 def _messages(value: object) -> list[Message]:
     return (
-        [one for one in value if isinstance(one, Message)]
+        [element for element in value if isinstance(element, Message)]
         if isinstance(value, tuple)
         else []
     )

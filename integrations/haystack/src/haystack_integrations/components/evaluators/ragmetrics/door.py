@@ -99,7 +99,7 @@ def evaluate_pipeline(
             " for each"
         )
     samples: list[Sample] = []
-    for number, given in enumerate(
+    for number, pipeline_input in enumerate(
         tqdm(
             inputs, desc="pipeline", disable=None if progress is None else not progress
         )
@@ -117,8 +117,8 @@ def evaluate_pipeline(
             try:
                 pipeline.run(
                     {
-                        name: dict(one) if isinstance(one, Mapping) else one
-                        for name, one in given.items()
+                        name: dict(value) if isinstance(value, Mapping) else value
+                        for name, value in pipeline_input.items()
                     }
                 )
             except (PipelineRuntimeError, PipelineMaxComponentRuns) as failed:

@@ -98,9 +98,13 @@ class RagMetricsEvaluator:
     ) -> None:
         if chat_generator is not None and judge is not None:
             raise SettingError("give chat_generator= or judge=, not both")
-        given = [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
+        metric_likes = (
+            [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
+        )
         self.metrics = tuple(
-            capture.chosen(None if given is None else map(_made, given))
+            capture.chosen(
+                None if metric_likes is None else map(_metric_of, metric_likes)
+            )
         )
         self.chat_generator = chat_generator
         self.judge = judge
@@ -231,11 +235,13 @@ class RagMetricsEvaluator:
         """Every result failed: the judge answers nothing."""
         if self.raise_on_failure:
             raise error
-        each = [
-            Failed(metric=one.name, reason=str(error), error=ErrorInfo.of(error))
-            for one in self.metrics
+        failures = [
+            Failed(metric=metric.name, reason=str(error), error=ErrorInfo.of(error))
+            for metric in self.metrics
         ]
-        failed: dict[str, MetricResult] = {one.metric: one for one in each}
+        failed: dict[str, MetricResult] = {
+            failure.metric: failure for failure in failures
+        }
         return [
             SampleResult(index=index, sample=sample, results=failed)
             for index, sample in enumerate(samples)
@@ -245,7 +251,7 @@ class RagMetricsEvaluator:
         self, rows: Sequence[SampleResult], warnings: Sequence[str]
     ) -> dict[str, Any]:
         results = {metric.name: self._column(metric, rows) for metric in self.metrics}
-        first: dict[str, Any] = next(
+        first_metric: dict[str, Any] = next(
             iter(results.values()), {"score": math.nan, "individual_scores": []}
         )
         every = [result for row in rows for result in row.results.values()]
@@ -260,15 +266,15 @@ class RagMetricsEvaluator:
             "samples": len(rows),
             "judges": sorted({result.judge for result in every if result.judge}),
         }
-        scores = {name: first[name] for name in ("score", "individual_scores")}
+        scores = {name: first_metric[name] for name in ("score", "individual_scores")}
         return {"results": results, **scores, "meta": meta}
 
     def _column(self, metric: Metric, rows: Sequence[SampleResult]) -> dict[str, Any]:
         """One metric in the form that ``EvaluationRunResult`` takes."""
-        found = [row.results[metric.name] for row in rows]
+        outcomes = [row.results[metric.name] for row in rows]
         failed = [
             (index, result)
-            for index, result in enumerate(found)
+            for index, result in enumerate(outcomes)
             if isinstance(result, Failed)
         ]
         if failed and self.raise_on_failure:
@@ -283,26 +289,27 @@ class RagMetricsEvaluator:
                 f"{metric.name} of answer {index}: {result.error.type}: {result.reason}"
             )
         if failed:
-            told: dict[str, Any] = {
+            counts: dict[str, Any] = {
                 "metric": metric.name,
                 "failed": len(failed),
-                "total": len(found),
+                "total": len(outcomes),
             }
             logger.warning(
                 "{metric} failed for {failed} of {total} answers; their scores are NaN",
-                **told,
+                **counts,
             )
-        values = [result.value for result in found if result.value is not None]
+        values = [result.value for result in outcomes if result.value is not None]
         return {
             "score": math.fsum(values) / len(values) if values else math.nan,
             "individual_scores": [
-                math.nan if result.value is None else result.value for result in found
+                math.nan if result.value is None else result.value
+                for result in outcomes
             ],
-            "status": [result.status for result in found],
-            "reasons": [result.reason for result in found],
+            "status": [result.status for result in outcomes],
+            "reasons": [result.reason for result in outcomes],
             "evidence": [
                 result.evidence.model_dump(mode="json") if result.evidence else None
-                for result in found
+                for result in outcomes
             ],
         }
 
@@ -319,39 +326,43 @@ def _judge_name(judge: JudgeLike) -> str | None:
     )
 
 
-def _made(one: object) -> Metric | str:
+def _metric_of(metric_like: object) -> Metric | str:
     """A metric or its name, also of ``{"name": …, "settings": {…}}``, with ``"type"`` for an import path.
 
     Raises:
         SettingError: If it is none of these, or a name or setting is unknown.
         DeserializationError: If Haystack's allowlist does not hold the import path.
     """
-    if isinstance(one, (Metric, str)):
-        return one
+    if isinstance(metric_like, (Metric, str)):
+        return metric_like
     if (
-        not isinstance(one, Mapping)
-        or not ({"name", "type"} & set(one))
-        or set(one) - {"name", "type", "settings"}
+        not isinstance(metric_like, Mapping)
+        or not ({"name", "type"} & set(metric_like))
+        or set(metric_like) - {"name", "type", "settings"}
     ):
         raise SettingError(
             "a metric is a name, a Metric, or {name or type, settings}, got "
-            + type(one).__name__
+            + type(metric_like).__name__
         )
-    settings = dict(one.get("settings") or {})
-    if "name" in one:
+    settings = dict(metric_like.get("settings") or {})
+    if "name" in metric_like:
         # a setting may be called name, too
-        return type(capture.metric_named(str(one["name"])))(**settings)
-    found = import_class_by_name(str(one["type"]))
-    if not issubclass(found, Metric):
-        raise SettingError(f"{one['type']} is no Metric")
-    return found(**settings)
+        return type(capture.metric_named(str(metric_like["name"])))(**settings)
+    metric_class = import_class_by_name(str(metric_like["type"]))
+    if not issubclass(metric_class, Metric):
+        raise SettingError(f"{metric_like['type']} is no Metric")
+    return metric_class(**settings)
 
 
 def _stored(metric: Metric) -> str | dict[str, Any]:
     """What YAML holds of a metric."""
     settings = metric.model_dump(mode="json", exclude_defaults=True)
     name = next(
-        (name for name, known in capture.METRICS.items() if type(metric) is known),
+        (
+            name
+            for name, metric_class in capture.METRICS.items()
+            if type(metric) is metric_class
+        ),
         None,
     )
     if name is None:

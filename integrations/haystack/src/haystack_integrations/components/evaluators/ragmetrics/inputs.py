@@ -31,12 +31,12 @@ def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
         SettingError: If several groups hold values, or lists differ in length.
     """
     values = {**dict(zip(_SOCKETS, sockets, strict=False)), **named}
-    given = {name: value for name, value in values.items() if value is not None}
-    reference, rows = given.pop("reference", None), []
+    filled = {name: value for name, value in values.items() if value is not None}
+    reference, rows = filled.pop("reference", None), []
     groups = [
-        held
+        filled_names
         for group in (["answers"], _PARTS, _LISTS)
-        if (held := [name for name in group if name in given])
+        if (filled_names := [name for name in group if name in filled])
     ]
     if len(groups) > 1:
         names = "; ".join(map(", ".join, groups))
@@ -44,84 +44,97 @@ def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
             f"give one group of inputs, got {names}: answers, or"
             " query/documents/replies, or lists"
         )
-    if "answers" in given:
-        made = [_of_answer(answer) for answer in given["answers"]]
-        return _with_references(made, reference), _cut(given["answers"])
-    if given.keys() & _LISTS.keys():
+    if "answers" in filled:
+        found_samples = [_of_answer(answer) for answer in filled["answers"]]
+        return _with_references(found_samples, reference), _cut(filled["answers"])
+    if filled.keys() & _LISTS.keys():
         if reference is not None:
             raise SettingError("with lists give ground_truth_answers, not reference")
-        if len({len(value) for value in given.values()}) > 1:
+        if len({len(value) for value in filled.values()}) > 1:
             raise SettingError(
                 "lists differ in length:"
-                f" {', '.join(f'{name} {len(v)}' for name, v in given.items())}"
+                f" {', '.join(f'{name} {len(v)}' for name, v in filled.items())}"
             )
         rows = [
-            dict(zip(map(_LISTS.get, given), row, strict=True))
-            for row in zip(*given.values(), strict=True)
+            dict(zip(map(_LISTS.get, filled), row, strict=True))
+            for row in zip(*filled.values(), strict=True)
         ]
-    elif given:
-        said = given.get("replies")
-        replies = said or [None] if isinstance(said, list) else [said]
-        texts = [one.text if isinstance(one, ChatMessage) else one for one in replies]
+    elif filled:
+        given_replies = filled.get("replies")
+        replies = (
+            given_replies or [None]
+            if isinstance(given_replies, list)
+            else [given_replies]
+        )
+        texts = [
+            reply.text if isinstance(reply, ChatMessage) else reply for reply in replies
+        ]
         rows = [
             {
-                "question": given.get("query"),
-                "contexts": given.get("documents"),
+                "question": filled.get("query"),
+                "contexts": filled.get("documents"),
                 "answer": text,
             }
             for text in texts
         ]
-    made = [
+    found_samples = [
         Sample.model_validate({**row, "contexts": _contexts(row.get("contexts"))})
         for row in rows
     ]
-    return _with_references(made, reference), []
+    return _with_references(found_samples, reference), []
 
 
 def _contexts(documents: Sequence[Document | str] | None) -> tuple[Context, ...]:
     """Contexts from texts, and from documents that hold a text."""
     wrong = next(
         (
-            type(one).__name__
-            for one in documents or ()
-            if not isinstance(one, (str, Document))
+            type(document).__name__
+            for document in documents or ()
+            if not isinstance(document, (str, Document))
         ),
         None,
     )
     if wrong is not None:
         raise SettingError(f"contexts are texts or Documents, got {wrong}")
-    given = [
-        one
-        for one in documents or ()
-        if isinstance(one, str) or (one.content or "").strip()
+    holding_text = [
+        document
+        for document in documents or ()
+        if isinstance(document, str) or (document.content or "").strip()
     ]
     return tuple(
-        Context(text=one) if isinstance(one, str) else copied(one).context()
-        for one in given
+        Context(text=document)
+        if isinstance(document, str)
+        else copied(document).context()
+        for document in holding_text
     )
 
 
 def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
-    made = copied(answer)
-    if not isinstance(made, Answer):
+    copied_answer = copied(answer)
+    if not isinstance(copied_answer, Answer):
         raise SettingError(
             "answers must be GeneratedAnswer or ExtractedAnswer, got"
             f" {type(answer).__name__}"
         )
-    cut = _cut([answer])
-    contexts = tuple(one.context() for one in made.documents or () if one.text.strip())
+    signs_of_cut = _cut([answer])
+    contexts = tuple(
+        document.context()
+        for document in copied_answer.documents or ()
+        if document.text.strip()
+    )
     notes = (
         CaptureNotes(
-            provenance={"contexts": "the answer's documents"}, warnings=tuple(cut)
+            provenance={"contexts": "the answer's documents"},
+            warnings=tuple(signs_of_cut),
         )
-        if cut
+        if signs_of_cut
         else None
     )
     return Sample(
-        question=made.question,
+        question=copied_answer.question,
         contexts=contexts,
-        answer=made.text,
-        generator=made.model,
+        answer=copied_answer.text,
+        generator=copied_answer.model,
         capture=notes,
     )
 
@@ -134,7 +147,7 @@ def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
     """
     for answer in answers:
         metas = (
-            [one.meta or {} for one in answer.documents or ()]
+            [document.meta or {} for document in answer.documents or ()]
             if isinstance(answer, GeneratedAnswer)
             else []
         )
@@ -154,19 +167,19 @@ def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
 
 
 def _with_references(
-    made: list[Sample], reference: str | Sequence[str] | None
+    answered: list[Sample], reference: str | Sequence[str] | None
 ) -> list[Sample]:
     if reference is None:
-        return made
+        return answered
     references = (
-        [reference] * len(made) if isinstance(reference, str) else list(reference)
+        [reference] * len(answered) if isinstance(reference, str) else list(reference)
     )
-    if len(references) != len(made):
+    if len(references) != len(answered):
         raise SettingError(
-            f"{len(made)} answers and {len(references)} references; give one for each,"
+            f"{len(answered)} answers and {len(references)} references; give one for each,"
             " or one text"
         )
     return [
-        one.model_copy(update={"reference": (text,)})
-        for one, text in zip(made, references, strict=True)
+        sample.model_copy(update={"reference": (text,)})
+        for sample, text in zip(answered, references, strict=True)
     ]

@@ -90,15 +90,15 @@ class HaystackModel(FrameworkModel):
         """
         form = component_to_dict(self.chat_generator, "judge")
         types = re.findall(r'"type": "([\w.]+)\.\w+"', json.dumps(form, default=str))
-        own = [name for name in types if not installed(name)]
-        if own:
-            raise ValueError(f"{own[0]} is defined outside an installed package")
+        users_own = [name for name in types if not installed(name)]
+        if users_own:
+            raise ValueError(f"{users_own[0]} is defined outside an installed package")
         return form
 
     def _exchange(self, request: ChatRequest) -> Exchange:
         messages = [
-            _MESSAGE.get(one.role, ChatMessage.from_user)(one.content)
-            for one in request.messages
+            _MESSAGE.get(message.role, ChatMessage.from_user)(message.content)
+            for message in request.messages
         ]
         # A limit of length only where the generator surely spells it like OpenAI.
         limit = request.max_tokens if _is_openai(self.chat_generator) else None
@@ -107,10 +107,14 @@ class HaystackModel(FrameworkModel):
             if self._takes_settings
             else {}
         )
-        given: dict[str, Any] = {"messages": messages} | (
+        arguments: dict[str, Any] = {"messages": messages} | (
             {"generation_kwargs": settings} if settings else {}
         )
-        return partial(self._called, given), partial(self._awaited, given), self._reply
+        return (
+            partial(self._called, arguments),
+            partial(self._awaited, arguments),
+            self._reply,
+        )
 
     def close(self) -> None:
         """Release what the generator holds.
@@ -123,21 +127,21 @@ class HaystackModel(FrameworkModel):
             submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
         self._warm = False
 
-    def _called(self, given: dict[str, Any]) -> object:
+    def _called(self, arguments: dict[str, Any]) -> object:
         with self._lock:
             if not self._warm and hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
             self._warm = True
-        return self.chat_generator.run(**given)
+        return self.chat_generator.run(**arguments)
 
-    async def _awaited(self, given: dict[str, Any]) -> object:
+    async def _awaited(self, arguments: dict[str, Any]) -> object:
         if not self._warm:
             self._warm = True
             if hasattr(self.chat_generator, "warm_up_async"):
                 await self.chat_generator.warm_up_async()
             elif hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
-        return await self.chat_generator.run_async(**given)  # type: ignore[attr-defined]  # not part of the protocol
+        return await self.chat_generator.run_async(**arguments)  # type: ignore[attr-defined]  # not part of the protocol
 
     def _reply(self, output: object) -> ChatReply:
         """Narrow a generator's output to what a judge reads.
@@ -145,20 +149,25 @@ class HaystackModel(FrameworkModel):
         The usage, which every reply repeats, counts once.
         """
         replies = output.get("replies") if isinstance(output, Mapping) else None
-        said = (
-            [one for one in replies if isinstance(one, ChatMessage)]
+        messages = (
+            [reply for reply in replies if isinstance(reply, ChatMessage)]
             if isinstance(replies, list)
             else []
         )
-        first = said[0].meta if said else {}
+        first_meta = messages[0].meta if messages else {}
         choices = [
             choice_of(
-                it.text, it.meta.get("finish_reason"), logprobs=it.meta.get("logprobs")
+                message.text,
+                message.meta.get("finish_reason"),
+                logprobs=message.meta.get("logprobs"),
             )
-            for it in said
+            for message in messages
         ]
         return reply_of(
-            self.name, choices, usage=first.get("usage"), models=[first.get("model")]
+            self.name,
+            choices,
+            usage=first_meta.get("usage"),
+            models=[first_meta.get("model")],
         )
 
 
