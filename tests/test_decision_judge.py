@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,9 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
+    aevaluate,
     evaluate,
+    metric,
 )
 from ragmetrics_core.data import (
     Asked,
@@ -171,16 +176,16 @@ def test_law_no_request_shows_what_its_question_does_not_name(
         RetrievalAccuracy(): {fact, *shown_contexts},
         ContextUtilization(): {question, answer, *shown_contexts},
     }
-    alone = (RetrievalAccuracy(), ContextUtilization())
+    of_one_chunk = (RetrievalAccuracy(), ContextUtilization())
     with DecisionServer() as server:
         judge = judge_at(server)
-        for metric, texts in may_show.items():
+        for asking, texts in may_show.items():
             server.requests.clear()
-            judged(judge, [metric], [sample])
+            judged(judge, [asking], [sample])
             for body in bodies(server):
                 shown = {word for word in words if word in json.dumps(state_of(body))}
                 assert shown <= texts
-                if metric in alone:
+                if asking in of_one_chunk:
                     assert len(shown & shown_contexts) == 1
                 instructions = json.dumps(body["questions"])
                 assert not [word for word in words if word in instructions]
@@ -771,3 +776,140 @@ def test_openais_model_has_the_price_of_our_dated_file(
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert OpenAIDecisionModel("gpt-6-luna").prices() == (pytest.approx(1e-7), 0.0)
     assert OpenAIDecisionModel("unlisted").prices() is None
+
+
+# Rounds: the metrics of a sample ask together
+
+
+def test_a_metric_alone_and_beside_three_gives_equal_scores(form: str) -> None:
+    with DecisionServer() as server:
+        judge = judge_at(server, form)
+        together = judged(judge, METRICS).results[0].results
+        reversed_order = judged(judge, METRICS[::-1]).results[0].results
+        for metric in METRICS:
+            alone = judged(judge, [metric]).results[0].results[metric.name]
+            for other in (together[metric.name], reversed_order[metric.name]):
+                assert (other.value, other.evidence) == (alone.value, alone.evidence)
+
+
+def test_questions_about_equal_texts_share_a_request(server: DecisionServer) -> None:
+    report = judged(judge_at(server))
+    by_state = [json.dumps(state_of(body)) for body in bodies(server)]
+    assert len(by_state) == len(set(by_state)) == 5
+    # Usefulness and adherence are asked of one state; what it cost is shared out.
+    results = report.results[0].results
+    shared = [results["context_utilization"], results["context_adherence"]]
+    assert sum(result.usage.calls for result in shared) == 1
+    assert all(result.usage.prompt_tokens > 0 for result in shared)
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 32])
+def test_full_slots_change_no_request(concurrency: int) -> None:
+    rows = [
+        Sample.from_row({**ROW, "question": f"Who lit lamp {number}?"})
+        for number in range(12)
+    ]
+    with DecisionServer(latency=0.002) as server:
+        report = judged(judge_at(server), rows=rows, concurrency=concurrency)
+        # The three contexts and two facts are the same in all rows.
+        assert len(server.requests) == 2 * len(rows) + 3
+        assert server.most_in_flight <= concurrency
+    assert report.usage.calls == len(server.requests)
+    for row in report.results:
+        statuses = {result.status for result in row.results.values()}
+        assert statuses <= {"scored", "undefined"}  # an answer may make no claim
+
+
+def test_the_cause_of_a_low_score_waits_for_nobody() -> None:
+    def low(state: Any, question: Body) -> Chance:
+        if "makes a claim" in question["instructions"]:
+            return 0.9
+        return by_digest(state, question) if "levels" in question else 0.1
+
+    metrics = [*METRICS[:1], ContextAdherence(), *METRICS[2:]]
+    with DecisionServer(low) as server:
+        results = judged(judge_at(server), metrics).results[0].results
+        assert results["context_adherence"].evidence.cause == "misread_question"
+        assert len(server.requests) == 6
+
+
+def test_a_limit_in_a_round_ends_all_of_it(server: DecisionServer) -> None:
+    rows = [Sample.from_row({**ROW, "question": f"Who {n}?"}) for n in range(6)]
+    report = judged(judge_at(server), rows=rows, limits=Limits(max_calls=7))
+    assert len(server.requests) == 7
+    assert report.usage.calls == 7
+    assert report.run.stopped
+
+
+@pytest.mark.parametrize("concurrency", [1, 32])
+def test_a_deadline_in_a_round_leaves_nothing_hanging(
+    server: DecisionServer, concurrency: int
+) -> None:
+    server.faults = lambda _: Fault(hang=True)
+    start = time.monotonic()
+    report = judged(
+        judge_at(server), limits=Limits(deadline=0.5), concurrency=concurrency
+    )
+    assert time.monotonic() - start < 10
+    assert report.run.stopped
+    assert report.usage.calls == len(server.requests)
+
+
+def test_a_caller_who_leaves_a_round_leaves_no_call(server: DecisionServer) -> None:
+    server.faults = lambda _: Fault(hang=True)
+
+    async def leave() -> None:
+        work = aevaluate(
+            [SAMPLE], METRICS, judge=judge_at(server), progress=False, store=False
+        )
+        with suppress(TimeoutError):
+            await asyncio.wait_for(work, 1)
+
+    start = time.monotonic()
+    asyncio.run(asyncio.wait_for(leave(), 20))
+    assert time.monotonic() - start < 10
+    assert len(server.requests) == 1  # the first call, which goes alone
+    n_left = len(server.requests)
+    server.faults = None
+    assert judged(judge_at(server)).usage.calls == len(server.requests) - n_left
+
+
+def test_an_endpoint_that_refuses_everything_ends_the_run(
+    server: DecisionServer,
+) -> None:
+    server.faults = lambda _: Fault(401)
+    with pytest.raises(errors.AuthenticationFailed):
+        judged(judge_at(server), rows=[SAMPLE] * 3)
+
+
+def test_a_refusal_of_one_question_fails_its_metric_alone() -> None:
+    def answer(state: Any, question: Body) -> Chance:
+        return None if "answer.S1" in question["instructions"] else 0.9
+
+    with DecisionServer(answer) as server:
+        results = judged(judge_at(server), METRICS[:2]).results[0].results
+    assert results["context_utilization"].status == "scored"
+    assert results["context_adherence"].error.type == "ContentRefused"
+
+
+def test_a_function_of_ones_own_takes_part_in_no_round(server: DecisionServer) -> None:
+    @metric(requires=["answer"])
+    def length(sample: Sample) -> float:
+        assert sample.answer is not None
+        return len(sample.answer) / 100
+
+    report = judged(judge_at(server), [length, *METRICS[:2]])
+    assert len(server.requests) == 1
+    assert report.results[0].results["length"].value == 0.27
+
+
+class Breaking(DecisionJudge):
+    async def answer_all(self, questions: Any) -> list[Any]:
+        raise ZeroDivisionError
+
+
+def test_a_judge_that_crashes_in_a_round_fails_each_metric(
+    server: DecisionServer,
+) -> None:
+    results = judged(Breaking(judge_at(server).model), METRICS).results[0].results
+    assert {result.error.type for result in results.values()} == {"MetricCrashed"}

@@ -15,7 +15,12 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
-from ragmetrics_core.engine.scoring import RunJudge, carry_out, was_cut_off
+from ragmetrics_core.engine.scoring import (
+    RunJudge,
+    carry_out,
+    rounds_of,
+    was_cut_off,
+)
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.chat import ChatModel, check_prices
@@ -112,15 +117,23 @@ class SampleJudging:
         """Judge one row with these metrics; a row that is no sample has its error said."""
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
+        rounds = rounds_of(metrics, self._judges)
         # Samples come in one after the other, while no question waits for a slot.
         async with asyncio.TaskGroup() as group, self._door:
             async with self._slots:
                 tasks = {
                     metric.name: group.create_task(
-                        carry_out(metric, row, self._judges[metric.name])
+                        carry_out(
+                            metric,
+                            row,
+                            self._judges[metric.name],
+                            rounds.get(metric.name),
+                        )
                     )
                     for metric in metrics
                 }
+                for name, shared in rounds.items():
+                    shared.join(tasks[name])
             await asyncio.sleep(0)  # their first questions stand before the next sample
         results: dict[str, MetricResult] = {}
         unfinished = Usage()

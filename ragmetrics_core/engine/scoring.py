@@ -32,6 +32,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import Batch, Question, Replies, batch_of
 from ragmetrics_core.engine.loop import submit_apart
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.engine.rounds import Rounds
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
@@ -266,10 +267,37 @@ def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
     return ready
 
 
-async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
+def rounds_of(
+    metrics: Sequence[Metric], judges: Mapping[str, RunJudge]
+) -> dict[str, Rounds]:
+    """The rounds in which metrics ask of one sample, by the metric's name.
+
+    Metrics of a judge that is asked together share theirs. Of a user's own metric
+    nobody knows how long it computes, so it takes part in none.
+
+    Args:
+        metrics: The metrics of the sample.
+        judges: The judge of each, by the metric's name.
+    """
+    names_by_judge: dict[int, list[str]] = {}
+    for metric in metrics:
+        judge = judges[metric.name]
+        if judge.session.asks_together and not _waits(metric):
+            names_by_judge.setdefault(id(judge), []).append(metric.name)
+    rounds: dict[str, Rounds] = {}
+    for names in names_by_judge.values():
+        shared = Rounds(partial(_asked_together, judges[names[0]]))
+        rounds.update(dict.fromkeys(names, shared))
+    return rounds
+
+
+async def carry_out(
+    metric: Metric, sample: Sample, judge: RunJudge, rounds: Rounds | None = None
+) -> Outcome:
     """Carry out a metric on a sample, and return its outcome.
 
-    The outcome is complete with judge, signature, sample id and usage.
+    The outcome is complete with judge, signature, sample id and usage. In ``rounds`` it
+    asks with other metrics of the sample, whose tasks have joined them.
 
     Never raises: an unexpected exception of a metric or judge becomes ``Failed`` with
     ``MetricCrashed``.
@@ -280,7 +308,7 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     signature = Signature(metric=metric.name, version=metric.version)
     try:
         signature = judge.signature_of(metric)
-        outcome = await _conclude(metric, sample, judge, usage)
+        outcome = await _conclude(metric, sample, judge, usage, rounds)
     except errors.JudgeError as error:
         judge.note(error)
         outcome = metric.failed(error)
@@ -333,7 +361,11 @@ def signature_by(metric: Metric, judge: Judge) -> Signature:
 
 
 async def _conclude(
-    metric: Metric, sample: Sample, judge: RunJudge, usage: list[Usage]
+    metric: Metric,
+    sample: Sample,
+    judge: RunJudge,
+    usage: list[Usage],
+    rounds: Rounds | None,
 ) -> Outcome:
     """Carry out a plan step by step.
 
@@ -351,9 +383,7 @@ async def _conclude(
     try:
         while not isinstance(step, StopIteration):
             judge.check_time()
-            answers = await gathered(
-                _answer(judge, question, usage) for question in step
-            )
+            answers = await _answers(judge, step, usage, rounds)
             judge.check_time()
             replies = tuple(answer.reply for answer in answers)
             take_step = partial(_step, plan, replies)
@@ -499,14 +529,65 @@ async def _awaited(judge: Judge, question: Question[Any]) -> Answer[Any]:
     return cast("Answer[Any]", await answer)
 
 
+async def _answers(
+    judge: RunJudge, questions: Batch, usage: list[Usage], rounds: Rounds | None
+) -> list[Answer[Any]]:
+    """The answers to what a plan asks, and note what they cost.
+
+    Raises:
+        JudgeUnavailable: If no question will be answered.
+    """
+    if not questions or not judge.session.asks_together:
+        return await gathered(_answer(judge, question, usage) for question in questions)
+    if rounds is not None:
+        answers = await rounds.ask(questions, usage)
+    else:
+        answers = await _asked_together(judge, questions, usage)
+    for answer in answers:
+        _note_answer(judge, answer, usage)
+    for answer in answers:
+        _raise_if_unavailable(answer)
+    return answers
+
+
 async def _answer(
     judge: RunJudge, question: Question[Any], usage: list[Usage]
 ) -> Answer[Any]:
-    """Ask a question as soon as there is a slot for it, and note what the answer cost.
+    """Ask a question as soon as there is a slot for it, and note what the answer cost."""
+
+    async def ask() -> list[Answer[Any]]:
+        return [await _answer_of(judge.session, question)]
+
+    (answer,) = await _in_a_slot(judge, [question], usage, ask)
+    _note_answer(judge, answer, usage)
+    _raise_if_unavailable(answer)
+    return answer
+
+
+async def _asked_together(
+    judge: RunJudge, questions: Batch, usage: list[Usage]
+) -> list[Answer[Any]]:
+    """Ask several questions at once as soon as there is a slot for all of them."""
+
+    async def ask() -> list[Answer[Any]]:
+        return await judge.session.answer_all(questions)
+
+    return await _in_a_slot(judge, questions, usage, ask)
+
+
+async def _in_a_slot(
+    judge: RunJudge,
+    questions: Sequence[Question[Any]],
+    usage: list[Usage],
+    ask: Callable[[], Awaitable[list[Answer[Any]]]],
+) -> list[Answer[Any]]:
+    """Ask as soon as there is a slot, and check the answers.
 
     An open question holds its prompt and a hundred small objects, which the garbage
     collector visits again and again; opening thousands ahead costs more time than
     asking them.
+
+    What calls cost that gave no answer is added to ``usage``.
     """
     async with judge.slots:
         judge.check_time()
@@ -517,10 +598,9 @@ async def _answer(
             try:
                 # A judge that keeps the deadline by itself then says what was spent
                 # until then.
-                answer = await judge.in_time(
-                    _answer_of(judge.session, question), grace=_GRACE
-                )
-                check_answer(judge.session.name, answer, question)
+                answers = await judge.in_time(ask(), grace=_GRACE)
+                for question, answer in zip(questions, answers, strict=True):
+                    check_answer(judge.session.name, answer, question)
                 answered = True
             except asyncio.CancelledError as stop:
                 if is_being_cancelled():
@@ -535,17 +615,28 @@ async def _answer(
                 if not answered and calls_made.usage != Usage():
                     usage.append(calls_made.usage)
                     judge.paid = judge.paid or _took_tokens(calls_made.usage)
+    return answers
+
+
+def _note_answer(judge: RunJudge, answer: Answer[Any], usage: list[Usage]) -> None:
+    """Note what an answer cost, and that the judge answers."""
     usage.append(answer.usage)
     judge.paid = judge.paid or _paid(answer)
     if not isinstance(answer.reply, NotAnswered):
         judge.answered += 1
-        return answer
+
+
+def _raise_if_unavailable(answer: Answer[Any]) -> None:
+    """Raise the error of an answer that says that no question will be answered.
+
+    A limit of the run does not say it: the metric tells then what it has by now.
+    """
+    if not isinstance(answer.reply, NotAnswered):
+        return
     error = answer.reply.error
-    if isinstance(error, errors.JudgeUnavailable) and not isinstance(
-        error, errors.LimitReached
-    ):
+    is_limit = isinstance(error, errors.LimitReached)
+    if isinstance(error, errors.JudgeUnavailable) and not is_limit:
         raise error.with_traceback(None)
-    return answer
 
 
 def _paid(answer: Answer[Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -137,29 +137,49 @@ class CascadeJudge(Judge):
         cascade.strong = made_of(self.strong)
         return cascade
 
+    @property
+    def asks_together(self) -> bool:  # type: ignore[override]  # of its two judges
+        """Whether one of its judges answers questions about equal texts together."""
+        return self.cheap.asks_together or self.strong.asks_together
+
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer by the cheap judge, and where that is unsure by the strong one.
 
         The reply's error is ``JudgeUnavailable`` if a judge that is asked will answer
         no question.
         """
-        cheap_answer = await self.cheap.answer(question)
-        if _failed_with(cheap_answer, JudgeUnavailable):
-            return cheap_answer
-        if self._is_sure(question, cheap_answer):
-            usage = cheap_answer.usage + Usage(spared=1)
-            return replace(cheap_answer, usage=usage)
+        (answer,) = await self.answer_all([question])
+        return answer
 
+    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
+        """Answer several questions; those that the cheap judge is unsure of together."""
+        answers = await self.cheap.answer_all(questions)
+        passed: list[int] = []
+        for place, (question, answer) in enumerate(
+            zip(questions, answers, strict=True)
+        ):
+            if _failed_with(answer, JudgeUnavailable):
+                continue
+            if self._is_sure(question, answer):
+                usage = answer.usage + Usage(spared=1)
+                answers[place] = replace(answer, usage=usage)
+            else:
+                passed.append(place)
+        strong_answers = await self._asked_of_strong(
+            [questions[place] for place in passed]
+        )
+        for place, strong_answer in zip(passed, strong_answers, strict=True):
+            answers[place] = _of_both(answers[place], strong_answer)
+        return answers
+
+    async def _asked_of_strong(
+        self, questions: Sequence[Question[Any]]
+    ) -> list[Answer[Any]]:
+        """What the strong judge answers; nobody else tells what the cheap one was paid."""
         try:
-            strong_answer = await self.strong.answer(question)
+            return await self.strong.answer_all(questions)
         except JudgeUnavailable as error:
-            # The usage returned below still tells what the cheap judge was paid.
-            strong_answer = Answer(NotAnswered(error))
-        usage = cheap_answer.usage + strong_answer.usage + Usage(passed=1)
-        cheap_answered = isinstance(cheap_answer.reply, Asked)
-        if cheap_answered and _failed_with(strong_answer, QuestionNotSupported):
-            return Answer(cheap_answer.reply, usage)
-        return Answer(strong_answer.reply, usage)
+            return [Answer(NotAnswered(error)) for _ in questions]
 
     def _is_sure(self, question: Question[Any], answer: Answer[Any]) -> bool:
         """Whether every verdict has a probability outside the band, and on its side."""
@@ -180,6 +200,15 @@ class CascadeJudge(Judge):
         if isinstance(self.band, Mapping):
             return self.band.get(type(question).__name__)
         return self.band
+
+
+def _of_both(cheap_answer: Answer[Any], strong_answer: Answer[Any]) -> Answer[Any]:
+    """The strong judge's answer; the cheap one's where it alone supports the question."""
+    usage = cheap_answer.usage + strong_answer.usage + Usage(passed=1)
+    cheap_answered = isinstance(cheap_answer.reply, Asked)
+    if cheap_answered and _failed_with(strong_answer, QuestionNotSupported):
+        return Answer(cheap_answer.reply, usage)
+    return Answer(strong_answer.reply, usage)
 
 
 def _no_band(cheap: str) -> str:

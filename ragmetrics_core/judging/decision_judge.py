@@ -70,6 +70,8 @@ class DecisionJudge(Judge):
         'decisions/gpt-6-luna'
     """
 
+    asks_together = True
+
     model: DecisionModel
     _: KW_ONLY
     attempts: int = 8

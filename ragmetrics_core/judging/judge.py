@@ -6,7 +6,7 @@ And one for tests, whose replies are written down beforehand.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
@@ -24,6 +24,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Question, check_template, shares
 from ragmetrics_core.data.errors import as_setting_error
+from ragmetrics_core.models.fitting import gathered
 
 if TYPE_CHECKING:
     from ragmetrics_core.models.chat import ChatModel
@@ -40,11 +41,14 @@ class Judge(ABC):
         models: The chat models that it may call.
         free: Whether asking costs nothing: no call, no money. A dry run asks such a
             judge where it is the cheap one of a cascade.
+        asks_together: Whether questions about equal texts share a request. Such a judge
+            is handed all questions of a sample at once, by ``answer_all``.
     """
 
     name: str
     models: tuple[ChatModel, ...] = ()
     free: bool = False
+    asks_together: bool = False
 
     @property
     def details(self) -> dict[str, str]:
@@ -71,6 +75,14 @@ class Judge(ABC):
         Raises:
             JudgeUnavailable: In the same case, if nothing was paid.
         """
+
+    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
+        """Answer several questions, in order; by default each by itself.
+
+        Raises:
+            JudgeUnavailable: If no question will be answered, and nothing was paid.
+        """
+        return await gathered(self.answer(question) for question in questions)
 
     def session(
         self,
