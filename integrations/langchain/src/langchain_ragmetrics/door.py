@@ -47,7 +47,7 @@ def _hook() -> None:
 
 LISTENERS = Listeners(lambda _: _hook())
 RECORDER = Recorder(
-    LISTENERS.problems, lambda: tuple(one.record for one in LISTENERS.begin())
+    LISTENERS.problems, lambda: tuple(listener.record for listener in LISTENERS.begin())
 )
 
 _DOOR = FrontDoor[AnyRun](

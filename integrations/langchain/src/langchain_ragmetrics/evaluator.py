@@ -99,7 +99,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
         """
         reference, problem = _reference(example, self._reference_from)
         samples = self._samples_from(run) or [_plain_sample(run)]
-        found = [
+        results = [
             native(
                 outcome,
                 number,
@@ -109,7 +109,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
             for number, sample in enumerate(samples)
             for outcome in self._outcomes(sample, reference)
         ]
-        return found[0] if len(found) == 1 else EvaluationResults(results=found)
+        return results[0] if len(results) == 1 else EvaluationResults(results=results)
 
     def _outcomes(self, sample: Sample, reference: Sequence[str]) -> list[MetricResult]:
         if reference and not sample.reference:
@@ -153,12 +153,12 @@ def _plain_sample(run: RunBase) -> Sample:
     answer, _ = capture.answer_in(plain(run.outputs))
     row = {**run.inputs, **(run.outputs or {})}
     try:
-        found = Sample.from_row(
+        sample = Sample.from_row(
             {key: row[key] for key in row if key in USUAL_NAMES["contexts"]}
         )
     except RowError:
-        found = Sample()
-    return found.model_copy(
+        sample = Sample()
+    return sample.model_copy(
         update={
             "question": capture.question_in(plain(run.inputs)),
             "answer": None if run.error else answer,
@@ -172,10 +172,10 @@ def _reference(example: Example | None, source: Source | None) -> tuple[list[str
     """The expected answers of an example, and why there are none."""
     outputs = (example.outputs or {}) if example is not None else {}
     if source is not None and example is not None:
-        there, value = Overrides(answer_from=source).find("answer", example, outputs)
+        is_there, value = Overrides(answer_from=source).find("answer", example, outputs)
         return (
             (_texts(value), "")
-            if there
+            if is_there
             else ([], "reference_from leads to nothing in the example's outputs")
         )
     for key in _REFERENCE_KEYS:
@@ -202,7 +202,7 @@ def _texts(value: object) -> list[str]:
     if (
         isinstance(value, (list, tuple))
         and value
-        and all(isinstance(item, str) for item in value)
+        and all(isinstance(element, str) for element in value)
     ):
         return list(value)
     message = message_of(value)

@@ -115,16 +115,16 @@ def _reported(store: VectorStore, name: str) -> Callable[..., Any]:
     @functools.wraps(called)
     def search(*args: Any, **kwargs: Any) -> Any:
         report = reporting(args, kwargs)
-        found = called(*args, **kwargs)
-        report(found)
-        return found
+        result = called(*args, **kwargs)
+        report(result)
+        return result
 
     @functools.wraps(called)
     async def asearch(*args: Any, **kwargs: Any) -> Any:
         report = reporting(args, kwargs)
-        found = await called(*args, **kwargs)
-        report(found)
-        return found
+        result = await called(*args, **kwargs)
+        report(result)
+        return result
 
     return asearch if inspect.iscoroutinefunction(called) else search
 
@@ -147,20 +147,23 @@ def _reporting(name: str, query: str) -> Callable[[Any], None]:
     for recorder, run in begun:
         recorder.search_begins(run, query, name, manager.parent_run_id)
 
-    def end(found: Any) -> None:
+    def end(result: Any) -> None:
         for recorder, run in begun:
             recorder.on_retriever_end(
-                [_document(one) for one in capture.documents_in(plain(found))],
+                [
+                    _document(document)
+                    for document in capture.documents_in(plain(result))
+                ],
                 run_id=run,
             )
 
     return end
 
 
-def _document(one: capture.Document) -> Document:
+def _document(document: capture.Document) -> Document:
     metadata = (
-        {**one.metadata}
-        if one.score is None
-        else {**one.metadata, "relevance_score": one.score}
+        {**document.metadata}
+        if document.score is None
+        else {**document.metadata, "relevance_score": document.score}
     )
-    return Document(page_content=one.text, metadata=metadata, id=one.id)
+    return Document(page_content=document.text, metadata=metadata, id=document.id)

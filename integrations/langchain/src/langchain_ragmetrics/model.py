@@ -104,7 +104,8 @@ class LangChainModel(FrameworkModel):
 
     def _exchange(self, request: ChatRequest) -> Exchange:
         messages: Any = [
-            _KINDS[one.role](content=one.content) for one in request.messages
+            _KINDS[message.role](content=message.content)
+            for message in request.messages
         ]
         model, extra = self._set(request)
         if request.n > 1 and isinstance(model, BaseChatModel):
@@ -120,18 +121,20 @@ class LangChainModel(FrameworkModel):
                 partial(bound.ainvoke, messages, _CONFIG),
                 self._parsed,
             )
-        asked = (
+        calls = (
             partial(model.invoke, messages, _CONFIG, **extra),
             partial(model.ainvoke, messages, _CONFIG, **extra),
         )
-        return *asked, lambda output: self._reply([_choice(output)], [output])
+        return *calls, lambda output: self._reply([_choice(output)], [output])
 
     def _generated(self, result: LLMResult) -> ChatReply:
-        said = [
-            one.message if isinstance(one, ChatGeneration) else one.text
-            for one in result.generations[0]
+        replies = [
+            generation.message
+            if isinstance(generation, ChatGeneration)
+            else generation.text
+            for generation in result.generations[0]
         ]
-        return self._reply(map(_choice, said), said, result.llm_output)
+        return self._reply(map(_choice, replies), replies, result.llm_output)
 
     def _parsed(self, output: Any) -> ChatReply:
         """What was parsed, else the raw text, which may be JSON all the same."""
@@ -149,23 +152,32 @@ class LangChainModel(FrameworkModel):
     def _reply(
         self,
         choices: Iterable[Choice],
-        said: Sequence[object],
-        told: Mapping[str, Any] | None = None,
+        replies: Sequence[object],
+        llm_output: Mapping[str, Any] | None = None,
     ) -> ChatReply:
         """The reply, and what it cost: of several together, where that is told."""
-        messages = [one for one in said if isinstance(one, AIMessage)]
+        messages = [reply for reply in replies if isinstance(reply, AIMessage)]
         counted = [
-            one.usage_metadata for one in messages if one.usage_metadata is not None
+            message.usage_metadata
+            for message in messages
+            if message.usage_metadata is not None
         ]
-        totals = (told or {}).get("token_usage") if len(said) > 1 else None
+        totals = (llm_output or {}).get("token_usage") if len(replies) > 1 else None
         usage = {
-            "prompt_tokens": sum(one["input_tokens"] for one in counted),
-            "completion_tokens": sum(one["output_tokens"] for one in counted),
+            "prompt_tokens": sum(
+                usage_of_message["input_tokens"] for usage_of_message in counted
+            ),
+            "completion_tokens": sum(
+                usage_of_message["output_tokens"] for usage_of_message in counted
+            ),
             **(totals if isinstance(totals, Mapping) else {}),
         }
         models = [
             facts.get("model_name")
-            for facts in (*(one.response_metadata for one in messages), told or {})
+            for facts in (
+                *(message.response_metadata for message in messages),
+                llm_output or {},
+            )
         ]
         return reply_of(self.name, choices, usage=usage, models=models)
 
@@ -175,13 +187,19 @@ class LangChainModel(FrameworkModel):
             return self._model, {}
         fields = type(self._model).model_fields
         limit = next((name for name in _LIMITS if name in fields), None)
-        wanted = parameters(replace(request, schema=None, max_tokens=None))
+        settings = parameters(replace(request, schema=None, max_tokens=None))
         if request.max_tokens is not None and limit is not None:
-            wanted[limit] = request.max_tokens
-        known = {name: value for name, value in wanted.items() if name in fields}
-        model = self._model.model_copy(update=known) if known else self._model
+            settings[limit] = request.max_tokens
+        settings_with_fields = {
+            name: value for name, value in settings.items() if name in fields
+        }
+        model = (
+            self._model.model_copy(update=settings_with_fields)
+            if settings_with_fields
+            else self._model
+        )
         return model, {
-            name: value for name, value in wanted.items() if name not in fields
+            name: value for name, value in settings.items() if name not in fields
         }
 
     def _structured(

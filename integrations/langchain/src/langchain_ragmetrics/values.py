@@ -43,16 +43,18 @@ def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any
         return value.model_copy(update={"metadata": dict(value.metadata)})
     if isinstance(value, dict) and depth:
         return {
-            key: copied(item, messages=messages, depth=depth - 1)
-            for key, item in value.items()
+            key: copied(element, messages=messages, depth=depth - 1)
+            for key, element in value.items()
         }
     if depth and (type(value) is list or type(value) is tuple):
         if _looks_like_vector(value):
             # no rule reads it, and copying the embeddings of a step would hold the
             # application up
             return value
-        items = [copied(item, messages=messages, depth=depth - 1) for item in value]
-        return items if type(value) is list else tuple(items)
+        elements = [
+            copied(element, messages=messages, depth=depth - 1) for element in value
+        ]
+        return elements if type(value) is list else tuple(elements)
     if messages and isinstance(value, BaseModel):
         return value.model_copy()
     if (
@@ -72,27 +74,27 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     """
     if value is None or isinstance(value, (str, int, float)):
         return value
-    found = _document(value) or message_of(value)
-    if found is not None:
-        return found
+    document_or_message = _document(value) or message_of(value)
+    if document_or_message is not None:
+        return document_or_message
     if isinstance(value, PromptValue):
         value = value.to_messages()
     if isinstance(value, (list, tuple)) and not hasattr(value, "_asdict"):
         if _looks_like_vector(value) and all(
-            type(item) in (int, float) for item in value
+            type(element) in (int, float) for element in value
         ):
             return ()
-        return tuple(plain(item, depth - 1) for item in value) if depth else ()
+        return tuple(plain(element, depth - 1) for element in value) if depth else ()
     fields = fields_of(value)
     if fields is not None:
         return (
-            {str(key): plain(item, depth - 1) for key, item in fields.items()}
+            {str(key): plain(element, depth - 1) for key, element in fields.items()}
             if depth
             else {}
         )
     # an object of any class
-    said = None if is_command(value) else getattr(value, "answer", None)
-    return {"answer": said} if isinstance(said, str) else None
+    answer = None if is_command(value) else getattr(value, "answer", None)
+    return {"answer": answer} if isinstance(answer, str) else None
 
 
 def _looks_like_vector(value: Sequence[object]) -> bool:
@@ -115,7 +117,7 @@ def _document(value: object) -> capture.Document | None:
     None for anything else.
     """
     if isinstance(value, Document):
-        return _made(value.page_content, value.id, value.metadata)
+        return _document_of(value.page_content, value.id, value.metadata)
     if isinstance(value, (tuple, list)) and len(value) == 2 and _is_number(value[1]):
         inner = _document(value[0])
         return (
@@ -124,22 +126,29 @@ def _document(value: object) -> capture.Document | None:
     if isinstance(value, Mapping):
         fields = _unwrapped(value)
         if isinstance(fields.get("page_content"), str):
-            return _made(
+            return _document_of(
                 fields["page_content"], fields.get("id"), fields.get("metadata")
             )
     return None
 
 
-def _made(text: str, name: object, metadata: object) -> capture.Document:
-    kept = (
+def _document_of(text: str, name: object, metadata: object) -> capture.Document:
+    metadata_copied = (
         {str(key): entry for key, entry in metadata.items()}
         if isinstance(metadata, Mapping)
         else {}
     )
     score = next(
-        (float(kept[key]) for key in SCORE_KEYS if _is_number(kept.get(key))), None
+        (
+            float(metadata_copied[key])
+            for key in SCORE_KEYS
+            if _is_number(metadata_copied.get(key))
+        ),
+        None,
     )
-    return capture.Document(text, name if isinstance(name, str) else None, score, kept)
+    return capture.Document(
+        text, name if isinstance(name, str) else None, score, metadata_copied
+    )
 
 
 def message_of(value: object) -> Message | None:
@@ -169,13 +178,13 @@ def message_of(value: object) -> Message | None:
             else value.get("role", value.get("type"))
         )
         if isinstance(kind, str) and kind in ROLES and "content" in fields:
-            made = [
+            tool_calls = [
                 call
                 for call in fields.get("tool_calls") or ()
                 if isinstance(call, Mapping)
             ]
             return Message(
-                ROLES[kind], text_of(fields["content"]), tuple(map(_call, made))
+                ROLES[kind], text_of(fields["content"]), tuple(map(_call, tool_calls))
             )
     return None
 
@@ -278,12 +287,12 @@ def artifacts_of(output: object) -> Iterator[object]:
         # LangGraph is not imported for its type
         yield from artifacts_of(getattr(output, "update", None))
     elif isinstance(output, (list, tuple)) and all(
-        message_of(item) is not None for item in output
+        message_of(part) is not None for part in output
     ):
-        for item in output:
-            yield from artifacts_of(item)
+        for part in output:
+            yield from artifacts_of(part)
     elif isinstance(output, Mapping):
-        for item in output.values():
-            yield from artifacts_of(item)
+        for part in output.values():
+            yield from artifacts_of(part)
     else:
         yield output

@@ -70,11 +70,11 @@ class Recorder(BaseCallbackHandler):
 
     @guarded
     def on_chain_start(
-        self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **told: Any
+        self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **details: Any
     ) -> None:
         """Copy the inputs of a step."""
         if run := self._run_began(
-            told.get("run_type") or "chain", serialized, run_id, told
+            details.get("run_type") or "chain", serialized, run_id, details
         ):
             run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
 
@@ -106,17 +106,19 @@ class Recorder(BaseCallbackHandler):
         messages: list[list[BaseMessage]],
         *,
         run_id: UUID,
-        **told: Any,
+        **details: Any,
     ) -> None:
         """Keep what the model is shown, as text."""
-        if run := self._run_began("chat_model", serialized, run_id, told):
-            shown = [
-                (ROLES.get(kind_of(one), "other"), text_of(one.content))
+        if run := self._run_began("chat_model", serialized, run_id, details):
+            roles_and_texts = [
+                (ROLES.get(kind_of(message), "other"), text_of(message.content))
                 for batch in messages
-                for one in batch
+                for message in batch
             ]
             run.inputs = {
-                "messages": [{"role": role, "content": text} for role, text in shown]
+                "messages": [
+                    {"role": role, "content": text} for role, text in roles_and_texts
+                ]
             }
 
     @guarded
@@ -126,30 +128,37 @@ class Recorder(BaseCallbackHandler):
         prompts: list[str],
         *,
         run_id: UUID,
-        **told: Any,
+        **details: Any,
     ) -> None:
         """Keep what the model is shown."""
-        if run := self._run_began("llm", serialized, run_id, told):
+        if run := self._run_began("llm", serialized, run_id, details):
             run.inputs = {"prompts": list(prompts)}
 
     @guarded
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Keep what the model said first: its text, and the tools that it called."""
         if run := self._run_going(run_id):
-            first = [
-                _said(one) for batch in response.generations[:1] for one in batch[:1]
+            first_generation = [
+                _generation_copied(generation)
+                for batch in response.generations[:1]
+                for generation in batch[:1]
             ]
-            self._run_ended(run, {"generations": [first]})
+            self._run_ended(run, {"generations": [first_generation]})
 
     @guarded
     def on_tool_start(
-        self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **told: Any
+        self,
+        serialized: dict[str, Any],
+        input_str: str,
+        *,
+        run_id: UUID,
+        **details: Any,
     ) -> None:
         """Copy the inputs of a tool."""
-        if run := self._run_began("tool", serialized, run_id, told):
-            inputs = copied(told.get("inputs"))  # older cores tell their text alone
+        if run := self._run_began("tool", serialized, run_id, details):
+            inputs = copied(details.get("inputs"))  # older cores tell their text alone
             run.inputs = inputs if isinstance(inputs, dict) else {"input": input_str}
-            run.extra[CALL] = told.get("tool_call_id")
+            run.extra[CALL] = details.get("tool_call_id")
 
     @guarded
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
@@ -160,10 +169,10 @@ class Recorder(BaseCallbackHandler):
 
     @guarded
     def on_retriever_start(
-        self, serialized: dict[str, Any], query: str, *, run_id: UUID, **told: Any
+        self, serialized: dict[str, Any], query: str, *, run_id: UUID, **details: Any
     ) -> None:
         """Keep the query of a retriever."""
-        if run := self._run_began("retriever", serialized, run_id, told):
+        if run := self._run_began("retriever", serialized, run_id, details):
             run.inputs = {"query": query}
             _searching.set(run_id)
 
@@ -198,13 +207,13 @@ class Recorder(BaseCallbackHandler):
         kind: str,
         serialized: dict[str, Any] | None,
         run_id: UUID,
-        told: dict[str, Any],
+        details: dict[str, Any],
     ) -> Run | None:
         """A run that begins; None for one that is not to be recorded, or is known: the handler is attached twice."""
         if run_id in self.open:
             return None
-        parent = self.open.get(told.get("parent_run_id")) or self._fallbacks()
-        tags = told.get("tags") or []
+        parent = self.open.get(details.get("parent_run_id")) or self._fallbacks()
+        tags = details.get("tags") or []
         if parent is None:
             receivers = (
                 () if is_judge_work() or JUDGE_TAG in tags else self._receivers()
@@ -212,7 +221,7 @@ class Recorder(BaseCallbackHandler):
             if not receivers:
                 return None
         name = (
-            told.get("name")
+            details.get("name")
             or (serialized or {}).get("name")
             or ((serialized or {}).get("id") or ["Unnamed"])[-1]
         )
@@ -222,7 +231,7 @@ class Recorder(BaseCallbackHandler):
             kind,
             None if parent is None else parent.id,
             tags,
-            {"metadata": told.get("metadata")},
+            {"metadata": details.get("metadata")},
         )
         if parent is not None:
             parent.child_runs.append(run)
@@ -282,13 +291,13 @@ def _tool_output(output: Any) -> Any:
     if isinstance(output, ToolMessage):
         return output.model_copy(update={"artifact": copied(output.artifact)})
     if isinstance(output, dict):
-        return {key: _tool_output(item) for key, item in output.items()}
+        return {key: _tool_output(part) for key, part in output.items()}
     if isinstance(output, list):
-        return [_tool_output(item) for item in output]
+        return [_tool_output(part) for part in output]
     return copied(output)
 
 
-def _said(generation: Any) -> dict[str, Any]:
+def _generation_copied(generation: Any) -> dict[str, Any]:
     message = generation.message if isinstance(generation, ChatGeneration) else None
     calls = list(message.tool_calls) if isinstance(message, AIMessage) else []
     return {

@@ -100,9 +100,9 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     inputs, output = plain(run.inputs), plain(run.outputs or {})
     if root.kind == "step" and not capture.has_written(inputs):
         root.taken = tuple(documents_in(inputs))
-    given = _given_in_metadata(run)
+    given_metadata = _given_in_metadata(run)
     continues = _continues(run)
-    question, asked_at = _question(run, inputs, output, given, continues)
+    question, asked_at = _question(run, inputs, output, given_metadata, continues)
     gave_nothing = _is_empty(run.outputs)
     error = error_of(run)
     if error is None and gave_nothing and _is_abandoned(run):
@@ -124,7 +124,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         conversation=None if thread is None else str(thread),
         paused=thread is not None and run.error is None and _waits_for_a_person(nodes),
         continues=continues,
-        given=_fields_of_the_sample(given),
+        given=_fields_of_the_sample(given_metadata),
         run=run,
         places=(run.inputs,),
         results=(run.outputs or {},),
@@ -134,8 +134,8 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
 
 def _given_in_metadata(run: AnyRun) -> Mapping[str, Any]:
     """What the call says in ``config={"metadata": {"ragmetrics": …}}``."""
-    given = metadata_of(run).get("ragmetrics")
-    return given if isinstance(given, Mapping) else {}
+    metadata = metadata_of(run).get("ragmetrics")
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def _waits_for_a_person(nodes: Iterable[Node]) -> bool:
@@ -147,32 +147,32 @@ def _question(
     run: AnyRun,
     inputs: Mapping[str, Any],
     output: object,
-    given: Mapping[str, Any],
+    given_metadata: Mapping[str, Any],
     continues: bool,
 ) -> tuple[str | None, str]:
     """The user's question and where it was found; None where the rules have to look at the queries."""
-    if given.get("question") is not None:
-        return str(given["question"]), "metadata['ragmetrics']['question']"
+    if given_metadata.get("question") is not None:
+        return str(given_metadata["question"]), "metadata['ragmetrics']['question']"
     if run.run_type != "chain":
         return None, ""
-    asked = None if continues else capture.question_in(inputs)
-    if asked is not None:
-        return asked, f"inputs of {run.name}"
-    asked = capture.question_in_state(output)
-    return asked, f"outputs of {run.name}" if asked is not None else ""
+    question = None if continues else capture.question_in(inputs)
+    if question is not None:
+        return question, f"inputs of {run.name}"
+    question = capture.question_in_state(output)
+    return question, f"outputs of {run.name}" if question is not None else ""
 
 
 def _history(
-    run: AnyRun, inputs: object, output: object, asked: str | None
+    run: AnyRun, inputs: object, output: object, question: str | None
 ) -> tuple[Turn, ...]:
     """Earlier turns: in the inputs, in the state of a graph, or loaded by ``RunnableWithMessageHistory``."""
     history = capture.history_in(inputs) or capture.history_in(
-        output, asked, needs_question=asked is not None
+        output, question, needs_question=question is not None
     )
     if history:
         return history
     earlier = capture.spoken(_loaded_messages(run))
-    return earlier[:-1] if earlier and earlier[-1].content == asked else earlier
+    return earlier[:-1] if earlier and earlier[-1].content == question else earlier
 
 
 def _loaded_messages(run: AnyRun) -> tuple[Message, ...]:
@@ -210,7 +210,7 @@ def _gives_documents(
     returned = output["output"] if set(output) == {"output"} else None
     if not isinstance(returned, tuple) or not returned:
         return False
-    return all(isinstance(item, Document) for item in returned)
+    return all(isinstance(element, Document) for element in returned)
 
 
 def _is_empty(outputs: Mapping[str, Any] | None) -> bool:
@@ -245,22 +245,24 @@ def _continues(run: AnyRun) -> bool:
     )
 
 
-def _fields_of_the_sample(given: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of_the_sample(given_metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the sample that the metadata of the call says."""
     metadata = {
-        str(key): value for key, value in given.items() if key not in _OWN_FIELDS
+        str(key): value
+        for key, value in given_metadata.items()
+        if key not in _OWN_FIELDS
     }
-    if isinstance(given.get("metadata"), Mapping):
-        metadata.update(given["metadata"])
+    if isinstance(given_metadata.get("metadata"), Mapping):
+        metadata.update(given_metadata["metadata"])
     fields: dict[str, Any] = {"metadata": metadata}
-    references = given.get("reference")
+    references = given_metadata.get("reference")
     if references is not None:
         texts = references if isinstance(references, (list, tuple)) else [references]
         fields["reference"] = tuple(str(text) for text in texts if text is not None)
-    if given.get("id") is not None:
-        fields["id"] = str(given["id"])
-    if given.get("facts") is not None:
-        fields["facts"] = given["facts"]
+    if given_metadata.get("id") is not None:
+        fields["id"] = str(given_metadata["id"])
+    if given_metadata.get("facts") is not None:
+        fields["facts"] = given_metadata["facts"]
     return fields
 
 
@@ -400,11 +402,11 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     node.prompt = _prompt(run)
     node.model = name if isinstance(name, str) else None
     batches = (run.outputs or {}).get("generations") or [[]]
-    first = batches[0][0] if batches[0] else None
-    if run.error or not isinstance(first, Mapping):
+    first_generation = batches[0][0] if batches[0] else None
+    if run.error or not isinstance(first_generation, Mapping):
         return
-    message = message_of(first.get("message")) or Message("assistant")
-    text = str(first.get("text") or message.text)
+    message = message_of(first_generation.get("message")) or Message("assistant")
+    text = str(first_generation.get("text") or message.text)
     node.reply = Message("assistant", text, message.calls)
 
 
@@ -415,8 +417,8 @@ def _prompt(run: AnyRun) -> tuple[Message, ...]:
         return tuple(Message("user", str(prompt)) for prompt in prompts)
     messages: list[Message | None] = []
     for batch in run.inputs.get("messages") or []:
-        items = batch if isinstance(batch, list) else [batch]
-        messages += [message_of(item) for item in items]
+        messages_of_batch = batch if isinstance(batch, list) else [batch]
+        messages += [message_of(message) for message in messages_of_batch]
     return tuple(message for message in messages if message is not None)
 
 
@@ -442,7 +444,7 @@ def _fill_step(node: Node, run: AnyRun) -> None:
 def _replies_of_a_person(node: Node, run: AnyRun) -> list[Node]:
     """What a person said in a tool's place, whose approval was asked: the tool does not run then."""
     messages = (run.outputs or {}).get("messages") or ()
-    asked = {
+    calls_in_question = {
         call["id"]: call
         for message in messages
         if isinstance(message, AIMessage)
@@ -452,7 +454,7 @@ def _replies_of_a_person(node: Node, run: AnyRun) -> list[Node]:
     for message in messages:
         if not isinstance(message, ToolMessage) or message.status != "success":
             continue
-        if message.tool_call_id not in asked:
+        if message.tool_call_id not in calls_in_question:
             continue
         reply = Node(
             "tool",
@@ -461,7 +463,7 @@ def _replies_of_a_person(node: Node, run: AnyRun) -> list[Node]:
             node.ended or node.began,
             text=str(message.text),
             call=message.tool_call_id,
-            query=_query(asked[message.tool_call_id]["args"]),
+            query=_query(calls_in_question[message.tool_call_id]["args"]),
         )
         replies.append(reply)
     return replies

@@ -87,7 +87,7 @@ class Calls:
         enclosing.children += [call] if call is not enclosing else []
         call.agent = (
             enclosing.name
-            if sum(node.operation == AGENT for node in self.run.nodes) > 1
+            if sum(span.operation == AGENT for span in self.run.nodes) > 1
             else None
         )
         return call
@@ -328,9 +328,9 @@ class Calls:
         """
         senders = {
             sender
-            for name, taken in node.takes.items()
+            for name, described in node.takes.items()
             if socket in name
-            for sender in taken.get("senders") or ()
+            for sender in described.get("senders") or ()
         }
         before = (
             visit
@@ -344,18 +344,18 @@ class Calls:
 
     def _sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
         """Input sockets of a component that hold lists of documents, empty ones among them."""
-        taken = [
+        socket_values = [
             (name, value == (), self._documents_of(value))
             for name, value in node.input.items()
         ]
         empty = {
             name
-            for name, none, _ in taken
+            for name, none, _ in socket_values
             if none and "document" in f"{name} {node.takes.get(name)}".lower()
         }
         return [
             (f"{node.path}.{name}", documents)
-            for name, _, documents in taken
+            for name, _, documents in socket_values
             if documents or name in empty
         ]
 
@@ -418,12 +418,14 @@ def _ran(
     """What belongs to the call that a span ran: of those with its arguments, else of its name, the one in its place."""
     named = [(call, candidate) for call, candidate in calls if call.name == node.name]
     exact = [candidate for call, candidate in named if call.arguments == node.input]
-    alike = [
+    like_this_call = [
         sibling
         for sibling in siblings
         if sibling.name == node.name and (not exact or sibling.input == node.input)
     ]
-    return (exact or [candidate for _, candidate in named])[alike.index(node) :][:1]
+    return (exact or [candidate for _, candidate in named])[
+        like_this_call.index(node) :
+    ][:1]
 
 
 def prompt(node: Node) -> tuple[Message, ...]:

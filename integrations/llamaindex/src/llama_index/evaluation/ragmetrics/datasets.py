@@ -57,8 +57,8 @@ def load_rag_dataset(
     if isinstance(data, Mapping) and isinstance(data.get("queries"), Mapping):
         references = data.get("responses") or {}
         return [
-            Sample(id=id_, question=asked, reference=references.get(id_))
-            for id_, asked in data["queries"].items()
+            Sample(id=id_, question=query, reference=references.get(id_))
+            for id_, query in data["queries"].items()
         ]
     examples = (
         data.get("examples")
@@ -75,11 +75,14 @@ def load_rag_dataset(
 
 def _sample(example: Any, number: int) -> Sample:
     # of an older core: its class is gone
-    found = dict(example if isinstance(example, Mapping) else vars(example))
-    question, reference = found.pop("query", None), found.pop("reference_answer", None)
+    fields = dict(example if isinstance(example, Mapping) else vars(example))
+    question, reference = (
+        fields.pop("query", None),
+        fields.pop("reference_answer", None),
+    )
     if not isinstance(question, str):
         raise InputError(f"example {number} of the dataset has no query")
-    rest = {name: value for name, value in found.items() if value not in (None, [])}
+    rest = {name: value for name, value in fields.items() if value not in (None, [])}
     return Sample(question=question, reference=reference, metadata=rest)
 
 
@@ -112,11 +115,11 @@ def evaluate_query_engine(
         InputError: If a question is no text, sample or row.
         JudgeUnavailable: If the judge will not answer any question.
     """
-    asked = list(_questions(questions))
+    samples_asked = list(_questions(questions))
     samples = []
-    with Display(len(asked), progress) as display:
-        for number, wanted in enumerate(asked):
-            samples.append(_run(query_engine, wanted))
+    with Display(len(samples_asked), progress) as display:
+        for number, sample_asked in enumerate(samples_asked):
+            samples.append(_run(query_engine, sample_asked))
             display.add(SampleResult(index=number, sample=samples[-1]))
     with as_judge_work():
         return evaluate(
@@ -129,8 +132,8 @@ def _questions(questions: Any) -> Iterable[Sample]:
         questions = load_rag_dataset(questions)
     if isinstance(questions, (list, tuple)):
         questions = [
-            Sample(question=item) if isinstance(item, str) else item
-            for item in questions
+            Sample(question=entry) if isinstance(entry, str) else entry
+            for entry in questions
         ]
     for number, sample in enumerate(each_sample(questions, {})):
         if not isinstance(sample, Sample) or sample.question is None:
@@ -141,35 +144,37 @@ def _questions(questions: Any) -> Iterable[Sample]:
         yield sample
 
 
-def _run(query_engine: BaseQueryEngine, wanted: Sample) -> Sample:
+def _run(query_engine: BaseQueryEngine, sample_asked: Sample) -> Sample:
     """One run of the engine, a streamed answer read to its end, as one sample."""
-    told, error = None, None
-    question = wanted.question or ""
+    response, error = None, None
+    question = sample_asked.question or ""
     with capture(
         question=question,
-        reference=wanted.reference,
-        id=wanted.id,
-        metadata=wanted.metadata,
+        reference=sample_asked.reference,
+        id=sample_asked.id,
+        metadata=sample_asked.metadata,
     ) as captured:
         try:
-            told = query_engine.query(question)
-            if isinstance(told, (StreamingResponse, AsyncStreamingResponse)):
-                str(told)
+            response = query_engine.query(question)
+            if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
+                str(response)
         except Exception as failed:  # noqa: BLE001  # a failure boundary: the sample says so, the next question is asked
             error = f"{type(failed).__name__}: {failed}"
     if captured.samples:
-        return captured.samples[0].model_copy(update={"facts": wanted.facts})
+        return captured.samples[0].model_copy(update={"facts": sample_asked.facts})
     try:
         # of a run without spans
-        (sample,) = samples_from(told) if told is not None else [Sample(error=error)]
+        (sample,) = (
+            samples_from(response) if response is not None else [Sample(error=error)]
+        )
     except SettingError as unread:
         error = (
             "LlamaIndex's spans show no query, and the engine's result cannot be read:"
             f" {unread}"
         )
         sample = Sample(error=error)
-    found = {
+    captured_fields = {
         name: getattr(sample, name)
         for name in ("contexts", "retrieved", "answer", "capture", "error")
     }
-    return wanted.model_copy(update=found)
+    return sample_asked.model_copy(update=captured_fields)

@@ -204,11 +204,11 @@ class MetricEvaluator(BaseEvaluator):
             await asyncio.to_thread(str, response)
         return await self._scored(lambda: _responded(query, response, reference))
 
-    async def _scored(self, made: Callable[[], Sample]) -> RagMetricsResult:
+    async def _scored(self, make_sample: Callable[[], Sample]) -> RagMetricsResult:
         """Score a sample, or tell why there is none."""
         sample, outcome = Sample(), cast("MetricResult | str", "")
         try:
-            sample = made()
+            sample = make_sample()
             judge = (
                 self._judge
                 if self._judge is not None or self._metric.model is not None
@@ -219,8 +219,10 @@ class MetricEvaluator(BaseEvaluator):
                     sample, judge=resolve_judge(judge, metric_model=self._metric.model)
                 )
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            outcome = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            first_problem = error.errors(include_input=False, include_url=False)[0]
+            outcome = (
+                f"{'.'.join(map(str, first_problem['loc']))}: {first_problem['msg']}"
+            )
         except RagMetricsError as error:
             outcome = str(error)
         return native(outcome, sample, threshold=self._threshold)
@@ -263,7 +265,7 @@ def native(
 
     Scores from the threshold on are passing.
     """
-    value, said = (
+    value, feedback = (
         (None, outcome) if isinstance(outcome, str) else (outcome.value, outcome.reason)
     )
     return RagMetricsResult(
@@ -272,9 +274,9 @@ def native(
         response=sample.answer,
         score=value,
         passing=None if value is None else value >= threshold,
-        feedback=said,
+        feedback=feedback,
         invalid_result=value is None,
-        invalid_reason=said if value is None else None,
+        invalid_reason=feedback if value is None else None,
         metric_result=None if isinstance(outcome, str) else outcome,
     )
 

@@ -102,8 +102,8 @@ class LlamaIndexModel(FrameworkModel):
                 functions[name] = f"{module}.{label}"
         form = self.llm.to_dict()
         clients = [
-            str(getattr(held, "base_url", ""))
-            for held in (self.llm.__pydantic_private__ or {}).values()
+            str(getattr(client, "base_url", ""))
+            for client in (self.llm.__pydantic_private__ or {}).values()
         ]
         addresses = {address.rstrip("/") for address in clients if address}
         return [
@@ -115,22 +115,22 @@ class LlamaIndexModel(FrameworkModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         llm, tools = self._fitted(request), _tools(request)
         messages = [
-            ChatMessage(role=MessageRole(one.role), content=one.content)
-            for one in request.messages
+            ChatMessage(role=MessageRole(message.role), content=message.content)
+            for message in request.messages
         ]
-        read = partial(_reply, llm, request)
+        read_reply = partial(_reply, llm, request)
         if tools and isinstance(llm, FunctionCallingLLM):
-            given: dict[str, Any] = {
+            arguments: dict[str, Any] = {
                 "tools": tools,
                 "chat_history": messages,
                 "tool_required": True,
             }
             return (
-                partial(llm.chat_with_tools, **given),
-                partial(llm.achat_with_tools, **given),
-                read,
+                partial(llm.chat_with_tools, **arguments),
+                partial(llm.achat_with_tools, **arguments),
+                read_reply,
             )
-        return partial(llm.chat, messages), partial(llm.achat, messages), read
+        return partial(llm.chat, messages), partial(llm.achat, messages), read_reply
 
     def _fitted(self, request: ChatRequest) -> LLM:
         """The LLM with the request's settings, where it has fields for them.
@@ -138,17 +138,25 @@ class LlamaIndexModel(FrameworkModel):
         A copy is kept for the next request, because it makes a client of its own, and
         that takes longer than a call.
         """
-        known = type(self.llm).model_fields
-        wanted = parameters(replace(request, schema=None, n=1, max_tokens=None))
-        own = getattr(self.llm, "max_tokens", None)
-        if isinstance(own, int) and request.max_tokens is not None:
-            wanted["max_tokens"] = max(own, request.max_tokens)
-        update = {name: value for name, value in wanted.items() if name in known}
-        held = (dict(vars(self.llm)), dict(self.llm.__pydantic_private__ or {}))
+        fields = type(self.llm).model_fields
+        settings_wanted = parameters(
+            replace(request, schema=None, n=1, max_tokens=None)
+        )
+        own_limit = getattr(self.llm, "max_tokens", None)
+        if isinstance(own_limit, int) and request.max_tokens is not None:
+            settings_wanted["max_tokens"] = max(own_limit, request.max_tokens)
+        update = {
+            name: value for name, value in settings_wanted.items() if name in fields
+        }
+        llm_contents = (dict(vars(self.llm)), dict(self.llm.__pydantic_private__ or {}))
         copies = self._copies.setdefault(asyncio.get_running_loop(), {})
-        kept, copy = copies.get(key := tuple(update.items()), (None, self.llm))
-        if kept != held:  # none yet, or the user has changed the LLM
-            copies[key] = (held, copy := self.llm.model_copy(update=update))
+        contents_at_copy, copy = copies.get(
+            key := tuple(update.items()), (None, self.llm)
+        )
+        if (
+            contents_at_copy != llm_contents
+        ):  # none yet, or the user has changed the LLM
+            copies[key] = (llm_contents, copy := self.llm.model_copy(update=update))
         return copy
 
 
@@ -178,13 +186,14 @@ def settings_judge() -> LlamaIndexModel | None:
     None if none is set.
     """
     llm = Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client where none is set
-    found = None if llm is None else LlamaIndexModel(llm)
-    if found is not None and found.name not in announced:
-        announced.add(found.name)
+    model_of_settings = None if llm is None else LlamaIndexModel(llm)
+    if model_of_settings is not None and model_of_settings.name not in announced:
+        announced.add(model_of_settings.name)
         _logger.info(
-            "no judge was chosen: the LLM set in Settings answers (%s)", found.name
+            "no judge was chosen: the LLM set in Settings answers (%s)",
+            model_of_settings.name,
         )
-    return found
+    return model_of_settings
 
 
 def _tools(request: ChatRequest) -> list[FunctionTool]:
@@ -196,9 +205,9 @@ def _tools(request: ChatRequest) -> list[FunctionTool]:
         return []
     schema = request.own_schema()
 
-    def replaced(made: dict[str, Any]) -> None:
-        made.clear()
-        made.update(schema)
+    def replaced(json_schema: dict[str, Any]) -> None:
+        json_schema.clear()
+        json_schema.update(schema)
 
     def reply(**fields: Any) -> dict[str, Any]:
         return fields
@@ -229,31 +238,43 @@ def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
         if isinstance(response.raw, BaseModel)
         else response.raw
     )
-    told = {"raw": raw, "more": response.additional_kwargs}
-    said = _first(
-        str, told, "raw.choices.0.finish_reason", "raw.stop_reason", "raw.done_reason"
+    reply_data = {"raw": raw, "more": response.additional_kwargs}
+    finish_reason = _first_of_kind(
+        str,
+        reply_data,
+        "raw.choices.0.finish_reason",
+        "raw.stop_reason",
+        "raw.done_reason",
     )
     places = ("more", "raw.usage")
     usage = {
-        f"{one}_tokens": _first(
+        f"{usage_name}_tokens": _first_of_kind(
             int,
-            told,
-            *(f"{place}.{name}_tokens" for place in places for name in (one, other)),
+            reply_data,
+            *(
+                f"{place}.{name}_tokens"
+                for place in places
+                for name in (usage_name, other_name)
+            ),
         )
-        for one, other in (("prompt", "input"), ("completion", "output"))
+        for usage_name, other_name in (("prompt", "input"), ("completion", "output"))
     }
     choice = replace(
-        choice_of(text, said, _first(str, told, "raw.choices.0.message.refusal")),
+        choice_of(
+            text,
+            finish_reason,
+            _first_of_kind(str, reply_data, "raw.choices.0.message.refusal"),
+        ),
         tokens=tokens,
     )
-    models = [_first(str, told, "raw.model")]
+    models = [_first_of_kind(str, reply_data, "raw.model")]
     return reply_of(llm.class_name(), [choice], usage=usage, models=models)
 
 
-def _first(kind: type[T], told: object, *paths: str) -> T | None:
+def _first_of_kind(kind: type[T], reply_data: object, *paths: str) -> T | None:
     """What the first path leads to that leads to something of this kind."""
-    found = (follow(told, path.split("."))[1] for path in paths)
-    return next((one for one in found if isinstance(one, kind)), None)
+    values = (follow(reply_data, path.split("."))[1] for path in paths)
+    return next((value for value in values if isinstance(value, kind)), None)
 
 
 def aligned(
@@ -266,10 +287,14 @@ def aligned(
     """
     reached: dict[int, tuple[TokenAlternatives, ...]] = {0: ()}
     for alternatives in positions:
-        listed = tuple((one.token, one.logprob) for one in alternatives)
+        listed = tuple(
+            (alternative.token, alternative.logprob) for alternative in alternatives
+        )
         before, reached = reached, {}
         for start, spelt in before.items():
-            for token, logprob in sorted(listed, key=lambda one: -one[1]):
+            for token, logprob in sorted(
+                listed, key=lambda alternative: -alternative[1]
+            ):
                 if token and text.startswith(token, start):
                     reached.setdefault(
                         start + len(token),

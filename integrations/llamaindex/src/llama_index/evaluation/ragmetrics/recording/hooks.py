@@ -48,29 +48,29 @@ class Spans(BaseSpanHandler[BaseSpan]):
         super().__init__()
         self._recorder = recorder
 
-    def span_enter(self, *_: Any, **given: Any) -> None:
+    def span_enter(self, *_: Any, **span: Any) -> None:
         """A span began."""
         self._recorder.enter(
-            given["id_"],
-            given["bound_args"].arguments,
-            given.get("instance"),
-            given.get("parent_id"),
+            span["id_"],
+            span["bound_args"].arguments,
+            span.get("instance"),
+            span.get("parent_id"),
         )
-        self._recorder.follow(given["id_"], given["bound_args"])
+        self._recorder.follow(span["id_"], span["bound_args"])
 
-    def span_exit(self, *_: Any, **given: Any) -> None:
+    def span_exit(self, *_: Any, **span: Any) -> None:
         """A span ended with a result."""
         self._recorder.leave(
-            given["id_"], given.get("instance"), given.get("result"), None
+            span["id_"], span.get("instance"), span.get("result"), None
         )
 
-    def span_drop(self, *_: Any, **given: Any) -> None:
+    def span_drop(self, *_: Any, **span: Any) -> None:
         """A span ended with an exception."""
         self._recorder.leave(
-            given["id_"],
-            given.get("instance"),
+            span["id_"],
+            span.get("instance"),
             None,
-            given.get("err") or GeneratorExit(),
+            span.get("err") or GeneratorExit(),
         )
 
     def new_span(self, *_: Any, **__: Any) -> None:
@@ -97,9 +97,9 @@ def install(spans: Spans, events: Events) -> None:
     root = get_dispatcher()
     # Handlers compare equal by value, so ours are looked for by identity; others may
     # have removed them.
-    if not any(one is spans for one in root.span_handlers):
+    if not any(handler is spans for handler in root.span_handlers):
         root.add_span_handler(spans)
-    if not any(one is events for one in root.event_handlers):
+    if not any(handler is events for handler in root.event_handlers):
         root.add_event_handler(events)
 
 
@@ -129,9 +129,11 @@ class _RunsWithTheirContext:
         original = Workflow.run
 
         def run(workflow: Workflow, *args: Any, **kwargs: Any) -> Any:
-            given = args[0] if args else kwargs.get("ctx")
+            first_argument = args[0] if args else kwargs.get("ctx")
             before = _given_context.get()
-            _given_context.set(given if isinstance(given, Context) else None)
+            _given_context.set(
+                first_argument if isinstance(first_argument, Context) else None
+            )
             try:
                 return original(workflow, *args, **kwargs)
             finally:
@@ -162,15 +164,15 @@ class _SearchesOfStores:
         self._original: Any = None
         self._follower: Any = None
 
-    def begin(self, told: Callable[[VectorStoreQueryResult], object]) -> None:
-        """From now on ``told`` is called with each result."""
+    def begin(self, on_result: Callable[[VectorStoreQueryResult], object]) -> None:
+        """From now on ``on_result`` is called with each result."""
         if self._follower is not None:
             return
         original = VectorStoreQueryResult.__init__
 
         def init(result: VectorStoreQueryResult, *args: Any, **kwargs: Any) -> None:
             original(result, *args, **kwargs)
-            told(result)
+            on_result(result)
 
         follower: Any = functools.wraps(original)(init)
         self._original, self._follower = original, follower
@@ -260,18 +262,18 @@ def untaken_of(
     return pieces.untaken
 
 
-def _told(ended: Ended, read: list[str]) -> ExitStack:
+def _telling_of_the_end(ended: Ended, pieces_read: list[str]) -> ExitStack:
     """Says how a reading ended when it is left."""
-    left = ExitStack()
-    left.push(lambda _, error, __: ended("".join(read), error))
-    return left
+    on_leaving = ExitStack()
+    on_leaving.push(lambda _, error, __: ended("".join(pieces_read), error))
+    return on_leaving
 
 
 def _reading(
     pieces: Generator[Any, Any, Any], ended: Ended, within: Within
 ) -> Generator[Any, Any, Any]:
-    read: list[str] = []
-    with _told(ended, read):
+    pieces_read: list[str] = []
+    with _telling_of_the_end(ended, pieces_read):
         advance = partial(next, pieces)
         while True:
             try:
@@ -279,7 +281,7 @@ def _reading(
                     piece = advance()
             except StopIteration as end:
                 return end.value
-            read.append(_text(piece))
+            pieces_read.append(_text(piece))
             try:
                 advance = partial(pieces.send, (yield piece))
             except GeneratorExit:
@@ -292,8 +294,8 @@ def _reading(
 async def _areading(
     pieces: AsyncGenerator[Any, Any], ended: Ended, within: Within
 ) -> AsyncGenerator[Any, Any]:
-    read: list[str] = []
-    with _told(ended, read):
+    pieces_read: list[str] = []
+    with _telling_of_the_end(ended, pieces_read):
         advance = partial(anext, pieces)
         while True:
             try:
@@ -301,7 +303,7 @@ async def _areading(
                     piece = await advance()
             except StopAsyncIteration:
                 return
-            read.append(_text(piece))
+            pieces_read.append(_text(piece))
             try:
                 advance = partial(pieces.asend, (yield piece))
             except GeneratorExit:

@@ -190,31 +190,33 @@ class Recorder:
         self, parent_id: str | None, around: _Place | None
     ) -> tuple[Listener, ...]:
         """For whom a run begins here."""
-        found = self.listeners.here()
-        taken = (
-            [one for live, _ in around.tracks for one in live.listeners]
+        listening = self.listeners.here()
+        listening_around = (
+            [listener for live, _ in around.tracks for listener in live.listeners]
             if around is not None
             else []
         )
         # inside of a run for these; another one wants it only if it began to listen in
         # there
-        if taken:
+        if listening_around:
             return tuple(
-                one for one in found if one not in taken and not one.everywhere
+                listener
+                for listener in listening
+                if listener not in listening_around and not listener.everywhere
             )
         # If the span around it is unknown, it is a part of something that began before
         # capturing did.
         return tuple(
-            one
-            for one in found
-            if parent_id is None or around is not None or parent_id == one.under
+            listener
+            for listener in listening
+            if parent_id is None or around is not None or parent_id == listener.under
         )
 
     @guarded
     def enter(
         self,
         id_: str,
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         instance: object,
         parent_id: str | None,
     ) -> None:
@@ -241,7 +243,7 @@ class Recorder:
         ):
             self._places[id_] = _IGNORED
         elif tracks or fresh:
-            place = self._placed(kind, given, instance, around or _OUTSIDE, fresh)
+            place = self._placed(kind, arguments, instance, around or _OUTSIDE, fresh)
             if caller and place.kind is not None and place.node is not None:
                 place.node.kind = "ignored"
             for live, _ in place.tracks if place.kind is not None else ():
@@ -268,19 +270,19 @@ class Recorder:
     def _placed(
         self,
         kind: Kind | None,
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         instance: object,
         around: _Place,
         fresh: tuple[Listener, ...],
     ) -> _Place:
         """The place of a span: a call of its own, or one that capturing looks through."""
-        twin = _twin(around, snapshot.prompt_of(given)) if kind == "model" else None
+        twin = _twin(around, snapshot.prompt_of(arguments)) if kind == "model" else None
         if kind is None or twin is not None or _is_looked_through(kind, around):
-            self._prompted(around, given)
+            self._prompted(around, arguments)
             return replace(
                 around,
                 kind=None,
-                event=given.get("ev", around.event),
+                event=arguments.get("ev", around.event),
                 node=twin or around.node,
             )
         if not around.tracks and kind not in ROOTS:
@@ -289,10 +291,10 @@ class Recorder:
         if kind == "tool" and "program" in around.within:
             node.kind = "ignored"  # a structured answer
         self._copied(snapshot.copy_event, node, around.event)
-        self._copied(snapshot.copy_arguments, kind, node, given, instance)
+        self._copied(snapshot.copy_arguments, kind, node, arguments, instance)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
         if fresh and kind in ROOTS:
-            live = self._begun(kind, node, given, instance, fresh)
+            live = self._begun(kind, node, arguments, instance, fresh)
             tracks = (*tracks, (live, node))
         entered = "synth" if kind == "respond" else kind
         return _Place(tracks, kind, around.within | {entered}, None, node)
@@ -301,7 +303,7 @@ class Recorder:
         self,
         kind: Kind,
         node: Node,
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         instance: object,
         listeners: tuple[Listener, ...],
     ) -> _Live:
@@ -315,7 +317,12 @@ class Recorder:
         for listener in listeners:
             listener.begun = True
         self._copied(
-            snapshot.copy_start, live.run, given, instance, needs_data, given_context()
+            snapshot.copy_start,
+            live.run,
+            arguments,
+            instance,
+            needs_data,
+            given_context(),
         )
         return live
 
@@ -342,7 +349,7 @@ class Recorder:
             return
         if error is None:
             self._copied(snapshot.copy_result, place.kind, node, result, instance)
-        node.error, node.ended = _told(error) or node.error, next(_clock)
+        node.error, node.ended = _error_in_words(error) or node.error, next(_clock)
         # for a person; the step runs again
         if type(error).__name__ == "WaitingForEvent":
             node.control, node.error = True, None
@@ -429,16 +436,18 @@ class Recorder:
                 self._end(live)
 
     @guarded
-    def _copied(self, copy: Callable[..., object], *given: object) -> None:
+    def _copied(self, copy: Callable[..., object], *arguments: object) -> None:
         """Copies are guarded one by one: what cannot be copied is missing, and the run is still recorded."""
-        copy(*given)
+        copy(*arguments)
 
     @guarded
-    def _prompted(self, place: _Place, given: Mapping[str, Any]) -> None:
+    def _prompted(self, place: _Place, llm_arguments: Mapping[str, Any]) -> None:
         """A model is about to be asked by a template: it shows the conversation, where no memory could be read."""
         for live, _ in place.tracks:
             if live.run.kind == "chat":
-                live.run.history = live.run.history or snapshot.prompted_turns(given)
+                live.run.history = live.run.history or snapshot.prompted_turns(
+                    llm_arguments
+                )
 
     @guarded
     def _agent_said(self, place: _Place, output: AgentOutput) -> None:
@@ -482,11 +491,11 @@ class Recorder:
         if heard is None or not isinstance(response, StreamingAgentChatResponse):
             return
         # where it ended well the response has it, but in older cores
-        said = "".join(heard)
+        heard_text = "".join(heard)
         written = (
-            (said, error)
+            (heard_text, error)
             if error is not None
-            else (response.response or said.strip(), None)
+            else (response.response or heard_text.strip(), None)
         )
         for live, _ in place.tracks:
             live.written[id(response)] = written
@@ -522,24 +531,26 @@ class Recorder:
         """The response of a streamed chat is gone, whose answer may be written and was not read to its end."""
         text, error = live.written.get(live.awaits or 0, ("", GeneratorExit()))
         unread = "".join(live.untaken).rstrip()
-        read = text.removesuffix(unread)
-        if error is None and not read.strip():
+        text_read = text.removesuffix(unread)
+        if error is None and not text_read.strip():
             live.run.doubts = (_NOBODY_READ,)
         elif error is None and unread:
-            text, error = read, GeneratorExit()
+            text, error = text_read, GeneratorExit()
         self._streamed(live, text, error)
 
     @guarded
-    def _streamed(self, live: _Live, said: str, error: BaseException | None) -> None:
+    def _streamed(
+        self, live: _Live, answer_text: str, error: BaseException | None
+    ) -> None:
         """A streamed answer was read to its end, failed, was broken off, or was forgotten unread."""
         if live.ended:
             return
         # what was written by the time that the chat returned may not have been read
-        live.run.root.text = said if error is None else None
+        live.run.root.text = answer_text if error is None else None
         if error is not None:
-            live.run.partial, live.run.complete = said or None, False
+            live.run.partial, live.run.complete = answer_text or None, False
             live.run.root.error = (
-                None if isinstance(error, GeneratorExit) else _told(error)
+                None if isinstance(error, GeneratorExit) else _error_in_words(error)
             )
         self._end(live)
 
@@ -552,9 +563,11 @@ class Recorder:
             live.ended = True
             for id_ in live.spans:
                 place = self._places.pop(id_, _OUTSIDE)
-                others = tuple(track for track in place.tracks if track[0] is not live)
-                if others:
-                    self._places[id_] = replace(place, tracks=others)
+                other_tracks = tuple(
+                    track for track in place.tracks if track[0] is not live
+                )
+                if other_tracks:
+                    self._places[id_] = replace(place, tracks=other_tracks)
         for listener in live.listeners:
             listener.record(live.run)
 
@@ -577,7 +590,7 @@ def _joined(around: _Place | None, reading: _Place | None) -> _Place | None:
         around,
         tracks=(
             *around.tracks,
-            *(one for one in reading.tracks if one[0] not in lives),
+            *(track for track in reading.tracks if track[0] not in lives),
         ),
     )
 
@@ -593,11 +606,11 @@ def _added(node: Node, live: _Live, parent: Node) -> _Track:
     return live, node
 
 
-def _told(error: BaseException | None) -> str | None:
+def _error_in_words(error: BaseException | None) -> str | None:
     return (
         None
         if error is None
-        else words_of(error, lambda known: f"{type(known).__name__}: {known}")
+        else words_of(error, lambda raised: f"{type(raised).__name__}: {raised}")
     )
 
 
@@ -605,12 +618,14 @@ def _twin(around: _Place, prompt: tuple[Message, ...]) -> Node | None:
     """The call of a model that another one belongs to: one inside it, or its second span for one prompt."""
     if around.node is not None and around.node.kind == "model" and around.node.prompt:
         return around.node
-    last = [child for _, parent in around.tracks[:1] for child in parent.children[-1:]]
+    last_children = [
+        child for _, parent in around.tracks[:1] for child in parent.children[-1:]
+    ]
     return next(
         (
-            one
-            for one in last
-            if one.kind == "model" and one.reply is None and one.prompt == prompt
+            child
+            for child in last_children
+            if child.kind == "model" and child.reply is None and child.prompt == prompt
         ),
         None,
     )

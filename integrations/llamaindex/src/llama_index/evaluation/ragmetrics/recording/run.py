@@ -128,9 +128,9 @@ def called_by() -> type | None:
     while frame is not None:
         name = frame.f_code.co_name
         if name in _NAMES:
-            found = frame.f_locals.get("self")
+            caller = frame.f_locals.get("self")
             for owner, names in _ASIDE:
-                if isinstance(found, owner) and name in names.split():
+                if isinstance(caller, owner) and name in names.split():
                     return owner
         frame = frame.f_back
     return None

@@ -140,21 +140,27 @@ def copy_start(
             if run.kind == "workflow"
             else vars(instance).get("_memory") or instance
         )
-        told = {**arguments, **fields}.get("chat_history")
+        handed_history = {**arguments, **fields}.get("chat_history")
         emptied = (
-            told == []
+            handed_history == []
             and run.kind == "chat"
             and not isinstance(instance, CondenseQuestionChatEngine)
         )
         if emptied:
             start_over(instance)
-        run.conversation = None if told or memory is None else _conversation(memory)
-        run.history = () if emptied else spoken(_messages(told or _kept(memory)))
+        run.conversation = (
+            None if handed_history or memory is None else _conversation(memory)
+        )
+        run.history = (
+            ()
+            if emptied
+            else spoken(_messages(handed_history or _messages_kept_by(memory)))
+        )
         run.fields = {
             name: text for name, value in fields.items() if (text := question_of(value))
         }
         run.root.taken = tuple(
-            one for value in fields.values() for one in documents_of(value)
+            document for value in fields.values() for document in documents_of(value)
         )
 
 
@@ -165,7 +171,7 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
     elif kind == "tool" and isinstance(result, ToolOutput):
         output, node.text = result.raw_output, result.content
         is_of_nodes = isinstance(output, list) and all(
-            isinstance(item, NodeWithScore) for item in output
+            isinstance(element, NodeWithScore) for element in output
         )
         # an empty list may be one of rows or numbers
         if is_of_nodes and (output or _says_it_returns_nodes(instance)):
@@ -191,53 +197,56 @@ def copy_outcome(run: Run, result: object, data: bool) -> None:
     """Copy the source nodes of a run's result; with ``data`` all of it."""
     run.sources = sources_of(result)
     if data:
-        found = plain(result_of(result))
+        plain_result = plain(result_of(result))
         run.outputs = {
             **plain(fields_of(result)),
-            "result": found,
-            **(found if isinstance(found, dict) else {}),
+            "result": plain_result,
+            **(plain_result if isinstance(plain_result, dict) else {}),
         }
 
 
 def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
     """The messages that a model was given; a prompt without roles is the user's."""
     loose = [*arguments.get("args", ()), *dict(arguments.get("kwargs", {})).values()]
-    given = arguments.get(
+    prompt = arguments.get(
         "messages", arguments.get("prompt", loose[0] if loose else None)
     )
-    return (Message("user", given),) if isinstance(given, str) else _messages(given)
+    return (Message("user", prompt),) if isinstance(prompt, str) else _messages(prompt)
 
 
 def _messages(value: object) -> tuple[Message, ...]:
     listed = value if isinstance(value, (list, tuple)) else ()
     return tuple(
-        one
-        for item in listed
-        if isinstance(item, ChatMessage)
-        for one in _reasoned(message_of(item))
+        message
+        for element in listed
+        if isinstance(element, ChatMessage)
+        for message in _reasoned(message_of(element))
     )
 
 
-def _reasoned(one: Message) -> tuple[Message, ...]:
+def _reasoned(message: Message) -> tuple[Message, ...]:
     """A turn of a ReAct agent, of which memory keeps one text, as what its tools returned and its answer."""
-    seen = re.findall(
-        r"^Observation: (.*?)\nThought: ", one.text, flags=re.MULTILINE | re.DOTALL
+    observations = re.findall(
+        r"^Observation: (.*?)\nThought: ", message.text, flags=re.MULTILINE | re.DOTALL
     )
-    left = re.sub(
+    without_observations = re.sub(
         r"^Observation: .*?\n(?=Thought: )",
         "",
-        one.text,
+        message.text,
         flags=re.MULTILINE | re.DOTALL,
     )
     answer = (
-        left.partition("\nAnswer: ")[2]
-        if one.role == "assistant" and left.startswith("Thought: ")
+        without_observations.partition("\nAnswer: ")[2]
+        if message.role == "assistant" and without_observations.startswith("Thought: ")
         else ""
     )
     return (
-        (*(Message("tool", text) for text in seen), Message("assistant", answer))
+        (
+            *(Message("tool", text) for text in observations),
+            Message("assistant", answer),
+        )
         if answer
-        else (one,)
+        else (message,)
     )
 
 
@@ -246,14 +255,16 @@ def message_of(
 ) -> Message:
     """Copy a message; the calls of tools, where the framework names them."""
     if calls is None:
-        made = [
-            (one.tool_name, one.tool_kwargs, one.tool_call_id)
-            for one in message.blocks
-            if one.block_type == "tool_call"  # 0.14.0 has no class for it
+        calls_in_blocks = [
+            (block.tool_name, block.tool_kwargs, block.tool_call_id)
+            for block in message.blocks
+            if block.block_type == "tool_call"  # 0.14.0 has no class for it
         ]
         calls = tuple(
-            ToolCall(name, given if isinstance(given, dict) else {}, id_)
-            for name, given, id_ in made
+            ToolCall(
+                name, call_arguments if isinstance(call_arguments, dict) else {}, id_
+            )
+            for name, call_arguments, id_ in calls_in_blocks
         )
         if message.additional_kwargs.get("tool_calls"):
             calls = calls or (ToolCall(""),)  # in the form of its provider
@@ -261,50 +272,55 @@ def message_of(
     return Message(_ROLES.get(role, role), message.content or "", calls)
 
 
-def reply_of(said: object, llm: object = None) -> Message | None:
+def reply_of(response: object, llm: object = None) -> Message | None:
     """What a model said; None while it still streams.
 
     The LLM itself reads calls in the form of its provider.
     """
-    if isinstance(said, AgentOutput):
-        return message_of(said.response, _calls(said.tool_calls))
-    if not isinstance(said, ChatResponse):
+    if isinstance(response, AgentOutput):
+        return message_of(response.response, _calls(response.tool_calls))
+    if not isinstance(response, ChatResponse):
         return (
-            Message("assistant", said.text)
-            if isinstance(said, CompletionResponse)
+            Message("assistant", response.text)
+            if isinstance(response, CompletionResponse)
             else None
         )
-    reply = message_of(said.message)
+    reply = message_of(response.message)
     if reply.calls == (ToolCall(""),) and isinstance(llm, FunctionCallingLLM):
         return replace(
             reply,
             calls=_calls(
-                llm.get_tool_calls_from_response(said, error_on_no_tool_call=False)
+                llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
             ),
         )
     return reply
 
 
-def _calls(made: Iterable[ToolSelection]) -> tuple[ToolCall, ...]:
-    return tuple(ToolCall(one.tool_name, one.tool_kwargs, one.tool_id) for one in made)
+def _calls(selections: Iterable[ToolSelection]) -> tuple[ToolCall, ...]:
+    return tuple(
+        ToolCall(selection.tool_name, selection.tool_kwargs, selection.tool_id)
+        for selection in selections
+    )
 
 
-def document_of(item: NodeWithScore) -> Document:
+def document_of(scored_node: NodeWithScore) -> Document:
     """Copy a node, with the text that models see, and as another form the text alone.
 
     Blank if it has no text.
     """
-    node = item.node
+    node = scored_node.node
     alone = node.get_content(metadata_mode=MetadataMode.NONE)
-    seen = node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
-    score = None if item.score is None else float(item.score)
-    made = Pointer if isinstance(node, IndexNode) else Document
-    return made(
-        seen,
+    text_for_models = (
+        node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
+    )
+    score = None if scored_node.score is None else float(scored_node.score)
+    document_class = Pointer if isinstance(node, IndexNode) else Document
+    return document_class(
+        text_for_models,
         node.node_id,
         score,
         dict(node.metadata),
-        () if alone == seen else (alone,),
+        () if alone == text_for_models else (alone,),
     )
 
 
@@ -328,33 +344,33 @@ def documents_of(value: object) -> tuple[Document, ...]:
     """Copy all scored nodes of a list; anything else gives none."""
     listed = value if isinstance(value, (list, tuple)) else ()
     return tuple(
-        document_of(item) for item in listed if isinstance(item, NodeWithScore)
+        document_of(element) for element in listed if isinstance(element, NodeWithScore)
     )
 
 
 def argument_of(arguments: Mapping[str, Any]) -> str:
     """The one text argument of a tool, else all of them as JSON."""
-    given = {
+    values = {
         **dict(enumerate(arguments.get("args", ()))),
         **dict(arguments.get("kwargs", {})),
     }
-    given |= {
+    values |= {
         name: value
         for name, value in arguments.items()
         if name not in ("args", "kwargs")
     }
-    given = {
-        name: value for name, value in given.items() if not isinstance(value, Context)
+    values = {
+        name: value for name, value in values.items() if not isinstance(value, Context)
     }
-    only, *more = given.values() or (None,)
+    only, *more_values = values.values() or (None,)
     return (
         only
-        if isinstance(only, str) and not more
-        else json.dumps(plain(given), ensure_ascii=False)
+        if isinstance(only, str) and not more_values
+        else json.dumps(plain(values), ensure_ascii=False)
     )
 
 
-def _kept(memory: object) -> list[ChatMessage] | None:
+def _messages_kept_by(memory: object) -> list[ChatMessage] | None:
     """The messages of a memory that lies in this process.
 
     Others are read from the prompts.
@@ -375,7 +391,7 @@ def _conversation(keeper: object) -> str:
     """
     store, key = _store(keeper)
     if not isinstance(keeper, Memory) and (
-        key not in _conversations or _kept(keeper) == []
+        key not in _conversations or _messages_kept_by(keeper) == []
     ):
         _renamed(store, key)
     return _conversations.get(key, key[1])
@@ -409,16 +425,23 @@ def question_of(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def prompted_turns(given: Mapping[str, Any]) -> tuple[Turn, ...]:
+def prompted_turns(llm_arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
     """The turns in a template of messages, or as the framework writes them into one that condenses a question."""
-    prompt, told = given.get("prompt"), given.get("prompt_args")
-    told = told.get("chat_history") if isinstance(told, dict) else None
-    if not isinstance(told, str):
-        shown = (
+    prompt, turns_in_words = (
+        llm_arguments.get("prompt"),
+        llm_arguments.get("prompt_args"),
+    )
+    turns_in_words = (
+        turns_in_words.get("chat_history") if isinstance(turns_in_words, dict) else None
+    )
+    if not isinstance(turns_in_words, str):
+        templates = (
             prompt.message_templates if isinstance(prompt, ChatPromptTemplate) else None
         )
-        return history_in(prompt_of({"messages": shown}))
-    parts = re.split(r"^(user|assistant|system|tool): ", told, flags=re.MULTILINE)[1:]
+        return history_in(prompt_of({"messages": templates}))
+    parts = re.split(
+        r"^(user|assistant|system|tool): ", turns_in_words, flags=re.MULTILINE
+    )[1:]
     return spoken(
         Message(role, text.strip())
         for role, text in zip(parts[::2], parts[1::2], strict=True)
@@ -458,29 +481,33 @@ def answer_of(result: object) -> str | None:
 
     None if there is none, or not yet.
     """
-    found = result_of(result)
-    if isinstance(found, (str, Response, AgentChatResponse)):
-        return answer_text(found if isinstance(found, str) else found.response)
-    if isinstance(found, PydanticResponse):
-        fields = {} if found.response is None else found.response.model_dump()
+    returned = result_of(result)
+    if isinstance(returned, (str, Response, AgentChatResponse)):
+        return answer_text(returned if isinstance(returned, str) else returned.response)
+    if isinstance(returned, PydanticResponse):
+        fields = {} if returned.response is None else returned.response.model_dump()
         texts = (fields.get(name) for name in ANSWER_KEYS)
         return next(
             (text for text in texts if isinstance(text, str) and text.strip()),
-            str(found) if fields else None,
+            str(returned) if fields else None,
         )
-    if isinstance(found, (StreamingResponse, AsyncStreamingResponse)):
-        return found.response_txt
-    if isinstance(found, StreamingAgentChatResponse):
-        return (found.response or None) if found.is_done else None
-    if isinstance(found, AgentOutput):
-        return found.response.content
-    if isinstance(found, Mapping):
+    if isinstance(returned, (StreamingResponse, AsyncStreamingResponse)):
+        return returned.response_txt
+    if isinstance(returned, StreamingAgentChatResponse):
+        return (returned.response or None) if returned.is_done else None
+    if isinstance(returned, AgentOutput):
+        return returned.response.content
+    if isinstance(returned, Mapping):
         return next(
-            (str(found[name]) for name in ANSWER_KEYS if found.get(name) is not None),
+            (
+                str(returned[name])
+                for name in ANSWER_KEYS
+                if returned.get(name) is not None
+            ),
             None,
         )
-    if isinstance(found, BaseModel):
-        texts = (vars(found).get(name) for name in ANSWER_KEYS)
+    if isinstance(returned, BaseModel):
+        texts = (vars(returned).get(name) for name in ANSWER_KEYS)
         return next(
             (text for text in texts if isinstance(text, str) and text.strip()), None
         )
@@ -492,18 +519,22 @@ def sources_of(result: object) -> tuple[Document, ...]:
 
     Of an agent those that its tools returned.
     """
-    found = result_of(result)
-    if isinstance(found, _Response):
-        return documents_of(found.source_nodes)
+    returned = result_of(result)
+    if isinstance(returned, _Response):
+        return documents_of(returned.source_nodes)
     # results among the calls
-    calls: Iterable[object] = found.tool_calls if isinstance(found, AgentOutput) else ()
+    calls: Iterable[object] = (
+        returned.tool_calls if isinstance(returned, AgentOutput) else ()
+    )
     outputs = [
         call.tool_output.raw_output
         for call in calls
         if isinstance(call, ToolCallResult)
     ]
     return tuple(
-        one for output in outputs for one in documents_of(output) or sources_of(output)
+        document
+        for output in outputs
+        for document in documents_of(output) or sources_of(output)
     )
 
 
@@ -517,27 +548,30 @@ def plain(value: object, depth: int = 6) -> Any:
     if isinstance(value, (QueryBundle, ChatMessage)):
         return question_of(value)
     if isinstance(value, NodeWithScore):
-        found = document_of(value)
+        document = document_of(value)
         return {
-            "id": found.id,
-            "text": found.text,
-            "score": found.score,
-            "metadata": found.metadata,
+            "id": document.id,
+            "text": document.text,
+            "score": document.score,
+            "metadata": document.metadata,
         }
     if isinstance(value, Returned):
-        more = {
+        fields = {
             name: getattr(value, name, None) for name in ("source_nodes", "metadata")
         }
         return {
             "response": answer_of(value),
-            **{name: plain(one, depth - 1) for name, one in more.items()},
+            **{
+                name: plain(field_value, depth - 1)
+                for name, field_value in fields.items()
+            },
         }
     if isinstance(value, Event):
         value = fields_of(value)
     if depth and isinstance(value, Mapping):
-        return {str(key): plain(item, depth - 1) for key, item in value.items()}
+        return {str(key): plain(element, depth - 1) for key, element in value.items()}
     return (
-        [plain(item, depth - 1) for item in value]
+        [plain(element, depth - 1) for element in value]
         if depth and isinstance(value, (list, tuple))
         else None
     )

@@ -32,15 +32,15 @@ def as_run(response: object) -> Run:
         )
         raise capture.SettingError(f"{needed}, got {type(result).__name__}")
     sources = {node.key: node for node in snapshot.sources_of(response)}.values()
-    found = tuple(node for node in sources if _is_found(node))
+    sources_found = tuple(node for node in sources if _is_found(node))
     run = Run(
         Node("step", "response", text=snapshot.answer_of(response)),
-        sources=found,
+        sources=sources_found,
         result=response,
     )
     is_read = not isinstance(result, snapshot.Streamed)
     run.complete = is_read or run.root.text is not None
-    run.other = tuple(node for node in sources if node not in found)
+    run.other = tuple(node for node in sources if node not in sources_found)
     outputs = snapshot.plain(result)
     run.outputs = outputs if isinstance(outputs, dict) else {}
     return run
@@ -62,18 +62,18 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
         run.settled = True
         capture.name_authors(run.root)
         capture.name_empty_searches(run.root)
-    asked, asked_at = question(run)
+    asked_question, asked_at = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
     _say_what_was_streamed(run, models)
     flow = _flow(run)
-    history = _earlier(run) or _history_of_prompts(models, asked)
+    history = _earlier(run) or _history_of_prompts(models, asked_question)
     failed = run.root.error is not None
     return [
         replace(
             run,
-            question=asked,
+            question=asked_question,
             asked_at=asked_at,
-            history=_without_the_question(history, asked),
+            history=_without_the_question(history, asked_question),
             answers=() if failed else _answers(run, flow),
             flow=flow,
             flow_at="source nodes of the result",
@@ -100,11 +100,11 @@ def _ids_with_texts(run: Run) -> set[str | None]:
 
 def _say_what_was_streamed(run: Run, models: Sequence[Node]) -> None:
     """The answer that was streamed is the reply of the last model, which nothing else told."""
-    last = models[-1] if models else None
-    if last is None or not run.streamed or not run.root.text:
+    last_model = models[-1] if models else None
+    if last_model is None or not run.streamed or not run.root.text:
         return
-    if last.reply is None and last.error is None:
-        last.reply = Message("assistant", run.root.text)
+    if last_model.reply is None and last_model.error is None:
+        last_model.reply = Message("assistant", run.root.text)
 
 
 def _answers(run: Run, flow: tuple[Document, ...] | None) -> tuple[Answer, ...]:
@@ -180,7 +180,7 @@ def _order_tools(node: Node) -> None:
 
     Some providers know no ids and repeat the tool's name: then the arguments tell.
     """
-    made = [
+    agents_and_calls = [
         (child.agent, call)
         for child in node.children
         if child.reply is not None
@@ -190,15 +190,18 @@ def _order_tools(node: Node) -> None:
         if child.kind != "tool":
             continue
         same_id = [
-            place for place, (_, call) in enumerate(made) if call.id == child.call
+            place
+            for place, (_, call) in enumerate(agents_and_calls)
+            if call.id == child.call
         ]
         same_arguments = [
             place
             for place in same_id
-            if snapshot.argument_of({"kwargs": made[place][1].arguments}) == child.query
+            if snapshot.argument_of({"kwargs": agents_and_calls[place][1].arguments})
+            == child.query
         ]
         for place in (same_arguments or same_id)[:1]:
-            child.agent = made[place][0]
+            child.agent = agents_and_calls[place][0]
             child.branch = f"{place:06}"
 
 
@@ -238,17 +241,17 @@ def question(run: Run) -> tuple[str | None, str]:
     named = _question_field(run)
     if named is not None:
         return fields[named], f"start event: {named}"
-    said = [turn.content for turn in run.history if turn.role == "user"]
-    if said:
-        return said[-1], "last user message of chat_history"
-    asked = next((node.query for node in run.root.walk() if node.query), None)
-    found = [name for name, text in fields.items() if text == asked]
-    found += [name for name in _QUESTION_FIELDS if name in fields]
-    found += fields if len(fields) == 1 else ()
+    user_messages = [turn.content for turn in run.history if turn.role == "user"]
+    if user_messages:
+        return user_messages[-1], "last user message of chat_history"
+    first_query = next((node.query for node in run.root.walk() if node.query), None)
+    fields_of_question = [name for name, text in fields.items() if text == first_query]
+    fields_of_question += [name for name in _QUESTION_FIELDS if name in fields]
+    fields_of_question += fields if len(fields) == 1 else ()
     return (
-        (fields[found[0]], f"start event: {found[0]}")
-        if found
-        else (asked, "first query")
+        (fields[fields_of_question[0]], f"start event: {fields_of_question[0]}")
+        if fields_of_question
+        else (first_query, "first query")
     )
 
 
@@ -265,25 +268,27 @@ def _earlier(run: Run) -> tuple[Turn, ...]:
 
     Without the question where it is the last of them.
     """
-    asked = [at for at, turn in enumerate(run.history) if turn.role == "user"]
+    user_turns = [at for at, turn in enumerate(run.history) if turn.role == "user"]
     is_named = bool(run.fields.get("user_msg")) or _question_field(run) is not None
-    handed = run.kind == "workflow" and not is_named and asked
-    return run.history[: asked[-1]] if handed else run.history
+    handed = run.kind == "workflow" and not is_named and user_turns
+    return run.history[: user_turns[-1]] if handed else run.history
 
 
 def _without_the_question(
-    history: tuple[Turn, ...], asked: str | None
+    history: tuple[Turn, ...], asked_question: str | None
 ) -> tuple[Turn, ...]:
     """A history that does not end with what is asked now: applications put that into the memory first."""
     ends_with_it = (
         bool(history)
         and history[-1].role == "user"
-        and one_line(history[-1].content) == one_line(asked)
+        and one_line(history[-1].content) == one_line(asked_question)
     )
     return history[:-1] if ends_with_it else history
 
 
-def _history_of_prompts(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
+def _history_of_prompts(
+    models: Sequence[Node], asked_question: str | None
+) -> tuple[Turn, ...]:
     """Earlier turns of a conversation as the fullest prompt shows them that asks the question, or anything."""
     histories: list[tuple[Turn, ...]] = []
     for model in models:
@@ -291,9 +296,13 @@ def _history_of_prompts(models: Sequence[Node], asked: str | None) -> tuple[Turn
         of_user = {
             one_line(message.text) for message in spoken if message.role == "user"
         }
-        asks = bool(of_user) if asked is None else one_line(asked) in of_user
+        asks = (
+            bool(of_user)
+            if asked_question is None
+            else one_line(asked_question) in of_user
+        )
         if asks:
-            histories.append(capture.history_in(spoken, asked))
+            histories.append(capture.history_in(spoken, asked_question))
     return max(histories, key=len, default=())
 
 
@@ -316,10 +325,17 @@ def _flow(run: Run) -> tuple[Document, ...] | None:
         synthesizers[-1].name == "Generation" or not synthesizers[-1].taken
     ):
         return ()  # that one shows the model no nodes; another one had none
-    given = {one.id: one for node in synthesizers for one in node.taken}
-    found = (given.get(one.id, one) for one in run.sources)
+    taken_by_id = {
+        document.id: document for node in synthesizers for document in node.taken
+    }
+    documents = (taken_by_id.get(document.id, document) for document in run.sources)
     return (
-        tuple(one for one in found if one.text.strip() and one.author is None) or None
+        tuple(
+            document
+            for document in documents
+            if document.text.strip() and document.author is None
+        )
+        or None
     )
 
 
@@ -331,31 +347,31 @@ def _gathered(run: Run) -> tuple[str, ...]:
         if node.name in ("Accumulate", "CompactAndAccumulate")
     ]
     replies = [
-        one.reply.text
+        inner.reply.text
         for node in parts
-        for one in node.walk()
-        if one.kind == "model" and one.reply is not None
+        for inner in node.walk()
+        if inner.kind == "model" and inner.reply is not None
     ]
     return tuple(reply for reply in replies if reply in (run.root.text or ""))
 
 
 def _warnings(run: Run, flow: Sequence[Document] | None) -> tuple[str, ...]:
     """What went wrong inside, in words."""
-    said = []
+    warnings = []
     nodes = list(run.root.walk())
     if (
         flow == ()
         and run.root.error is None
         and any(node.kind == "retriever" and node.documents for node in nodes)
     ):
-        said.append("nothing of what was retrieved reached the generator")
+        warnings.append("nothing of what was retrieved reached the generator")
     if (
         any(node.error for node in nodes[1:] if node.kind == "agent")
         and run.root.error is None
     ):
-        said.append("a nested query failed, and the application went on without it")
+        warnings.append("a nested query failed, and the application went on without it")
     if not run.complete and run.root.error is None:
-        said.append("the streamed answer was not read to its end")
+        warnings.append("the streamed answer was not read to its end")
     if run.cut:
-        said.append("the run had more steps than are kept; later ones are missing")
-    return tuple(said)
+        warnings.append("the run had more steps than are kept; later ones are missing")
+    return tuple(warnings)
