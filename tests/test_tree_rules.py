@@ -775,6 +775,7 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO],
         retrieved=["p"],
+        grade="inferred",
         warnings=[UNNAMED],
     ),
     "handed in": Row(

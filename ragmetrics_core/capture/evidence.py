@@ -15,8 +15,10 @@ from ragmetrics_core.capture.answer import Answered
 from ragmetrics_core.capture.arrivals import Arrivals
 from ragmetrics_core.capture.brought import Brought, Seen
 from ragmetrics_core.capture.calls import Calls, Key
+from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.origins import shown_as, without_origin
+from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
 from ragmetrics_core.capture.plain_values import contexts_in, one_line
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.showings import Showings, Shown
@@ -42,6 +44,10 @@ _HIDDEN = "{} of {} retrieved documents were not shown to the model"
 _UNKNOWN = "context {}: the prompt does not tell whether it was shown"
 _CUT = "context {} was cut to {}"
 _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
+_UNNAMED_TOOL = (
+    "tool {} returned text without documents; if that is evidence, name it in"
+    " context_tools"
+)
 _DISTANCE = (
     "documents carry a distance (lower is better); it is not taken as their score"
 )
@@ -77,6 +83,8 @@ class Evidenced:
     # of earlier turns, with what of them is still shown
     earlier: tuple[EvidenceCall, ...]
     order: CallOrder
+    # tools whose text may be evidence, and is no context
+    unnamed_tools: tuple[Node, ...]
     warnings: tuple[str, ...]
 
 
@@ -103,6 +111,7 @@ def evidence(
     told = arrivals.told(answered.text, turn.tree.earlier, added)
     seen = Seen(by_key, _prompts(answered.call, feeding), turn.known)
     brought, earlier = seen.of(told, turn.tree.earlier)
+    unnamed_tools = _unnamed_tools(turn, contexts, brought)
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
@@ -113,7 +122,12 @@ def evidence(
         brought=brought,
         earlier=earlier,
         order=arrivals.order,
-        warnings=(*contexts.warnings, *_differences(contexts, retrieved)),
+        unnamed_tools=unnamed_tools,
+        warnings=(
+            *contexts.warnings,
+            *_differences(contexts, retrieved),
+            *(_UNNAMED_TOOL.format(tool.name) for tool in unnamed_tools),
+        ),
     )
 
 
@@ -409,3 +423,26 @@ def _prompts(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
     if call is None:
         return None
     return [message.text for one in (*feeding, call) for message in one.prompt]
+
+
+def _unnamed_tools(
+    turn: Turn, contexts: Contexts, brought: Sequence[Brought]
+) -> tuple[Node, ...]:
+    """Tools whose text may be evidence: all where there are no contexts, else those whose text stands beside them.
+
+    A number is no passage, and a page that a step made of a tool's text is a context.
+    """
+    if contexts.evidence_from is None:
+        return tuple(turn.calls.texts_of_tools)
+    if contexts.evidence_from == "named":
+        return ()
+    streams = [stream(context.text) for context in contexts.items]
+    tools = []
+    for one in brought:
+        letters = stream(one.arrival.text or "")
+        is_shown_passage = bool(one.shown) and len(letters) >= SHORTEST
+        if one.arrival.kind != "tool" or not is_shown_passage:
+            continue
+        if not any(share_a_passage(letters, context) for context in streams):
+            tools.append(one.arrival.node)
+    return tuple(tools)

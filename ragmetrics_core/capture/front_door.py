@@ -24,14 +24,37 @@ _MISSED = (
 )
 
 
+def overrides(
+    question_from: Source | None,
+    contexts_from: Source | None,
+    answer_from: Source | None,
+    context_tools: Collection[str] | None,
+    build: Callable[[Any], Iterable[Sample]] | None,
+    *,
+    every_turn: bool,
+) -> Overrides:
+    """Where the caller says that things are, in an adapter that knows no ``every_turn``.
+
+    Raises:
+        SettingError: If it is asked for, or a place is none.
+    """
+    if every_turn:
+        raise SettingError(
+            "every_turn is no setting of this adapter: a run of it that answers is a"
+            " sample by itself; leave it out"
+        )
+    return Overrides(question_from, contexts_from, answer_from, context_tools, build)
+
+
 @dataclass(frozen=True)
 class FrontDoor(Generic[Run]):
     """``capture`` and ``watch`` over an adapter's hooks, and ``samples_from`` without them.
 
     ``trees`` makes the trees of a recorded run, ``as_judge`` a judge of the framework's
-    own model object, ``as_run`` a run of what an application returned; ``places`` takes
-    ``every_turn``, too, in LangChain; ``unseen`` says what to do where a block saw no
-    run, ``hint`` where it saw some and none gave a sample.
+    own model object, ``as_run`` a run of what an application returned; ``places`` makes
+    of what the caller says where things are what ``trees`` reads, and refuses what the
+    adapter does not know; ``unseen`` says what to do where a block saw no run, ``hint``
+    where it saw some and none gave a sample.
     """
 
     listeners: Listeners
@@ -39,34 +62,13 @@ class FrontDoor(Generic[Run]):
     as_judge: Callable[[Any], JudgeLike]
     _: KW_ONLY
     as_run: Callable[[Any], Run] | None = None
-    places: Callable[..., Overrides] = Overrides
+    places: Callable[..., Overrides] = overrides
     unseen: str
     hint: str
 
     def turns(self, where: Overrides, problems: Problems) -> Turns[Run]:
         """What makes the samples of one listener."""
         return Turns(lambda run: self.trees(run, where), where, problems, self.hint)
-
-    def _places(
-        self,
-        question_from: Source | None,
-        contexts_from: Source | None,
-        answer_from: Source | None,
-        context_tools: Collection[str] | None,
-        build: Callable[[Any], Iterable[Sample]] | None,
-        *,
-        every_turn: bool,
-    ) -> Overrides:
-        """Where the caller says that things are.
-
-        ``SettingError`` if this adapter has no ``every_turn``, or a place is none.
-        """
-        named = (question_from, contexts_from, answer_from, context_tools, build)
-        if not every_turn:
-            return self.places(*named)
-        if self.places is Overrides:
-            raise SettingError("every_turn is an argument of the LangChain adapter")
-        return self.places(*named, every_turn=every_turn)
 
     @contextmanager
     def capture(
@@ -118,8 +120,8 @@ class FrontDoor(Generic[Run]):
                 so that concurrent requests never mix. True adds those that carry the
                 context of no capture at all, such as those in threads that the
                 application starts bare.
-            every_turn: In LangChain, whether a run that called a model is a sample even
-                where nothing was retrieved. The other adapters refuse it.
+            every_turn: Whether a run that called a model is a sample even where nothing
+                was retrieved. An adapter that does not know it refuses it.
 
         Returns:
             A context manager that gives the ``Captured``. Its samples can be read at
@@ -129,7 +131,7 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a place is neither a text nor callable.
         """
-        where = self._places(
+        where = self.places(
             question_from,
             contexts_from,
             answer_from,
@@ -223,7 +225,7 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
-        where = self._places(
+        where = self.places(
             question_from,
             contexts_from,
             answer_from,
@@ -292,7 +294,7 @@ class FrontDoor(Generic[Run]):
             SettingError: If it is nothing of which the adapter makes samples, or a
                 setting is invalid.
         """
-        where = self._places(
+        where = self.places(
             question_from,
             contexts_from,
             answer_from,

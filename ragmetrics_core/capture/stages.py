@@ -11,22 +11,16 @@ from ragmetrics_core.capture.arrivals import Arrivals
 from ragmetrics_core.capture.conversations import BY_WORDS
 from ragmetrics_core.capture.evidence import Evidenced, evidence
 from ragmetrics_core.capture.ledger import ledger
-from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.showings import Showings
-from ragmetrics_core.capture.tree import Node, Tree
+from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
 
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
 
 _UNREAD = "the text of {} retrieved documents was not recorded"
-_UNNAMED_TOOL = (
-    "tool {} returned text without documents; if that is evidence, name it in"
-    " context_tools"
-)
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
@@ -112,32 +106,7 @@ def _warnings(turn: Turn, answered: Answered, evidenced: Evidenced) -> list[str]
     ]
     if tree.unread:
         warnings.append(_UNREAD.format(tree.unread))
-    return warnings + [
-        _UNNAMED_TOOL.format(tool.name) for tool in _unnamed_tools(turn, evidenced)
-    ]
-
-
-def _unnamed_tools(turn: Turn, evidenced: Evidenced) -> list[Node]:
-    """Tools whose text may be evidence: all where there are no contexts, else those whose text stands beside them.
-
-    A number is no passage, and a page that a step made of a tool's text is a context.
-    """
-    found_in = evidenced.contexts.evidence_from
-    if found_in is None:
-        return turn.calls.texts_of_tools
-    if found_in == "named":
-        return []
-    contexts = [stream(context.text) for context in evidenced.contexts.items]
-    tools: list[Node] = []
-    for brought in evidenced.brought:
-        letters = stream(brought.arrival.text or "")
-        if brought.arrival.kind != "tool" or not brought.shown:
-            continue
-        if len(letters) < SHORTEST:
-            continue
-        if not any(share_a_passage(letters, context) for context in contexts):
-            tools.append(brought.arrival.node)
-    return tools
+    return warnings
 
 
 def _doubts(answered: Answered, evidenced: Evidenced) -> tuple[str, ...]:
@@ -158,6 +127,7 @@ def _grade(turn: Turn, answered: Answered, evidenced: Evidenced) -> Grade:
         tree.doubts
         or turn.asked.doubts
         or _doubts(answered, evidenced)
+        or evidenced.unnamed_tools
         or tree.conversation_at in BY_WORDS
     ):
         grades.add("inferred")
