@@ -36,6 +36,7 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said
 
 THIRD = "And which of the two has the older university?"
+OTHER = "The older one lies in the middle of the country."
 CHAT = "Tell me more about what you would like to know."
 
 
@@ -429,3 +430,29 @@ def test_an_answer_that_quotes_a_whole_document_is_no_document(
     texts = [context.text for context in sample.contexts]
     assert PORTO in texts
     assert (len(texts) == 1) == is_written
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_documents_that_the_application_kept_from_an_earlier_turn_leave_a_doubt(
+    is_known: bool,
+) -> None:
+    """A cache of what was found answers in place of the retriever; a synthesizer is handed it."""
+    c = Clock()
+    made = turns()
+    kept = DOCS[:1] if is_known else DOCS[1:2]
+    samples = made.add(alone(retriever(c, *kept)))
+    samples += made.add(alone(model(c, asked(kept[0].text))))
+    samples += made.add(
+        tree(
+            c,
+            model(c, f"{PORTO}\nIn English, please: {SECOND}", OTHER),
+            taken=DOCS[:1],
+            question=f"In English, please: {SECOND}",
+            answers=(Answer(OTHER, "output"),),
+        )
+    )
+    samples += made.finish()
+    cached = [sample for sample in samples if SECOND in (sample.question or "")]
+    assert [sample.retrieved for sample in cached] == [None]
+    expected = "inferred" if is_known else "exact"
+    assert [grade(sample) for sample in cached] == [expected]

@@ -135,6 +135,14 @@ def test_what_was_retrieved_is_written_by_nobody(kind: str) -> None:
     assert taken_by(search, engine(), documents=later) == [None, None]
 
 
+def test_a_search_without_ids_leaves_the_author_of_another_document_without_one() -> (
+    None
+):
+    search = Node("retriever", "search", 1.5, 1.9, documents=(Document(FOUND),))
+    call = engine()
+    assert taken_by(search, call, documents=(Document(REPLY),)) == [call]
+
+
 @pytest.mark.parametrize(("frame", "is_written"), [(31, True), (32, False)])
 def test_a_long_frame_around_a_quoted_document_is_a_page(
     frame: int, is_written: bool

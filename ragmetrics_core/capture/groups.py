@@ -320,6 +320,7 @@ class Groups:
             group
             for group, way in ways.items()
             if _has_moved_on(group, way, said, tree.question)
+            or (way == "nowhere" and _asks_anew(tree, group, prompts))
         ]
         for group in over:
             if ways[group] == "perhaps said":
@@ -420,6 +421,20 @@ def _has_moved_on(
         return False
     # pairs of a part and its answer look like a talk
     return not group.is_split_from(question)
+
+
+def _asks_anew(tree: Tree, group: Group, prompts: Sequence[str]) -> bool:
+    """Whether a run was handed documents and a question of its own, after a group was answered.
+
+    The application kept what the group had found; the group's own question stands in
+    none of the prompts.
+    """
+    if not tree.root.taken or tree.question is None or group.answered_at is None:
+        return False
+    questions = group.questions
+    is_the_same = one_line(tree.question) in map(one_line, questions)
+    is_repeated = any(text in prompt for text in questions for prompt in prompts)
+    return not is_the_same and not is_repeated
 
 
 def _way_of_quoting(group: Group, hosts: Sequence[Text]) -> Quotation:

@@ -16,11 +16,12 @@ from ragmetrics_core.capture.joining import joined
 from ragmetrics_core.capture.loose_runs import LooseRuns, wrote
 from ragmetrics_core.capture.plain_values import Overrides, one_line
 from ragmetrics_core.capture.stages import samples_of
-from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Tree
+from ragmetrics_core.capture.tree import FLOW, THREAD, Document, Message, Tree
 from ragmetrics_core.capture.unsampled import Unsampled
 from ragmetrics_core.data import Sample
 
 _MOST_HELD = 1000
+_MOST_FOUND = 10_000
 _TALK = (
     "an earlier question and its answer stand in the prompt, but no history was found"
 )
@@ -30,6 +31,10 @@ _READ_TOO_LATE = (
 )
 _NAMED_IN_EACH_PART = (
     "each part of a question has contexts at contexts_from=, and those of one are taken"
+)
+_FOUND_EARLIER = (
+    "the documents were found in an earlier turn and handed in again: what was searched"
+    " for now, and which of what was asked are the user's words, is not certain"
 )
 _PAUSED = "a graph waits for a person; its question is evaluated when it is resumed"
 
@@ -57,6 +62,8 @@ class Turns(Generic[Run]):
         self._held: OrderedDict[str, list[Tree]] = OrderedDict()
         self._groups = Groups()
         self._loose = LooseRuns()
+        # digests of documents that retrievals without a root found, the last one last
+        self._found: OrderedDict[int, None] = OrderedDict()
         self._count_of_runs = 0
         self._count_of_samples = 0
         self._unsampled = Unsampled(self.problems, hint)
@@ -160,13 +167,15 @@ class Turns(Generic[Run]):
             if samples_of_others is not None:
                 return samples_of_others
         whole = self._placed(whole)
+        if not calls.tried and self._was_found_earlier(tree.root.taken):
+            whole = doubtful(whole, _FOUND_EARLIER)
         samples = samples_of(whole, self._where)
         if tree.thread is not None and any(one.answer is None for one in samples):
             return self._hold(tree.thread, parts)
         if samples:
             self._read_later.doubt_one_that_is_replaced(whole, calls)
-        elif tree.root.kind == "agent" and tree.answers:
-            self._unsampled.add(tree, counts_anyway=True)
+        elif len(parts) > 1 or (tree.root.kind == "agent" and tree.answers):
+            self._unsampled.add(whole, counts_anyway=True)
         elif tree.turned_away:
             self._unsampled.add(tree, counts_anyway=False)
         self._remember(whole, samples)
@@ -250,7 +259,22 @@ class Turns(Generic[Run]):
         writers = [run for run in near if wrote(run, query)]
         self._unsampled.belong_to_a_sample(writers)
         self._groups.add_retrieval(tree, query, writers)
+        self._keep_as_found(tree)
         return samples + self._samples_of_groups(self._groups.take_too_many())
+
+    def _keep_as_found(self, tree: Tree) -> None:
+        """Keep for a while what a retrieval found: the application may keep it, too, and hand it in again."""
+        for node in tree.root.walk():
+            for document in node.documents or ():
+                self._found[hash(document.id or document.text)] = None
+        while len(self._found) > _MOST_FOUND:
+            self._found.popitem(last=False)
+
+    def _was_found_earlier(self, documents: Iterable[Document]) -> bool:
+        """Whether one of some documents was found by a retrieval without a root."""
+        return any(
+            hash(document.id or document.text) in self._found for document in documents
+        )
 
     def _samples_due(self, strand: str | None = None, query: str = "") -> list[Sample]:
         """Samples of groups that no further run will join."""

@@ -126,7 +126,7 @@ def name_authors(root: Node) -> None:
         for document in node.documents or ()
     ]
     originals = _Originals(
-        frozenset(document.id for document in found),
+        frozenset(document.id for document in found if document.id is not None),
         frozenset(document.text for document in found),
     )
     for node in nodes:
@@ -146,8 +146,13 @@ def name_authors(root: Node) -> None:
 class _Originals:
     """What retrievers and rerankers returned: ids and texts."""
 
-    ids: Collection[str | None]
+    ids: Collection[str]
     texts: Collection[str]
+
+    def hold(self, document: Document) -> bool:
+        """Whether a document is one of them."""
+        has_their_id = document.id is not None and document.id in self.ids
+        return has_their_id or document.text in self.texts
 
 
 def _author(
@@ -157,7 +162,7 @@ def _author(
     originals: _Originals,
 ) -> Node | None:
     """The first of some earlier calls whose answer a document holds in a frame; None if it was found."""
-    if document.id in originals.ids or document.text in originals.texts:
+    if originals.hold(document):
         return None
     for answering in earlier:
         if answers[answering] not in document.text:

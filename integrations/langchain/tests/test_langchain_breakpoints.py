@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolCall
-from langchain_core.tools import create_retriever_tool
+from langchain_core.tools import BaseTool, create_retriever_tool, tool
 from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, calls, document
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
@@ -18,17 +18,26 @@ def search(query: str, name: str) -> ToolCall:
     return ToolCall(name="search", args={"query": query}, id=name)
 
 
-def graph(*lines: Any) -> Any:
-    """The agent of the tutorial, which stops before each call of its tool."""
-    model = Speaker(lines=list(lines))
-    searching = create_retriever_tool(
+@tool
+def erase(name: str) -> str:
+    """Erases a group."""
+    return f"{name} is erased"
+
+
+def searching() -> BaseTool:
+    return create_retriever_tool(
         Shelf(books=[document(PARIS, "p")]), "search", "Searches."
     )
+
+
+def graph(*lines: Any, using: BaseTool) -> Any:
+    """The agent of the tutorial, which stops before each call of its tool."""
+    model = Speaker(lines=list(lines))
     made = StateGraph(MessagesState)
     made.add_node(
         "agent", lambda state: {"messages": [model.invoke(state["messages"])]}
     )
-    made.add_node("tools", ToolNode([searching]))
+    made.add_node("tools", ToolNode([using]))
     made.add_edge(START, "agent")
     made.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: END})
     made.add_edge("tools", "agent")
@@ -39,11 +48,11 @@ def graph(*lines: Any) -> Any:
 def test_a_graph_that_stops_before_its_tools_and_is_resumed_is_one_turn(
     rounds: int,
 ) -> None:
-    searching = [
+    searches = [
         AIMessage("", tool_calls=[search("capital", f"call {number}")])
         for number in range(rounds)
     ]
-    made = graph(*searching, ANSWER)
+    made = graph(*searches, ANSWER, using=searching())
     config = {"configurable": {"thread_id": "one"}}
     with capture() as captured:
         made.invoke({"messages": [("user", QUESTION)]}, config)
@@ -59,10 +68,24 @@ def test_a_graph_that_stops_before_its_tools_and_is_resumed_is_one_turn(
 
 
 def test_a_graph_that_nobody_resumes_lets_the_next_question_be_one() -> None:
-    made = graph(calls("search", query="capital"), ANSWER)
+    made = graph(calls("search", query="capital"), ANSWER, using=searching())
     with capture() as captured:
         config = {"configurable": {"thread_id": "one"}}
         made.invoke({"messages": [("user", "Which one?")]}, config)
         made.invoke({"messages": [("user", QUESTION)]}, config)
     assert [sample.question for sample in captured.samples] == []
     assert sum(captured.problems.counts.values()) >= 1
+
+
+def test_each_resumed_turn_without_a_retrieval_is_counted() -> None:
+    lines = [calls("erase", name="group one"), "It is gone."]
+    made = graph(*lines, *lines, using=erase)
+    config = {"configurable": {"thread_id": "one"}}
+    with capture() as captured:
+        for question in ("Erase group one, please.", "Erase it again."):
+            made.invoke({"messages": [("user", question)]}, config)
+            made.invoke(None, config)
+    assert not captured.samples
+    (words,) = captured.problems.counts
+    assert words.startswith("runs were seen, but no retrieval")
+    assert captured.problems.counts[words] == 2
