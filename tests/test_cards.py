@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 import shlex
@@ -19,6 +20,7 @@ from plausible import plausible_reply
 from said import poll
 
 from ragmetrics_core import (
+    ContextAdherence,
     LexicalJudge,
     LLMJudge,
     OpenAICompatibleModel,
@@ -32,6 +34,7 @@ from ragmetrics_core.data import (
     JudgeServerError,
     NotAnswered,
     QuestionNotSupported,
+    Usage,
     Weight,
 )
 from ragmetrics_core.data.errors import SettingError
@@ -49,9 +52,17 @@ from ragmetrics_core.labelling.measured_judges import (
 from ragmetrics_core.labelling.published import LabelledSample, read_labelled
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
+from ragmetrics_core.models.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    TokenAlternatives,
+)
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.page.methods import quoted
-from ragmetrics_core.reporting.judge_card import Card
+from ragmetrics_core.reporting.judge_card import Card, fitting
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics import certification
 from ragmetrics_core.statistics.deciding import (
@@ -928,6 +939,89 @@ def test_a_card_of_rows_without_ids_warns_of_no_double(
     assert "id of an earlier one" not in caplog.text
     changed = [name for name in asked if name is not None]
     assert len(changed) == len(set(changed)) > 8
+
+
+class SaysByToken(ChatModel):
+    """Says yes to what stands in the contexts, surely where it is asked by token."""
+
+    name = cache_key = "by token"
+
+    def capabilities(self) -> Capabilities:
+        """All of them."""
+        return Capabilities(n=True, logprobs=True, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Say the verdict, and how probable it was."""
+        verdict = "no" if "Rain." in request.messages[-1].content else "yes"
+        pieces = ('{"reason": "r", "verdict": "', verdict, '", "unsupported": []}')
+        chances = (
+            {"yes": 0.9, "no": 0.1} if verdict == "yes" else {"yes": 0.2, "no": 0.8}
+        )
+        likely = tuple((text, math.log(chance)) for text, chance in chances.items())
+        tokens = tuple(
+            TokenAlternatives(
+                text,
+                math.log(chances.get(text, 1.0)),
+                likely if text == verdict else (),
+            )
+            for text in pieces
+        )
+        choice = Choice("".join(pieces), "stop", tokens if request.top_logprobs else ())
+        return ChatReply((choice,) * request.n, Usage(calls=1))
+
+
+def test_an_option_has_a_card_of_its_own(
+    labelled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = """
+from test_cards import SaysByToken
+judge = SaysByToken()
+"""
+    (labelled.parent / "my_token_model.py").write_text(told)
+    asked = ["--judge", "my_token_model:judge", "--data", "data", "--draws", "2"]
+    asked += ["--metric", "adherence", "--quiet", "--no-store", "--out"]
+    option = "adherence.verdict_tokens=true"
+    Path("cards").mkdir()
+    assert main([*asked, "cards/polls.json"]) == 0
+    assert main([*asked, "cards/tokens.json", "--set", option]) == 0
+    polls, tokens = (Card.read(f"cards/{name}.json") for name in ("polls", "tokens"))
+    assert option in tokens.command
+    assert "verdict_tokens" not in str(polls.signatures["adherent"])
+    assert tokens.signatures["adherent"].settings["verdict_tokens"] == "yes"
+    brier = [
+        figures(card, "adherent")["Brier", "one"].value for card in (polls, tokens)
+    ]
+    assert brier == [0.0, pytest.approx((0.1**2 + 0.2**2) / 2)]
+    # a run quotes the card of its own option, whichever is the newest
+    monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
+    sample = Sample(contexts=[TEXTS[0]], answer=TEXTS[0])
+    run_facts = [
+        evaluate([sample], [metric], judge=SaysByToken(), progress=False).run
+        for metric in (ContextAdherence(), ContextAdherence(verdict_tokens=True))
+    ]
+    for run, card in zip(run_facts, (polls, tokens), strict=True):
+        [(_, quoted_figures)] = fitting("by token", run).values()
+        assert quoted_figures == card.figures["adherent"]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--set", "adherence.verdict_token=true"], "verdict_tokens"),
+        (["--set", "recall.examples="], "not among the metrics"),
+        (["--set", "adherence.polls=3", "--template", "p.txt"], "--set goes with"),
+    ],
+)
+def test_settings_of_a_card_that_are_none(
+    labelled: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+    sentence: str,
+) -> None:
+    Path("p.txt").write_text("{contexts}\n{answer}")
+    asked = ["--judge", "gpt-4o-mini", "--data", "data", "--metric", "adherence"]
+    assert main([*asked, "--quiet", "--no-store", *more]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_few_rows_and_one_metric(

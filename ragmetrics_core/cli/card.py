@@ -29,7 +29,8 @@ from ragmetrics_core.labelling.measured_judges import (
     measured,
 )
 from ragmetrics_core.labelling.published import inputs_of, read_labelled
-from ragmetrics_core.metrics.registry import METRICS, full_name
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.registry import METRICS, full_name, metrics_set
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.models.urls import public
 from ragmetrics_core.page.render import check_page, write_html
@@ -37,6 +38,7 @@ from ragmetrics_core.reporting.judge_card import CASCADED, cell, reach, too_few_
 from ragmetrics_core.statistics.deciding import Decided, fewest_rows, left_out, reached
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
+_LONGEST_SETTING = 60
 _SHIPPED = Path("shipped")
 _BANDS = (
     "take adherence or utilization, and as cheap judge the embedded one or an encoder"
@@ -64,6 +66,15 @@ def add_to(commands: Any) -> None:
         " and --band adherence"
     )
     add(parser, "--metric", help_text, "NAME")
+    add(
+        parser,
+        "--set",
+        "a setting of a metric, e.g. adherence.verdict_tokens=true; may be repeated",
+        "METRIC.SETTING=VALUE",
+        default=[],
+        action="append",
+        dest="settings",
+    )
     add(
         parser,
         "--out",
@@ -143,6 +154,15 @@ def _items(options: argparse.Namespace, *, is_whole_card: bool) -> LabelledSampl
     return items
 
 
+def _metrics_asking(
+    items: LabelledSamples, options: argparse.Namespace
+) -> Sequence[Metric]:
+    """The metrics that ask what is labelled, with the settings that are given."""
+    kinds = {ASKING[item.question] for item in items}
+    names = [name for name, kind in METRICS.items() if kind in kinds]
+    return metrics_set(names, options.settings)
+
+
 def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
     """Refuse what does not go together or cannot be written.
 
@@ -156,6 +176,11 @@ def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
         raise SettingError(
             "--out and --html are for a card; what --template and --band find is"
             " printed"
+        )
+    if options.template and options.settings:
+        raise SettingError(
+            "--set goes with a card or a band; --template compares prompts with the"
+            " usual settings"
         )
     if options.template and judge.name in EMBEDDED:
         raise SettingError(
@@ -173,7 +198,8 @@ def _measured(
     The whole card is written first, where it is wanted.
     """
     draws = 0 if options.dry_run else options.draws
-    card = measured(judge, items, ask, draws=draws)
+    metrics = _metrics_asking(items, options)
+    card = measured(judge, items, ask, draws=draws, metrics=metrics)
     made_by = {
         "command": _command(options, judge),
         "inputs": inputs_of(options.data),
@@ -209,6 +235,9 @@ def _command(options: argparse.Namespace, judge: Judge) -> str:
     for name in ("limit", "metric"):
         if value := getattr(options, name):
             words += [f"--{name}", value]
+    for setting in options.settings:
+        # a longer one may be a text of a sample
+        words += ["--set", setting if len(setting) <= _LONGEST_SETTING else "…"]
     return f"ragmetrics card {shlex.join(map(str, words))}"
 
 
@@ -259,7 +288,7 @@ def _bands(
     """
     loss = options.band
     question = items[0].question
-    metric = ASKING[question]()
+    [metric] = _metrics_asking(items, options)
     no_probability = SettingError(
         f"a cascade sees no probability of these verdicts by {metric.name}; {_BANDS}"
     )

@@ -148,7 +148,12 @@ def judged(
 
 
 def measured(
-    judge: JudgeLike, labelled: LabelledSamples, ask: Ask, *, draws: int = 500
+    judge: JudgeLike,
+    labelled: LabelledSamples,
+    ask: Ask,
+    *,
+    draws: int = 500,
+    metrics: Iterable[Metric] = (),
 ) -> Card:
     """Measure a judge on labelled samples and return its card.
 
@@ -158,20 +163,27 @@ def measured(
         ask: The same judge, from ``asking``.
         draws: How many bootstrap resamples the intervals rest on. Intervals of shares
             are Wilson's and need none.
+        metrics: Metrics with settings of their own, each in place of the shipped one of
+            its class, which has the settings that are usual.
 
     Raises:
         InputError: If the judge scored nothing: an empty card would pass for a
             measurement.
     """
     questions = {row.question for row in labelled}
-    metrics = {name: kind() for name, kind in ASKING.items() if name in questions}
-    run = Run([*metrics.values()], judge, 1, MemoryStore())
+    own_metrics = {type(metric): metric for metric in metrics}
+    asking_metrics = {
+        question: own_metrics.get(kind) or kind()
+        for question, kind in ASKING.items()
+        if question in questions
+    }
+    run = Run([*asking_metrics.values()], judge, 1, MemoryStore())
     figures: dict[str, tuple[Measured, ...]] = {}
     correction: ClaimCorrection | None = None
     notes: tuple[str, ...] = ()
     decided_alone: dict[str, tuple[Decided, ...]] = {}
     all_rows: list[LabelledSample] = []
-    for question, metric in metrics.items():
+    for question, metric in asking_metrics.items():
         of_question = [row for row in labelled if row.question == question]
         rows, seconds = _timed(run.judges[0], ask, metric, of_question)
         question_figures = _agreement(rows, draws=draws)
@@ -195,7 +207,7 @@ def measured(
         details=run.judges[0].details,
         version=run.facts.version,
         made=run.facts.started,
-        signatures={name: metric.signature for name, metric in metrics.items()},
+        signatures={name: metric.signature for name, metric in asking_metrics.items()},
         figures=figures,
         decided=decided_alone,
         notes=notes,
