@@ -882,7 +882,28 @@ def test_a_slice_whose_rows_are_all_gone_is_undecided(lost_in: str) -> None:
         "0 of 8 rows were scored in both runs: 8 without a partner"
         in found.regressions()[2].sentence
     )
-    assert "outcomes (first/second): no row is in both runs" in found.table()
+    assert "  m [fr]: undecided, no row is in both runs" in found.table()
+
+
+def test_a_slice_is_one_line_and_an_interval_without_0_is_explained() -> None:
+    whole = keyed_run(["en", "fr"] * 20, 0.0, "language")
+    best = {"m": outcome(1.0)}
+    rows = [row.model_copy(update={"results": best}) for row in whole.results]
+    worse = [
+        whole.results[place] if place in range(1, 13, 2) else rows[place]
+        for place in range(40)
+    ]
+    first = Report(rows, whole.run)
+    found = first.compare(Report(worse, whole.run), slices="language")
+    french = found["m [fr]"]
+    assert french.interval is not None
+    assert f"  {french.line}" in found.table().splitlines()
+    assert found.table().count("permutation test") == 1, "details of the whole alone"
+    assert french.line.startswith(f"m [fr]: {french.verdict}, -0.300 over 20 pairs")
+    many = [change for change in found.changes if change.is_chance_of_many]
+    assert all(change.verdict == "undecided" for change in many)
+    assert ("3 differences were tested at once" in found.table()) == bool(many)
+    assert many, "or this shows nothing"
 
 
 @pytest.mark.parametrize("key", ["question", "answer", "reference", "contexts"])

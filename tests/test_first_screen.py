@@ -169,7 +169,7 @@ def worst_first(rows: list[SampleResult]) -> list[int]:
 @given(ROWS)
 def test_the_first_screen_never_says_good(rows: list[SampleResult]) -> None:
     first = screen(rows, judges=("lexical",))
-    texts = [first.loss, first.how_sure, first.groups_in_words, *first.failures]
+    texts = [first.loss, first.how_sure, first.groups_in_words, *first.warnings]
     assert not re.search(r"\b(good|great|fine|well)\b", " ".join(texts))
     if first.how_sure:
         assert "it sees gross failures only" in first.how_sure
@@ -198,9 +198,9 @@ def test_the_stage_to_mend_is_the_most_frequent_and_of_equals_the_earliest() -> 
     equal = screen([astray(0), without_context(1)])
     assert equal.mend_first is not None
     assert equal.mend_first.code == "no_context"
-    assert (
-        "answered without context and generation went astray, each in 1 of 2 rows"
-        in equal.loss
+    assert equal.loss == (
+        "Largest losses, each in 1 of 2 rows: answered without context; generation went"
+        " astray."
     )
     more = screen([astray(0), without_context(1), astray(2)])
     assert more.mend_first is not None
@@ -324,6 +324,8 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
         "22 of 42 rows were not scored: 2 abstained (the answer declines), 20 without"
         " what the metrics need. No loss found in the other 20 rows."
     )
+    assert beside_undefined.mend_first is not None
+    assert beside_undefined.mend_first.code == "missing"
     assert range_of(beside_undefined) == range_of(alone)
     assert "of rows like the scored ones have a loss" in beside_undefined.how_sure
     beside_failed = screen([*well, *failed])
@@ -332,7 +334,7 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
     )
     assert beside_failed.mend_first is not None
     assert beside_failed.mend_first.code == "judge_failed"
-    assert "mine 20. For example: r" in beside_failed.failures[0]
+    assert "mine 20. For example: r" in beside_failed.warnings[0]
     low, high = range_of(beside_failed)
     assert low == 0
     assert high > 50, "each of the 20 may have a loss"
@@ -344,6 +346,21 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
     )
     assert screen(failed).loss == (
         "20 of 20 rows were not scored: 20 the judge failed on."
+    )
+
+
+@given(ROWS)
+def test_rows_that_repeat_earlier_ones_are_said(rows: list[SampleResult]) -> None:
+    contents = [
+        (row.sample.question, len(row.sample.contexts), row.sample.answer)
+        for row in rows
+        if row.sample is not None
+    ]
+    texts = [content for content in contents if any(content)]
+    n_copies = len(texts) - len(set(texts))  # all contexts of these rows are one text
+    said = [warning for warning in screen(rows).warnings if "earlier row" in warning]
+    assert [warning.split(" repeat")[0] for warning in said] == (
+        [f"{n_copies} row{'s' * (n_copies > 1)}"] if n_copies else []
     )
 
 

@@ -124,6 +124,8 @@ IN_PYTHON: list[tuple[str, Callable[[], object], list[str]]] = [
     ("judge", lambda: _evaluated(judge="lexcial"), ["did you mean 'lexical'?"]),
     ("metric", lambda: _evaluated(metrics="adherance"), ["'context_adherence'?"]),
     ("setting", lambda: ContextAdherence(pols=3), ["did you mean 'polls'?"]),  # type: ignore[call-arg]  # the mistake
+    ("argument", lambda: _evaluated(metric="adherence"), ["did you mean 'metrics'?"]),
+    ("near a column", lambda: _evaluated(anwser_column="a"), ["'answer_column'?"]),
     ("column", lambda: _evaluated(question_column="q"), ["'q'", "the row has:"]),
     ("file", lambda: evaluate("rows.jsonl"), ["read the file first"]),
     ("a text", lambda: _scored("text"), ["a Sample", "score(question="]),

@@ -202,8 +202,10 @@ def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
     assert main(["report", *files, "--html", "page.html"]) == 0
     told = capsys.readouterr().out
     page = " ".join(Path("page.html").read_text().split())
+    assert told.index("2 of 3 questions") < told.index("context_adherence")
     for words in (
         "2 of 3 questions of two.jsonl stand in an earlier file, too",
+        "2 rows repeat the question, the retrieved texts and the answer of an earlier",
         "Rows 1 to 2 are those of one.jsonl, 3 to 5 are those of two.jsonl.",
     ):
         assert words in told
@@ -214,6 +216,22 @@ def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
     run = joined(reports, ["a", "b", "c"]).run
     assert run.name == "before, after"
     assert run.notes == ("No file holds a row.",)
+
+
+def test_signs_that_a_terminal_obeys_are_shown_and_not_sent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    turned = "Who lit\u202e it?\x1b[2J"
+    row = {"question": turned, "contexts": ["Anna lit it."], "answer": "Anna lit it."}
+    evaluate([row], ["adherence"], judge="lexical").to_jsonl("results.jsonl")
+    capsys.readouterr()
+    assert main(["report", "results.jsonl", "--name", "نرم\u200cافزار"]) == 0
+    told = capsys.readouterr().out
+    assert "Who lit\\u202e it?\\u001b[2J" in told
+    assert not set("\u202e\x1b") & set(told)
+    assert "نرم\u200cافزار" in told, "a sign that joins letters obeys nothing"
+    assert main(["report", "results\u202e.jsonl"]) == 2
+    assert "results\\u202e.jsonl" in capsys.readouterr().err
 
 
 def test_files_that_were_measured_in_different_ways_are_not_one_report(

@@ -56,7 +56,7 @@ def _run(arguments: Sequence[str]) -> int:
         )
         return 2
     options = command_parser(*arguments[:1]).parse_args(arguments)
-    from ragmetrics_core.cli.options import discard
+    from ragmetrics_core.cli.options import discard, visible
     from ragmetrics_core.cli.paths import check_paths
 
     try:
@@ -66,7 +66,7 @@ def _run(arguments: Sequence[str]) -> int:
         code = int(options.run(options))
         sys.stdout.flush()
     except RagMetricsError as error:
-        print(f"ragmetrics: {error}", file=sys.stderr)
+        print(visible(f"ragmetrics: {error}"), file=sys.stderr)
         return 2
     except BrokenPipeError:
         discard()

@@ -6,6 +6,7 @@ What options lead to, and how commands print, stands here, too.
 import argparse
 import atexit
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -29,6 +30,12 @@ from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.statistics.stopping import MIN_SCORED
 
 S = TypeVar("S", bound=Settings)
+
+# but for line ends and tabs: control characters, and marks of the direction of writing
+_OBEYED = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
+    "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]"
+)
 
 
 def positive(text: str) -> int:
@@ -402,14 +409,23 @@ def summarise(options: argparse.Namespace, text: str) -> None:
             file.write(f"{clean(text)}\n")
 
 
+def visible(text: str) -> str:
+    """Somebody's text with an escape for each sign that a terminal obeys.
+
+    Such signs move the cursor or turn the direction of what is read, so that a line
+    shows something else than it holds.
+    """
+    return _OBEYED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+
+
 def show(text: str) -> None:
-    """Print a text.
+    """Print a text, whose control characters become visible.
 
     A reader that went away, such as ``head``, changes neither the run nor its exit
     code.
     """
     try:
-        print(text, flush=True)
+        print(visible(text), flush=True)
     except BrokenPipeError:
         discard()
 

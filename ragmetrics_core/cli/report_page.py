@@ -1,6 +1,7 @@
 """``ragmetrics report``, which makes the page of results without judging again."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.first_screen import FirstScreen, screen_of
 from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
 from ragmetrics_core.reporting.gates import decide, parse_gate
-from ragmetrics_core.reporting.joined import joined
+from ragmetrics_core.reporting.joined import joined, repeated_questions
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
@@ -82,7 +83,9 @@ def _run(options: argparse.Namespace) -> int:
     """Write the page, show the numbers, and say by the exit code what gates decide."""
     shared.settle_gates(options, "--fail-under", holds_gate=bool(options.fail_under))
     check_page(options.html)
-    report = _report(options)
+    reports = [results_at(path) for path in options.files]
+    report = _report(reports, options)
+    warnings = list(repeated_questions(reports, _names(options)))
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]
     slices = {gate.by for gate in gates if gate.by}
     summary = report.summary(cluster=options.cluster, slices=slices)
@@ -91,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
         for gate in gates
     ]
     shown = report.shown()
-    screen = screen_of(shown, summary, report.run, decisions, options.cluster)
+    screen = screen_of(shown, summary, report.run, decisions, options.cluster, warnings)
     write_page_from(screen, options.html, shown.results, summary, shown.run)
     show("\n".join(_lines(screen, summary, report.run, options)))
     shared.summarise(options, markdown(summary, report.run, decisions))
@@ -100,10 +103,14 @@ def _run(options: argparse.Namespace) -> int:
     return shared.exit_code(decisions, options)
 
 
-def _report(options: argparse.Namespace) -> Report:
+def _names(options: argparse.Namespace) -> list[str]:
+    """What each file is called in a message."""
+    return [str(path) for path in options.files]
+
+
+def _report(reports: Sequence[Report], options: argparse.Namespace) -> Report:
     """The report over all files, by the name that it is given."""
-    reports = [results_at(path) for path in options.files]
-    report = joined(reports, [str(path) for path in options.files])
+    report = joined(reports, _names(options))
     name = options.name
     if not report.run.name and not any(source.name for source in report.run.inputs):
         # samples that a program gave: only the file says which run it is

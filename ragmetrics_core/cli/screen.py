@@ -22,7 +22,7 @@ def screen_lines(
     lines = [f"{screen.title}: {screen.origin}", *screen.verdicts, screen.loss]
     if screen.how_sure:
         lines.append(screen.how_sure)
-    lines += screen.failures
+    lines += [f"! {warning}" for warning in screen.warnings]
     lines += _stage_to_mend(screen)
     lines += ["", text_grid(summary), "", screen.groups_in_words]
     if summary.folded_signs:

@@ -4,7 +4,7 @@ The field's usual column names are found, so none needs to be configured.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -18,10 +18,11 @@ from ragmetrics_core.data.cells import (
     present,
     structured,
 )
+from ragmetrics_core.data.column_arguments import Columns
 from ragmetrics_core.data.columns import SEVERAL_ANSWERS, Place, Row, find
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
-from ragmetrics_core.data.nearest import plain_name
+from ragmetrics_core.data.nearest import did_you_mean, plain_name
 from ragmetrics_core.data.sample import Sample
 
 _NO_ERROR = ("false", "none", "null", "nan", "0")
@@ -88,15 +89,20 @@ def _digest(samples: Sequence[Sample]) -> str:
     return blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
 
 
-def columns_by_field(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def columns_by_field(
+    arguments: Mapping[str, Any], beside: Iterable[str] = ()
+) -> dict[str, Any]:
     """Return arguments such as ``question_column=`` by field of the sample.
 
-    Other names raise ``SettingError``.
+    Other names raise ``SettingError``, which says the nearest name among the columns
+    and the arguments that the function takes ``beside`` them.
     """
     for name in arguments:
-        if not name.endswith("_column"):
+        if name not in Columns.__annotations__:
+            near = did_you_mean(name, (*beside, *Columns.__annotations__))
             raise SettingError(
-                f"unknown argument {name!r}; columns are named like question_column="
+                f"unknown argument {name!r}{near}; columns are named like"
+                " question_column="
             )
     fields = {
         name.removesuffix("_column"): column

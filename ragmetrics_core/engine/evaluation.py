@@ -41,7 +41,8 @@ def iter_results(
     order, and the log says what was decided.
     """
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
-    return stream(run, samples, progress=progress, columns=columns_by_field(columns))
+    fields = columns_by_field(columns, beside=iter_results.__annotations__)
+    return stream(run, samples, progress=progress, columns=fields)
 
 
 def evaluate(
@@ -112,6 +113,7 @@ def evaluate(
             "batches need a list of samples, not an iterator: they are read again once"
             " all is answered"
         )
+    fields = columns_by_field(columns, beside=evaluate.__annotations__)
     budget = Budget(limits)
     while True:
         run = Run(
@@ -124,9 +126,7 @@ def evaluate(
             gates=gates,
             batch=bool(batch),
         )
-        results = list(
-            stream(run, samples, progress=progress, columns=columns_by_field(columns))
-        )
+        results = list(stream(run, samples, progress=progress, columns=fields))
         if not run.waited(batch == "wait"):
             break
     return report_of(run, results, asked=metrics is not None)
@@ -149,12 +149,11 @@ async def aevaluate(
 
     See ``evaluate``.
     """
+    fields = columns_by_field(columns, beside=aevaluate.__annotations__)
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     results = [
         result
-        async for result in astream(
-            run, samples, progress=progress, columns=columns_by_field(columns)
-        )
+        async for result in astream(run, samples, progress=progress, columns=fields)
     ]
     return report_of(run, results, asked=metrics is not None)
 

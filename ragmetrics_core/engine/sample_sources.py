@@ -5,7 +5,7 @@ That is Samples, rows, a data frame or a Hugging Face dataset.
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ragmetrics_core.data import (
@@ -17,6 +17,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.table_rows import table_rows
+from ragmetrics_core.statistics.repeats import n_repeats
 
 _SAME_ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each,"
@@ -26,8 +27,6 @@ _SAME_CONTENT = (
     "the question, contexts and answer of an earlier one; intervals count copies as"
     " evidence"
 )
-
-_PARTS = 16
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -120,19 +119,8 @@ def warn_of_doubles(
             elif any(content):
                 hashes_of_contents.append(hash(content))
         yield row
-    _warn_of(_n_doubles(hashes_of_ids), _SAME_ID)
-    _warn_of(_n_doubles(hashes_of_contents), _SAME_CONTENT)
-
-
-def _n_doubles(hashes: Sequence[int]) -> int:
-    """How many hashes stood there before.
-
-    They are counted part by part, so that no set of all of them takes memory.
-    """
-    n_different = 0
-    for part in range(_PARTS):
-        n_different += len({number for number in hashes if number % _PARTS == part})
-    return len(hashes) - n_different
+    _warn_of(n_repeats(hashes_of_ids), _SAME_ID)
+    _warn_of(n_repeats(hashes_of_contents), _SAME_CONTENT)
 
 
 def _warn_of(n_doubles: int, what: str) -> None:

@@ -31,6 +31,7 @@ from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, counted
 from ragmetrics_core.statistics.means import Interval, mean_interval
+from ragmetrics_core.statistics.repeats import n_repeats
 from ragmetrics_core.statistics.stopping import Outcome
 
 _N_EXAMPLES = 3
@@ -84,7 +85,7 @@ class FirstScreen:
     outcome: str  # of all gates together; "" without gates
     loss: str
     how_sure: str
-    failures: tuple[str, ...]
+    warnings: tuple[str, ...]  # what makes the numbers speak for less
     mend_first: Group | None
     groups: tuple[Group, ...]
     rows: int  # of the whole run; the groups may be those of rows drawn of it
@@ -109,7 +110,7 @@ class FirstScreen:
 
 
 class ScreenTally:
-    """The first screen of rows that come one by one; keeps 9 bytes per row.
+    """The first screen of rows that come one by one; keeps 17 bytes per row.
 
     ``cluster`` says which samples belong together, as in ``Report.summary``: the
     interval of a share counts them as such.
@@ -119,6 +120,7 @@ class ScreenTally:
         self._number_of = numbering(cluster)
         self._groups = bytearray()  # of each row, by its place in _CODES
         self._clusters = array("q")
+        self._hashes_of_contents = array("q")
         self._examples: dict[str, list[Example]] = {code: [] for code in _CODES}
 
     def add(self, row: SampleResult) -> str:
@@ -126,13 +128,20 @@ class ScreenTally:
         code = group_of_row(row)
         self._groups.append(_CODES.index(code))
         self._clusters.append(self._number_of(row.sample))
+        content = _content_of(row.sample)
+        if any(content):
+            self._hashes_of_contents.append(hash(content))
         example = _example_of(row)
         if example is not None:
             self._examples[code] = _worst([*self._examples[code], example])
         return code
 
     def screen(
-        self, summary: Summary, run: RunFacts, decisions: Sequence[Decision] = ()
+        self,
+        summary: Summary,
+        run: RunFacts,
+        decisions: Sequence[Decision] = (),
+        warnings: Sequence[str] = (),
     ) -> FirstScreen:
         """Everything counted so far, with the verdict of the gates.
 
@@ -140,6 +149,7 @@ class ScreenTally:
             summary: The numbers of the same rows.
             run: The facts of the run.
             decisions: What was decided of each gate.
+            warnings: What else makes the numbers speak for less than they seem to.
         """
         groups = self._all_groups()
         losses = _largest_first(group for group in groups if group.code in LOSSES)
@@ -152,7 +162,7 @@ class ScreenTally:
             outcome=_outcome(decisions),
             loss=self._verdict_on_losses(losses, summary),
             how_sure=self._how_sure(losses, run),
-            failures=tuple(_failures(summary)),
+            warnings=(*_failures(summary), *self._copies(), *warnings),
             mend_first=to_mend[0] if to_mend else None,
             groups=tuple(groups),
             rows=summary.rows,
@@ -232,6 +242,17 @@ class ScreenTally:
             words += " The judge only compares words: it sees gross failures only."
         return words
 
+    def _copies(self) -> Iterable[str]:
+        """That rows repeat others, if any do."""
+        n_copies = n_repeats(self._hashes_of_contents)
+        if n_copies:
+            verb = "repeats" if n_copies == 1 else "repeat"
+            yield (
+                f"{counted(n_copies, 'row')} {verb} the question, the retrieved texts"
+                " and the answer of an earlier row. If these are copies, the ranges"
+                " are too narrow: they count each as new evidence."
+            )
+
     @property
     def _n_rows(self) -> int:
         """The rows counted: all, or those drawn of them for the page."""
@@ -267,13 +288,11 @@ def _loss_in_words(losses: Sequence[Group], rows: str) -> str:
     """The largest loss, and in how many of these rows it occurs."""
     if not losses:
         return f"No loss found in {rows}"
-    *titles, last_title = [group.title for group in _equal_largest(losses)]
-    if not titles:
-        return f"Largest loss: {last_title}, in {losses[0].count:,} of {rows}"
-    return (
-        f"Largest losses: {', '.join(titles)} and {last_title}, each in"
-        f" {losses[0].count:,} of {rows}"
-    )
+    titles = [group.title for group in _equal_largest(losses)]
+    share = f"in {losses[0].count:,} of {rows}"
+    if len(titles) == 1:
+        return f"Largest loss: {titles[0]}, {share}"
+    return f"Largest losses, each {share}: {'; '.join(titles)}"
 
 
 def _which_loss(losses: Sequence[Group]) -> str:
@@ -289,12 +308,13 @@ def screen_of(
     run: RunFacts,
     decisions: Sequence[Decision] = (),
     cluster: GroupBy = "auto",
+    warnings: Sequence[str] = (),
 ) -> FirstScreen:
     """The first screen of these rows; see ``ScreenTally``."""
     tally = ScreenTally(cluster)
     for row in rows:
         tally.add(row)
-    return tally.screen(summary, run, decisions)
+    return tally.screen(summary, run, decisions, warnings)
 
 
 def title_of(run: RunFacts) -> str:
@@ -338,6 +358,14 @@ def _example_of(row: SampleResult) -> Example | None:
         question=short_question(row.sample),
         rank=_rank([value for value, _ in scores]),
     )
+
+
+def _content_of(sample: Sample | None) -> tuple[object, ...]:
+    """By what a copy of a row is known; empty where there is nothing to compare."""
+    if sample is None:
+        return ()
+    contexts = tuple(context.text for context in sample.contexts)
+    return (sample.question, contexts, sample.answer)
 
 
 def _rank(scores: Sequence[float]) -> tuple[float, ...]:

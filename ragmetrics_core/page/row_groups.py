@@ -55,6 +55,16 @@ MENDINGS = {
         "Why it failed stands above; check its model, key, address and limits, and"
         " run again.",
     ),
+    "abstained": Mending(
+        "when the application declines",
+        "Score context_utilization too: it says whether the retrieved text could have"
+        " answered.",
+    ),
+    "missing": Mending(
+        "the table",
+        "Name the columns of what the metrics need; the opened row says what is"
+        " missing.",
+    ),
     **{str(code): Mending(rule.stage, rule.remedy) for code, rule in RULES.items()},
 }
 """Of the groups that name what to mend."""

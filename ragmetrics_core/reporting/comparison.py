@@ -123,6 +123,27 @@ class MetricChange(Frozen):
         """The metric, with its slice."""
         return self.metric if self.slice is None else f"{self.metric} [{self.slice}]"
 
+    @property
+    def line(self) -> str:
+        """The change in one line: the verdict, the difference and its interval."""
+        words = f"{self.name}: {self.verdict}"
+        if not self.outcomes:
+            return f"{words}, no row is in both runs"
+        if self.difference is None:
+            return f"{words}, no row is scored in both runs"
+        words += f", {self.difference:+.3f} over {self.pairs} pairs"
+        if self.interval is not None:
+            low, high = self.interval.low, self.interval.high
+            words += f", 95 % interval {low:+.3f} to {high:+.3f}"
+        return words
+
+    @property
+    def is_chance_of_many(self) -> bool:
+        """Whether it is undecided only because much was tested at once."""
+        if self.verdict != "undecided" or self.interval is None:
+            return False
+        return self.interval.low > 0 or self.interval.high < 0
+
     def lines(self, margin: float) -> list[str]:
         """The change in words, the verdict first."""
         outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
@@ -342,7 +363,7 @@ class Comparison(Frozen):
         return outcome, f"one-sided bounds {low:+.4f} and {high:+.4f}"
 
     def table(self) -> str:
-        """Return the comparison as plain text, a paragraph per metric and slice.
+        """Return the comparison as plain text, a paragraph per metric, a line per slice.
 
         It holds no texts of samples.
         """
@@ -354,10 +375,27 @@ class Comparison(Frozen):
         lines += map(str, self.decisions)
         lines += [f"! {sentence}" for sentence in self.not_compared]
         for change in self.changes:
-            lines += ["", *change.lines(self.margin)]
+            if change.slice is None:
+                lines += ["", *change.lines(self.margin)]
+        by_slice = [change for change in self.changes if change.slice is not None]
+        if by_slice:
+            lines += ["", "By slice:"]
+        lines += [f"  {change.line}" for change in by_slice]
+        if any(change.is_chance_of_many for change in self.changes):
+            lines += ["", self.why_undecided]
         return "\n".join(lines)
 
     __str__ = __repr__ = table
+
+    @property
+    def why_undecided(self) -> str:
+        """Why a difference may be undecided whose interval leaves 0 out."""
+        n_tested = sum(change.p is not None for change in self.changes)
+        return (
+            f"{n_tested} differences were tested at once, so that one of them leaves 0"
+            " out of its interval by chance more easily; undecided is what Holm's rule"
+            " then leaves open."
+        )
 
     @property
     def not_compared(self) -> tuple[str, ...]:

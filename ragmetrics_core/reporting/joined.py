@@ -31,7 +31,6 @@ def joined(reports: Sequence[Report], names: Sequence[str]) -> Report:
     ]
     facts = _joined_facts([report.run for report in reports], names)
     notes = (*facts.notes, _note_on_rows(reports, names))
-    notes += tuple(_notes_on_repeated_questions(reports, names))
     return Report(rows, facts.model_copy(update={"notes": notes}))
 
 
@@ -49,10 +48,13 @@ def _note_on_rows(reports: Sequence[Report], names: Sequence[str]) -> str:
     return f"Rows {', '.join(parts)}." if parts else "No file holds a row."
 
 
-def _notes_on_repeated_questions(
+def repeated_questions(
     reports: Sequence[Report], names: Sequence[str]
 ) -> Iterator[str]:
-    """Reports that ask what earlier ones asked: copies pass for more evidence."""
+    """Warn of each report that asks what earlier ones asked.
+
+    Two runs over the same questions are no more evidence than one.
+    """
     earlier: set[str] = set()
     for report, name in zip(reports, names, strict=True):
         questions = _questions_of(report)
@@ -60,9 +62,9 @@ def _notes_on_repeated_questions(
         if n_repeated:
             yield (
                 f"{n_repeated:,} of {len(questions):,} questions of {name} stand in an"
-                " earlier file, too, so the intervals count them as more evidence than"
-                " they are: compare two runs by ragmetrics compare, or count a"
-                " question's samples as one by --cluster question."
+                " earlier file, too, so the ranges are too narrow: they count each as"
+                " new evidence. Compare two runs by ragmetrics compare, or count a"
+                " question's rows as one by --cluster question."
             )
         earlier |= questions
 

@@ -76,7 +76,9 @@ class Scorer:
                 f"{', '.join(taking)} as set here takes contexts of other rows, which"
                 " depend on how they are divided: give control_contexts="
             )
-        self._columns = columns_by_field(columns)
+        self._columns = columns_by_field(
+            columns, beside=Scorer.__init__.__annotations__
+        )
         self._settings = (self.metrics, judge, concurrency, store)
         self._run: Run | None = None
 
