@@ -95,20 +95,14 @@ def _strand(run: AnyRun) -> str:
 def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     """One root with all below it, and what LangChain says of question, history and answer."""
     root = _node(run)
-    nodes = list(root.walk())
-    calls_models = any(node.kind == "model" for node in nodes)
+    calls_models = any(node.kind == "model" for node in root.walk())
     inputs, output = plain(run.inputs), plain(run.outputs or {})
     if root.kind == "step" and not capture.has_written(inputs):
         root.taken = tuple(documents_in(inputs))
     given_metadata = _given_in_metadata(run)
     continues = _continues(run)
     question, asked_at = _question(run, inputs, output, given_metadata, continues)
-    gave_nothing = _is_empty(run.outputs)
-    error = error_of(run)
-    if error is None and gave_nothing and _is_abandoned(run):
-        error = _ABANDONED
-    thread = metadata_of(run).get("thread_id")
-    return Tree(
+    tree = Tree(
         root,
         question=question,
         asked_at=asked_at,
@@ -117,12 +111,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         output=output,
         is_query=every_turn and calls_models,
         gives_documents=_gives_documents(root, output, calls_models=calls_models),
-        error=error,
-        complete=error is None and (calls_models or not gave_nothing),
         strand=_strand(run),
-        thread=None if thread is None else f"{run.name}/{thread}",
-        conversation=None if thread is None else str(thread),
-        paused=thread is not None and run.error is None and _waits_for_a_person(nodes),
         continues=continues,
         given=_fields_of_the_sample(given_metadata),
         run=run,
@@ -130,6 +119,22 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         results=(run.outputs or {},),
         plain=plain,
     )
+    _add_end(tree, run, calls_models=calls_models)
+    return tree
+
+
+def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
+    """Say in a tree how its run ended, and which thread another run may go on with."""
+    gave_nothing = _is_empty(run.outputs)
+    tree.error = error_of(run)
+    if tree.error is None and gave_nothing and _is_abandoned(run):
+        tree.error = _ABANDONED
+    tree.complete = tree.error is None and (calls_models or not gave_nothing)
+    thread = metadata_of(run).get("thread_id")
+    if thread is not None:
+        tree.thread = f"{run.name}/{thread}"
+        tree.conversation = str(thread)
+        tree.paused = run.error is None and _waits_for_a_person(tree.root.walk())
 
 
 def _given_in_metadata(run: AnyRun) -> Mapping[str, Any]:

@@ -61,13 +61,7 @@ class Calls:
             call.documents = self._documents(node)
             call.error = node.error or ("no output" if node.output is None else None)
         if call.kind == "model":
-            call.prompt = prompt(node)
-            messages = replies(node)
-            call.reply, call.model = (
-                (_with_ids(messages[0], node), messages[0].model)
-                if messages
-                else (None, None)
-            )
+            _fill_model(call, node)
         elif node.operation == AGENT_TOOL:
             self._tool(call, node)
         elif node is not self.run.root:
@@ -79,17 +73,12 @@ class Calls:
 
     def _of_agent(self, enclosing: Call, node: Node) -> Call:
         """The call of an agent: that of its component, named as that is, or one inside the tool that it is."""
-        call = (
-            enclosing
-            if enclosing.kind != "tool"
-            else Call("agent", enclosing.name, node.opened, node.closed or None)
-        )
-        enclosing.children += [call] if call is not enclosing else []
-        call.agent = (
-            enclosing.name
-            if sum(span.operation == AGENT for span in self.run.nodes) > 1
-            else None
-        )
+        call = enclosing
+        if enclosing.kind == "tool":
+            call = Call("agent", enclosing.name, node.opened, node.closed or None)
+            enclosing.children.append(call)
+        agents = [span for span in self.run.nodes if span.operation == AGENT]
+        call.agent = enclosing.name if len(agents) > 1 else None
         return call
 
     def _kind(self, node: Node) -> Any:
@@ -140,9 +129,7 @@ class Calls:
         elif isinstance(node.output, str):
             call.text = node.output
         if _has_failed(node, message):
-            error_text = call.text or next(texts_in(node.sockets.get("error")), None)
-            call.error = error_text or "the tool failed"
-            call.text, call.documents = None, None
+            _note_failure(call, node)
         hands_the_answer_in = reader is None and node.ends_agent and not call.documents
         # the one argument of Haystack's own tool that looks for tools
         looks_for_tools = "tool_keywords" in node.input
@@ -360,6 +347,15 @@ class Calls:
         ]
 
 
+def _fill_model(call: Call, node: Node) -> None:
+    """What a model was shown, and what it replied first."""
+    call.prompt = prompt(node)
+    messages = replies(node)
+    if messages:
+        call.reply = _with_ids(messages[0], node)
+        call.model = messages[0].model
+
+
 def _for_documents(sockets: Mapping[str, Any]) -> bool:
     """True if a socket is for documents."""
     return any("Document" in str(socket.get("type")) for socket in sockets.values())
@@ -410,6 +406,14 @@ def _has_failed(node: Node, message: Message | None) -> bool:
         return True
     # before Haystack 3.4 the span says no more
     return message is None and set(node.sockets) == {"error"}
+
+
+def _note_failure(call: Call, node: Node) -> None:
+    """A tool that failed tells its error, and no text or document is evidence."""
+    error_text = call.text or next(texts_in(node.sockets.get("error")), None)
+    call.error = error_text or "the tool failed"
+    call.text = None
+    call.documents = None
 
 
 def _ran(

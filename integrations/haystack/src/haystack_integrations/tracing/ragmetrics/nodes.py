@@ -60,18 +60,13 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
     ):
         return value
     if isinstance(value, haystack.Document):
-        return Document(
-            value.content or "", value.id, value.score, dict(value.meta or {})
-        )
+        return _document(value)
     if isinstance(value, ChatMessage):
         return _message(value)
     if isinstance(value, GeneratedAnswer):
         return _generated(value)
     if isinstance(value, ExtractedAnswer):
-        documents = (copied(value.document),) if value.document is not None else ()
-        return Answer(
-            value.data, extracted=True, documents=documents, question=value.query
-        )
+        return _extracted(value)
     if isinstance(value, BaseModel):
         value = vars(value)
     if depth and isinstance(value, Mapping):
@@ -80,16 +75,28 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
             for key, field_value in value.items()
         }
     if depth and isinstance(value, (list, tuple, set, frozenset)):
-        embedding = len(value) > 8 and isinstance(next(iter(value)), float)
-        listed = (
-            () if embedding else [*value][-1:] if _is_conversation(value) else value
-        )
-        return (
-            None
-            if embedding
-            else tuple(copied(element, depth - 1) for element in listed)
-        )
+        is_embedding = len(value) > 8 and isinstance(next(iter(value)), float)
+        if is_embedding:
+            return None
+        listed = [*value][-1:] if _is_conversation(value) else value
+        return tuple(copied(element, depth - 1) for element in listed)
     return None
+
+
+def _document(document: haystack.Document) -> Document:
+    return Document(
+        document.content or "",
+        document.id,
+        document.score,
+        dict(document.meta or {}),
+    )
+
+
+def _extracted(answer: ExtractedAnswer) -> Answer:
+    documents = () if answer.document is None else (copied(answer.document),)
+    return Answer(
+        answer.data, extracted=True, documents=documents, question=answer.query
+    )
 
 
 def _message(message: ChatMessage) -> Said:

@@ -135,42 +135,54 @@ def _without(place: Mapping[str, Any], name: object) -> dict[str, Any]:
 
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     """The run as one answer tells it, or as a run without any."""
-    run = calls.run
     last_model = calls.models[-1] if calls.models else None
     call = calls.of[last_model] if last_model is not None else None
     if answer is not None:
         call = answer.call
-    prompt_of_call = () if call is None else call.prompt
-    carried = None if answer is None else answer.question
-    given_question = _question(calls, prompt_of_call, carried)
-    question, asked_at = _question_asked(given_question, answer)
-    flow, flow_at = None, ""
+    tree = _tree_without_answer(calls, where)
+    _add_question(tree, calls, call, answer)
     if answer is None and last_model is not None:
-        flow, flow_at = calls.flow(last_model)
-    documents_of_output = documents_left(run)
-    gives_documents = (
-        answer is None and bool(documents_of_output) and _ends_with_a_search(calls)
-    )
-    if gives_documents or (documents_of_output and _has_no_source(answer, call)):
-        flow_at, flow = documents_of_output[-1]
-        answer = answer and replace(answer, documents=None)
+        tree.flow, tree.flow_at = calls.flow(last_model)
+    documents_of_output = documents_left(calls.run)
+    if documents_of_output:
+        tree.gives_documents = answer is None and _ends_with_a_search(calls)
+        if tree.gives_documents or _has_no_source(answer, call):
+            tree.flow_at, tree.flow = documents_of_output[-1]
+            answer = answer and replace(answer, documents=None)
+    tree.answers = () if answer is None else (answer,)
+    return tree
+
+
+def _add_question(
+    tree: Tree, calls: Calls, call: Call | None, answer: Answer | None
+) -> None:
+    """Say in a tree what was asked, what was said before, and whether asking makes the run a sample.
+
+    Args:
+        tree: The tree.
+        calls: The calls of its run.
+        call: The call that answered; None if there is none.
+        answer: The answer; None for a run without any.
+    """
+    carried = None if answer is None else answer.question
+    prompt_of_call = () if call is None else call.prompt
+    given_question = _question(calls, prompt_of_call, carried)
+    tree.question, tree.asked_at = _question_asked(given_question, answer)
+    if given_question is not None and carried and carried != tree.question:
+        tree.standalone = carried
+    tree.history = _history(calls, None if call is None else int(call.began))
+    is_asked_of_a_model = bool(calls.models) and given_question is not None
+    tree.is_query = answer is not None or is_asked_of_a_model
+    tree.turned_away = given_question is not None and _left_a_way_unused(calls.run)
+
+
+def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
+    """What a run tells by itself, whatever it answered: its calls, its end, its places and warnings."""
+    run = calls.run
     without_text = _documents_without_text(run)
     return Tree(
         calls.root,
-        question=question,
-        asked_at=asked_at,
-        standalone=carried
-        if given_question and carried and carried != question
-        else None,
-        history=_history(calls, None if call is None else int(call.began)),
-        answers=() if answer is None else (answer,),
         output=run.output,
-        flow=flow,
-        flow_at=flow_at,
-        is_query=answer is not None
-        or (last_model is not None and given_question is not None),
-        gives_documents=gives_documents,
-        turned_away=given_question is not None and _left_a_way_unused(run),
         error=run.error,
         complete=run.complete,
         strand=run.strand,

@@ -98,14 +98,12 @@ def evaluate_pipeline(
             f"{len(inputs)} inputs and {len(references)} references; give one (or None)"
             " for each"
         )
+    hides_bar = None if progress is None else not progress
     samples: list[Sample] = []
     for number, pipeline_input in enumerate(
-        tqdm(
-            inputs, desc="pipeline", disable=None if progress is None else not progress
-        )
+        tqdm(inputs, desc="pipeline", disable=hides_bar)
     ):
         reference: Any = references[number] if references is not None else None
-        error = None  # what goes wrong inside is part of the result
         with capture(
             reference=reference,
             question_from=question_from,
@@ -114,21 +112,29 @@ def evaluate_pipeline(
             context_tools=context_tools,
             build=build,
         ) as captured:
-            try:
-                pipeline.run(
-                    {
-                        name: dict(value) if isinstance(value, Mapping) else value
-                        for name, value in pipeline_input.items()
-                    }
-                )
-            except (PipelineRuntimeError, PipelineMaxComponentRuns) as failed:
-                error = f"{type(failed).__name__}: {failed}"
-        notes = CaptureNotes(
-            warnings=("the run neither retrieved nor answered",), complete=error is None
-        )
-        samples += captured.samples or [
-            Sample(reference=reference, error=error, capture=notes)
-        ]
+            error = _error_of_run(pipeline, pipeline_input)
+        samples += captured.samples or [_sample_of_nothing(reference, error)]
     return evaluate(
         samples, metrics, judge=as_judge(judge), progress=progress, **settings
     )
+
+
+def _sample_of_nothing(reference: Any, error: str | None) -> Sample:
+    """The row of a run that neither retrieved nor answered, perhaps because it failed."""
+    notes = CaptureNotes(
+        warnings=("the run neither retrieved nor answered",), complete=error is None
+    )
+    return Sample(reference=reference, error=error, capture=notes)
+
+
+def _error_of_run(pipeline: Pipeline, pipeline_input: Mapping[str, Any]) -> str | None:
+    """Run a pipeline on a copy of an input; the error in words, which is part of the result."""
+    copied_input = {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in pipeline_input.items()
+    }
+    try:
+        pipeline.run(copied_input)
+    except (PipelineRuntimeError, PipelineMaxComponentRuns) as error:
+        return f"{type(error).__name__}: {error}"
+    return None

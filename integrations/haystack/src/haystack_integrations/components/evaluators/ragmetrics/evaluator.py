@@ -269,35 +269,33 @@ class RagMetricsEvaluator:
         scores = {name: first_metric[name] for name in ("score", "individual_scores")}
         return {"results": results, **scores, "meta": meta}
 
-    def _column(self, metric: Metric, rows: Sequence[SampleResult]) -> dict[str, Any]:
-        """One metric in the form that ``EvaluationRunResult`` takes."""
-        outcomes = [row.results[metric.name] for row in rows]
+    def _report_failures(
+        self, metric: Metric, outcomes: Sequence[MetricResult]
+    ) -> None:
+        """Raise the first failure of a metric, or log how many there are, as the user wants it."""
         failed = [
             (index, result)
             for index, result in enumerate(outcomes)
             if isinstance(result, Failed)
         ]
-        if failed and self.raise_on_failure:
-            index, result = failed[0]
-            kind = vars(errors).get(result.error.type)
-            typed = (
-                kind
-                if isinstance(kind, type) and issubclass(kind, errors.RagMetricsError)
-                else errors.JudgeError
-            )
-            raise typed(
-                f"{metric.name} of answer {index}: {result.error.type}: {result.reason}"
-            )
-        if failed:
-            counts: dict[str, Any] = {
-                "metric": metric.name,
-                "failed": len(failed),
-                "total": len(outcomes),
-            }
-            logger.warning(
-                "{metric} failed for {failed} of {total} answers; their scores are NaN",
-                **counts,
-            )
+        if not failed:
+            return
+        if self.raise_on_failure:
+            raise _typed_error(metric, *failed[0])
+        counts: dict[str, Any] = {
+            "metric": metric.name,
+            "failed": len(failed),
+            "total": len(outcomes),
+        }
+        logger.warning(
+            "{metric} failed for {failed} of {total} answers; their scores are NaN",
+            **counts,
+        )
+
+    def _column(self, metric: Metric, rows: Sequence[SampleResult]) -> dict[str, Any]:
+        """One metric in the form that ``EvaluationRunResult`` takes."""
+        outcomes = [row.results[metric.name] for row in rows]
+        self._report_failures(metric, outcomes)
         values = [result.value for result in outcomes if result.value is not None]
         return {
             "score": math.fsum(values) / len(values) if values else math.nan,
@@ -312,6 +310,15 @@ class RagMetricsEvaluator:
                 for result in outcomes
             ],
         }
+
+
+def _typed_error(metric: Metric, index: int, result: Failed) -> errors.RagMetricsError:
+    """The error of a failed result, of the type that the result names."""
+    sentence = f"{metric.name} of answer {index}: {result.error.type}: {result.reason}"
+    kind = vars(errors).get(result.error.type)
+    if isinstance(kind, type) and issubclass(kind, errors.RagMetricsError):
+        return kind(sentence)
+    return errors.JudgeError(sentence)
 
 
 def _judge_name(judge: JudgeLike) -> str | None:

@@ -1,6 +1,6 @@
 """What the component's sockets hold, as samples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
@@ -20,68 +20,84 @@ _SOCKETS = ("answers", *_PARTS, *_LISTS, "reference")
 
 
 def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
-    """Samples of the one group of sockets that holds values, none if none does.
+    """The samples that the sockets of the component describe, and what they may lack.
 
-    And warnings about what they may lack.
+    Args:
+        *sockets: Values in the order of the parameters of ``RagMetricsEvaluator.run``.
+        **named: Values by the names of these parameters.
 
-    Values come in the order of the parameters of ``RagMetricsEvaluator.run``, or by
-    their names.
+    Returns:
+        The samples, and warnings about them; no sample if no socket holds a value.
 
     Raises:
-        SettingError: If several groups hold values, or lists differ in length.
+        SettingError: If sockets of several groups hold values, or lists differ in
+            length.
     """
     values = {**dict(zip(_SOCKETS, sockets, strict=False)), **named}
     filled = {name: value for name, value in values.items() if value is not None}
-    reference, rows = filled.pop("reference", None), []
-    groups = [
-        filled_names
-        for group in (["answers"], _PARTS, _LISTS)
-        if (filled_names := [name for name in group if name in filled])
-    ]
-    if len(groups) > 1:
-        names = "; ".join(map(", ".join, groups))
-        raise SettingError(
-            f"give one group of inputs, got {names}: answers, or"
-            " query/documents/replies, or lists"
-        )
+    reference = filled.pop("reference", None)
+    _check_one_group(filled)
     if "answers" in filled:
-        found_samples = [_of_answer(answer) for answer in filled["answers"]]
-        return _with_references(found_samples, reference), _cut(filled["answers"])
+        answers = filled["answers"]
+        samples_of_answers = [_of_answer(answer) for answer in answers]
+        return _with_references(samples_of_answers, reference), _cut(answers)
     if filled.keys() & _LISTS.keys():
         if reference is not None:
             raise SettingError("with lists give ground_truth_answers, not reference")
-        if len({len(value) for value in filled.values()}) > 1:
-            raise SettingError(
-                "lists differ in length:"
-                f" {', '.join(f'{name} {len(v)}' for name, v in filled.items())}"
-            )
-        rows = [
-            dict(zip(map(_LISTS.get, filled), row, strict=True))
-            for row in zip(*filled.values(), strict=True)
-        ]
-    elif filled:
-        given_replies = filled.get("replies")
-        replies = (
-            given_replies or [None]
-            if isinstance(given_replies, list)
-            else [given_replies]
-        )
-        texts = [
-            reply.text if isinstance(reply, ChatMessage) else reply for reply in replies
-        ]
-        rows = [
-            {
-                "question": filled.get("query"),
-                "contexts": filled.get("documents"),
-                "answer": text,
-            }
-            for text in texts
-        ]
-    found_samples = [
+        rows = _rows_of_lists(filled)
+    else:
+        rows = _rows_of_replies(filled)
+    samples_of_rows = [
         Sample.model_validate({**row, "contexts": _contexts(row.get("contexts"))})
         for row in rows
     ]
-    return _with_references(found_samples, reference), []
+    return _with_references(samples_of_rows, reference), []
+
+
+def _check_one_group(filled: Mapping[str, Any]) -> None:
+    """Refuse, by ``SettingError``, values in sockets of several groups."""
+    groups: list[str] = []
+    for group in (["answers"], _PARTS, _LISTS):
+        names = [name for name in group if name in filled]
+        if names:
+            groups.append(", ".join(names))
+    if len(groups) > 1:
+        raise SettingError(
+            f"give one group of inputs, got {'; '.join(groups)}: answers, or"
+            " query/documents/replies, or lists"
+        )
+
+
+def _rows_of_lists(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each place of the lists, which are columns; they must be equally long."""
+    lengths = {name: len(column) for name, column in filled.items()}
+    if len(set(lengths.values())) > 1:
+        lengths_in_words = [f"{name} {length}" for name, length in lengths.items()]
+        raise SettingError(f"lists differ in length: {', '.join(lengths_in_words)}")
+    fields = [_LISTS[name] for name in filled]
+    rows = zip(*filled.values(), strict=True)
+    return [dict(zip(fields, row, strict=True)) for row in rows]
+
+
+def _rows_of_replies(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each reply to the one query; one without an answer if there is none."""
+    if not filled:
+        return []
+    given_replies = filled.get("replies")
+    if not isinstance(given_replies, list):
+        given_replies = [given_replies]
+    replies = given_replies or [None]
+    texts = [
+        reply.text if isinstance(reply, ChatMessage) else reply for reply in replies
+    ]
+    return [
+        {
+            "question": filled.get("query"),
+            "contexts": filled.get("documents"),
+            "answer": text,
+        }
+        for text in texts
+    ]
 
 
 def _contexts(documents: Sequence[Document | str] | None) -> tuple[Context, ...]:

@@ -220,35 +220,60 @@ class Recorder:
         instance: object,
         parent_id: str | None,
     ) -> None:
-        """A span began."""
+        """A span began: find its place, unless it belongs to nothing that is watched.
+
+        Args:
+            id_: The span's id, which ends in class, method and a UUID.
+            arguments: What its method was given.
+            instance: Whose method it is.
+            parent_id: The span around it; None if there is none.
+        """
         if isinstance(instance, BaseChatEngine) and ".reset-" in id_:
             snapshot.start_over(instance)
         if not self.listeners.open and not self._places:
             return
         reading = _reading.get()
-        around = _joined(
-            None if parent_id is None else self._places.get(parent_id), reading
-        )
+        parent = None if parent_id is None else self._places.get(parent_id)
+        around = _joined(parent, reading)
         owner: type = type(instance)
         kind = kind_of(owner, id_[:-_UUID].rpartition(".")[2])
         if kind == "write":
-            self._writing[id_], kind = [], None
-        tracks = () if around is None else around.tracks
-        fresh = () if reading is not None else self._wanted(parent_id, around)
-        caller = called_by() if (tracks or fresh) and kind in ROOTS else None
-        if (
-            around is _IGNORED
-            or (tracks and capture.is_judge_work())
-            or (caller and caller not in MEMORY)
-        ):
+            self._writing[id_] = []
+            kind = None
+        if around is _IGNORED:
             self._places[id_] = _IGNORED
-        elif tracks or fresh:
-            place = self._placed(kind, arguments, instance, around or _OUTSIDE, fresh)
-            if caller and place.kind is not None and place.node is not None:
-                place.node.kind = "ignored"
-            for live, _ in place.tracks if place.kind is not None else ():
-                live.spans.append(id_)
+            return
+        # While a streamed answer is read no run begins.
+        fresh = () if reading is not None else self._wanted(parent_id, around)
+        surroundings = around or _OUTSIDE
+        if surroundings.tracks or fresh:
+            place = self._watched(kind, arguments, instance, surroundings, fresh)
+            if place.kind is not None:
+                for live, _ in place.tracks:
+                    live.spans.append(id_)
             self._places[id_] = place
+
+    def _watched(
+        self,
+        kind: Kind | None,
+        arguments: Mapping[str, Any],
+        instance: object,
+        around: _Place,
+        fresh: tuple[Listener, ...],
+    ) -> _Place:
+        """The place of a span in a run, or of one that begins a run for ``fresh``.
+
+        What a judge does, or a generator of test data, is ignored with all inside it.
+        A call that only shortens the memory is ignored by itself.
+        """
+        caller = called_by() if kind in ROOTS else None
+        is_judge_work = bool(around.tracks) and capture.is_judge_work()
+        if is_judge_work or (caller is not None and caller not in MEMORY):
+            return _IGNORED
+        place = self._placed(kind, arguments, instance, around, fresh)
+        if caller is not None and place.kind is not None and place.node is not None:
+            place.node.kind = "ignored"
+        return place
 
     @guarded
     def follow(self, id_: str, bound_args: object) -> None:
@@ -287,17 +312,28 @@ class Recorder:
             )
         if not around.tracks and kind not in ROOTS:
             return _Place(kind=kind)
-        node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock))
-        if kind == "tool" and "program" in around.within:
-            node.kind = "ignored"  # a structured answer
-        self._copied(snapshot.copy_event, node, around.event)
-        self._copied(snapshot.copy_arguments, kind, node, arguments, instance)
+        node = self._call(kind, arguments, instance, around)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
         if fresh and kind in ROOTS:
             live = self._begun(kind, node, arguments, instance, fresh)
             tracks = (*tracks, (live, node))
         entered = "synth" if kind == "respond" else kind
         return _Place(tracks, kind, around.within | {entered}, None, node)
+
+    def _call(
+        self,
+        kind: Kind,
+        arguments: Mapping[str, Any],
+        instance: object,
+        around: _Place,
+    ) -> Node:
+        """The call of a span, with copies of what it was given."""
+        node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock))
+        if kind == "tool" and "program" in around.within:
+            node.kind = "ignored"  # a structured answer
+        self._copied(snapshot.copy_event, node, around.event)
+        self._copied(snapshot.copy_arguments, kind, node, arguments, instance)
+        return node
 
     def _begun(
         self,
@@ -332,7 +368,8 @@ class Recorder:
     ) -> None:
         """A span ended with a result or an exception.
 
-        Of a call it is known until its run ends, for what comes late.
+        The place of a call is known until its run ends, because a part of its reply may
+        come late.
         """
         waiting_end = self._ends.pop(id_, None)
         if waiting_end is not None:
@@ -349,10 +386,7 @@ class Recorder:
             return
         if error is None:
             self._copied(snapshot.copy_result, place.kind, node, result, instance)
-        node.error, node.ended = _error_in_words(error) or node.error, next(_clock)
-        # for a person; the step runs again
-        if type(error).__name__ == "WaitingForEvent":
-            node.control, node.error = True, None
+        _note_end(node, error)
         is_of_test_data = self._found_test_data(node)
         for live, _ in place.tracks:
             if is_of_test_data and live.run.kind in ("query", "retrieve"):
@@ -604,6 +638,17 @@ def _added(node: Node, live: _Live, parent: Node) -> _Track:
     if not any(child is node for child in parent.children[-1:]):
         parent.children.append(node)
     return live, node
+
+
+def _note_end(node: Node, error: BaseException | None) -> None:
+    """Note in a call when it ended, and the error that it ended with."""
+    node.ended = next(_clock)
+    # A step that waits for a person has not failed: it runs again.
+    if type(error).__name__ == "WaitingForEvent":
+        node.control = True
+        node.error = None
+    else:
+        node.error = _error_in_words(error) or node.error
 
 
 def _error_in_words(error: BaseException | None) -> str | None:
