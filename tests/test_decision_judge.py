@@ -21,6 +21,7 @@ from ragmetrics_core import (
     Limits,
     LLMJudge,
     Metric,
+    OpenAICompatibleModel,
     Report,
     RetrievalAccuracy,
     Sample,
@@ -29,6 +30,7 @@ from ragmetrics_core import (
     evaluate,
     metric,
 )
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import (
     Asked,
     Instructions,
@@ -40,6 +42,7 @@ from ragmetrics_core.data import (
     errors,
 )
 from ragmetrics_core.data.typed import Decided, Option, Typed
+from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.cascade import CascadeJudge
@@ -913,3 +916,64 @@ def test_a_judge_that_crashes_in_a_round_fails_each_metric(
 ) -> None:
     results = judged(Breaking(judge_at(server).model), METRICS).results[0].results
     assert {result.error.type for result in results.values()} == {"MetricCrashed"}
+
+
+# Estimates
+
+
+def test_a_dry_run_counts_shared_requests_at_the_least_and_apart_at_the_most(
+    server: DecisionServer,
+) -> None:
+    model = OpenAIDecisionModel("tiny", api_base=server.base_url, prices=(1e-6, 0.0))
+    judge = DecisionJudge(model)
+    counted = estimate([SAMPLE, SAMPLE], METRICS, judge)
+    assert not server.requests
+    spent = judged(judge).usage
+    assert counted.low.calls == spent.calls
+    assert counted.low.prompt_tokens == pytest.approx(spent.prompt_tokens, rel=0.15)
+    assert counted.high.calls == 6  # usefulness and adherence apart
+    assert counted.high.prompt_tokens > counted.low.prompt_tokens
+    assert counted.low.cost == pytest.approx(1e-6 * counted.low.prompt_tokens)
+
+
+def test_a_dry_run_counts_the_cause_at_the_most_and_no_facts_that_cannot_be_listed(
+    server: DecisionServer,
+) -> None:
+    sample = Sample.from_row({**ROW, "facts": None})
+    metrics = [ContextAdherence(), RetrievalAccuracy()]
+    counted = estimate([sample], metrics, judge_at(server))
+    assert (counted.low.calls, counted.high.calls) == (1, 2)
+
+
+def test_a_dry_run_of_a_cascade_counts_both_judges_at_the_most(
+    server: DecisionServer,
+) -> None:
+    strong = LLMJudge(OpenAICompatibleModel(server.base_url, "chat"))
+    cascade = CascadeJudge(judge_at(server), strong, band=(0.2, 0.8))
+    counted = estimate([SAMPLE], [ContextRecall()], cascade)
+    assert (counted.low.calls, counted.high.calls) == (1, 2)
+
+
+def test_401_typed_questions_are_counted_as_two_requests(
+    server: DecisionServer,
+) -> None:
+    facts = [f"Fact number {number}." for number in range(401)]
+    sample = Sample.from_row({**ROW, "contexts": ["One."], "facts": facts})
+    metric = RetrievalAccuracy(calls="per_context")
+    counted = estimate([sample], [metric], judge_at(server))
+    assert (counted.low.calls, counted.high.calls) == (2, 2)
+
+
+def test_the_command_line_judges_by_typed_questions(
+    server: DecisionServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps(ROW) + "\n")
+    command = ["evaluate", str(rows), "--judge", "decisions/tiny"]
+    command += ["--api-base", server.base_url, "--no-store"]
+    assert main([*command, "--dry-run"]) == 0
+    assert "nothing was called" in capsys.readouterr().out
+    assert not server.requests
+    assert main(command) == 0
+    assert "decisions/tiny" in capsys.readouterr().out
+    assert {request.path for request in server.requests} == {"/v1/decisions"}

@@ -18,7 +18,6 @@ from ragmetrics_core.data import SettingError, Settings, Usage, clean, told, wri
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling.making import Maker
 from ragmetrics_core.models.reply_store import (
     MemoryStore,
@@ -259,7 +258,7 @@ def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
         name, api_base=options.api_base, api_key_env=options.api_key_env
     )
     for option in ("api_base", "api_key_env"):
-        if getattr(options, option) and not isinstance(judge, LLMJudge):
+        if getattr(options, option) and not judge.models:
             shown = f"--{option.replace('_', '-')}"
             raise SettingError(
                 f"{shown} needs a model: --judge openai/MODEL; the embedded judge has"

@@ -28,9 +28,11 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.engine.scoring import prepared, signature_by
 from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.judging.decision_judge import DecisionJudge, typed_form
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.chat import Capabilities, ChatModel
+from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.reporting.gates import Gate, UntilDecided
 from ragmetrics_core.statistics.stopping import samples_needed
 
@@ -51,6 +53,8 @@ _TAGS = 45
 # Characters in a token: many where the least is counted, few where the most is.
 _LONG_TOKEN = 4
 _SHORT_TOKEN = 3
+# Tokens of the name and the type of a typed question.
+_TOKENS_AROUND_QUESTION = 10
 # Tokens of a reply of which the question gives no example.
 _SHORT_REPLY = 20
 _LONG_REPLY = 200
@@ -346,6 +350,78 @@ class CountingCascade(CountingJudge):
         return answer
 
 
+class CountingDecisions(CountingJudge):
+    """Counts what a judge of typed questions would send.
+
+    At the least, questions about equal texts share a request. At the most, each
+    question has its own: what is asked after the first replies shares nothing, and some
+    services count the texts for each.
+
+    Args:
+        model: The model.
+        high: Whether the most that is usual is counted, instead of the least.
+    """
+
+    def __init__(self, model: DecisionModel, *, high: bool) -> None:
+        super().__init__((), high=high)
+        self._model = model
+        # Of each request by what it is about: digests of its questions.
+        self._questions_of: dict[int, set[int]] = {}
+
+    def count(self, question: Question[R]) -> Answer[R]:
+        """Count a question, and answer it by its example."""
+        form = typed_form(question)
+        if form.problem is not None:
+            return Answer(NotAnswered(form.problem))
+        about = (form.state, form.texts) if self._high else form.state
+        for text in form.typed:
+            self._add(hash(about), len(form.state), text)
+        replies = self._replies(question)[:1]
+        weights: tuple[Weight, ...] = ()
+        if replies and question.weigh is not None:
+            weights = (Weight(1.0, "decision"),) * len(verdicts_of(replies[0]))
+        if not replies:
+            return super().count(question)  # which says that there is no example
+        return Answer(Asked(replies, weights=weights))
+
+    def _add(self, about: int, n_characters: int, text: str) -> None:
+        """Count a typed question, and a request where those before it are full."""
+        asked = self._questions_of.setdefault(about, set())
+        if hash(text) in asked:
+            return
+        is_new_request = len(asked) % self._model.most_questions == 0
+        asked.add(hash(text))
+        characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
+        tokens = len(text) // characters_per_token + _TOKENS_AROUND_QUESTION
+        if is_new_request:
+            tokens += n_characters // characters_per_token
+        prices = self._model.prices()
+        self._total += Usage(
+            calls=int(is_new_request),
+            prompt_tokens=tokens,
+            cost=None if prices is None else tokens * prices[0],
+        )
+
+
+class CountingBoth(CountingJudge):
+    """Counts a cascade at its most: both judges are asked every question."""
+
+    def __init__(self, cheap: CountingJudge, strong: CountingJudge) -> None:
+        super().__init__((), high=True)
+        self._cheap = cheap
+        self._strong = strong
+
+    @property
+    def total(self) -> Usage:
+        """What was counted so far of both."""
+        return self._cheap.total + self._strong.total
+
+    def count(self, question: Question[R]) -> Answer[R]:
+        """Count a question for both judges, and answer as the strong one does."""
+        self._cheap.count(question)
+        return self._strong.count(question)
+
+
 def _characters(question: Question[Any]) -> int:
     """How long a prompt is, nearly; rendering thousands of them would take seconds."""
     instructions = question.instructions
@@ -427,8 +503,14 @@ def estimate(
     }
     for metric_judge in judges.values():
         check_judge(metric_judge)
+    # Metrics of one judge share its counters, as they share its replies in a run.
+    counters_by_judge = {
+        id(metric_judge): counting_judges(metric_judge)
+        for metric_judge in judges.values()
+    }
     counters = {
-        name: counting_judges(metric_judge) for name, metric_judge in judges.items()
+        name: counters_by_judge[id(metric_judge)]
+        for name, metric_judge in judges.items()
     }
     rows = iter(samples)
     pool = list(islice(rows, POOL))
@@ -442,8 +524,8 @@ def estimate(
         rows_counted.add(row, metrics, counters)
     return Estimate(
         samples=rows_counted.n_samples,
-        low=_sum_of(lower.total for lower, _ in counters.values()),
-        high=_sum_of(upper.total for _, upper in counters.values()),
+        low=_sum_of(lower.total for lower, _ in counters_by_judge.values()),
+        high=_sum_of(upper.total for _, upper in counters_by_judge.values()),
         bad_rows=rows_counted.n_bad_rows,
         left_out=rows_counted.left_out,
         batch_share=_batch_share(judges.values()),
@@ -493,6 +575,12 @@ def _counting(judge: Judge, *, high: bool) -> CountingJudge:
     if isinstance(judge, CascadeJudge) and not high:
         # At the least its cheap judge decides everything.
         return _counting(judge.cheap, high=False)
+    if isinstance(judge, CascadeJudge):
+        return CountingBoth(
+            _counting(judge.cheap, high=True), _counting(judge.strong, high=True)
+        )
+    if isinstance(judge, DecisionJudge):
+        return CountingDecisions(judge.model, high=high)
     return CountingJudge(judge.models, high=high)
 
 

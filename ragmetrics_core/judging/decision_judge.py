@@ -170,7 +170,7 @@ class DecisionJudge(Judge):
         return windows.joined(question, answer, await self.answer_all(parts))
 
     async def _decided(
-        self, session: Session, asked: Sequence[_Rendered]
+        self, session: Session, asked: Sequence[TypedForm]
     ) -> _DecisionByPlace:
         """Ask the typed questions of all; those about one state share requests."""
         typed_by_state: dict[str, dict[str, Typed]] = {}
@@ -199,8 +199,8 @@ _DecisionByPlace = Mapping[tuple[str, str], Decision[Chances]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Rendered:
-    """A question in its typed form.
+class TypedForm:
+    """A question as it is asked by typed questions.
 
     Args:
         question: The question.
@@ -217,27 +217,28 @@ class _Rendered:
     problem: JudgeError | None = None
 
 
-async def _rendered(question: Question[Any]) -> _Rendered:
+async def _rendered(question: Question[Any]) -> TypedForm:
     """The typed form of a question; an empty one where it has none."""
     n_characters = sum(
         len(text) for part in question.parts.values() for text in part.texts
     )
-    return await computed(partial(_render, question), size=n_characters)
+    return await computed(partial(typed_form, question), size=n_characters)
 
 
-def _render(question: Question[Any]) -> _Rendered:
+def typed_form(question: Question[Any]) -> TypedForm:
+    """How a question is asked by typed questions, or why it cannot be."""
     decided = question.decided
     if decided is None:
-        return _Rendered(question, problem=_not_supported(question))
+        return TypedForm(question, problem=_not_supported(question))
     try:
         typed = list(decided.asks(question))
         state = json_text(decided.state(question))
     except JudgeError as error:
-        return _Rendered(question, problem=error.with_traceback(None))
+        return TypedForm(question, problem=error.with_traceback(None))
     except Exception as error:  # noqa: BLE001  # the form may be a user's own
-        return _Rendered(question, problem=_failed_form(question, error))
+        return TypedForm(question, problem=_failed_form(question, error))
     texts = tuple(question_text(single) for single in typed)
-    return _Rendered(question, state, dict(zip(texts, typed, strict=True)), texts)
+    return TypedForm(question, state, dict(zip(texts, typed, strict=True)), texts)
 
 
 def _read(typed_by_text: Mapping[str, Typed], text: str, choice: Choice) -> Chances:
@@ -245,7 +246,7 @@ def _read(typed_by_text: Mapping[str, Typed], text: str, choice: Choice) -> Chan
 
 
 def _answers(
-    asked: Sequence[_Rendered], decisions: _DecisionByPlace
+    asked: Sequence[TypedForm], decisions: _DecisionByPlace
 ) -> list[Answer[Any]]:
     """The answers to questions; what several of them asked is paid by the first."""
     paid: set[tuple[str, str]] = set()
@@ -262,7 +263,7 @@ def _answers(
 
 
 def _reply(
-    rendered: _Rendered, decisions: _DecisionByPlace
+    rendered: TypedForm, decisions: _DecisionByPlace
 ) -> Asked[Any] | NotAnswered:
     """What the typed answers make, or why one of them is missing."""
     question = rendered.question

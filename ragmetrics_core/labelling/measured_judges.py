@@ -19,6 +19,7 @@ from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, edited, injected
@@ -108,7 +109,7 @@ def _repetition(judge: Judge) -> Judge | None:
     So a card that is made anew does not pay twice for what it asks twice. None for a
     judge of which no repetition can be told from the first replies.
     """
-    if isinstance(judge, LLMJudge):
+    if isinstance(judge, (LLMJudge, DecisionJudge)):
         return replace(judge, replicate=judge.replicate + 1)
     if isinstance(judge, CascadeJudge):
         parts = [_repetition(part) for part in (judge.cheap, judge.strong)]
