@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from goals import Goal, Rows, at_least, at_most
-from instant_models import Recording
+from instant_models import Recording, RecordingDecisions
 
 from ragmetrics_core import (
     Context,
@@ -34,6 +34,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data.replies import Usage
+from ragmetrics_core.judging.decision_judge import DecisionJudge
 
 _WORDS = (
     "The harbour office of the old town keeps a ledger of every ship that came in, of"
@@ -259,6 +260,45 @@ def saved(shown: Rows) -> None:
     )
 
 
+LISTWISE = ContextUtilization(judging="listwise")
+TYPED: Mapping[str, tuple[Metric, ...]] = {
+    "utilization listwise": (LISTWISE,),
+    "utilization pointwise": (ContextUtilization(),),
+    "adherence": (ContextAdherence(),),
+    "utilization listwise and adherence": (LISTWISE, ContextAdherence()),
+    "recall": (ContextRecall(),),
+    "accuracy per context": (RetrievalAccuracy(calls="per_context"),),
+    "accuracy per fact": (RetrievalAccuracy(),),
+    "four metrics": (
+        LISTWISE,
+        ContextAdherence(),
+        ContextRecall(),
+        RetrievalAccuracy(calls="per_context"),
+    ),
+}
+
+
+def decided(shown: Rows) -> None:
+    """Print what typed questions cost, with facts given by the sample."""
+    for name, metrics in TYPED.items():
+        model = RecordingDecisions()
+        report = evaluate(
+            [FACTS], metrics, judge=DecisionJudge(model), store=False, progress=False
+        )
+        usage = report.usage
+        goals = []
+        if name == "four metrics":
+            goals = [
+                at_most(usage.calls, 7, " requests"),
+                at_most(usage.prompt_tokens, 2_700, " tokens"),
+            ]
+        shown.add(
+            f"cost: typed questions, {name}: {usage.calls} requests,"
+            f" {usage.prompt_tokens} tokens, ${usage.cost:.6f}",
+            *goals,
+        )
+
+
 _TAG = re.compile(r"^</?([a-z-]+)-[0-9a-f]{8}(?: id=\"(\w+)\")?>", re.MULTILINE)
 _WARNING = re.compile(r"^\d\. The texts stand in tags.*\n", re.MULTILINE)
 
@@ -315,6 +355,7 @@ def main() -> int:
         )
     guarded(shown)
     saved(shown)
+    decided(shown)
     return shown.code
 
 

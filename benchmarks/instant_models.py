@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.models.chat import (
@@ -15,6 +16,9 @@ from ragmetrics_core.models.chat import (
     Choice,
     TokenAlternatives,
 )
+from ragmetrics_core.models.decision_forms import json_text, openai_body
+from ragmetrics_core.models.decision_model import DecisionModel
+from ragmetrics_core.models.openai_form import decision_prices
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from loopback import tokens
@@ -112,6 +116,42 @@ class Recording(ChatModel):
             claims = ["A claim by digest."] if self._verdict == "no" else []
             reply |= {"verdict": self._verdict, "unsupported": claims}
         return json.dumps(reply)
+
+
+class RecordingDecisions(DecisionModel):
+    """Answers every typed question alike; tokens are counted at four characters each.
+
+    Those of the whole body count, as it is sent in OpenAI's form.
+
+    Attributes:
+        bodies: The body of each call, as JSON.
+    """
+
+    name = cache_key = "recording decisions"
+    most_questions = 400
+
+    def __init__(self) -> None:
+        self.bodies: list[str] = []
+
+    def prices(self) -> tuple[float, float] | None:
+        """Those of the model of our dated file."""
+        return decision_prices("gpt-6-luna")
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer, and count tokens."""
+        body = openai_body("recording", request.messages[0].content)
+        self.bodies.append(json_text(body))
+        choices = tuple(
+            Choice(json.dumps(_even(question))) for question in body["questions"]
+        )
+        usage = Usage(calls=1, prompt_tokens=len(self.bodies[-1]) // 4)
+        return ChatReply(choices, usage)
+
+
+def _even(question: dict[str, Any]) -> list[float]:
+    """A likely predicate, or the same probability for each option."""
+    options = question.get("choices") or question.get("levels")
+    return [1 / len(options)] * len(options) if options else [0.9]
 
 
 def _weighed(text: str) -> tuple[TokenAlternatives, ...]:

@@ -18,6 +18,7 @@ from plausible import plausible_reply
 
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.scale import batches
+from ragmetrics_core.testing.decision_loopback import DecisionServer
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -148,6 +149,7 @@ LEFT_OUT = (  # files of the reader; the others run in tests of their own
     " panels:",
     " gateway:",
     " politeness:",
+    " systemone/typesafe/",
     "ragmetrics push",
     "ragmetrics dataset review",
 )
@@ -235,9 +237,18 @@ def named_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Service(BatchService):
+    """Answers chats, batches and typed questions."""
+
+    def completion(self, body: dict[str, Any]) -> dict[str, Any]:
+        if "questions" in body:
+            return DecisionServer().completion(body)
+        return super().completion(body)
+
+
 @pytest.fixture(scope="module")
 def model() -> Iterator[LoopbackServer]:
-    with BatchService(plausible_reply) as server:
+    with Service(plausible_reply) as server:
         yield server
 
 
