@@ -255,6 +255,16 @@ def _is_probability(number: object) -> bool:
 # What it cost
 
 
+def tokens_by_name(body: Any) -> Mapping[str, Any]:
+    """Tokens of a reply by the names that chat endpoints give them."""
+    usage = body.get("usage")
+    counted = usage if isinstance(usage, Mapping) else {}
+    return {
+        "prompt_tokens": counted.get("input_tokens"),
+        "completion_tokens": counted.get("output_tokens"),
+    }
+
+
 def usage_shared(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
     """Share out what a request cost among its questions, by their length.
 

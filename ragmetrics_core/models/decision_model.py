@@ -21,6 +21,7 @@ from ragmetrics_core.models.decision_forms import (
     openai_choices,
     systemone_choices,
     systemone_fields,
+    tokens_by_name,
 )
 from ragmetrics_core.models.endpoint_errors import Fault
 from ragmetrics_core.models.litellm_model import LiteLLMModel
@@ -138,7 +139,7 @@ class OpenAIDecisionModel(DecisionModel):
         reply = reply_of(
             self.name,
             openai_choices(self.name, text, answered),
-            usage=_counts(answered),
+            usage=tokens_by_name(answered),
             models=[answered.get("model")],
             key=self._client.key(),
         )
@@ -210,18 +211,8 @@ class SystemOneModel(DecisionModel, LiteLLMModel):
         reply = reply_of(
             self.name,
             systemone_choices(self.name, request.messages[0].content, answered),
-            usage=_counts(answered),
+            usage=tokens_by_name(answered),
             models=[answered.get("model")],
             key=self._key(),
         )
         return self._priced(reply, response)
-
-
-def _counts(body: Any) -> Mapping[str, Any]:
-    """Tokens of a reply by the names that chat endpoints give them."""
-    usage = body.get("usage")
-    counted = usage if isinstance(usage, Mapping) else {}
-    return {
-        "prompt_tokens": counted.get("input_tokens"),
-        "completion_tokens": counted.get("output_tokens"),
-    }

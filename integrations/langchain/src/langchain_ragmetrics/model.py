@@ -1,5 +1,9 @@
-"""Any chat model or runnable of LangChain as the model behind a judge."""
+"""Any chat model or runnable of LangChain as the model behind a judge.
 
+A decision model of LangChain, which answers typed questions, is taken for what it is.
+"""
+
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -11,7 +15,9 @@ from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables.base import RunnableBindingBase
 from langsmith import tracing_context
+from pydantic import TypeAdapter
 
 from langchain_ragmetrics.recording.recorder import JUDGE_TAG
 from langchain_ragmetrics.values import compact, message_of
@@ -24,6 +30,12 @@ from ragmetrics_core.models.chat import (
     ChatRequest,
     Choice,
 )
+from ragmetrics_core.models.decision_forms import (
+    systemone_choices,
+    systemone_fields,
+    tokens_by_name,
+)
+from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
 from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
@@ -94,10 +106,7 @@ class LangChainModel(FrameworkModel):
         Raises:
             ValueError: If it leaves out a part.
         """
-        form = dumpd(self._model)
-        if "'not_implemented'" in repr(form):
-            raise ValueError("a part has no serialised form")
-        return form
+        return _serialised(self._model)
 
     def _quiet(self) -> AbstractContextManager[object]:
         return tracing_context(enabled=False)
@@ -225,9 +234,119 @@ class LangChainModel(FrameworkModel):
             ) from error
 
 
+class LangChainDecisionModel(DecisionModel, FrameworkModel):
+    """A decision model of LangChain, a ``BaseDecisionModel``, as a judge's model.
+
+    It is called as chat models are, in a thread of its own and in an empty context.
+
+    Args:
+        model: The model.
+        name: Name in results; by default the model's own.
+        judge_async: Await the model's async API on the judges' event loop instead.
+        cache_key: What beside the name changes its answers, for stored ones; by default
+            LangChain's own serialised form of it, without secrets.
+        most_questions: Most questions that one request may hold.
+    """
+
+    def __init__(
+        self,
+        model: Runnable[Any, Any],
+        *,
+        name: str | None = None,
+        judge_async: bool = False,
+        cache_key: str | None = None,
+        most_questions: int = 128,
+    ) -> None:
+        super().__init__(
+            model,
+            name or _name_of_decision_model(model),
+            Capabilities(),
+            judge_async,
+            cache_key,
+        )
+        self._model = model
+        self.most_questions = most_questions
+
+    def _form(self) -> object:
+        """As LangChain writes it to a file; ValueError if that leaves out a part."""
+        return _serialised(self._model)
+
+    def _quiet(self) -> AbstractContextManager[object]:
+        return tracing_context(enabled=False)
+
+    def _exchange(self, request: ChatRequest) -> Exchange:
+        text = request.messages[0].content
+        asked = systemone_fields(text)
+        types = sys.modules["langchain_core.decisions.types"]
+        question: TypeAdapter[Any] = TypeAdapter(types.Question)
+        typed = {
+            name: question.validate_python(fields)
+            for name, fields in asked["questions"].items()
+        }
+        given = {"state": asked["state"], "questions": typed}
+        return (
+            partial(self._model.invoke, given, _CONFIG),
+            partial(self._model.ainvoke, given, _CONFIG),
+            partial(self._answers, text),
+        )
+
+    def _answers(self, text: str, output: Any) -> ChatReply:
+        answered = output.model_dump(mode="json")
+        return reply_of(
+            self.name,
+            systemone_choices(self.name, text, answered),
+            usage=tokens_by_name(answered),
+            models=[answered.get("model")],
+        )
+
+
 def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
-    """What the core takes for a judge; a runnable of LangChain is wrapped."""
-    return LangChainModel(judge) if isinstance(judge, Runnable) else judge
+    """What the core takes for a judge; a runnable of LangChain is wrapped.
+
+    Raises:
+        SettingError: For ``OpenAIDecisions``, which takes requests of a form of its own.
+    """
+    if not isinstance(judge, Runnable):
+        return judge
+    kinds = {kind.__name__ for kind in type(_unbound(judge)).__mro__}
+    if "OpenAIDecisions" in kinds:
+        raise errors.SettingError(
+            "OpenAIDecisions takes requests of OpenAI's own form: give its model by name"
+            " instead, judge='decisions/MODEL'"
+        )
+    if _is_decision_model(judge):
+        return LangChainDecisionModel(judge)
+    return LangChainModel(judge)
+
+
+def _unbound(model: Runnable[Any, Any]) -> Any:
+    """A model without the settings, retries and the like that are bound to it."""
+    while isinstance(model, RunnableBindingBase):
+        model = model.bound
+    return model
+
+
+def _is_decision_model(model: Runnable[Any, Any]) -> bool:
+    """Whether it is one; where nobody has imported their module, there is none."""
+    module = sys.modules.get("langchain_core.decisions.base")
+    return module is not None and isinstance(_unbound(model), module.BaseDecisionModel)
+
+
+def _name_of_decision_model(model: Runnable[Any, Any]) -> str:
+    unbound = _unbound(model)
+    return str(getattr(unbound, "model", "")) or str(unbound.get_name())
+
+
+def _serialised(model: Runnable[Any, Any]) -> object:
+    """As LangChain writes a model to a file.
+
+    Raises:
+        ValueError: If that leaves out a part.
+    """
+    form = dumpd(model)
+    if "'not_implemented'" in repr(form):
+        raise ValueError("a part has no serialised form")
+    return form
 
 
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
