@@ -253,17 +253,19 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
     of the word may not, because other words may begin with it.
     """
     token_ids: list[int] = tokenizer(word, add_special_tokens=False).input_ids
-    if not token_ids:
+    if not token_ids or tokenizer.unk_token_id in token_ids:
         raise SettingError(
-            f"the tokenizer of {model} finds no token in the reply {word!r}; give the"
-            " word that the model replies"
+            f"the tokenizer of {model} does not know the reply {word!r}; give the word"
+            " that the model replies"
         )
     first: str = tokenizer.decode(token_ids[:1]).strip()
     if len(token_ids) > 1 and first:
+        advice = "give the words that the model replies"
+        if word.startswith(first):
+            advice += f", or {first!r} alone if no other reply begins with it"
         raise SettingError(
-            f"the model {model} replies {word!r} as {len(token_ids)} tokens, and the"
-            " probability of the first alone is read. If no other reply begins with"
-            f" it, give that token as the word: {first!r}"
+            f"the model {model} would reply {word!r} as {len(token_ids)} tokens, and the"
+            f" probability of the first alone is read: {advice}"
         )
     return token_ids[0]
 

@@ -142,8 +142,7 @@ class EncoderJudge(Judge):
             device=self.device,
             trust_remote_code=self.trust_remote_code,
         )
-        is_folder = Path(self.model).expanduser().is_dir()
-        self.name = folder_of(self.model, None).name if is_folder else str(self.model)
+        self.name = _name_of(self.model)
         self.free = True
         self.commit = checkpoint.commit
         self._tokenizer = checkpoint.tokenizer
@@ -189,6 +188,10 @@ class EncoderJudge(Judge):
             details["template"] = sha256(self.template.encode()).hexdigest()[:6]
         if self.label:
             details["label"] = self.label
+        if self.other_label:
+            details["other label"] = self.other_label
+        if self.tokenizer is not None:
+            details["tokenizer"] = _name_of(self.tokenizer)
         return details
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -492,6 +495,13 @@ class EncoderJudge(Judge):
         Without them it cannot pose as the other text.
         """
         return self._mark.sub(" ", text)
+
+
+def _name_of(checkpoint: str | Path) -> str:
+    """A folder's own name, wherever it lies, or the name of a model in the cache."""
+    if Path(checkpoint).expanduser().is_dir():
+        return folder_of(checkpoint, None).name
+    return str(checkpoint)
 
 
 def _check_kind(kind: str) -> None:

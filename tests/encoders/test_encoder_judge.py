@@ -739,8 +739,10 @@ def test_settings_that_are_none_are_refused(
 def test_a_reply_of_several_tokens_is_no_word(tmp_path: Path) -> None:
     folder = tiny.seq2seq(tmp_path / "m")
     settings: dict[str, Any] = {"kind": "seq2seq", "other_label": "0"}
-    with pytest.raises(SettingError, match=r"'zq' as 2 tokens.*as the word: 'z'"):
+    with pytest.raises(SettingError, match=r"'zq' as 2 tokens.*or 'z' alone if no"):
         EncoderJudge(folder, label="zq", **settings)
+    with pytest.raises(SettingError, match=r"tokens.*: give the words that[a-z ]*$"):
+        EncoderJudge(folder, label="\u652f", **settings)
     assert EncoderJudge(folder, label="z", **settings).name == "m"
 
 
@@ -755,6 +757,9 @@ def test_a_sign_of_a_new_word_may_stand_before_a_reply() -> None:
     assert read("0", add_special_tokens=False).input_ids == [0, 1]
     assert checkpoints._token_of_reply("m", "0", read) == 0
     assert checkpoints._token_of_reply("m", "1", read) == 2
+    read.unk_token = "[UNK]"  # a token of text
+    with pytest.raises(SettingError, match="does not know the reply 'x'"):
+        checkpoints._token_of_reply("m", "x", read)
 
 
 def test_a_folder_that_is_missing_is_no_model_to_fetch() -> None:
@@ -794,6 +799,13 @@ def test_a_sequence_to_sequence_judge_weighs_two_words(tmp_path: Path) -> None:
     )
     assert one + other == pytest.approx(1.0, abs=2e-4)
     assert one != other
+    third = EncoderJudge(folder, label="1", other_label="q", **settings)
+    in_words = {fitted_for(it.name, it.details) for it in (judge, turned, third)}
+    assert len(in_words) == 3
+    own_tokenizer = EncoderJudge(
+        folder, label="1", other_label="0", tokenizer=folder, **settings
+    )
+    assert own_tokenizer.details["tokenizer"] == "m"
     with pytest.raises(SettingError, match="other_label="):
         EncoderJudge(folder, label="1", **settings)
     with pytest.raises(SettingError, match="begin with the same token"):
