@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from html import unescape
 from math import log
@@ -142,6 +144,20 @@ def test_methods_tell_that_tokens_were_read() -> None:
     assert "2503.03064" not in by_polls
 
 
+def methods_elsewhere(results: Path) -> str:
+    """The methods of a file in a process that has imported no metric."""
+    code = (
+        "import sys; from ragmetrics_core import Report;"
+        f" report = Report.from_jsonl({str(results)!r});"
+        " assert 'ragmetrics_core.metrics.context_adherence' not in sys.modules;"
+        " sys.stdout.buffer.write(report.methods().encode())"
+    )
+    printed = subprocess.run(  # our own interpreter, a fixed program
+        [sys.executable, "-c", code], check=True, capture_output=True, timeout=60
+    )
+    return printed.stdout.decode()
+
+
 def test_methods_count_per_judge_and_metric_what_a_run_took(
     loopback_server: Callable[..., LoopbackServer], tmp_path: Path
 ) -> None:
@@ -157,6 +173,9 @@ def test_methods_count_per_judge_and_metric_what_a_run_took(
         judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
         report = evaluate([sample] * 3, metrics, judge=judge, progress=False)
         told[has_tokens] = report.methods()
+        report.to_jsonl(tmp_path / "results.jsonl")
+        if not has_tokens:
+            assert methods_elsewhere(tmp_path / "results.jsonl") == report.methods()
         report.to_html(tmp_path / "page.html")
         page = unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
         assert report.methods().split("\n\n")[0] in page

@@ -238,6 +238,16 @@ class Polled(Evidence):
         None, description="Where an answer may rest on earlier turns."
     )
 
+    def probabilities_from(self) -> list[ProbabilityFrom]:
+        """Whether a token gave the score, or polls; nothing of words and encoders.
+
+        Also where the evidence was read from a file, without the class of its metric.
+        """
+        fields = dict(self)
+        if fields.get("sentences") or fields.get("claims"):
+            return []
+        return ["polls" if fields.get("probability") is None else "tokens"]
+
 
 class Cell(Silent, extra="ignore"):
     """One fact × context: the probability that the context fully discusses the fact."""

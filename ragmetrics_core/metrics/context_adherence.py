@@ -38,7 +38,7 @@ from ragmetrics_core.data.errors import (
     SettingError,
     TooFewPolls,
 )
-from ragmetrics_core.data.metric_evidence import Grounds, Polled, ProbabilityFrom
+from ragmetrics_core.data.metric_evidence import Grounds, Polled
 from ragmetrics_core.data.typed import Chances, Decided, State, Typed
 from ragmetrics_core.metrics.labelled_examples import (
     LabelledExample,
@@ -172,12 +172,6 @@ class AdherenceEvidence(Polled, extra="ignore"):
         None,
         description="Windows in which claims were judged one by one; None: as a whole.",
     )
-
-    def probabilities_from(self) -> list[ProbabilityFrom]:
-        """Whether a token gave the score, or polls; nothing of words and encoders."""
-        if self.sentences or self.claims:
-            return []
-        return ["polls" if self.probability is None else "tokens"]
 
     def verdicts(self) -> list[str]:
         """How the polls went, or how sure a deterministic judge is."""
