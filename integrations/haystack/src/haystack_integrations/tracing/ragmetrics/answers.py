@@ -29,9 +29,9 @@ _ASKED = ("query", "queries", "question", "questions", "prompt")
 
 
 def answers(calls: Calls) -> list[Answer]:
-    """Answers in the run's output, else answer objects that a component swallowed.
+    """The answers in a run's output, else answer objects that no component passed on.
 
-    None leaves it to the rules.
+    Where the list is empty, the core's rules look for an answer.
     """
     outputs = _outputs(calls.run)
     every = [
@@ -81,7 +81,10 @@ def _parsed(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answer]:
 
 
 def _doubted(answer: Answer, earlier: list[Answer]) -> Answer:
-    """An answer, in doubt where its call read another one that is an output, too: it may be a remark on that."""
+    """The answer, in doubt where it may be a remark on an earlier one.
+
+    That is so where the call that wrote it was shown another text of the output.
+    """
     prompt = answer.call.prompt if answer.call is not None else ()
     prompt_text = " ".join(one_line(message.text) for message in prompt)
     answers_in_prompt = [
@@ -98,7 +101,7 @@ def _doubted(answer: Answer, earlier: list[Answer]) -> Answer:
 
 
 def _is_draft(node: Node, draft: Answer, spoken: list[Answer]) -> bool:
-    """Whether an answer object went to an agent, as a tool's result, or to a later call that answers."""
+    """True for an answer object that an agent got as a tool's result, or a later answering call was shown."""
     later = [
         answer.call
         for answer in spoken
@@ -138,7 +141,10 @@ def _is_named(node: Node, name: str) -> bool:
 
 
 def _traced(calls: Calls, answer: Answer) -> Answer:
-    """An answer with the call that wrote it, and the documents that reached that, else those that its component got."""
+    """The answer with the call that wrote it and the documents that reached that call.
+
+    Where no call wrote it, its documents are those that its component got.
+    """
     node = (
         None if answer.extracted else _writer_of(calls, (answer.text, *answer.replies))
     )
@@ -216,9 +222,10 @@ def _objects(place: str, value: object) -> list[Answer]:
 
 
 def _spoken(calls: Calls, place: str, value: object) -> Iterator[Answer]:
-    """Texts of a socket named for answers, and texts that a model wrote.
+    """Answers among the texts of a socket.
 
-    Of a conversation the last.
+    A text is an answer if its socket is named for answers, or if a model wrote it. Of a
+    conversation only the last message counts.
     """
     messages = [
         message
@@ -249,9 +256,10 @@ def _component(run: Run, place: str) -> Node | None:
 
 
 def _final(run: Run, candidates: list[Answer]) -> list[Answer]:
-    """Of answers at several places those that no component took.
+    """The answers at the end of a run.
 
-    Of these, such as come from ends of the pipeline.
+    Of several places those count whose socket no component took; of these, those whose
+    component gave nothing to another one.
     """
     for by_component in (False, True):
         candidates = [
@@ -273,7 +281,7 @@ def _received(run: Run, place: str, *, by_component: bool) -> bool:
 
 
 def _once(candidates: list[Answer]) -> list[Answer]:
-    """Without answers that a second component passed on.
+    """The answers without those that a second component passed on.
 
     Equal answers of one component stay.
     """

@@ -35,7 +35,13 @@ _ASKED = ("query", "text", "queries", "question")
 
 
 class Calls:
-    """The calls of a run: ``root`` is the outermost, with all others inside; ``of`` gives that of a span."""
+    """The calls of a run, made of its spans.
+
+    Attributes:
+        run: The run.
+        root: The outermost call, with all others inside.
+        of: The call of each span.
+    """
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -45,7 +51,7 @@ class Calls:
         self.root = self.of[run.root]
 
     def _call(self, node: Node) -> Call:
-        """The call of a span; a nested pipeline or agent is one with the component or tool around it."""
+        """Make the call of a span; a nested pipeline or agent shares that of the component or tool around it."""
         parent = self.of[node.parent] if node.parent is not None else None
         if parent is not None and node.operation not in _CALLS:
             return self._of_agent(parent, node) if node.operation == AGENT else parent
@@ -72,7 +78,7 @@ class Calls:
         return call
 
     def _of_agent(self, enclosing: Call, node: Node) -> Call:
-        """The call of an agent: that of its component, named as that is, or one inside the tool that it is."""
+        """The call of an agent: that of the component around it, or a new one inside the tool around it."""
         call = enclosing
         if enclosing.kind == "tool":
             call = Call("agent", enclosing.name, node.opened, node.closed or None)
@@ -105,7 +111,11 @@ class Calls:
         return "retriever" if self.retrieves(node) else "step"
 
     def _tool(self, call: Call, node: Node) -> None:
-        """What a tool was asked in fact, which call of the model it answers, and its result as the model saw it."""
+        """Fill the call of a tool.
+
+        It holds what the tool was asked, which call of the model it answers, and its
+        result as the model saw it.
+        """
         call.name = node.name
         call.query = _one_text(node.input)
         tools_of_step = [
@@ -183,7 +193,11 @@ class Calls:
         )
 
     def _documents_of(self, value: object) -> tuple[Document, ...]:
-        """Documents in what a socket was given, or behind it: windows around documents, their bare texts."""
+        """Documents in a value that a socket was given, or behind it.
+
+        Behind a list of texts stand the documents that it was made of: components pass
+        on bare texts of documents, or windows around them.
+        """
         listed = (
             self._listed.get(value, ())
             if isinstance(value, tuple) and _is_texts(value)
@@ -193,7 +207,10 @@ class Calls:
 
     @cached_property
     def _listed(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
-        """Lists of texts that components made of documents or gave in a socket named for such, as documents."""
+        """The documents behind each list of texts that a component gave.
+
+        Such a list was made of documents, or stands in a socket named for evidence.
+        """
         documents_of_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
             given_documents = written(documents_in(node.input))
@@ -289,7 +306,11 @@ class Calls:
     def flow(
         self, node: Node, steps: int = 12
     ) -> tuple[tuple[Document, ...] | None, str]:
-        """Documents in the sockets of a call, else of what fed it, and so on; None without such a socket; and these."""
+        """The documents that flowed into a call, and the sockets in which they stood.
+
+        They stand in the sockets of the call itself, else in those of the components
+        that fed it, and so on. The documents are None where no socket holds any.
+        """
         sockets: list[tuple[str, tuple[Document, ...]]] = []
         frontier = [node]
         for _ in range(steps + 1):
@@ -309,10 +330,7 @@ class Calls:
         )
 
     def _fed_by(self, node: Node, socket: str = "") -> list[Node]:
-        """The latest visits of the components that feed a call.
-
-        The component around it where none does.
-        """
+        """The latest visits of the components that feed a call; if none does, the component around it."""
         senders = {
             sender
             for name, described in node.takes.items()
@@ -388,7 +406,7 @@ def _one_text(arguments: Mapping[str, Any]) -> str:
 
 
 def _results_after_the_last_reply(messages: Sequence[Message]) -> list[Message]:
-    """Results of tools behind what the model said last, each with the call that it answers."""
+    """The results of tools behind the model's last reply, each with the call that it answers."""
     places_of_replies = [
         place for place, message in enumerate(messages) if message.role == "assistant"
     ]
@@ -419,7 +437,16 @@ def _note_failure(call: Call, node: Node) -> None:
 def _ran(
     node: Node, siblings: Sequence[Node], calls: Sequence[tuple[ToolCall, T]]
 ) -> list[T]:
-    """What belongs to the call that a span ran: of those with its arguments, else of its name, the one in its place."""
+    """What belongs to the call of a tool that a span ran; nothing if that is not known.
+
+    Args:
+        node: The span of the tool.
+        siblings: The spans of all tools of the same step.
+        calls: The calls of the model in that step, each with what belongs to it.
+
+    Among the calls with the span's arguments, else those with its name, it is the one at
+    the span's place among its like.
+    """
     named = [(call, candidate) for call, candidate in calls if call.name == node.name]
     exact = [candidate for call, candidate in named if call.arguments == node.input]
     like_this_call = [

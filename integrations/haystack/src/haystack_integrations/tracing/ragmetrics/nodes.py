@@ -127,7 +127,11 @@ def _message(message: ChatMessage) -> Said:
 
 
 def _role(message: ChatMessage) -> str:
-    """Who says it; what the framework puts in, instead of other messages or of an edited call, is said by nobody."""
+    """The role of a message.
+
+    The framework puts in messages in place of earlier ones, or of a call of a tool that
+    was edited. They are *summary* or *other*: nobody said them.
+    """
     compaction = message.meta.get("context_compaction")
     if not isinstance(compaction, dict) or message.role.value == "tool":
         return (

@@ -129,7 +129,7 @@ def _is_indexing(run: Run) -> bool:
 
 
 def _without(place: Mapping[str, Any], name: object) -> dict[str, Any]:
-    """Values by their names, but one: the answers that it holds are told one by one."""
+    """Values by their names, without the name of the answers, which become trees of their own."""
     return {key: value for key, value in place.items() if key != name}
 
 
@@ -378,16 +378,16 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
 
 
 def _several(text: str) -> bool:
-    """A single word of an unknown socket proves nothing, nor do several lines.
+    """True for a text of several words on one line, which may be a question.
 
-    Many languages write no spaces.
+    A long text without spaces counts where its language may write none.
     """
     line = text.strip()
     return "\n" not in line and (" " in line or (len(line) > 4 and not line.isascii()))
 
 
 def _within(text: str, longer_text: str) -> bool:
-    """True if it stands in a text as whole words, where its language has such."""
+    """True if a text stands in a longer one, as whole words where its language has spaces."""
     edges = (r"(?<!\w)", r"(?!\w)") if one_line(text).isascii() else ("", "")
     return (
         re.search(edges[0] + re.escape(one_line(text)) + edges[1], longer_text)
@@ -439,7 +439,7 @@ def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
 
 
 def _without_once(messages: list[Message], written: list[Message]) -> list[Message]:
-    """A conversation without what the run itself wrote: of equal messages the last is this run's."""
+    """A conversation without the messages that the run itself wrote; of equal messages the last is the run's."""
     remaining = list(messages)
     for place in reversed(range(len(remaining))):
         is_new = remaining[place] not in messages[place + 1 :]

@@ -1,6 +1,8 @@
-"""The handlers that the framework calls, and streamed answers: copied while the application reads, never read for it.
+"""The handlers that the framework calls, and what follows a streamed answer.
 
-Handlers hand on what they are told; their errors would be swallowed unseen.
+A streamed answer is copied while the application reads it; it is never read in the
+application's place. The handlers only hand on to the recorder, which guards itself,
+because the framework swallows what a handler raises.
 """
 
 import asyncio
@@ -49,7 +51,7 @@ class Spans(BaseSpanHandler[BaseSpan]):
         self._recorder = recorder
 
     def span_enter(self, *_: Any, **span: Any) -> None:
-        """A span began."""
+        """Hand on that a span began, and what its method was given."""
         self._recorder.enter(
             span["id_"],
             span["bound_args"].arguments,
@@ -59,13 +61,13 @@ class Spans(BaseSpanHandler[BaseSpan]):
         self._recorder.follow(span["id_"], span["bound_args"])
 
     def span_exit(self, *_: Any, **span: Any) -> None:
-        """A span ended with a result."""
+        """Hand on that a span ended with a result."""
         self._recorder.leave(
             span["id_"], span.get("instance"), span.get("result"), None
         )
 
     def span_drop(self, *_: Any, **span: Any) -> None:
-        """A span ended with an exception."""
+        """Hand on that a span ended with an exception."""
         self._recorder.leave(
             span["id_"],
             span.get("instance"),
@@ -74,7 +76,7 @@ class Spans(BaseSpanHandler[BaseSpan]):
         )
 
     def new_span(self, *_: Any, **__: Any) -> None:
-        """Nothing is kept."""
+        """Make no span of the framework's own: nothing would read it."""
 
     prepare_to_exit_span = prepare_to_drop_span = new_span  # type: ignore[pydantic-field]  # methods, no fields
 
@@ -85,7 +87,7 @@ class Events(BaseEventHandler):
     recorder: Any = Field(repr=False)
 
     def handle(self, event: BaseEvent, **_: Any) -> None:
-        """An event."""
+        """Hand on a piece of a streamed answer, or a whole reply of a model."""
         if isinstance(event, StreamChatDeltaReceivedEvent):
             self.recorder.hear(event.span_id, event.delta)
         elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)):
@@ -111,19 +113,25 @@ _given_context: ContextVar[Context | None] = ContextVar(
 
 
 def given_context() -> Context | None:
-    """The ``ctx=`` of the workflow's run that goes on here; None if there is none, or it began unseen."""
+    """The context that the workflow's run which goes on here was given as ``ctx=``.
+
+    None if it was given none, or if the run began before anybody listened.
+    """
     return _given_context.get()
 
 
 class _RunsWithTheirContext:
-    """Lets runs of workflows know the context that they were given, while somebody listens."""
+    """Notes the context that each run of a workflow is given, while somebody listens.
+
+    No span of the framework names it, so ``Workflow.run`` is replaced meanwhile.
+    """
 
     def __init__(self) -> None:
         self._original: Any = None
         self._follower: Any = None
 
     def begin(self) -> None:
-        """From now on."""
+        """Note the context of each run from now on."""
         if self._follower is not None:
             return
         original = Workflow.run
@@ -144,7 +152,7 @@ class _RunsWithTheirContext:
         Workflow.run = follower  # type: ignore[method-assign]  # its own, with what it was given noted
 
     def end(self) -> None:
-        """No longer; what others put around it meanwhile stays."""
+        """Put the original back, unless others have replaced it meanwhile."""
         if Workflow.run is self._follower:
             Workflow.run = self._original  # type: ignore[method-assign]  # as it was
             self._original = self._follower = None
@@ -154,10 +162,10 @@ CONTEXTS = _RunsWithTheirContext()
 
 
 class _SearchesOfStores:
-    """Tells of each result that a vector store makes of a search, while somebody listens.
+    """Reports each result that a vector store makes of a search, while somebody listens.
 
-    No span names a search that the application makes without a retriever. The result is
-    the one thing that all stores make.
+    No span names a search that the application makes without a retriever. All stores
+    make the same class of result, so its constructor is replaced meanwhile.
     """
 
     def __init__(self) -> None:
@@ -165,7 +173,7 @@ class _SearchesOfStores:
         self._follower: Any = None
 
     def begin(self, on_result: Callable[[VectorStoreQueryResult], object]) -> None:
-        """From now on ``on_result`` is called with each result."""
+        """Call ``on_result`` with each result from now on."""
         if self._follower is not None:
             return
         original = VectorStoreQueryResult.__init__
@@ -179,7 +187,7 @@ class _SearchesOfStores:
         VectorStoreQueryResult.__init__ = follower  # type: ignore[method-assign]  # its own, and told
 
     def end(self) -> None:
-        """No longer; what others put around it meanwhile stays."""
+        """Put the original back, unless others have replaced it meanwhile."""
         if VectorStoreQueryResult.__init__ is self._follower:
             VectorStoreQueryResult.__init__ = self._original  # type: ignore[method-assign]  # as it was
             self._original = self._follower = None
@@ -263,7 +271,7 @@ def untaken_of(
 
 
 def _telling_of_the_end(ended: Ended, pieces_read: list[str]) -> ExitStack:
-    """Says how a reading ended when it is left."""
+    """Return a context that says how a reading ended, with the text read, when it is left."""
     on_leaving = ExitStack()
     on_leaving.push(lambda _, error, __: ended("".join(pieces_read), error))
     return on_leaving

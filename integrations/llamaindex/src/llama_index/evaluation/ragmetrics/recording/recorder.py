@@ -100,7 +100,19 @@ _NOT_READ_YET = (
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _Live:
-    """A run that goes on, who gets it, and which spans and streamed chat answers (by identity) are its own."""
+    """A run that goes on, and who gets it.
+
+    Attributes:
+        run: The run.
+        listeners: Who gets it once it has ended.
+        data: Whether its inputs and outputs are needed whole.
+        spans: The ids of the spans that stand in it.
+        written: By the identity of a streamed chat's response: the answer that was
+            written, and the error that broke it off.
+        awaits: The identity of the response whose answer the run waits for.
+        untaken: Pieces of that answer that the application has not taken.
+        ended: Whether it was handed over.
+    """
 
     run: Run
     listeners: tuple[Listener, ...]
@@ -148,7 +160,12 @@ def _within(live: _Live) -> Iterator[None]:
 
 
 class Recorder:
-    """Follows the framework's spans; ``problems`` are errors of the hooks, counted for everybody who listens."""
+    """Makes runs of the framework's spans, and hands each to those who listen.
+
+    Attributes:
+        listeners: Who listens.
+        problems: Errors of the hooks, counted for everybody who listens.
+    """
 
     def __init__(self) -> None:
         self.listeners = Listeners(self._opened, self._closed)
@@ -157,7 +174,7 @@ class Recorder:
         capture.renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """In a forked child: what was going on goes on in the parent, and its locks may be held for ever."""
+        """Start anew in a forked child: runs go on in the parent, and its locks may be held for ever."""
         self._lock = threading.RLock()
         self._places: dict[str, _Place] = {}
         # pieces of a streamed chat answer, by the span that writes it
@@ -189,7 +206,7 @@ class Recorder:
     def _wanted(
         self, parent_id: str | None, around: _Place | None
     ) -> tuple[Listener, ...]:
-        """For whom a run begins here."""
+        """Return the listeners for whom a run begins with a span."""
         listening = self.listeners.here()
         listening_around = (
             [listener for live, _ in around.tracks for listener in live.listeners]
@@ -343,7 +360,7 @@ class Recorder:
         instance: object,
         listeners: tuple[Listener, ...],
     ) -> _Live:
-        """A run that begins here, for those who listen."""
+        """Begin a run with a call, for those who listen."""
         needs_data = any(listener.data for listener in listeners)
         run = Run(node, kind=kind, strand=strand())
         if kind in _ANSWER_BY_THEMSELVES and run.strand in self._searched_by_hand:
@@ -397,7 +414,7 @@ class Recorder:
     def _leave_root(
         self, live: _Live, result: object, error: BaseException | None
     ) -> None:
-        """The outermost call of a run returned or failed."""
+        """End a run whose outermost call failed; one whose call returned may still stream."""
         if error is None:
             self._copied(snapshot.copy_outcome, live.run, result, live.data)
             self._finish(live, result)
@@ -422,13 +439,13 @@ class Recorder:
 
     @guarded
     def hear(self, id_: str | None, delta: str) -> None:
-        """A piece of a streamed chat answer was written."""
+        """Note a piece of a streamed chat answer that the engine wrote."""
         if id_ in self._writing:
             self._writing[id_].append(delta)
 
     @guarded
     def searched(self, result: VectorStoreQueryResult) -> None:
-        """A vector store made the result of a search, perhaps without any retriever."""
+        """Record a search that the application made without a retriever."""
         place = self._places.get(active_span_id.get() or "", _OUTSIDE)
         is_of_a_retriever = place.kind == "retrieve" or "retrieve" in place.within
         if place is _IGNORED or is_of_a_retriever or called_by() is not None:
@@ -445,7 +462,10 @@ class Recorder:
                 live.run.ids_alone |= set(result.ids or ())
 
     def _search_by_hand(self) -> None:
-        """A store was queried outside of all runs: the next call of a model may show what it found."""
+        """Note a search outside of all runs.
+
+        The next call of a model in this strand may show what it found.
+        """
         if not self.listeners.here():
             return
         here = strand()
@@ -456,7 +476,7 @@ class Recorder:
 
     @guarded
     def said(self, id_: str | None, reply: object) -> None:
-        """A model has said all that it says."""
+        """Note the whole reply of a model; it ends a run that is a streaming model alone."""
         place = self._places.get(id_ or "", _OUTSIDE)
         if (
             place.node is None
@@ -471,12 +491,16 @@ class Recorder:
 
     @guarded
     def _copied(self, copy: Callable[..., object], *arguments: object) -> None:
-        """Copies are guarded one by one: what cannot be copied is missing, and the run is still recorded."""
+        """Copy something for a run.
+
+        Each copy is guarded by itself: what cannot be copied is missing, and the run is
+        still recorded.
+        """
         copy(*arguments)
 
     @guarded
     def _prompted(self, place: _Place, llm_arguments: Mapping[str, Any]) -> None:
-        """A model is about to be asked by a template: it shows the conversation, where no memory could be read."""
+        """Take the history from a model's template, where no memory could be read."""
         for live, _ in place.tracks:
             if live.run.kind == "chat":
                 live.run.history = live.run.history or snapshot.prompted_turns(
@@ -485,7 +509,7 @@ class Recorder:
 
     @guarded
     def _agent_said(self, place: _Place, output: AgentOutput) -> None:
-        """A step of an agent ended: its model's reply, with the tools that it called."""
+        """Note the reply of an agent's model, and the tools that it called."""
         for _, node in place.tracks:
             model = next(
                 (child for child in reversed(node.children) if child.kind == "model"),
@@ -496,7 +520,7 @@ class Recorder:
 
     @guarded
     def _finish(self, live: _Live, result: object) -> None:
-        """The root returned: the run is over, unless its answer is still streaming."""
+        """End a run whose root returned, or follow its answer while that is streaming."""
         run, response = live.run, snapshot.result_of(result)
         # a thread may have written all of it by now
         run.streamed = isinstance(response, snapshot.Streamed)
@@ -517,9 +541,9 @@ class Recorder:
     def _wrote(
         self, id_: str, place: _Place, response: object, error: BaseException | None
     ) -> None:
-        """A streamed chat answer was written.
+        """Note for its runs that a streamed chat answer was written to its end.
 
-        Its chat may not have returned yet, or not be a run of its own.
+        At that moment its chat may not have returned yet, or be no run of its own.
         """
         heard = self._writing.pop(id_, None)
         if heard is None or not isinstance(response, StreamingAgentChatResponse):
@@ -536,7 +560,7 @@ class Recorder:
             self._awaited(live)
 
     def _follow_chat(self, live: _Live, response: StreamingAgentChatResponse) -> None:
-        """A chat returned whose answer the engine writes: wait until it is written and read, or gone."""
+        """Wait until a chat's answer, which its engine writes, is written and read, or its response is gone."""
         weakref.finalize(response, self._left, live).atexit = False
         # first: from then on the thread that writes may end the run
         self._copied(self._follow_reading, live, response)
@@ -548,12 +572,15 @@ class Recorder:
     def _follow_reading(
         self, live: _Live, response: StreamingAgentChatResponse
     ) -> None:
-        """From now on it is known what the application has read of the answer of a run."""
+        """Know from now on what the application has not read of a run's answer."""
         live.untaken = untaken_of(response, partial(self._awaited, live))
 
     @guarded
     def _awaited(self, live: _Live) -> None:
-        """The answer that a run awaits was written or read; it may be written before its chat returns, or after."""
+        """End a run if the answer that it awaits is written and read.
+
+        The answer may be written before its chat returns, or after.
+        """
         if live.awaits not in live.written:
             return
         text, error = live.written[live.awaits]
@@ -562,7 +589,7 @@ class Recorder:
 
     @guarded
     def _left(self, live: _Live) -> None:
-        """The response of a streamed chat is gone, whose answer may be written and was not read to its end."""
+        """End a run whose response is gone before its answer was read to its end."""
         text, error = live.written.get(live.awaits or 0, ("", GeneratorExit()))
         unread = "".join(live.untaken).rstrip()
         text_read = text.removesuffix(unread)
@@ -576,7 +603,14 @@ class Recorder:
     def _streamed(
         self, live: _Live, answer_text: str, error: BaseException | None
     ) -> None:
-        """A streamed answer was read to its end, failed, was broken off, or was forgotten unread."""
+        """Note how the reading of a streamed answer ended, and end the run.
+
+        Args:
+            live: The run.
+            answer_text: What was read.
+            error: The error that broke it off, ``GeneratorExit`` if the application
+                stopped reading; None if it was read to its end.
+        """
         if live.ended:
             return
         # what was written by the time that the chat returned may not have been read
@@ -590,7 +624,7 @@ class Recorder:
 
     @guarded
     def _end(self, live: _Live) -> None:
-        """Forget a run's places and hand it over."""
+        """Forget the places of a run, and hand it to its listeners, once."""
         with self._lock:
             if live.ended:
                 return
@@ -616,7 +650,7 @@ def _is_looked_through(kind: Kind, around: _Place) -> bool:
 
 
 def _joined(around: _Place | None, reading: _Place | None) -> _Place | None:
-    """The surroundings of a span, and the runs whose streamed answer is read there."""
+    """The place around a span, with the runs whose streamed answer is read there."""
     if around is None or reading is None or around is _IGNORED:
         return around or reading
     lives = [live for live, _ in around.tracks]

@@ -74,7 +74,7 @@ _ROLES = {
 def copy_arguments(
     kind: Kind, node: Node, arguments: Mapping[str, Any], instance: object
 ) -> None:
-    """Copy what a call was given into it."""
+    """Copy into a call what its method was given: names, query, prompt, documents."""
     if kind == "tool" and isinstance(instance, BaseTool):
         node.name, node.query = instance.metadata.name or "", argument_of(arguments)
         node.control |= (
@@ -165,7 +165,7 @@ def copy_start(
 
 
 def copy_result(kind: Kind, node: Node, result: object, instance: object) -> None:
-    """Copy what a call returned into it."""
+    """Copy into a call what its method returned: documents, text, reply or error."""
     if kind in ("retrieve", "post"):
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
@@ -225,7 +225,11 @@ def _messages(value: object) -> tuple[Message, ...]:
 
 
 def _reasoned(message: Message) -> tuple[Message, ...]:
-    """A turn of a ReAct agent, of which memory keeps one text, as what its tools returned and its answer."""
+    """The messages that one message of a memory stands for.
+
+    A memory keeps one text of a turn of a ReAct agent. It stands for what the tools
+    returned and the answer. Any other message stands for itself.
+    """
     observations = re.findall(
         r"^Observation: (.*?)\nThought: ", message.text, flags=re.MULTILINE | re.DOTALL
     )
@@ -371,9 +375,9 @@ def argument_of(arguments: Mapping[str, Any]) -> str:
 
 
 def _messages_kept_by(memory: object) -> list[ChatMessage] | None:
-    """The messages of a memory that lies in this process.
+    """The messages of a memory that keeps them in this process.
 
-    Others are read from the prompts.
+    None for other memories: their messages are read from the prompts.
     """
     if isinstance(memory, SimpleComposableMemory):
         memory = memory.primary_memory
@@ -385,9 +389,9 @@ def _messages_kept_by(memory: object) -> list[ChatMessage] | None:
 
 
 def _conversation(keeper: object) -> str:
-    """The conversation that a memory or a chat engine keeps.
+    """The name of the conversation that a memory or a chat engine keeps.
 
-    Another one where it is started over.
+    It gets another name when it is started over.
     """
     store, key = _store(keeper)
     if not isinstance(keeper, Memory) and (
@@ -398,12 +402,16 @@ def _conversation(keeper: object) -> str:
 
 
 def start_over(engine: object) -> None:
-    """A chat engine is reset, or handed an empty history: what its memory keeps from now on is another conversation."""
+    """Give the conversation of a chat engine another name.
+
+    That is when the engine is reset or handed an empty history: what its memory keeps
+    from now on is another conversation.
+    """
     _renamed(*_store(vars(engine).get("_memory") or engine))
 
 
 def _store(keeper: object) -> tuple[object, tuple[int, str]]:
-    """Where the messages lie, and the key of their name."""
+    """The object that keeps the messages, and the key of their conversation's name."""
     if isinstance(keeper, Memory):
         return keeper.sql_store, (id(keeper.sql_store), keeper.session_id)
     store = vars(keeper).get("chat_store", keeper)

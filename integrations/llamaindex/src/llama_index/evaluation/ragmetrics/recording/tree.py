@@ -21,7 +21,11 @@ _QUESTION_FIELDS = ("query", "question", "input", "message")
 
 
 def as_run(response: object) -> Run:
-    """A run, or one that holds only what the application returned; ``SettingError`` if it is neither."""
+    """A run as it is, or one that holds only what the application returned.
+
+    Raises:
+        SettingError: If it is neither.
+    """
     if isinstance(response, Run):
         return response
     result = snapshot.result_of(response)
@@ -99,7 +103,7 @@ def _ids_with_texts(run: Run) -> set[str | None]:
 
 
 def _say_what_was_streamed(run: Run, models: Sequence[Node]) -> None:
-    """The answer that was streamed is the reply of the last model, which nothing else told."""
+    """Take the streamed answer as the reply of the last model, where nothing else tells it."""
     last_model = models[-1] if models else None
     if last_model is None or not run.streamed or not run.root.text:
         return
@@ -208,7 +212,11 @@ def _order_tools(node: Node) -> None:
 def _as_it_was_meant(
     message: Message, results: Collection[str | None], summaries: Collection[str]
 ) -> Message:
-    """A message by its role: a summary of the memory, or a tool's result that is told as words of the user."""
+    """A message under the role that it has in fact.
+
+    The framework tells a summary of the memory, and the result of a ReAct agent's tool,
+    as words of somebody else.
+    """
     if message.text in summaries:
         return Message("summary", message.text)
     # how the framework's ReAct agent tells its model
@@ -264,9 +272,10 @@ def _question_field(run: Run) -> str | None:
 
 
 def _earlier(run: Run) -> tuple[Turn, ...]:
-    """The turns that the run was given or remembers.
+    """The turns before the question that the run was given or remembers.
 
-    Without the question where it is the last of them.
+    Where a workflow's start event has no field for the question, the last turn of the
+    user is the question.
     """
     user_turns = [at for at, turn in enumerate(run.history) if turn.role == "user"]
     is_named = bool(run.fields.get("user_msg")) or _question_field(run) is not None
@@ -277,7 +286,10 @@ def _earlier(run: Run) -> tuple[Turn, ...]:
 def _without_the_question(
     history: tuple[Turn, ...], asked_question: str | None
 ) -> tuple[Turn, ...]:
-    """A history that does not end with what is asked now: applications put that into the memory first."""
+    """A history without the question of now at its end.
+
+    It stands there where an application puts the question into the memory first.
+    """
     ends_with_it = (
         bool(history)
         and history[-1].role == "user"
@@ -289,7 +301,11 @@ def _without_the_question(
 def _history_of_prompts(
     models: Sequence[Node], asked_question: str | None
 ) -> tuple[Turn, ...]:
-    """Earlier turns of a conversation as the fullest prompt shows them that asks the question, or anything."""
+    """Earlier turns of a conversation, as the prompts of the models show them.
+
+    Of the prompts that ask the question (any question, where it is not known) the one
+    with the longest history counts.
+    """
     histories: list[tuple[Turn, ...]] = []
     for model in models:
         spoken = [message for message in model.prompt if not message.calls]
