@@ -16,11 +16,13 @@ from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.recorder import Recorder
+from langchain_ragmetrics.recording.stores import StoreSearches
 from langchain_ragmetrics.recording.tree import AnyRun, Finding, trees
 from ragmetrics_core import Limits, Sample
 from ragmetrics_core.capture import (
     BackgroundEvaluator,
     FrontDoor,
+    Listener,
     Listeners,
     Metrics,
     Problems,
@@ -45,10 +47,31 @@ def _hook() -> None:
     register_configure_hook(cast("ContextVar[Any]", slot), inheritable=True)
 
 
-LISTENERS = Listeners(lambda _: _hook())
+def _opened(listener: Listener) -> None:
+    """Somebody begins to listen."""
+    del listener
+    _hook()
+    _SEARCHES.begin()
+
+
+def _closed(listener: Listener) -> None:
+    """Somebody listens no more."""
+    del listener
+    if not LISTENERS.open:
+        _SEARCHES.end()
+
+
+def _searched(name: str, query: str, result: object) -> None:
+    """The application searched a store by hand."""
+    if LISTENERS.here():
+        RECORDER.searched_by_hand(name, query, result)
+
+
+LISTENERS = Listeners(_opened, _closed)
 RECORDER = Recorder(
     LISTENERS.problems, lambda: tuple(listener.record for listener in LISTENERS.begin())
 )
+_SEARCHES = StoreSearches(_searched)
 
 _DOOR = FrontDoor[AnyRun](
     LISTENERS,

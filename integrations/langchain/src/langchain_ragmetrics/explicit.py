@@ -12,24 +12,9 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.recording.recorder import Recorder
-from langchain_ragmetrics.values import plain
-from ragmetrics_core import capture
+from langchain_ragmetrics.recording.stores import SEARCHES, documents_of
 
 Store = TypeVar("Store", bound=VectorStore)
-
-_SEARCHES = (
-    *(
-        "search",
-        "similarity_search",
-        "similarity_search_with_score",
-        "similarity_search_with_relevance_scores",
-    ),
-    *(
-        "similarity_search_by_vector",
-        "max_marginal_relevance_search",
-        "max_marginal_relevance_search_by_vector",
-    ),
-)
 
 
 def add_documents(
@@ -94,7 +79,7 @@ class _ObservedStore:
             return functools.partial(
                 getattr(type(store), name, VectorStore.as_retriever), self
             )
-        if name.removeprefix("a") in _SEARCHES and hasattr(store, name):
+        if name.removeprefix("a") in SEARCHES and hasattr(store, name):
             return _reported(store, name)
         return getattr(store, name)
 
@@ -149,21 +134,6 @@ def _reporting(name: str, query: str) -> Callable[[Any], None]:
 
     def end(result: Any) -> None:
         for recorder, run in begun:
-            recorder.on_retriever_end(
-                [
-                    _document(document)
-                    for document in capture.documents_in(plain(result))
-                ],
-                run_id=run,
-            )
+            recorder.on_retriever_end(documents_of(result), run_id=run)
 
     return end
-
-
-def _document(document: capture.Document) -> Document:
-    metadata = (
-        {**document.metadata}
-        if document.score is None
-        else {**document.metadata, "relevance_score": document.score}
-    )
-    return Document(page_content=document.text, metadata=metadata, id=document.id)

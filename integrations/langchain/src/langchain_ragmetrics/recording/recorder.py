@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
@@ -12,7 +12,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import ensure_config
 
+from langchain_ragmetrics.recording.stores import documents_of
 from langchain_ragmetrics.recording.tree import (
+    BY_HAND,
     CALL,
     FALLBACKS,
     FLOW,
@@ -201,6 +203,23 @@ class Recorder(BaseCallbackHandler):
         self.on_retriever_start(
             {}, query, run_id=run_id, parent_run_id=within, tags=[OBSERVED], name=name
         )
+
+    @guarded
+    def searched_by_hand(self, name: str, query: str, result: object) -> None:
+        """A store was searched without a retriever, in a run that goes on here or in none."""
+        parent = self.open.get(
+            getattr(ensure_config().get("callbacks"), "parent_run_id", None)
+        )
+        host = self.open.get(_searching.get())
+        is_reported = host is not None and host.end_time is None
+        if parent is None or parent.end_time is not None or is_reported:
+            return
+        run_id = uuid4()
+        self.search_begins(run_id, query, name, parent.id)
+        run = self.open.get(run_id)
+        if run is not None:
+            run.extra[BY_HAND] = True
+            self.on_retriever_end(documents_of(result), run_id=run_id)
 
     def _run_began(
         self,

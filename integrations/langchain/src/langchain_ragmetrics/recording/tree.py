@@ -36,6 +36,8 @@ OBSERVED = "ragmetrics-observed"
 FLOW = "ragmetrics_flow"
 CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
+# of a search that the application made by hand
+BY_HAND = "ragmetrics_by_hand"
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ABANDONED = "the stream was abandoned before its end"
 
@@ -95,6 +97,7 @@ def _strand(run: AnyRun) -> str:
 def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     """One root with all below it, and what LangChain says of question, history and answer."""
     root = _node(run)
+    _take_out_seen_searches(root)
     calls_models = any(node.kind == "model" for node in root.walk())
     inputs, output = plain(run.inputs), plain(run.outputs or {})
     if root.kind == "step" and not capture.has_written(inputs):
@@ -135,6 +138,29 @@ def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
         tree.thread = f"{run.name}/{thread}"
         tree.conversation = str(thread)
         tree.paused = run.error is None and _waits_for_a_person(tree.root.walk())
+
+
+def _take_out_seen_searches(root: Node) -> None:
+    """Take out searches by hand whose documents a step or tool handed on where LangChain reports it."""
+    nodes = list(root.walk())
+    by_hand = [node for node in nodes if node.branch == BY_HAND]
+    if not by_hand:
+        return
+    seen = {
+        document.text
+        for node in nodes
+        if node not in by_hand
+        for document in (*node.taken, *(node.documents or ()))
+    }
+    taken_out = [
+        node
+        for node in by_hand
+        if seen.issuperset(document.text for document in node.documents or ())
+    ]
+    for node in nodes:
+        node.children = [child for child in node.children if child not in taken_out]
+    for node in by_hand:
+        node.branch = ""
 
 
 def _given_in_metadata(run: AnyRun) -> Mapping[str, Any]:
@@ -310,6 +336,8 @@ def _node(run: AnyRun) -> Node:
     """One run as a call, with those inside it."""
     metadata = metadata_of(run)
     branches = [tag for tag in run.tags or () if tag.startswith("map:key:")]
+    if (run.extra or {}).get(BY_HAND):
+        branches = [BY_HAND]
     node = Node(
         "step",
         run.name,

@@ -1,0 +1,153 @@
+"""Searches of vector stores that the application makes without a retriever, which LangChain does not report."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from contextvars import ContextVar
+from types import FrameType, FunctionType
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.vectorstores import VectorStore
+
+from langchain_ragmetrics.values import plain
+from ragmetrics_core import capture
+
+SEARCHES = (
+    "search",
+    "similarity_search",
+    "similarity_search_with_score",
+    "similarity_search_with_relevance_scores",
+    "similarity_search_by_vector",
+    "max_marginal_relevance_search",
+    "max_marginal_relevance_search_by_vector",
+)
+_NAMES = frozenset((*SEARCHES, *(f"a{name}" for name in SEARCHES)))
+# Methods of retrievers, which LangChain reports, and of what looks up examples or
+# stored replies, which are no evidence.
+_CALLERS = frozenset(
+    (
+        "_get_relevant_documents",
+        "_aget_relevant_documents",
+        "select_examples",
+        "aselect_examples",
+        "lookup",
+        "alookup",
+    )
+)
+
+# called with the name of a store, what was searched for, and what it returned
+Told = Callable[[str, str, Any], object]
+
+# a store's own search may call another of its searches
+_is_searching: ContextVar[bool] = ContextVar(
+    "langchain_ragmetrics_store_is_searching", default=False
+)
+
+
+class StoreSearches:
+    """Tells of each search of a vector store that no retriever makes, while somebody listens.
+
+    The store is called as the application calls it, and what it returns is handed on.
+    """
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        # by class and name of a method: the one that was there, and ours around it
+        self._followed: dict[tuple[type, str], tuple[Any, Any]] = {}
+
+    def begin(self) -> None:
+        """From now on, in all classes of stores that there are."""
+        for store in _classes_below(VectorStore):
+            for name in _NAMES & vars(store).keys():
+                method = vars(store)[name]
+                if (store, name) in self._followed or type(method) is not FunctionType:
+                    continue
+                follower = self._following(method)
+                # a class that cannot be changed is left alone
+                with suppress(AttributeError, TypeError):
+                    setattr(store, name, follower)
+                    self._followed[store, name] = method, follower
+
+    def end(self) -> None:
+        """No longer; what others put around it meanwhile stays."""
+        for (store, name), (method, follower) in self._followed.items():
+            if vars(store).get(name) is follower:
+                setattr(store, name, method)
+        self._followed.clear()
+
+    def _following(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A search that tells what it returned."""
+
+        @functools.wraps(method)
+        def search(store: Any, *args: Any, **kwargs: Any) -> Any:
+            if _is_searching.get() or _is_called_by_a_retriever():
+                return method(store, *args, **kwargs)
+            token = _is_searching.set(True)
+            try:
+                found = method(store, *args, **kwargs)
+            finally:
+                _is_searching.reset(token)
+            self._told(type(store).__name__, _query(args, kwargs), found)
+            return found
+
+        @functools.wraps(method)
+        async def asearch(store: Any, *args: Any, **kwargs: Any) -> Any:
+            if _is_searching.get() or _is_called_by_a_retriever():
+                return await method(store, *args, **kwargs)
+            token = _is_searching.set(True)
+            try:
+                found = await method(store, *args, **kwargs)
+            finally:
+                _is_searching.reset(token)
+            self._told(type(store).__name__, _query(args, kwargs), found)
+            return found
+
+        return asearch if inspect.iscoroutinefunction(method) else search
+
+
+def _classes_below(base: type) -> Iterator[type]:
+    """All classes that inherit from one, each once."""
+    waiting = [base]
+    known: set[type] = set()
+    while waiting:
+        classes: list[type] = waiting.pop().__subclasses__()
+        for below in classes:
+            if below not in known:
+                known.add(below)
+                waiting.append(below)
+                yield below
+
+
+def _is_called_by_a_retriever() -> bool:
+    """Whether a retriever, or what looks up examples, calls this or awaits it."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
+    while frame is not None:
+        if frame.f_code.co_name in _CALLERS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _query(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """What was searched for; empty for a vector."""
+    query = args[0] if args else kwargs.get("query")
+    return query if isinstance(query, str) else ""
+
+
+def documents_of(result: object) -> list[Document]:
+    """The documents that a search returned, with their scores where it gave them."""
+    return [_document(document) for document in capture.documents_in(plain(result))]
+
+
+def _document(document: capture.Document) -> Document:
+    metadata = (
+        {**document.metadata}
+        if document.score is None
+        else {**document.metadata, "relevance_score": document.score}
+    )
+    return Document(page_content=document.text, metadata=metadata, id=document.id)

@@ -1,0 +1,119 @@
+"""Vector stores that a step searches by hand, beside a retriever or alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.example_selectors import SemanticSimilarityExampleSelector
+from langchain_core.runnables import RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, document
+from langchain_ragmetrics import capture, observe
+
+ROME = "Rome is the capital of Italy, and lies on the river Tiber."
+
+
+def store(text: str = ROME) -> InMemoryVectorStore:
+    made = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    made.add_documents([Document(text, id="r")])
+    return made
+
+
+def answer(question: str, *texts: str) -> str:
+    prompt = "\n".join([*texts, question])
+    return str(Speaker(lines=[ANSWER]).invoke(prompt).text)
+
+
+def beside_a_retriever(search: Callable[[str], list[Any]]) -> Any:
+    """The one sample of a step that asks a retriever, and searches by hand."""
+    retriever = Shelf(books=[document(PARIS, "p")])
+
+    def step(question: str) -> str:
+        found = [*retriever.invoke(question), *search(question)]
+        return answer(question, *(one.page_content for one in found))
+
+    with capture() as captured:
+        RunnableLambda(step).invoke(QUESTION)
+    assert not captured.problems
+    (sample,) = captured.samples
+    return sample
+
+
+def scored(texts: InMemoryVectorStore) -> Callable[[str], list[Document]]:
+    def search(question: str) -> list[Document]:
+        return [one for one, _ in texts.similarity_search_with_score(question)]
+
+    return search
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        store().similarity_search,
+        lambda question: store().similarity_search(question),
+        scored(store()),
+        lambda question: observe(store()).similarity_search(question),
+        lambda question: store().as_retriever().invoke(question),
+    ],
+)
+def test_what_was_found_by_hand_is_retrieved_once_and_shown(
+    search: Callable[[str], list[Any]],
+) -> None:
+    sample = beside_a_retriever(lambda question: search(question))
+    assert [context.text for context in sample.contexts] == [PARIS, ROME]
+    assert [context.id for context in sample.retrieved] == ["p", "r"]
+    assert [len(call.items) for call in sample.ledger.calls] == [1, 1]
+    assert sample.capture.grade == "exact"
+
+
+@pytest.mark.parametrize("is_by_hand", [True, False])
+def test_an_asynchronous_search_is_retrieved_once(is_by_hand: bool) -> None:
+    texts, retriever = store(), Shelf(books=[document(PARIS, "p")])
+
+    async def step(question: str) -> str:
+        own = texts.as_retriever().ainvoke
+        search = texts.asimilarity_search if is_by_hand else own
+        found = [*await retriever.ainvoke(question), *await search(question)]
+        return answer(question, *(one.page_content for one in found))
+
+    with capture() as captured:
+        asyncio.run(RunnableLambda(step).ainvoke(QUESTION))
+    (sample,) = captured.samples
+    assert [context.id for context in sample.retrieved] == ["p", "r"]
+    assert [context.text for context in sample.contexts] == [PARIS, ROME]
+    assert len(sample.ledger.calls) == 2
+
+
+def test_documents_that_a_step_hands_on_are_not_counted_twice() -> None:
+    texts = store()
+    chain = RunnableLambda(texts.similarity_search) | RunnableLambda(
+        lambda found: answer(QUESTION, *(one.page_content for one in found))
+    )
+    with capture() as captured:
+        chain.invoke(QUESTION)
+    (sample,) = captured.samples
+    assert [len(call.items) for call in sample.ledger.calls] == [1]
+    assert [context.text for context in sample.contexts] == [ROME]
+
+
+def test_examples_that_are_chosen_from_a_store_are_no_evidence() -> None:
+    examples = SemanticSimilarityExampleSelector(vectorstore=store(), k=1)
+    sample = beside_a_retriever(
+        lambda question: examples.select_examples({"question": question}) and []
+    )
+    assert [context.id for context in sample.retrieved] == ["p"]
+
+
+def test_classes_of_stores_are_left_as_they_were() -> None:
+    before = InMemoryVectorStore.similarity_search
+    with capture():
+        assert InMemoryVectorStore.similarity_search is not before
+        with capture():
+            pass
+        assert InMemoryVectorStore.similarity_search is not before
+    assert InMemoryVectorStore.similarity_search is before
