@@ -1,0 +1,233 @@
+"""Runs without a root: which of them are one turn, in which order they wait, and what is said of those left over."""
+
+from __future__ import annotations
+
+import pytest
+from test_tree_rules import (
+    ANSWER,
+    DOCS,
+    PORTO,
+    QUESTION,
+    SECOND,
+    Clock,
+    alone,
+    asked,
+    model,
+    retriever,
+    tree,
+)
+
+from ragmetrics_core.capture import Message, Node, Overrides, ToolCall, Tree
+from ragmetrics_core.capture.answers_read_later import AnswersReadLater
+from ragmetrics_core.capture.calls import Calls
+from ragmetrics_core.capture.groups import Groups
+from ragmetrics_core.capture.hooks import Problems
+from ragmetrics_core.capture.joining import joined
+from ragmetrics_core.capture.locating import OWN
+from ragmetrics_core.capture.loose_runs import LooseRuns
+from ragmetrics_core.capture.tree import FLOW, THREAD
+from ragmetrics_core.capture.turns import Turns
+from ragmetrics_core.capture.unsampled import Unsampled
+from ragmetrics_core.data.sample import Sample
+
+HINT = "say where things are"
+MOST_KEPT = 1000
+
+
+def said_by(replies: str, began: float, ended: float) -> Tree:
+    """A call of a model by itself, between two moments."""
+    node = Node("model", "model", began, ended, reply=Message("assistant", replies))
+    node.prompt = (Message("user", QUESTION),)
+    return Tree(node)
+
+
+def asking(question: str | None, began: float, kind: str = "step") -> Tree:
+    node = Node(kind, "run", began, began + 1, query=question)  # type: ignore[arg-type]
+    return Tree(node, question=question)
+
+
+# Several runs as one
+
+
+def test_several_runs_of_a_thread_last_from_the_first_to_the_end_of_the_last() -> None:
+    parts = [asking(QUESTION, began) for began in (1.0, 3.0, 5.0)]
+    for number, part in enumerate(parts):
+        part.output = number
+    whole = joined(parts, THREAD)
+    assert (whole.root.began, whole.root.ended) == (1.0, 6.0)
+    assert whole.output == 2
+
+
+def test_what_a_retriever_is_asked_is_not_the_users_question_where_a_chain_has_one() -> (
+    None
+):
+    c = Clock()
+    search = alone(retriever(c, DOCS[0], query="Douro"), question="Douro")
+    whole = joined([search, tree(c, model(c, asked(PORTO)))], FLOW)
+    assert whole.question == QUESTION
+
+
+@pytest.mark.parametrize(("began", "expected"), [(5.0, QUESTION), (4.9, SECOND)])
+def test_a_question_is_a_models_from_the_moment_at_which_it_was_written(
+    began: float, expected: str
+) -> None:
+    writer = said_by(SECOND, 3.0, 5.0)
+    whole = joined([writer, asking(SECOND, began), asking(QUESTION, 7.0)], FLOW)
+    assert whole.question == expected
+
+
+def test_only_what_was_searched_for_beside_a_run_tells_what_was_added_to_it() -> None:
+    c = Clock()
+    inner = retriever(c, DOCS[0], query="which city lies")
+    chain = tree(c, inner, model(c, asked(PORTO)))
+    unlike = alone(retriever(c, DOCS[1], query="Where is the airport?"))
+    agent = Tree(c.node("agent", query="city on the Douro?"))
+    assert not joined([unlike, agent, chain], FLOW).doubts
+    beside = alone(retriever(c, DOCS[1], query="which city lies"))
+    assert joined([beside, chain], FLOW).doubts
+
+
+# Groups
+
+
+def waiting(*queries: str) -> Groups:
+    """Groups that one search each began."""
+    c, groups = Clock(), Groups()
+    for query in queries:
+        groups.add_retrieval(alone(retriever(c, DOCS[0], query=query)), query, [])
+    return groups
+
+
+def test_of_answered_groups_that_searched_for_the_same_the_last_one_waits_on() -> None:
+    groups = waiting(QUESTION, QUESTION, SECOND)
+    for group in groups:
+        group.answered_at = 0.5
+    first, last, other = groups
+    assert groups.take_over_due("", QUESTION) == [first, other]
+    assert list(groups) == [last]
+
+
+def test_documents_that_are_ranked_by_hand_belong_to_the_search_made_last() -> None:
+    groups = waiting(QUESTION, SECOND)
+    ranked = Node("reranker", "reranker", 90.0, 91.0, taken=DOCS[:1])
+    groups.add_retrieval(Tree(ranked), "", [])
+    assert [len(group.trees) for group in groups] == [1, 2]
+
+
+def test_a_draft_that_is_revised_beside_its_documents_is_no_turn_of_its_own() -> None:
+    c = Clock()
+    made: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    draft = "The city is called Porto, as the page about it says."
+    for run in (
+        alone(retriever(c, DOCS[0])),
+        alone(model(c, asked(PORTO), draft)),
+        alone(model(c, f"{asked(PORTO)}\nDraft: {draft}")),
+    ):
+        assert not made.add(run)
+    (sample,) = made.finish()
+    assert sample.answer == ANSWER
+    assert sample.capture is not None
+    assert not any("turn of its own" in word for word in sample.capture.warnings)
+
+
+# Runs that are no samples by themselves
+
+
+def test_a_bounded_number_of_strands_is_kept() -> None:
+    runs = LooseRuns()
+    for number in range(MOST_KEPT):
+        runs.add(Tree(Node("model", "model"), strand=str(number)))
+    assert runs.near("0")[0].strand == "0"
+    runs.add(Tree(Node("model", "model"), strand="one more"))
+    assert all(run.strand != "0" for run in runs.near("0"))
+
+
+@pytest.mark.parametrize("calls_a_tool", [True, False])
+def test_a_run_that_called_a_tool_wrote_for_one_run_alone(calls_a_tool: bool) -> None:
+    call = ToolCall("search", {"query": SECOND}, "1")
+    reply = (
+        Message("assistant", "", (call,))
+        if calls_a_tool
+        else Message("assistant", SECOND)
+    )
+    writer = Tree(Node("model", "model", 1.0, 2.0, reply=reply))
+    runs = LooseRuns()
+    runs.add(writer)
+    later = asking(SECOND, 3.0)
+    assert runs.take_writers_of(later) == [writer]
+    assert runs.take_writers_of(later) == ([] if calls_a_tool else [writer])
+
+
+@pytest.mark.parametrize(("count", "expected"), [(MOST_KEPT, 0), (MOST_KEPT + 1, 1)])
+def test_questions_without_a_sample_wait_in_bounded_number(
+    count: int, expected: int
+) -> None:
+    problems = Problems(logged=False)
+    unsampled = Unsampled(problems, HINT)
+    for number in range(count):
+        unsampled.add(asking(f"Question {number}?", 1.0), counts_anyway=False)
+    assert len(problems) == expected
+    unsampled.count(runs_without_any=True)
+    assert problems.counts == {HINT: count}
+
+
+@pytest.mark.parametrize("runs_without_any", [True, False])
+def test_runs_that_were_asked_nothing_are_said_once(runs_without_any: bool) -> None:
+    problems = Problems(logged=False)
+    Unsampled(problems, HINT).count(runs_without_any=runs_without_any)
+    assert problems.counts == ({HINT: 1} if runs_without_any else {})
+
+
+# Answers that a later run was shown
+
+
+def read_later() -> tuple[AnswersReadLater, list[Sample]]:
+    """Who keeps samples, and what it makes of a run that is doubted."""
+    made: list[Sample] = []
+
+    def samples_of(run: Tree) -> list[Sample]:
+        made.append(Sample(question=run.question, answer="in doubt"))
+        return made[-1:]
+
+    return AnswersReadLater(samples_of), made
+
+
+@pytest.mark.parametrize("answer", [None, "Empty Response"])
+def test_a_run_without_an_answer_has_none_that_another_run_replaces(
+    answer: str | None,
+) -> None:
+    kept, doubted = read_later()
+    kept.remember(asking(QUESTION, 1.0), [Sample(question=QUESTION, answer=answer)])
+    later = tree(Clock(), model(Clock(), asked(PORTO)))
+    kept.doubt_one_that_is_replaced(later, Calls(later))
+    assert len(doubted) == (0 if answer is None else 1)
+
+
+@pytest.mark.parametrize(("last", "expected"), [(SECOND, 0), (QUESTION, 1)])
+def test_a_call_is_asked_by_the_last_message_of_the_user(
+    last: str, expected: int
+) -> None:
+    kept, doubted = read_later()
+    kept.remember(asking(QUESTION, 1.0), [Sample(question=QUESTION, answer=ANSWER)])
+    said = [
+        Message("user", QUESTION),
+        Message("assistant", "That I cannot say."),
+        Message("user", last),
+    ]
+    later = alone(model(Clock(), said, "Here is what I know of it."))
+    kept.doubt_those_shown_to(later, Calls(later))
+    assert len(doubted) == expected
+
+
+@pytest.mark.parametrize(("letters", "expected"), [(OWN, 1), (OWN - 1, 0)])
+def test_a_long_answer_counts_as_shown_without_its_question(
+    letters: int, expected: int
+) -> None:
+    kept, doubted = read_later()
+    answer = "The city lies on the northern river bank."[: letters - 1] + "!"
+    assert len(answer) == letters
+    kept.remember(asking(QUESTION, 1.0), [Sample(question=QUESTION, answer=answer)])
+    kept.remember(asking(SECOND, 2.0), [Sample(question=SECOND, answer="Faro.")])
+    later = alone(model(Clock(), f"Translate this: {answer}", "Die Stadt liegt dort."))
+    kept.doubt_those_shown_to(later, Calls(later))
+    assert len(doubted) == expected
