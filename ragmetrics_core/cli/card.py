@@ -2,7 +2,8 @@
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,11 @@ from ragmetrics_core.labelling.measured_judges import (
     judged,
     measured,
 )
-from ragmetrics_core.labelling.published import inputs_of, read_labelled
+from ragmetrics_core.labelling.published import (
+    LabelledSample,
+    inputs_of,
+    read_labelled,
+)
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS, full_name, metrics_set
 from ragmetrics_core.models.limits import Limits
@@ -287,29 +292,15 @@ def _bands(
     The cost on a source is that of the band chosen on the other sources.
     """
     loss = options.band
-    question = items[0].question
-    [metric] = _metrics_asking(items, options)
-    no_probability = SettingError(
-        f"a cascade sees no probability of these verdicts by {metric.name}; {_BANDS}"
-    )
-    if question not in CASCADED:
-        raise no_probability
+    if items[0].question not in CASCADED:
+        raise _no_probability(full_name(options.metric))
     _check_number_of_rows(len(items), loss)
-    rows: list[Labelled] = []
-    n_scored = 0
-    # the first one shows whether the others are worth their price
-    for part in (items[:1], items[1:]):
-        for judged_item in judged(ask, metric, part):
-            rows += judged_item.verdicts
-            n_scored += bool(judged_item.verdicts)
-        if any(row.verdict is None for row in rows) and not options.dry_run:
-            raise no_probability
-    if not rows:
-        raise SettingError("nothing was scored, so no band is known")
+    scored = _with_probabilities(options, items, ask)
+    rows = [row for item in scored for row in item.verdicts]
     if not options.dry_run:
-        _check_number_of_rows(n_scored, loss)
-    question_type = CASCADED[question]
+        _check_number_of_rows(len(scored), loss)
     chosen = reached(rows, rows, "lost", loss, source=None)
+    question_type = CASCADED[items[0].question]
     lines = [
         f"band={{{question_type!r}: ({chosen.low:g}, {chosen.high:g})}}",
         f"It {_in_words(chosen)}, means over sources. Chosen on {len(rows)} verdicts;"
@@ -324,7 +315,33 @@ def _bands(
     if others:
         mean_loss = fmean(choice.lost for choice in others)
         lines.append(f"  Sources that the band does not know lose {mean_loss:.3f}.")
-    return lines + _doubts(rows, chosen)
+    return lines + _doubts(rows, chosen, Counter(item.source for item in scored))
+
+
+def _no_probability(metric: str) -> SettingError:
+    return SettingError(
+        f"a cascade sees no probability of these verdicts by {metric}; {_BANDS}"
+    )
+
+
+def _with_probabilities(
+    options: argparse.Namespace, items: LabelledSamples, ask: Ask
+) -> list[LabelledSample]:
+    """The samples that the judge scored, with a probability of each verdict.
+
+    ``SettingError`` if a verdict has none, or nothing is scored.
+    """
+    [metric] = _metrics_asking(items, options)
+    scored: list[LabelledSample] = []
+    # the first one shows whether the others are worth their price
+    for part in (items[:1], items[1:]):
+        scored += [item for item in judged(ask, metric, part) if item.verdicts]
+        verdicts = [row.verdict for item in scored for row in item.verdicts]
+        if None in verdicts and not options.dry_run:
+            raise _no_probability(metric.name)
+    if not scored:
+        raise SettingError("nothing was scored, so no band is known")
+    return scored
 
 
 def _check_number_of_rows(n_rows: int, loss: float) -> None:
@@ -338,14 +355,14 @@ def _check_number_of_rows(n_rows: int, loss: float) -> None:
         raise SettingError(f"no band is known: {too_few_rows(n_rows, loss)}")
 
 
-def _n_rows(rows: Sequence[Labelled], source: str) -> int:
-    """How many verdicts are of a source."""
-    return sum(row.source == source for row in rows)
+def _doubts(
+    rows: Sequence[Labelled], chosen: Decided, n_scored: Mapping[str, int]
+) -> list[str]:
+    """Why a band may lose more on other rows than on those that it was chosen on.
 
-
-def _doubts(rows: Sequence[Labelled], chosen: Decided) -> list[str]:
-    """Why a band may lose more on other rows than on those that it was chosen on."""
-    sources = sorted({row.source for row in rows})
+    ``n_scored`` says how many samples of each source are scored.
+    """
+    sources = sorted(n_scored)
     labels = {row.yes for row in rows}
     loss = chosen.limit
     _, most_lost = wilson(round(chosen.lost * len(rows)), len(rows))
@@ -353,7 +370,7 @@ def _doubts(rows: Sequence[Labelled], chosen: Decided) -> list[str]:
         f"  By chance alone, {len(rows)} verdicts may hide a loss of up to"
         f" {most_lost:.0%} (upper end of Wilson's 95 % interval)."
     ]
-    few = [source for source in sources if _n_rows(rows, source) < fewest_rows(loss)]
+    few = [source for source in sources if n_scored[source] < fewest_rows(loss)]
     if few and len(sources) > 1:
         lines.append(
             f"  Too few to know a loss of {loss:.0%} of one source by itself (it needs"

@@ -1,8 +1,8 @@
 """Measures a judge on labelled samples: how well it agrees with people, and what sways it."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from ragmetrics_core.data import (
@@ -11,6 +11,7 @@ from ragmetrics_core.data import (
     JudgedChunks,
     MetricResult,
     Sample,
+    Signature,
     Usage,
     wilson,
 )
@@ -171,49 +172,113 @@ def measured(
         InputError: If the judge scored nothing: an empty card would pass for a
             measurement.
     """
-    questions = {row.question for row in labelled}
-    own_metrics = {type(metric): metric for metric in metrics}
-    asking_metrics = {
-        question: own_metrics.get(kind) or kind()
-        for question, kind in ASKING.items()
-        if question in questions
-    }
+    asking_metrics = _asking_metrics(labelled, metrics)
     run = Run([*asking_metrics.values()], judge, 1, MemoryStore())
-    figures: dict[str, tuple[Measured, ...]] = {}
-    correction: ClaimCorrection | None = None
-    notes: tuple[str, ...] = ()
-    decided_alone: dict[str, tuple[Decided, ...]] = {}
-    all_rows: list[LabelledSample] = []
+    by_question: dict[str, _MeasuredQuestion] = {}
     for question, metric in asking_metrics.items():
         of_question = [row for row in labelled if row.question == question]
         rows, seconds = _timed(run.judges[0], ask, metric, of_question)
-        question_figures = _agreement(rows, draws=draws)
-        question_figures += _shares(_outcomes(ask, metric, rows))
         if question == "adherent":
-            answers = _weakest_claims(rows)
-            correction = _correction_of(run.judges[0], answers)
-            question_figures += _shares(_swayed(ask, metric, rows))
-            rejections = tuple(_rejected_by_claims(answers))
-            question_figures += rejections
-            notes = tuple(_both_sides_of_the_correction(rejections))
-        question_figures += _spent(rows, seconds)
-        figures[question] = _defined(question_figures)
-        verdicts = _with_chances(rows)
-        if question in CASCADED and verdicts:
-            decided_alone[question] = decided(verdicts)
-        all_rows.extend(rows)
+            own = _measured_adherence(run.judges[0], ask, metric, rows, draws=draws)
+        else:
+            own = _measured_question(ask, metric, rows, draws=draws)
+        by_question[question] = own.with_figures(_spent(rows, seconds))
+    all_rows = [row for own in by_question.values() for row in own.rows]
     _refuse_nothing_scored(run.facts.judges[0], all_rows)
+    signatures = {name: metric.signature for name, metric in asking_metrics.items()}
+    return _card(run, signatures, by_question)
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredQuestion:
+    """What a judge is worth on one question.
+
+    Args:
+        rows: The labelled samples with its verdicts.
+        figures: What was measured.
+        correction: Of adherence, the correction for the number of claims.
+        notes: Of adherence, what a reader must know of that correction.
+    """
+
+    rows: tuple[LabelledSample, ...]
+    figures: tuple[Measured, ...] = ()
+    correction: ClaimCorrection | None = None
+    notes: tuple[str, ...] = ()
+
+    def with_figures(self, more: Iterable[Measured]) -> "_MeasuredQuestion":
+        """The same with more figures."""
+        return replace(self, figures=(*self.figures, *more))
+
+
+def _card(
+    run: Run,
+    signatures: dict[str, Signature],
+    by_question: Mapping[str, _MeasuredQuestion],
+) -> Card:
+    """The card of what was measured."""
+    adherence = by_question.get("adherent", _MeasuredQuestion(()))
     return Card(
         judge=run.facts.judges[0],
         details=run.judges[0].details,
         version=run.facts.version,
         made=run.facts.started,
-        signatures={name: metric.signature for name, metric in asking_metrics.items()},
-        figures=figures,
-        decided=decided_alone,
-        notes=notes,
-        claim_correction=correction,
+        signatures=signatures,
+        figures={
+            question: _defined(own.figures) for question, own in by_question.items()
+        },
+        decided=_decided_alone(by_question),
+        notes=adherence.notes,
+        claim_correction=adherence.correction,
     )
+
+
+def _asking_metrics(
+    labelled: LabelledSamples, metrics: Iterable[Metric]
+) -> dict[str, Metric]:
+    """The metric that asks each question that is labelled."""
+    questions = {row.question for row in labelled}
+    own_metrics = {type(metric): metric for metric in metrics}
+    return {
+        question: own_metrics.get(kind) or kind()
+        for question, kind in ASKING.items()
+        if question in questions
+    }
+
+
+def _measured_question(
+    ask: Ask, metric: Metric, rows: LabelledSamples, *, draws: int
+) -> _MeasuredQuestion:
+    """How well a judge agrees with labels, and how often it gives no verdict."""
+    figures = _agreement(rows, draws=draws)
+    figures += _shares(_outcomes(ask, metric, rows))
+    return _MeasuredQuestion(tuple(rows), tuple(figures))
+
+
+def _measured_adherence(
+    judge: Judge, ask: Ask, metric: Metric, rows: LabelledSamples, *, draws: int
+) -> _MeasuredQuestion:
+    """The same, with what sways the judge, and what its weakest claims reject."""
+    plain = _measured_question(ask, metric, rows, draws=draws)
+    answers = _weakest_claims(rows)
+    rejections = tuple(_rejected_by_claims(answers))
+    swayed = _shares(_swayed(ask, metric, rows))
+    return replace(
+        plain.with_figures([*swayed, *rejections]),
+        correction=_correction_of(judge, answers),
+        notes=tuple(_both_sides_of_the_correction(rejections)),
+    )
+
+
+def _decided_alone(
+    by_question: Mapping[str, _MeasuredQuestion],
+) -> dict[str, tuple[Decided, ...]]:
+    """What the judge may decide alone, of the questions that a cascade asks."""
+    decided_alone: dict[str, tuple[Decided, ...]] = {}
+    for question, own in by_question.items():
+        verdicts = _with_chances(own.rows)
+        if question in CASCADED and verdicts:
+            decided_alone[question] = decided(verdicts)
+    return decided_alone
 
 
 def _timed(

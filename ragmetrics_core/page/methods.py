@@ -40,28 +40,7 @@ def paragraphs(
         run: What is known of the run.
         rows: Its results, which say where probabilities come from.
     """
-    names = [numbers.metric for numbers in summary.metrics]
-    definitions = [_definition(name, run) for name in _METRICS if name in names]
-    others = [name for name in names if name not in _METRICS]
-    judges = ", ".join(run.judges) or "not recorded"
-    models = (
-        f" (returned as {', '.join(summary.usage.models)})"
-        if summary.usage.models
-        else ""
-    )
-    made = f"ragmetrics {run.version or 'of unknown version'}"
-    first = (
-        f"{summary.judged} samples were evaluated with {made}; the judge was"
-        f" {judges}{models}."
-    )
-    if definitions:
-        first += f" {'. '.join(definitions)}."
-    if "cascade" in _kinds_of_judges(run):
-        first += f" {_TEXTS['cascade']['cascade']}."
-    if others:
-        first += f" Also measured: {', '.join(others)}."
-    if "model" in _kinds_of_judges(run):
-        first = " ".join([first, *_origins(rows, run)])
+    first = " ".join(_measured(summary, run, rows))
     text = f"{first} {_intervals(summary)}"
     references = [reference for key, reference in _REFERENCES.items() if key in text]
     signatures = "; ".join(map(str, run.metrics.values()))
@@ -77,6 +56,31 @@ def paragraphs(
             ),
         )
     )
+
+
+def _measured(
+    summary: Summary, run: RunFacts, rows: Iterable[SampleResult]
+) -> Iterator[str]:
+    """What was measured, by which judge and how, in sentences."""
+    names = [numbers.metric for numbers in summary.metrics]
+    kinds = _kinds_of_judges(run)
+    judges = ", ".join(run.judges) or "not recorded"
+    if summary.usage.models:
+        judges += f" (returned as {', '.join(summary.usage.models)})"
+    made = f"ragmetrics {run.version or 'of unknown version'}"
+    yield (
+        f"{summary.judged} samples were evaluated with {made}; the judge was {judges}."
+    )
+    for name in _METRICS:
+        if name in names:
+            yield f"{_definition(name, run)}."
+    if "cascade" in kinds:
+        yield f"{_TEXTS['cascade']['cascade']}."
+    others = [name for name in names if name not in _METRICS]
+    if others:
+        yield f"Also measured: {', '.join(others)}."
+    if "model" in kinds:
+        yield from _origins(rows, run)
 
 
 def _definition(name: str, run: RunFacts) -> str:
