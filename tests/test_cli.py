@@ -131,10 +131,7 @@ def test_a_gate_does_not_pass_rows_that_nobody_judged(
         "adherence=0.1",
     ]
     assert main(command) == 3
-    assert (
-        ": 3 of 100 rows were scored, fewer than the 95% that a gate needs."
-        in capsys.readouterr().out
-    )
+    assert ": 3 of 100 rows were scored (mean 0.96" in capsys.readouterr().out
     assert main([*command, "--min-scored", "0.03"]) == 0
     assert main([*command, "--undecided", "fail"]) == 1
     with pytest.raises(SystemExit):
@@ -459,10 +456,7 @@ def test_several_files_are_one_run(
         rows({"answer": "x"}, name="c.jsonl"),
     ]
     assert main(["evaluate", *names]) == 0
-    assert (
-        "4 rows: 1 without what the metrics need, 3 no loss found"
-        in capsys.readouterr().out
-    )
+    assert "4 rows: 1 with an input missing, 3 no loss found" in capsys.readouterr().out
     assert main(["evaluate", "c.jsonl", rows({"answer": "y"}, name="d.jsonl")]) == 2
     first, last = capsys.readouterr().err.splitlines()[-2:]
     assert first.startswith("ragmetrics: no metric applies to c.jsonl (")
@@ -1030,8 +1024,8 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(
     assert main(["compare", "a.jsonl", "a.jsonl".replace("a", "b")]) == 2
     Path("b.jsonl").write_text(Path("a.jsonl").read_text())
     assert main(["compare", "a.jsonl", "b.jsonl"]) == 0
-    told = "```\nFirst: a.jsonl. Second: b.jsonl.\nIdentical, all rows and their"
-    assert f"## ragmetrics compare\n\n{told}" in job.read_text()
+    told = r"First: a\.jsonl, .* UTC\. Second: b\.jsonl, .* UTC\.\nIdentical, all rows"
+    assert re.search(rf"## ragmetrics compare\n\n```\n{told}", job.read_text())
     assert "{" not in capsys.readouterr().err
 
 

@@ -119,27 +119,27 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
     for code, title in (*NOT_JUDGED.items(), *NOT_SCORED.items()):
         count = codes.count(code)
         assert (f" {count} {title}" in first.loss) == (count > 0)
-    if n_silent > most:
+    n_lost = sum(losses.values())
+    if n_silent > n_lost:
         assert first.loss.startswith(f"{n_silent} of {len(codes)} row")
     elif losses:
-        assert first.loss.startswith("Largest loss")
+        assert first.loss.startswith(f"{n_lost} of {n_scored} row")
     if not n_scored:
         assert first.how_sure == ""
     elif losses:
-        assert re.search(f" in {most} of (the other )?{n_scored} row", first.loss)
+        assert re.search(f"{n_lost} of (the other )?{n_scored} row", first.loss)
         for code, count in losses.items():
             assert (TITLES[code] in first.loss) == (count == most)
-        share = next(code for code in TITLES if losses.get(code) == most)
-        known = {*LOSSES, "no_loss"}
-        ends = []
-        for if_failed in (0.0, 1.0):
-            failed_as = [if_failed] * n_failed
-            values = [float(code == share) for code in codes if code in known]
-            interval = mean_interval([*values, *failed_as])
-            assert interval is not None
-            ends += [round(100 * interval.low), round(100 * interval.high)]
-        low, high = min(ends), max(ends)
-        assert f"{low} to {high} % of rows like" in first.how_sure
+            is_shown = f"{TITLES[code]} ({count})" in first.loss
+            assert is_shown == (count == most and len(losses) > 1)
+        largest = next(code for code in TITLES if losses.get(code) == most)
+        known = [code for code in codes if code in {*LOSSES, "no_loss"}]
+        any_loss = expected_range([code in LOSSES for code in known], n_failed)
+        assert f"confidence, {any_loss} of rows like" in first.how_sure
+        first_named = expected_range([code == largest for code in known], n_failed)
+        assert (f", {first_named} the first one named" in first.how_sure) == (
+            len(losses) > 1
+        )
     else:
         assert re.search(f"No loss found in (the other )?{n_scored} row", first.loss)
     groups = {group.code: group.examples for group in first.groups}
@@ -147,12 +147,29 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
         for example in examples:
             row = rows[example.index]
             assert group_of_row(row) == code
-            assert row.results[example.metric].value == example.score
+            if example.score is not None:
+                assert row.results[example.metric].value == example.score
     assert [example.index for example in first.worst] == worst_first(rows)[:3]
     for group in first.groups:
         of_group = [row for row in rows if group_of_row(row) == group.code]
         shown = [example.index for example in group.examples]
-        assert shown == worst_first(of_group)[:3], "one order everywhere"
+        scored_first = worst_first(of_group)
+        others = [
+            row.index
+            for row in of_group
+            if row.sample and row.index not in scored_first
+        ]
+        assert shown == [*scored_first, *others][:3], "one order everywhere"
+
+
+def expected_range(are_in: list[bool], n_failed: int) -> str:
+    """The range of a share, with rows that the judge failed on as without and with it."""
+    ends = []
+    for if_failed in (0.0, 1.0):
+        interval = mean_interval([*map(float, are_in), *[if_failed] * n_failed])
+        assert interval is not None
+        ends += [round(100 * interval.low), round(100 * interval.high)]
+    return f"{min(ends)} to {max(ends)} %"
 
 
 def worst_first(rows: list[SampleResult]) -> list[int]:
@@ -199,8 +216,8 @@ def test_the_stage_to_mend_is_the_most_frequent_and_of_equals_the_earliest() -> 
     assert equal.mend_first is not None
     assert equal.mend_first.code == "no_context"
     assert equal.loss == (
-        "Largest losses, each in 1 of 2 rows: answered without context; generation went"
-        " astray."
+        "2 of 2 rows have a loss. Largest: answered without context (1); generation"
+        " went astray (1)."
     )
     more = screen([astray(0), without_context(1), astray(2)])
     assert more.mend_first is not None
@@ -321,8 +338,8 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
     assert alone.loss == "No loss found in 20 rows."
     beside_undefined = screen([*well, *undefined, *abstained])
     assert beside_undefined.loss == (
-        "22 of 42 rows were not scored: 2 abstained (the answer declines), 20 without"
-        " what the metrics need. No loss found in the other 20 rows."
+        "22 of 42 rows were not scored: 2 abstained (the answer declines), 20 with"
+        " an input missing. No loss found in the other 20 rows."
     )
     assert beside_undefined.mend_first is not None
     assert beside_undefined.mend_first.code == "missing"
@@ -341,7 +358,7 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
     lost = [row(place, scored("mine", 0.1)) for place in range(5)]
     few_failed = screen([*lost, *well[5:], *failed[:1]])
     assert few_failed.loss == (
-        "Largest loss: a low score, cause unclear, in 5 of 20 rows; 1 more row was not"
+        "5 of 20 rows have a loss: a low score, cause unclear; 1 more row was not"
         " scored: 1 the judge failed on."
     )
     assert screen(failed).loss == (

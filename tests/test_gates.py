@@ -98,7 +98,7 @@ def test_the_numbers_of_a_sentence_lead_to_its_verdict(
 def test_a_slice_with_too_few_scores_is_named_with_one_colon() -> None:
     few = sliced(("de", 0.9), ("en", 0.9), ("en", None))
     assert (
-        " en: may or may not reach 0.5: 1 of 2 rows were scored"
+        " en: is not held against 0.5: 1 of 2 rows were scored"
         in decide(SLICED, few).sentence
     )
 
@@ -135,7 +135,7 @@ def test_nothing_scored_has_failed() -> None:
     decision = decide(Gate(metric="m", at_least=0), Report([row]))
     assert (decision.outcome, decision.sentence) == (
         "failed",
-        "m cannot reach 0, since nothing was scored: 1 without what it needs.",
+        "m cannot reach 0, since nothing was scored: 1 with an input missing.",
     )
 
 
@@ -212,27 +212,27 @@ def mixed(
     [
         (
             {SCORE: 40, FAILED: 160},
-            "40 of 200 rows were scored, fewer than the 95% that a gate needs. Not"
+            "40 of 200 rows were scored (mean 1.000), and a gate needs 95 %. Not"
             " scored: 160 failed (RateLimited).",
         ),
         (
             {SCORE: 3, UNDEFINED: 97},
-            "3 of 100 rows were scored, fewer than the 95% that a gate needs. Not"
-            " scored: 97 without what it needs.",
+            "3 of 100 rows were scored (mean 1.000), and a gate needs 95 %. Not"
+            " scored: 97 with an input missing.",
         ),
         (
             {SCORE: 90, NOT_JUDGED: 10},
-            "90 of 100 rows were scored, fewer than the 95% that a gate needs. Not"
+            "90 of 100 rows were scored (mean 1.000), and a gate needs 95 %. Not"
             " scored: 10 without a result.",
         ),
         (
             {SCORE: 90, BAD: 10},
-            "90 of 100 rows were scored, fewer than the 95% that a gate needs. Not"
+            "90 of 100 rows were scored (mean 1.000), and a gate needs 95 %. Not"
             " scored: 10 bad.",
         ),
         (
             {SCORE: 94, FAILED: 2, UNDEFINED: 1, NOT_JUDGED: 2, BAD: 1},
-            "1 without what it needs, 2 failed (RateLimited), 2 without a result, 1 bad.",
+            "1 with an input missing, 2 failed (RateLimited), 2 without a result, 1 bad.",
         ),
     ],
 )
@@ -316,7 +316,7 @@ def test_a_run_that_ended_early_is_undecided(run: RunFacts, why: str) -> None:
     decision = decide(Gate(metric="m", at_least=0), mixed({SCORE: 100}, run=run))
     assert (decision.outcome, decision.sentence) == (
         "undecided",
-        f"m may or may not reach 0: the run ended early: {why}.",
+        f"m is not held against 0: the run ended early: {why}.",
     )
 
 

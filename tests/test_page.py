@@ -55,6 +55,7 @@ from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
+from ragmetrics_core.page.first_screen import screen_of
 from ragmetrics_core.page.sample_rows import (
     LONGEST,
     cut,
@@ -281,7 +282,7 @@ def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
         for i, r in enumerate((failed, undefined))
     ]
     page = page_of(Report([*rows, bad]), tmp_path)
-    assert "Rows not scored: 1 without what it needs, 1 failed (RateLimited)." in page
+    assert "Rows not scored: 1 with an input missing, 1 failed (RateLimited)." in page
     assert "Undefined:" not in page
     assert "bad rows, not evaluated: 1 of 3." in page
 
@@ -637,6 +638,26 @@ def test_five_questions_are_answered_without_scrolling(
             }.items()
         }
     assert all(0 < end <= height for end in ends.values()), ends
+
+
+@needs_chromium
+def test_the_table_begins_with_the_rows_that_the_first_screen_names(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """One order: by the lowest score, then by the mean, rows without a score last."""
+    pairs = [(0.2, 0.9), (0.20001, 0.3), (0.6, 0.1), (0.1, 0.61), (0.9, 0.9)]
+    rows = [
+        row(i, low, f"q{i}", context_adherence=adherence(other, "c"))
+        for i, (low, other) in enumerate(pairs)
+    ]
+    unscored = SampleResult(index=5, sample=Sample(question="q5"), results={})
+    report = Report([*rows, unscored], RUN)
+    page_of(report, tmp_path)
+    first = screen_of(report, report.summary(), RUN)
+    browser.open(tmp_path / "report.html")
+    titles = browser.titles()
+    assert titles == ["q2", "q3", "q1", "q0", "q4", "q5"]
+    assert [example.question for example in first.worst] == titles[:3]
 
 
 @needs_chromium
@@ -1373,8 +1394,8 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
     assert "The judge is uncertain of 1 of 2 scores of context_utilization." in page
     assert "left out of the means: context_utilization 1. For example: r" in page
     assert (
-        "2 of 4 rows were not scored: 1 bad, 1 the judge failed on. Largest"
-        " loss: answered without context, in 1 of the other 2 rows." in page
+        "2 of 4 rows were not scored: 1 bad, 1 the judge failed on. 1 of"
+        " the other 2 rows has a loss: answered without context." in page
     )
     counts = re.findall(r'data-key="group"[^>]*>([\d,]+) ([^<]+)<', page)
     assert counts == [

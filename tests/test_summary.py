@@ -130,7 +130,7 @@ def test_a_metric_undefined_on_every_row_stays() -> None:
             found.interval,
         ) == (None,) * 6
     assert numbers["m"].signs == (
-        "m: nothing scored: 1 without what it needs, 1 without a fact in the"
+        "m: nothing scored: 1 with an input missing, 1 without a fact in the"
         " reference.",
     )
     assert "NaN" not in numbers.model_dump_json()
@@ -167,7 +167,7 @@ def signs_of(*results: MetricResult, **thresholds: float) -> str:
         ([0.6, 0.6, 0.9], "low median: 0.600, under 0.7."),
         (
             [0.1, 0.9, 0.9],
-            "the mean may be low: 0.633, under 0.7, which lies within its interval.",
+            "the mean may be low: 0.633 is under 0.7, which lies within its interval.",
         ),
         (
             [0.0, 1.0, 1.0],
@@ -192,9 +192,8 @@ def test_too_few_samples_to_say() -> None:
 
 
 def test_abstentions_are_a_sign() -> None:
-    assert (
-        "abstaining answers: 1 of 3 results; they stand outside the mean"
-        in signs_of(scored(1), scored(1), undefined("abstained"))
+    assert "abstaining answers: 1 of 3 results; the mean leaves them out" in signs_of(
+        scored(1), scored(1), undefined("abstained")
     )
 
 

@@ -13,7 +13,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.options import add, command, flag, show
 from ragmetrics_core.data import InputError
-from ragmetrics_core.page.first_screen import short_question
+from ragmetrics_core.page.first_screen import date_of, short_question
 from ragmetrics_core.reporting.comparison import MARGIN, Changed, Comparison
 from ragmetrics_core.reporting.report import Report
 
@@ -123,8 +123,9 @@ def _worst_lines(comparison: Comparison) -> list[str]:
 
 
 def _title(path: Path, report: Report) -> str:
-    """What a run is called: its file, and the name that it was given."""
-    return f"{report.run.name} ({path.name})" if report.run.name else path.name
+    """What a run is called: the name that it was given, its file and its date."""
+    facts = ", ".join(filter(None, (path.name, date_of(report.run))))
+    return f"{report.run.name} ({facts})" if report.run.name else facts
 
 
 def _push(options: argparse.Namespace) -> int:

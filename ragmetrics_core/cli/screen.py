@@ -24,9 +24,11 @@ def screen_lines(
         lines.append(screen.how_sure)
     lines += [f"! {warning}" for warning in screen.warnings]
     lines += _stage_to_mend(screen)
-    lines += ["", text_grid(summary), "", screen.groups_in_words]
+    lines += ["", text_grid(summary), ""]
+    lines += [f"{metric}: {found}" for metric, found in screen.sentences.items()]
+    lines += ["", screen.groups_in_words]
     if summary.folded_signs:
-        lines.append("Signs of high risk, by rules of thumb and no gate of yours:")
+        lines.append("Signs of high risk, by rules of thumb; they are no verdict:")
     lines += [f"! {sign}" for sign in summary.folded_signs]
     lines += remarks
     lines += footnotes(summary, run)
@@ -37,8 +39,9 @@ def _stage_to_mend(screen: FirstScreen) -> list[str]:
     group = screen.mend_first
     if group is None or group.mending is None:
         return []
-    words = f"Mend first: {group.mending.stage}. {group.mending.remedy}"
-    return [f"{words} {screen.how_found}{_rows_to_look_at(group.examples)}".rstrip()]
+    words = f"Mend first: {group.mending.stage} ({screen.why_first})."
+    words += f" {group.mending.remedy}"
+    return [f"{words}{screen.how_found}{_rows_to_look_at(group.examples)}"]
 
 
 def _rows_to_look_at(examples: Sequence[Example]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragmetrics_core.data import SampleResult
+from ragmetrics_core.page.counts import WORDINGS
 from ragmetrics_core.page.render import write_html
 from ragmetrics_core.page.sample_rows import cut
 from ragmetrics_core.reporting.comparison import Comparison, MetricChange
@@ -66,6 +67,7 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     shown = _shown_changes(comparison, metrics)
     data = {
         "comparison": comparison,
+        "wordings": WORDINGS,
         "shown": shown,
         "reach": _reach(comparison, shown),
         "n_lost": _count_lost(comparison, metrics),

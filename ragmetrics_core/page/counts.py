@@ -3,10 +3,10 @@
 Each sentence holds for the rows that are counted, and for no others.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
-from ragmetrics_core.data import JudgedChunks, SampleResult, Scored
+from ragmetrics_core.data import JudgedChunks, Scored
 from ragmetrics_core.reporting.summary import MetricSummary, counted
 from ragmetrics_core.statistics.stopping import ROUNDING
 
@@ -28,6 +28,7 @@ class Wording(NamedTuple):
     one_does: str
     many_do: str
     what: str
+    asks: str
     explanation: str
 
 
@@ -37,6 +38,7 @@ WORDINGS = {
         "puts",
         "put",
         "a useful text first",
+        "Do useful texts come first?",
         "Each retrieved text is judged useful or not to arrive at the answer; the score"
         " is high where the useful ones come first. Counted: a useful text in first"
         " place.",
@@ -46,6 +48,7 @@ WORDINGS = {
         "rests",
         "rest",
         "on the retrieved text",
+        "Does the answer rest on the retrieved text?",
         "Each claim of the answer is held against the retrieved texts: does anything in"
         " them support it? Counted: a score over one half.",
     ),
@@ -54,6 +57,7 @@ WORDINGS = {
         "matches",
         "match",
         "the reference mostly or wholly",
+        "Does the answer match the reference?",
         "The answer is rated by how much of the reference it holds. Counted: a score"
         " from 0.65 on.",
     ),
@@ -62,6 +66,7 @@ WORDINGS = {
         "finds",
         "find",
         "at least half of what is needed",
+        "Does the retrieved text hold what is needed?",
         "Each fact of the reference is looked for in the retrieved texts; a fact may"
         " weigh more than another. Counted: a score of one half or more.",
     ),
@@ -99,22 +104,12 @@ _HOLDS: dict[str, Callable[[Scored], bool | None]] = {
 }
 
 
-def counted_rows(rows: Iterable[SampleResult], metric: str) -> Counted:
-    """Count the rows for which the sentence of a metric holds.
+def verdict_on(metric: str, result: Scored) -> bool | None:
+    """Whether the sentence of a metric holds for a row; None where that is not known.
 
     For metrics without a sentence of their own it holds from a score of one half on.
     """
-    holds = _HOLDS.get(metric, _half_or_more)
-    n_holding = n_known = 0
-    for row in rows:
-        result = row.results.get(metric)
-        if not isinstance(result, Scored):
-            continue
-        verdict = holds(result)
-        if verdict is not None:
-            n_known += 1
-            n_holding += verdict
-    return Counted(n_holding, n_known)
+    return _HOLDS.get(metric, _half_or_more)(result)
 
 
 def sentence_of(numbers: MetricSummary, rows: Counted) -> str:

@@ -5,9 +5,11 @@ mend first with examples, and in which group each row stands.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from math import inf
 
 from ragmetrics_core.data import (
     EMBEDDED,
@@ -17,6 +19,7 @@ from ragmetrics_core.data import (
     clean,
     judges_in_words,
 )
+from ragmetrics_core.page.counts import Counted, sentence_of, verdict_on
 from ragmetrics_core.page.row_groups import (
     JUDGE_FAILED,
     LOSSES,
@@ -46,9 +49,9 @@ _SCORE_UNIT = 10_000  # the page holds scores with four decimals
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A row to look at, with its lowest score."""
+    """A row to look at, with its lowest score; None and "" where none is scored."""
 
-    score: float
+    score: float | None
     index: int
     metric: str
     question: str
@@ -90,13 +93,15 @@ class FirstScreen:
     groups: tuple[Group, ...]
     rows: int  # of the whole run; the groups may be those of rows drawn of it
     worst: tuple[Example, ...]
+    sentences: Mapping[str, str]  # what each metric found
+    why_first: str  # why the stage to mend is named
 
     @property
     def how_found(self) -> str:
         """How the stage to mend was found; "" where no rule guessed it."""
         if self.mend_first is None or self.mend_first.code not in LOSSES:
             return ""
-        return "A rule guessed this from the scores."
+        return " A rule guessed this from the scores."
 
     @property
     def groups_in_words(self) -> str:
@@ -106,7 +111,8 @@ class FirstScreen:
         rows = counted(total, "row")
         if total < self.rows:
             rows += f" drawn at random of {self.rows:,}"
-        return f"{rows}: {', '.join(parts) or 'none'}."
+        once = " Each row counts once, under its first loss." if len(parts) > 1 else ""
+        return f"{rows}: {', '.join(parts) or 'none'}.{once}"
 
 
 class ScreenTally:
@@ -121,6 +127,7 @@ class ScreenTally:
         self._groups = bytearray()  # of each row, by its place in _CODES
         self._clusters = array("q")
         self._hashes_of_contents = array("q")
+        self._verdicts: dict[str, Counter[bool]] = {}  # by metric
         self._examples: dict[str, list[Example]] = {code: [] for code in _CODES}
 
     def add(self, row: SampleResult) -> str:
@@ -128,13 +135,30 @@ class ScreenTally:
         code = group_of_row(row)
         self._groups.append(_CODES.index(code))
         self._clusters.append(self._number_of(row.sample))
+        self._count_verdicts(row)
         content = _content_of(row.sample)
         if any(content):
             self._hashes_of_contents.append(hash(content))
-        example = _example_of(row)
-        if example is not None:
-            self._examples[code] = _worst([*self._examples[code], example])
+        if row.sample is not None:
+            examples = [*self._examples[code], _example_of(row, row.sample)]
+            self._examples[code] = _worst(examples)
         return code
+
+    def _count_verdicts(self, row: SampleResult) -> None:
+        """Count whether the sentence of each metric holds for the row."""
+        for name, result in row.results.items():
+            verdict = verdict_on(name, result) if isinstance(result, Scored) else None
+            if verdict is not None:
+                self._verdicts.setdefault(name, Counter())[verdict] += 1
+
+    def _sentences(self, summary: Summary) -> dict[str, str]:
+        """What each metric found, by metric."""
+        sentences = {}
+        for numbers in summary.metrics:
+            verdicts = self._verdicts.get(numbers.metric, Counter())
+            rows = Counted(verdicts[True], verdicts.total())
+            sentences[numbers.metric] = sentence_of(numbers, rows)
+        return sentences
 
     def screen(
         self,
@@ -154,7 +178,12 @@ class ScreenTally:
         groups = self._all_groups()
         losses = _largest_first(group for group in groups if group.code in LOSSES)
         to_mend = _largest_first(group for group in groups if group.mending)
-        examples = [example for own in self._examples.values() for example in own]
+        scored = [
+            example
+            for examples in self._examples.values()
+            for example in examples
+            if example.score is not None
+        ]
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
@@ -166,7 +195,9 @@ class ScreenTally:
             mend_first=to_mend[0] if to_mend else None,
             groups=tuple(groups),
             rows=summary.rows,
-            worst=tuple(_worst(examples)),
+            worst=tuple(_worst(scored)),
+            sentences=self._sentences(summary),
+            why_first=_why_first(to_mend),
         )
 
     def _all_groups(self) -> list[Group]:
@@ -189,7 +220,7 @@ class ScreenTally:
             return f"{_loss_in_words(losses, counted(n_scored, 'row') + drawn)}."
         reasons = self._reasons_of_no_score()
         verb = "was" if n_not_scored == 1 else "were"
-        if losses and n_not_scored <= losses[0].count:
+        if n_not_scored <= sum(group.count for group in losses):
             loss = _loss_in_words(losses, counted(n_scored, "row") + drawn)
             more = counted(n_not_scored, "more row")
             return f"{loss}; {more} {verb} not scored: {reasons}."
@@ -225,19 +256,19 @@ class ScreenTally:
         if n_silent == self._n_rows:
             return ""
         words = "How sure: "
-        code = losses[0].code if losses else ""
-        at_best, at_worst = self._share_of(code, 0.0), self._share_of(code, 1.0)
-        if at_best is not None and at_worst is not None and not run.decisions:
-            low, high = round(100 * at_best.low), round(100 * at_worst.high)
+        any_loss = self._range_of([group.code for group in losses])
+        if any_loss and not run.decisions:
             is_of_all = n_silent == self._count_of(JUDGE_FAILED)
             these = "rows like these" if is_of_all else "rows like the scored ones"
+            words += f"with 95 % confidence, {any_loss} of {these} have a loss"
+            if len(losses) > 1:
+                words += f", {self._range_of([losses[0].code])} the first one named"
             words += (
-                f"with 95 % confidence, {low} to {high} % of {these} have"
-                f" {_which_loss(losses)}. The range covers chance, not mistakes that"
-                " the judge repeats."
+                ". This covers chance, not a judge that is wrong in the same way each"
+                " time."
             )
         else:
-            words += "mistakes that the judge repeats are not covered."
+            words += "a judge that is wrong in the same way each time is not covered."
         if any(judge in EMBEDDED for judge in run.judges):
             words += " The judge only compares words: it sees gross failures only."
         return words
@@ -263,8 +294,17 @@ class ScreenTally:
         places = map(_CODES.index, codes)
         return sum(map(self._groups.count, places))
 
-    def _share_of(self, code: str, if_judge_failed: float) -> Interval | None:
-        """The interval of a group's share of the scored rows; "" is no group.
+    def _range_of(self, codes: Sequence[str]) -> str:
+        """How far the share of these groups may reach; "" if that cannot be said."""
+        at_best, at_worst = self._share_of(codes, 0.0), self._share_of(codes, 1.0)
+        if at_best is None or at_worst is None:
+            return ""
+        return f"{round(100 * at_best.low)} to {round(100 * at_worst.high)} %"
+
+    def _share_of(
+        self, codes: Sequence[str], if_judge_failed: float
+    ) -> Interval | None:
+        """The interval of the share of groups among the scored rows.
 
         A row on which the judge failed counts as it is given: 1 is in the group.
         """
@@ -273,7 +313,7 @@ class ScreenTally:
             group = _CODES[place]
             if group not in _SCORED and group != JUDGE_FAILED:
                 continue
-            is_in = float(group == code)
+            is_in = float(group in codes)
             shares.append(if_judge_failed if group == JUDGE_FAILED else is_in)
             clusters.append(cluster)
         return mean_interval(shares, clusters)
@@ -288,18 +328,13 @@ def _loss_in_words(losses: Sequence[Group], rows: str) -> str:
     """The largest loss, and in how many of these rows it occurs."""
     if not losses:
         return f"No loss found in {rows}"
-    titles = [group.title for group in _equal_largest(losses)]
-    share = f"in {losses[0].count:,} of {rows}"
-    if len(titles) == 1:
-        return f"Largest loss: {titles[0]}, {share}"
-    return f"Largest losses, each {share}: {'; '.join(titles)}"
-
-
-def _which_loss(losses: Sequence[Group]) -> str:
-    """Of which loss the share is said."""
-    if not losses:
-        return "a loss"
-    return "this loss" if len(_equal_largest(losses)) == 1 else "the first of these"
+    n_lost = sum(group.count for group in losses)
+    verb = "has" if n_lost == 1 else "have"
+    words = f"{n_lost:,} of {rows} {verb} a loss"
+    if len(losses) == 1:
+        return f"{words}: {losses[0].title}"
+    largest = [f"{group.title} ({group.count:,})" for group in _equal_largest(losses)]
+    return f"{words}. Largest: {'; '.join(largest)}"
 
 
 def screen_of(
@@ -341,21 +376,19 @@ def _origin(run: RunFacts) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _example_of(row: SampleResult) -> Example | None:
-    """The row by its lowest score; None where nothing was scored."""
+def _example_of(row: SampleResult, sample: Sample) -> Example:
+    """The row by its lowest score."""
     scores = [
         (result.value, name)
         for name, result in row.results.items()
         if isinstance(result, Scored)
     ]
-    if not scores or row.sample is None:
-        return None
-    score, metric = min(scores)
+    score, metric = min(scores, default=(None, ""))
     return Example(
         score=score,
         index=row.index,
         metric=metric,
-        question=short_question(row.sample),
+        question=short_question(sample),
         rank=_rank([value for value, _ in scores]),
     )
 
@@ -371,8 +404,12 @@ def _content_of(sample: Sample | None) -> tuple[object, ...]:
 def _rank(scores: Sequence[float]) -> tuple[float, ...]:
     """By what rows are sorted, the worst first: the lowest score, then the mean.
 
+    Rows without a score come last.
+
     The page sorts by the same rule. So both round scores before they compare them.
     """
+    if not scores:
+        return (inf,)
     units = [round(score * _SCORE_UNIT) for score in scores]
     return (min(units), sum(units) / len(units))
 
@@ -382,6 +419,16 @@ def _worst(examples: Iterable[Example]) -> list[Example]:
     return nsmallest(
         _N_EXAMPLES, examples, key=lambda example: (example.rank, example.index)
     )
+
+
+def _why_first(to_mend: Sequence[Group]) -> str:
+    """In how many rows the stage to mend shows, and why it is named before its equals."""
+    if not to_mend:
+        return ""
+    words = counted(to_mend[0].count, "row")
+    if len(_equal_largest(to_mend)) > 1:
+        words += ", as many as another; this comes first in the pipeline"
+    return words
 
 
 def _largest_first(groups: Iterable[Group]) -> list[Group]:

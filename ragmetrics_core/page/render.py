@@ -21,7 +21,7 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.page import biases
-from ragmetrics_core.page.counts import WORDINGS, counted_rows, sentence_of
+from ragmetrics_core.page.counts import WORDINGS
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.first_screen import FirstScreen, screen_of
 from ragmetrics_core.page.methods import paragraphs, quoted
@@ -124,10 +124,6 @@ def page_data(
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
         "ranks": _points(shares, run),
     }
-    sentences = {
-        numbers.metric: sentence_of(numbers, counted_rows(rows, numbers.metric))
-        for numbers in summary.metrics
-    }
     # the figures of a run that stopped for what it saw would mislead
     correlations = [] if run.decisions else biases.correlations(rows, metrics)
     return {
@@ -135,7 +131,6 @@ def page_data(
         "screen_rows": len(rows),
         "summary": summary,
         "run": run,
-        "sentences": sentences,
         "wordings": WORDINGS,
         "samples": sum(row.sample is not None and not row.problem for row in rows),
         "shares": shares,

@@ -29,7 +29,7 @@ JUDGE_FAILED = "judge_failed"
 NOT_SCORED = {
     JUDGE_FAILED: "the judge failed on",
     "abstained": "abstained (the answer declines)",
-    "missing": "without what the metrics need",
+    "missing": "with an input missing",
     "undefined": "for which no metric has a meaning",
 }
 """Groups of judged rows whose outcomes do not say whether anything was lost."""

@@ -70,7 +70,7 @@ _VERDICT_WORDS: dict[Verdict, str] = {
     "better": "The second run is better in",
     "identical": "Identical, all rows and their outcomes are equal in both runs:",
     "same": "The same in both:",
-    "undecided": "Undecided, chance could have done it:",
+    "undecided": "Undecided, the pairs are too few to tell:",
     "not tested": "Not tested, because a run stopped when its gates were decided:",
 }
 _NOTHING_CHANGED = (
@@ -198,7 +198,7 @@ class MetricChange(Frozen):
 
     def _power_line(self, margin: float) -> str:
         """What this design can find, in words."""
-        line = f"  smallest difference found with 80 %: {self.detectable:.4f}"
+        line = f"  a true difference of {self.detectable:.4f} is found 4 times in 5"
         if self.needed:
             line += f"; {margin:g} would need {self.needed:,} pairs"
         return line
@@ -216,7 +216,7 @@ class VerdictGroup(NamedTuple):
         names = []
         for change in self.changes:
             name = change.metric
-            if change.difference:
+            if change.difference is not None and self.verdict != "identical":
                 name += f" ({change.difference:+.2f})"
             names.append(name)
         return f"{self.words} {', '.join(names)}."
@@ -392,9 +392,9 @@ class Comparison(Frozen):
         """Why a difference may be undecided whose interval leaves 0 out."""
         n_tested = sum(change.p is not None for change in self.changes)
         return (
-            f"{n_tested} differences were tested at once, so that one of them leaves 0"
-            " out of its interval by chance more easily; undecided is what Holm's rule"
-            " then leaves open."
+            f"A difference may be undecided although its interval leaves 0 out:"
+            f" {n_tested} were tested at once, and the verdict is corrected for that"
+            " (Holm), the interval is not."
         )
 
     @property

@@ -256,7 +256,7 @@ def _decided(
         )
     why_not = _why_nothing_follows(numbers, summary, on, min_scored)
     if why_not:
-        return "undecided", f" {VERBS['undecided']} {gate.at_least:g}: {why_not}"
+        return "undecided", f" is not held against {gate.at_least:g}: {why_not}"
     is_until_decided = bool(summary.decisions)
     has_bounds = is_until_decided or on == "interval"
     interval = numbers.interval if has_bounds else None
@@ -325,9 +325,9 @@ def _why_nothing_follows(
         return f"the run ended early: {summary.stopped}."
     if numbers.count < min_scored * summary.rows - ROUNDING:
         return (
-            f"{numbers.count} of {summary.rows} rows were scored, fewer than the"
-            f" {min_scored:.0%} that a gate needs. Not scored:"
-            f" {_missing(numbers, summary)}."
+            f"{numbers.count} of {summary.rows} rows were scored (mean"
+            f" {numbers.mean:.3f}), and a gate needs {100 * min_scored:.0f} %. Not"
+            f" scored: {_missing(numbers, summary)}."
         )
     if not summary.decisions:
         return ""

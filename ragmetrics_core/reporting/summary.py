@@ -48,7 +48,7 @@ _UNTIL_DECIDED = (
 
 # Why a metric has no meaning for rows, by the code of the result; a count comes before.
 _WHY_UNDEFINED = {
-    "missing": "without what it needs",
+    "missing": "with an input missing",
     "abstained": "abstained (the answer declines)",
     "no_facts": "without a fact in the reference",
     "other": "for which it has no meaning",
@@ -167,11 +167,14 @@ class MetricSummary(Frozen):
         """What makes the scores look bad."""
         limits = self.limits
         if self.mean is not None and self.mean < limits.mean:
-            under = f"{self.mean:.3f}, under {limits.mean:g}"
+            mean, least = f"{self.mean:.3f}", f"{limits.mean:g}"
             if self.interval is not None and self.interval.high >= limits.mean:
-                yield f"the mean may be low: {under}, which lies within its interval."
+                yield (
+                    f"the mean may be low: {mean} is under {least}, which lies within"
+                    " its interval."
+                )
             else:
-                yield f"low mean: {under}."
+                yield f"low mean: {mean}, under {least}."
         if self.median is not None and self.median < limits.median:
             yield f"low median: {self.median:.3f}, under {limits.median:g}."
         if self.sd is not None and self.sd > limits.sd:
@@ -199,8 +202,8 @@ class MetricSummary(Frozen):
             )
         if n_abstained := self.undefined.get("abstained", 0):
             yield (
-                f"abstaining answers: {n_abstained} of {n_outcomes} results; they stand"
-                " outside the mean, in which a system that abstains more looks better."
+                f"abstaining answers: {n_abstained} of {n_outcomes} results; the mean"
+                " leaves them out, so that declining more may raise it."
             )
         if n_failed > limits.failed_share * n_outcomes:
             kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
