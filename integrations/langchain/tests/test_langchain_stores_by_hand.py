@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, document
 from langchain_ragmetrics import capture, observe
+from langchain_ragmetrics.recording import recorder
 
 ROME = "Rome is the capital of Italy, and lies on the river Tiber."
 
@@ -51,9 +52,15 @@ def scored(texts: InMemoryVectorStore) -> Callable[[str], list[Document]]:
     return search
 
 
+def lookup(question: str) -> list[Document]:
+    """A function of the application that is named like a method of a cache."""
+    return store().similarity_search(question)
+
+
 @pytest.mark.parametrize(
     "search",
     [
+        lookup,
         store().similarity_search,
         lambda question: store().similarity_search(question),
         scored(store()),
@@ -117,3 +124,30 @@ def test_classes_of_stores_are_left_as_they_were() -> None:
             pass
         assert InMemoryVectorStore.similarity_search is not before
     assert InMemoryVectorStore.similarity_search is before
+
+
+def test_a_search_that_fails_reaches_the_application_as_it_is() -> None:
+    class Failing(InMemoryVectorStore):
+        def similarity_search(self, query: str, k: int = 4, **_: Any) -> list[Document]:
+            raise ConnectionError(f"{query} {k}")
+
+    texts = Failing(DeterministicFakeEmbedding(size=8))
+    with capture() as captured, pytest.raises(ConnectionError, match=r"^query 4$"):
+        texts.similarity_search("query")
+    with capture() as captured:
+        found = store().similarity_search("query")
+    assert [one.page_content for one in found] == [ROME]
+    assert not captured.samples
+
+
+def test_what_cannot_be_recorded_of_a_search_is_counted_and_the_search_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(_: object) -> list[Document]:
+        raise RuntimeError("no copy")
+
+    monkeypatch.setattr(recorder, "documents_of", broken)
+    with capture() as captured:
+        found = RunnableLambda(store().similarity_search).invoke(QUESTION)
+    assert [one.page_content for one in found] == [ROME]
+    assert any("searched_by_hand" in words for words in captured.problems.counts)

@@ -11,7 +11,10 @@ from contextvars import ContextVar
 from types import FrameType, FunctionType
 from typing import Any
 
+from langchain_core.caches import BaseCache
 from langchain_core.documents import Document
+from langchain_core.example_selectors import BaseExampleSelector
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.values import plain
@@ -29,16 +32,14 @@ SEARCHES = (
 _NAMES = frozenset((*SEARCHES, *(f"a{name}" for name in SEARCHES)))
 # Methods of retrievers, which LangChain reports, and of what looks up examples or
 # stored replies, which are no evidence.
-_CALLERS = frozenset(
-    (
-        "_get_relevant_documents",
-        "_aget_relevant_documents",
-        "select_examples",
-        "aselect_examples",
-        "lookup",
-        "alookup",
-    )
-)
+_CALLERS: dict[str, type] = {
+    "_get_relevant_documents": BaseRetriever,
+    "_aget_relevant_documents": BaseRetriever,
+    "select_examples": BaseExampleSelector,
+    "aselect_examples": BaseExampleSelector,
+    "lookup": BaseCache,
+    "alookup": BaseCache,
+}
 
 # called with the name of a store, what was searched for, and what it returned
 Told = Callable[[str, str, Any], object]
@@ -127,7 +128,8 @@ def _is_called_by_a_retriever() -> bool:
     """Whether a retriever, or what looks up examples, calls this or awaits it."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:
-        if frame.f_code.co_name in _CALLERS:
+        owner = _CALLERS.get(frame.f_code.co_name)
+        if owner is not None and isinstance(frame.f_locals.get("self"), owner):
             return True
         frame = frame.f_back
     return False
