@@ -30,6 +30,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data import InputError, SettingError, Usage
+from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.labelling.judge_examples import draw_examples
 from ragmetrics_core.labelling.published import LabelledSample
@@ -195,6 +196,18 @@ def test_methods_count_no_origin_where_there_is_no_choice() -> None:
     metric = ContextAdherence(verdict_tokens=True)
     report = evaluate([SAMPLE], [metric], judge=LexicalJudge(), progress=False)
     assert "Probabilities of" not in report.methods()
+
+
+def test_methods_count_no_score_of_words_in_a_cascade() -> None:
+    metric = ContextAdherence(verdict_tokens=True, cause=False)
+    told = {}
+    for band in ((0.0, 0.0), (0.0, 1.0)):  # the words decide all, and nothing
+        judge = CascadeJudge(LexicalJudge(), LLMJudge(TellsTokens()), band=band)
+        report = evaluate([SAMPLE], [metric], judge=judge, progress=False)
+        told[band] = report.methods()
+    assert "Probabilities of" not in told[0.0, 0.0]
+    counted = "context_adherence by cascade(lexical, tells): 1 from the token"
+    assert counted in told[0.0, 1.0]
 
 
 def test_without_log_probabilities_it_polls(
