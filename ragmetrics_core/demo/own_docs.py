@@ -110,7 +110,7 @@ def demo() -> Report:
 
 def corpus() -> list[Context]:
     """Paragraphs of our documentation; ``InputError`` if it is neither in the package nor beside it."""
-    found = []
+    chunks = []
     for name in _PAGES:
         places = (
             files("ragmetrics_core.demo").joinpath("corpus", name),
@@ -125,27 +125,30 @@ def corpus() -> list[Context]:
             " ".join(part.split())
             for part in page.read_text(encoding="utf-8").split("\n\n")
         ]
-        kept = [
+        texts = [
             part
             for part in paragraphs
             if len(part) > 40 and not part.startswith(("#", "|"))
         ]
-        found += [
+        chunks += [
             Context(text=part, id=f"{name}#{number}")
-            for number, part in enumerate(kept)
+            for number, part in enumerate(texts)
         ]
-    return found
+    return chunks
 
 
 def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
     """The chunks that share most with the question; rare words weigh more."""
     terms = [set(content(chunk.text)) for chunk in chunks]
-    frequency = Counter(term for found in terms for term in found)
-    wanted = set(content(question))
+    frequency = Counter(term for terms_of_chunk in terms for term in terms_of_chunk)
+    terms_of_question = set(content(question))
     weights = [
-        sum(math.log(len(chunks) / frequency[term]) for term in wanted & found)
-        / (1 + math.log(1 + len(found)))
-        for found in terms
+        sum(
+            math.log(len(chunks) / frequency[term])
+            for term in terms_of_question & terms_of_chunk
+        )
+        / (1 + math.log(1 + len(terms_of_chunk)))
+        for terms_of_chunk in terms
     ]
     best = sorted(range(len(chunks)), key=lambda index: -weights[index])[:_TOP]
     return tuple(
@@ -157,11 +160,11 @@ def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
 
 def answer(question: str, texts: Iterable[str]) -> str:
     """The sentence that shares most with the question, quoted."""
-    wanted = set(content(question))
+    terms_of_question = set(content(question))
     sentences = [sentence for text in texts for sentence in split_sentences(text)]
     return max(
         sentences,
-        key=lambda sentence: len(wanted & set(content(sentence))),
+        key=lambda sentence: len(terms_of_question & set(content(sentence))),
         default="I don't know.",
     )
 

@@ -55,11 +55,17 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
     with open_text(path, newline="") as file:
         first_line = file.readline().lstrip(_MARK)
         # Excel's own line, e.g. sep=;
-        said = _SEPARATOR_LINE.fullmatch(first_line.strip())
-        if said is None:
+        separator_line = _SEPARATOR_LINE.fullmatch(first_line.strip())
+        if separator_line is None:
             file.seek(0)
-        separator = said[1] if said is not None else _likely_separator(path, first_line)
-        records = _records(file, separator, path, first_line=1 if said is None else 2)
+        separator = (
+            separator_line[1]
+            if separator_line is not None
+            else _likely_separator(path, first_line)
+        )
+        records = _records(
+            file, separator, path, first_line=1 if separator_line is None else 2
+        )
         header = next(records, None)
         if header is None:
             return
@@ -78,8 +84,10 @@ def _records(
     lines: list[str] = []
 
     def remembered() -> Iterator[str]:
-        first = file.readline()
-        for line in chain([first.lstrip(_MARK)] if first else [], file):
+        line_with_mark = file.readline()
+        for line in chain(
+            [line_with_mark.lstrip(_MARK)] if line_with_mark else [], file
+        ):
             lines.append(line)
             yield line
 
@@ -99,8 +107,12 @@ def _records(
         first_line += len(lines)
 
 
-def _unreadable(path: Path, first: int, last: int, error: csv.Error) -> str:
-    lines = f"line {first}" if first == last else f"lines {first} to {last}"
+def _unreadable(path: Path, first_line: int, last_line: int, error: csv.Error) -> str:
+    lines = (
+        f"line {first_line}"
+        if first_line == last_line
+        else f"lines {first_line} to {last_line}"
+    )
     return (
         f"{path}, {lines}: not CSV ({error}): a cell that begins with a quotation mark"
         " must end with one, and marks in it must be doubled; mend it, or give the"
@@ -218,12 +230,16 @@ def _has_swallowed(record: Record, columns: int, separator: str) -> bool:
     Its first line and most others then have the right number of cells, each by itself.
     In a table of one column every line has that.
     """
-    first, *others = record.lines
-    if columns == 1 or not others or not _looks_like_row(first, columns, separator):
+    first_line, *lines_behind = record.lines
+    if (
+        columns == 1
+        or not lines_behind
+        or not _looks_like_row(first_line, columns, separator)
+    ):
         return False
-    return 2 * sum(_looks_like_row(line, columns, separator) for line in others) >= len(
-        others
-    )
+    return 2 * sum(
+        _looks_like_row(line, columns, separator) for line in lines_behind
+    ) >= len(lines_behind)
 
 
 def _looks_like_row(line: str, columns: int, separator: str) -> bool:

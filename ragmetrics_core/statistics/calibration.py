@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
 from statistics import fmean
+from typing import Any
 
 from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.intervals import wilson
@@ -61,6 +62,16 @@ def slope_and_intercept(
     if log_odds.min() == log_odds.max():
         return None
     design = numpy.column_stack([log_odds, numpy.ones(len(log_odds))])
+    return _logistic_weights(numpy, design, labels)
+
+
+def _logistic_weights(
+    numpy: Any, design: Any, labels: Any
+) -> tuple[float, float] | None:
+    """The two weights of a logistic regression, by Newton's method.
+
+    None if the labels do not determine them.
+    """
     weights = numpy.zeros(2)
     for _ in range(_MAX_STEPS):
         probabilities = (1 + numpy.tanh(design @ weights / 2)) / 2

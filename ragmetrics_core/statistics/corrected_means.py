@@ -77,13 +77,13 @@ def _as_floats(scores: Scores) -> Scores:
     )
 
 
-def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean:
+def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> CorrectedMean:
     """Estimate the mean label over all samples from some labels and all scores.
 
     Args:
         labels: Labels of samples that were drawn at random.
         scores: Scores of these samples, in the same order.
-        others: Scores of the samples without a label.
+        unlabelled: Scores of the samples without a label.
 
     Returns:
         The labels' mean, corrected by what the scores say of the other samples. How much
@@ -108,24 +108,28 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean
     if len(labels) == 0:
         raise InputError("a calibrated mean needs labels")
     scores = _as_floats(scores)
-    others = _as_floats(others)
+    unlabelled = _as_floats(unlabelled)
     n_positive = sum(bool(label) for label in labels)
     n_rarer = min(n_positive, len(labels) - n_positive)
-    others_sums, others_sizes = grouped(*others)
-    if n_rarer < FEWEST or len(others_sums) < 2:
-        return _labels_alone(labels, scores.keys, n_unlabelled=len(others.values))
+    unlabelled_sums, unlabelled_sizes = grouped(*unlabelled)
+    if n_rarer < FEWEST or len(unlabelled_sums) < 2:
+        return _labels_alone(labels, scores.keys, n_unlabelled=len(unlabelled.values))
 
     truth = [float(label) for label in labels]
-    weights = _weights(truth, scores, others)
-    corrected = _corrected_labels(truth, scores.values, weights, fmean(others.values))
+    weights = _weights(truth, scores, unlabelled)
+    corrected = _corrected_labels(
+        truth, scores.values, weights, fmean(unlabelled.values)
+    )
     padded_mean, labelled_error, labelled_freedom = ratio_mean(
         *grouped(corrected, scores.keys), added=(0.0, 1.0)
     )
-    _, others_error, others_freedom = ratio_mean(others_sums, others_sizes)
+    _, unlabelled_error, unlabelled_freedom = ratio_mean(
+        unlabelled_sums, unlabelled_sizes
+    )
     mean_weight = fmean(weights)
     half_width = _half_width(
         (labelled_error, labelled_freedom),
-        (mean_weight * others_error, others_freedom),
+        (mean_weight * unlabelled_error, unlabelled_freedom),
     )
     mean = min(1.0, max(0.0, fmean(corrected)))
     # The added labels pull the interval inwards; it still holds the mean itself.
@@ -142,7 +146,7 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean
         interval=interval,
         weight=mean_weight,
         labelled=len(labels),
-        unlabelled=len(others.values),
+        unlabelled=len(unlabelled.values),
     )
 
 
@@ -150,11 +154,11 @@ def _corrected_labels(
     truth: Sequence[float],
     scores: Sequence[float],
     weights: Sequence[float],
-    others_mean: float,
+    unlabelled_mean: float,
 ) -> list[float]:
     """Each label less what its score exceeds the other samples' mean score by, weighted."""
     return [
-        label - weight * (score - others_mean)
+        label - weight * (score - unlabelled_mean)
         for label, weight, score in zip(truth, weights, scores, strict=True)
     ]
 
@@ -199,13 +203,13 @@ def _labels_alone(
     )
 
 
-def _weights(truth: Sequence[float], scores: Scores, others: Scores) -> list[float]:
+def _weights(truth: Sequence[float], scores: Scores, unlabelled: Scores) -> list[float]:
     """Return the weight of the scores for each labelled sample.
 
     The clusters are dealt into five folds. The weight of a sample is estimated on the
     other four, so that no label has a say in its own weight.
     """
-    variance = pvariance([*scores.values, *others.values])
+    variance = pvariance([*scores.values, *unlabelled.values])
     if variance < _CONSTANT:
         return [0.0] * len(truth)
     # A sample of its own gets a number that no cluster has.
@@ -216,7 +220,7 @@ def _weights(truth: Sequence[float], scores: Scores, others: Scores) -> list[flo
     random.Random(0).shuffle(dealt)  # noqa: S311  # a split is no cryptography
     fold_of_cluster = {cluster: place % _FOLDS for place, cluster in enumerate(dealt)}
     folds = [fold_of_cluster[cluster] for cluster in clusters]
-    scale = (1 + len(truth) / len(others.values)) * variance
+    scale = (1 + len(truth) / len(unlabelled.values)) * variance
     weight_of_fold = [
         _weight_without(fold, folds, truth, scores.values, scale)
         for fold in range(_FOLDS)
