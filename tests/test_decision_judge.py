@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -645,14 +646,70 @@ def test_a_second_run_and_one_metric_more_ask_for_what_is_new(
     assert "reference" in state_of(new[0])
 
 
-def test_a_sentence_more_asks_for_its_own_question_alone(
+def test_an_answer_that_cannot_be_used_is_asked_for_again_by_the_next_run(
+    tmp_path: Path, form: str
+) -> None:
+    store = tmp_path / "replies.sqlite"
+    metrics = [RetrievalAccuracy(calls="per_context")]
+    sample = Sample.from_row({**ROW, "contexts": ["Anna lit the lamp."]})
+
+    def half_bad(state: Any, question: Body) -> Any:
+        return 1.2 if "F1" in question["instructions"] else 0.9
+
+    with DecisionServer(half_bad) as server:
+        judge = judge_at(server, form)
+        first = judged(judge, metrics, [sample], store=store)
+        server.answer = fixed(0.9)
+        second = judged(judge, metrics, [sample], store=store)
+        n_asked = [len(questions_of(body)) for body in bodies(server)]
+    statuses = [
+        report.results[0].results["retrieval_accuracy"].status
+        for report in (first, second)
+    ]
+    assert statuses == ["failed", "scored"]
+    assert n_asked == [2, 1]  # what was answered is not asked again
+
+
+def mixed_faults(number: int) -> Fault | None:
+    """10 % asked to slow down, 5 % errors of the server, 2 % bodies that are cut off."""
+    drawn = random.Random(number).random()
+    if drawn < 0.10:
+        return Fault(429, {"Retry-After": "0.1"})
+    if drawn < 0.15:
+        return Fault(500)
+    return (
+        Fault(200, body='{"model": "tiny", "answers": [{"ty') if drawn < 0.17 else None
+    )
+
+
+def test_under_faults_every_outcome_is_the_right_one_or_typed(form: str) -> None:
+    rows = [
+        Sample.from_row({**ROW, "question": f"Who lit lamp {number}?"})
+        for number in range(60)
+    ]
+
+    def answer(state: Any, question: Body) -> Chance:
+        is_refused = state["question"].endswith(("7?", "9?"))
+        return None if is_refused and "S1" in question["instructions"] else 0.9
+
+    with DecisionServer(answer, faults=mixed_faults) as server:
+        report = judged(judge_at(server, form), METRICS[:2], rows)
+        assert report.usage.calls == len(server.requests) > len(rows)
+    refused = "ContentRefused" if form == "decisions" else "MalformedReply"
+    for row in report.results:
+        assert row.results["context_utilization"].value == 1.0
+        adherence = row.results["context_adherence"]
+        if row.sample is not None and row.sample.question.endswith(("7?", "9?")):
+            assert adherence.error.type == refused
+        else:
+            assert adherence.value == 0.9
+
+
+def test_a_sentence_more_shares_the_request_of_the_others(
     server: DecisionServer,
 ) -> None:
-    judge = judge_at(server)
-    metric = ContextAdherence(cause=False)
-    judged(judge, [metric], store=None)
-    questions = [len(questions_of(body)) for body in bodies(server)]
-    assert questions == [3]
+    judged(judge_at(server), [ContextAdherence(cause=False)])
+    assert [len(questions_of(body)) for body in bodies(server)] == [3]
 
 
 def test_401_questions_make_two_requests(server: DecisionServer) -> None:

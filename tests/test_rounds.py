@@ -97,12 +97,14 @@ def test_law_whoever_leaves_nobody_waits_for_ever(
 
 def test_a_round_for_which_nobody_waits_is_given_up() -> None:
     was_given_up = asyncio.Event()
+    answers = asyncio.Event()  # kept here, so that what waits for it is not forgotten
 
     async def never(questions: Any, usage: list[Usage]) -> list[Any]:
         try:
-            await asyncio.Event().wait()
-        finally:
+            await answers.wait()
+        except asyncio.CancelledError:
             was_given_up.set()
+            raise
         return []
 
     async def run() -> None:
