@@ -210,9 +210,15 @@ def write_named_files() -> None:
     )
     for folder in ("docs", "labelled", "cards"):
         Path(folder).mkdir()
-    said = [
-        {**row, "source": row["topic"], "labels": {"adherent": n % 2}}
-        for n, row in enumerate(rows)
+    said = [  # as many as a band for a loss of 5 % needs
+        {
+            **rows[n % len(rows)],
+            "id": f"said {n}",
+            "query": f"Who lit lamp {n}?",
+            "source": "ab"[n % 2],
+            "labels": {"adherent": n // 2 % 2},
+        }
+        for n in range(60)
     ]
     Path("labelled", "rows.jsonl").write_text("\n".join(map(json.dumps, said)))
     Path("mine.txt").write_text("{contexts}\n{answer}")
