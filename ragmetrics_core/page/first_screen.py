@@ -262,7 +262,9 @@ class ScreenTally:
             these = "rows like these" if is_of_all else "rows like the scored ones"
             words += f"with 95 % confidence, {any_loss} of {these} have a loss"
             if len(losses) > 1:
-                words += f", {self._range_of([losses[0].code])} the first one named"
+                is_alone = len(_equal_largest(losses)) == 1
+                which = "the largest" if is_alone else "the first one named"
+                words += f", {self._range_of([losses[0].code])} {which}"
             words += (
                 ". This covers chance, not a judge that is wrong in the same way each"
                 " time."
