@@ -14,7 +14,8 @@ from functools import cached_property
 from ragmetrics_core.capture.answer import Answered
 from ragmetrics_core.capture.arrivals import Arrivals
 from ragmetrics_core.capture.brought import Brought, Seen
-from ragmetrics_core.capture.calls import Calls, Key
+from ragmetrics_core.capture.calls import Calls, Key, end_of
+from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.origins import shown_as, without_origin
@@ -47,6 +48,10 @@ _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer
 _UNNAMED_TOOL = (
     "tool {} returned text without documents; if that is evidence, name it in"
     " context_tools"
+)
+_FROM_ELSEWHERE = (
+    "the prompt shows {} passages labelled like the contexts that no recorded search"
+    " found; say where all of them are by contexts_from"
 )
 _DISTANCE = (
     "documents carry a distance (lower is better); it is not taken as their score"
@@ -194,6 +199,10 @@ def by_the_prompt(search: _Search) -> Contexts | None:
     said = [doubt for doubt in doubts if doubt is not None]
     grades = frozenset(grade for grade, _ in said)
     warnings = tuple(warning for _, warning in said)
+    foreign = _passages_from_elsewhere(search, call, items)
+    if foreign:
+        grades |= {"inferred"}
+        warnings = (*warnings, _FROM_ELSEWHERE.format(foreign))
     evidence_from: EvidenceFrom = "undivided" if is_undivided else "prompt"
     return Contexts(
         items,
@@ -203,6 +212,25 @@ def by_the_prompt(search: _Search) -> Contexts | None:
         grades,
         warnings,
     )
+
+
+def _passages_from_elsewhere(
+    search: _Search, call: Node, items: Sequence[Context]
+) -> int:
+    """How many passages stand in a prompt like contexts, and were found by no call that was recorded."""
+    calls, tree = search.calls, search.tree
+    known = [
+        text for documents in calls.lists() for one in documents for text in one.texts
+    ]
+    known += [text for one in tree.root.taken for text in one.texts]
+    before = [node for node in calls.nodes if end_of(node) <= call.began]
+    known += [node.text for node in before if node.text]
+    known += [calls.replies[node].text for node in before if node in calls.replies]
+    known += [item.text for earlier in tree.earlier for item in earlier.items]
+    known += [item.text for item in items]
+    known += search.turn.known
+    prompts = [message.text for message in call.prompt if message.role != "assistant"]
+    return unknown_passages(prompts, [item.text for item in items], known)
 
 
 def by_a_cleared_prompt(search: _Search) -> Contexts | None:

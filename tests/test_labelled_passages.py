@@ -1,0 +1,120 @@
+"""Passages under labels like those of contexts, which come from an index of the application itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_tree_rules import (
+    ANSWER,
+    DOCS,
+    EVORA,
+    FARO,
+    PORTO,
+    QUESTION,
+    SAYS,
+    Clock,
+    model,
+    retriever,
+    tree,
+)
+
+from ragmetrics_core.capture import Document, Message, samples_of
+from ragmetrics_core.capture.labelled_passages import unknown_passages
+from ragmetrics_core.data.sample import Sample
+
+LABELS = ("[Page {}]\n", "Document {}: ", "Source {} (score 0.{}):\n", "<doc id={}> ")
+SHORT = "See above."
+
+
+def numbered(label: str, *texts: str) -> str:
+    return "\n\n".join(
+        label.format(number, number) + text for number, text in enumerate(texts, 1)
+    )
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize(
+    ("texts", "known", "expected"),
+    [
+        ((PORTO, FARO), (), 1),
+        ((FARO, PORTO, EVORA), (), 2),
+        ((PORTO, FARO), (FARO,), 0),
+        ((PORTO, FARO), (f"Before. {FARO} After.",), 0),
+        ((PORTO, SHORT), (), 0),
+        ((PORTO,), (), 0),
+        ((FARO,), (), 0),
+    ],
+)
+def test_passages_under_labels_like_that_of_a_context_are_known_or_counted(
+    label: str, texts: tuple[str, ...], known: tuple[str, ...], expected: int
+) -> None:
+    prompt = f"Answer the question.\n{numbered(label, *texts)}\nQuestion: {QUESTION}"
+    assert unknown_passages([prompt], [PORTO], [PORTO, *known]) == expected
+
+
+@pytest.mark.parametrize("label", ["{}. ", "- ", "[{}] ", "Text: ", "{}" * 90 + "abc "])
+def test_a_bare_number_a_bullet_and_a_word_are_no_labels(label: str) -> None:
+    prompt = "\n".join(
+        [label.format(*"1" * 90) + PORTO, label.format(*"2" * 90) + FARO]
+    )
+    assert unknown_passages([prompt], [PORTO], [PORTO]) == 0
+
+
+@given(
+    st.sampled_from(LABELS),
+    st.lists(st.sampled_from((PORTO, FARO, EVORA)), min_size=1, unique=True),
+)
+def test_what_was_found_is_never_unknown(label: str, texts: list[str]) -> None:
+    prompt = numbered(label, *texts)
+    for context in texts:
+        assert unknown_passages([prompt], [context], texts) == 0
+        others = len(texts) - 1
+        assert unknown_passages([prompt], [context], [context]) == others
+
+
+def sample_of(prompt: str, *docs: Document, reply: str = ANSWER) -> Sample:
+    c = Clock()
+    made = tree(c, retriever(c, *docs), model(c, prompt, reply), answers=SAYS)
+    (sample,) = samples_of(made)
+    return sample
+
+
+@pytest.mark.parametrize(
+    ("docs", "expected"), [(DOCS[:1], "inferred"), (DOCS[:2], "exact")]
+)
+def test_a_list_of_which_a_part_was_found_elsewhere_is_in_doubt(
+    docs: tuple[Document, ...], expected: str
+) -> None:
+    """A chatbot that fuses the hits of its store with those of its own index of words."""
+    prompt = f"{numbered(LABELS[0], PORTO, FARO)}\n\n{QUESTION}"
+    sample = sample_of(prompt, *docs)
+    assert sample.capture is not None
+    assert sample.capture.grade == expected
+    is_said = any("labelled like the contexts" in w for w in sample.capture.warnings)
+    assert is_said == (expected == "inferred")
+
+
+def test_an_answer_that_repeats_a_passage_does_not_make_it_known() -> None:
+    c = Clock()
+    prompt = f"{numbered(LABELS[0], PORTO, FARO)}\n\n{QUESTION}"
+    made = tree(c, retriever(c, DOCS[0]), model(c, prompt, FARO))
+    (sample,) = samples_of(made)
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+
+
+def test_what_a_model_of_the_run_wrote_before_is_known() -> None:
+    c = Clock()
+    summary = "The south of the country has an airport and many beaches."
+    prompt = [Message("user", f"{numbered(LABELS[0], PORTO, summary)}\n\n{QUESTION}")]
+    made = tree(
+        c,
+        retriever(c, DOCS[0]),
+        model(c, "Sum up what you know of the south.", summary),
+        model(c, prompt),
+        answers=SAYS,
+    )
+    (sample,) = samples_of(made)
+    assert sample.capture is not None
+    assert not any("labelled like" in words for words in sample.capture.warnings)
