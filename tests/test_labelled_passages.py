@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,3 +120,11 @@ def test_what_a_model_of_the_run_wrote_before_is_known() -> None:
     (sample,) = samples_of(made)
     assert sample.capture is not None
     assert not any("labelled like" in words for words in sample.capture.warnings)
+
+
+def test_a_long_text_without_labels_costs_little() -> None:
+    texts = [f"Text {number} speaks of the harbour. " * 40 for number in range(150)]
+    prompt = " ".join(texts)
+    began = time.process_time()
+    assert unknown_passages([prompt], texts, texts) == 0
+    assert time.process_time() - began < 1.0

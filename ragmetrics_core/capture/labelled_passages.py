@@ -50,7 +50,8 @@ def _label_of(opening: str, prompt: str) -> Iterable[str]:
     start = prompt.find(opening) if opening else -1
     if start < 0:
         return
-    *above, beside = prompt[:start].split("\n")[-2:]
+    before = prompt[max(0, start - 2 * _LONGEST_LABEL) : start]
+    *above, beside = before.split("\n")[-2:]
     label = beside.strip() or "".join(above).strip()
     if label:
         yield label
@@ -62,9 +63,10 @@ def _shape(label: str) -> str:
 
 
 def _is_numbered(label: str) -> bool:
+    if len(label) > _LONGEST_LABEL:
+        return False
     letters = sum(character.isalpha() for character in label)
-    is_short = len(label) <= _LONGEST_LABEL
-    return is_short and letters >= _FEWEST_LETTERS and "#" in _shape(label)
+    return letters >= _FEWEST_LETTERS and "#" in _shape(label)
 
 
 def _under(shape: str, prompt: str) -> Iterable[str]:
