@@ -252,7 +252,7 @@ class Session:
 
         with_schema = request if request.schema else replace(request, schema=schema)
         sent_request = with_schema if shared.often_malformed else request
-        outcomes, usage = await self._replies(partial(_so_often, sent_request), keys)
+        outcomes, usage = await self._replies(_for_each(sent_request), keys)
 
         read_all: _ReadAll[T] = partial(
             _all_read_apart if own_reader else _all_read, read=read
@@ -314,7 +314,7 @@ class Session:
         usage = Usage()
         for repair in range(1, _MAX_REPAIRS + 1):
             repair_key = f"{key}|repair {repair}"
-            repair_request = partial(_so_often, _repair(request, problem))
+            repair_request = _for_each(_repair(request, problem))
             (outcome,), spent = await self._replies(
                 repair_request, [repair_key], keep=False
             )
@@ -386,44 +386,52 @@ class Session:
             SettingError: In a run in batches, as no batch takes typed questions.
         """
         await self.prepare()
+        self._refuse_batches()
+        question_by_key = self._typed_keys(state, questions)
+        unpaid = self._unpaid(question_by_key)
+        request_for = partial(_typed_request, state, question_by_key)
+        outcomes, usage = await self._replies(
+            request_for, list(question_by_key), fitted=False
+        )
+        if usage.calls and not unpaid:
+            # Whoever else had asked for all of them gave up meanwhile.
+            unpaid = question_by_key
+        shares = usage_shared(usage, [len(text) for text in unpaid.values()])
+        share_by_key = dict(zip(unpaid, shares, strict=True))
+        decisions: dict[str, Decision[T]] = {}
+        for outcome, (key, question) in zip(
+            outcomes, question_by_key.items(), strict=True
+        ):
+            result = _decided(outcome, partial(read, question))
+            if isinstance(outcome, Choice) and isinstance(result, errors.JudgeError):
+                self._kept.reject(key)
+            spent = share_by_key.get(key, Usage(stored=1, models=usage.models))
+            decisions[question] = Decision(result, spent)
+        return decisions
+
+    def _refuse_batches(self) -> None:
+        """Refuse, by ``SettingError``, typed questions in a run in batches."""
         if _is_in_batches(self._store):
             raise errors.SettingError(
                 f"no batch takes the typed questions of {self.model.name}: leave out"
                 " batch="
             )
-        shared = self._prepared
+
+    def _typed_keys(self, state: str, questions: Sequence[str]) -> dict[str, str]:
+        """Typed questions by a key that stands for all that changes their answer."""
         place = json.dumps([self._place, state, self.replicate])
-        question_by_key = {
+        return {
             _digest(f"{place}|typed|{question}"): question for question in questions
         }
-        keys = list(question_by_key)
-        to_pay = [
-            key
-            for key in keys
-            if self._kept.get(key) is None and key not in shared.flights
-        ]
 
-        def request_for(missing: Sequence[str]) -> ChatRequest:
-            """The request for some of the answers."""
-            text = request_text(state, [question_by_key[key] for key in missing])
-            return ChatRequest(
-                (Message("user", text),), n=len(missing), temperature=None
-            )
-
-        outcomes, usage = await self._replies(request_for, keys, fitted=False)
-        # Whoever else asked for all of them may have given up meanwhile.
-        payers = keys if usage.calls and not to_pay else to_pay
-        lengths = [len(question_by_key[key]) for key in payers]
-        shared_out = dict(zip(payers, usage_shared(usage, lengths), strict=True))
-        decisions: dict[str, Decision[T]] = {}
-        for key, outcome in zip(keys, outcomes, strict=True):
-            question = question_by_key[key]
-            result = _decided(outcome, partial(read, question))
-            if isinstance(outcome, Choice) and isinstance(result, errors.JudgeError):
-                self._kept.reject(key)
-            spent = shared_out.get(key, Usage(stored=1, models=usage.models))
-            decisions[question] = Decision(result, spent)
-        return decisions
+    def _unpaid(self, question_by_key: Mapping[str, str]) -> dict[str, str]:
+        """The typed questions that are neither stored nor asked by somebody else."""
+        flights = self._prepared.flights
+        return {
+            key: question
+            for key, question in question_by_key.items()
+            if key not in flights and self._kept.get(key) is None
+        }
 
     # Stored replies, and one call for equal requests in flight.
 
@@ -463,15 +471,9 @@ class Session:
                     to_fetch.append(key)
             if to_fetch:
                 complete = shared.fitting.complete if fitted else _as_it_is
+                request = request_for(to_fetch)
                 spent.append(
-                    await self._fetch(
-                        shared,
-                        request_for(to_fetch),
-                        to_fetch,
-                        outcomes,
-                        keep,
-                        complete,
-                    )
+                    await self._fetch(request, to_fetch, outcomes, keep, complete)
                 )
             spent += await self._await_flights(to_await, outcomes, keep=keep)
         answered = [outcome for outcome in outcomes.values() if outcome is not None]
@@ -504,7 +506,6 @@ class Session:
 
     async def _fetch(
         self,
-        shared: _Shared,
         request: ChatRequest,
         keys: list[str],
         outcomes: dict[str, Outcome | None],
@@ -515,6 +516,7 @@ class Session:
 
         Each is kept as it comes, and handed to whoever waits for it.
         """
+        shared = self._prepared
 
         async def send(request: ChatRequest, position: int) -> ChatReply:
             """Send a call for the replies from a position on."""
@@ -548,9 +550,17 @@ class Session:
 _RequestFor = Callable[[Sequence[str]], ChatRequest]
 
 
-def _so_often(request: ChatRequest, keys: Sequence[str]) -> ChatRequest:
-    """The same request for as many replies as there are keys."""
-    return replace(request, n=len(keys))
+def _for_each(request: ChatRequest) -> _RequestFor:
+    """Make the same request for as many replies as there are keys."""
+    return lambda keys: replace(request, n=len(keys))
+
+
+def _typed_request(
+    state: str, question_by_key: Mapping[str, str], keys: Sequence[str]
+) -> ChatRequest:
+    """The request for the answers to some typed questions."""
+    text = request_text(state, [question_by_key[key] for key in keys])
+    return ChatRequest((Message("user", text),), n=len(keys), temperature=None)
 
 
 async def _as_it_is(key: str, request: ChatRequest, send: Send) -> ChatReply:
