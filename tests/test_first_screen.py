@@ -308,6 +308,22 @@ def test_the_page_and_the_terminal_say_the_same(
     assert "Who lit lamp" in worst[0]
 
 
+@pytest.mark.parametrize(
+    ("codes", "group"),
+    [
+        (("missing", "abstained"), "abstained"),
+        (("other", "missing"), "missing"),
+        (("other", "no_facts"), "undefined"),
+    ],
+)
+def test_a_row_without_a_score_has_one_reason(
+    codes: tuple[Any, ...], group: str
+) -> None:
+    results = {code: Undefined(metric=code, reason="r", code=code) for code in codes}
+    row = SampleResult(index=0, sample=Sample(question="q"), results=results)
+    assert group_of_row(row) == group
+
+
 @pytest.mark.parametrize(("score", "group"), [(0.49, "low"), (0.5, "no_loss")])
 def test_a_score_is_low_below_one_half(score: float, group: str) -> None:
     results = {"mine": scored("mine", score)}
