@@ -305,3 +305,34 @@ def test_a_document_that_stands_twice_in_one_prompt_is_two_contexts() -> None:
     )
     first, second = (one.text for one in sample.retrieved or ())
     assert [context.text for context in sample.contexts] == [first, second, first]
+
+
+@component
+class Rewriter:
+    """Writes another question than the user's, without a model."""
+
+    @component.output_types(query=str)
+    def run(self, text: str) -> dict[str, str]:
+        return {"query": REWRITTEN}
+
+
+def test_a_query_that_only_the_answer_carries_is_the_standalone_question() -> None:
+    application = Pipeline()
+    application.add_component("retriever", InMemoryBM25Retriever(STORE, top_k=1))
+    application.add_component("rewriter", Rewriter())
+    application.add_component("prompt", prompt(ASKING))
+    application.add_component("llm", speaking("Every hour."))
+    application.add_component("answers", AnswerBuilder())
+    application.connect("retriever.documents", "prompt.documents")
+    application.connect("prompt.prompt", "llm.messages")
+    application.connect("rewriter.query", "answers.query")
+    application.connect("llm.replies", "answers.replies")
+    application.connect("retriever.documents", "answers.documents")
+    question = "How often does the ferry go at Osta?"
+    given = {
+        "retriever": {"query": question},
+        "rewriter": {"text": question},
+        "prompt": {"query": question},
+    }
+    sample = only_sample(lambda: application.run(given))
+    assert (sample.question, sample.standalone_question) == (question, REWRITTEN)
