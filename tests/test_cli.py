@@ -404,7 +404,7 @@ def test_bad_rows_are_named_counted_and_left_out(
     assert "rows.jsonl, line 6:" in shown.err
     assert "rows.jsonl, line 7:" not in shown.err
     assert "ragmetrics: rows.jsonl: further bad rows are only counted" in shown.err
-    assert "9 rows, 8 bad." in shown.out
+    assert "9 rows, 8 unreadable." in shown.out
     assert "SECRET" not in shown.out + shown.err
     problems = [result.problem for result in Report.from_jsonl("out.jsonl").results]
     assert (

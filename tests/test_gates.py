@@ -228,11 +228,11 @@ def mixed(
         (
             {SCORE: 90, BAD: 10},
             "90 of 100 rows were scored (mean 1.000), and a gate needs 95 %. Not"
-            " scored: 10 bad.",
+            " scored: 10 unreadable.",
         ),
         (
             {SCORE: 94, FAILED: 2, UNDEFINED: 1, NOT_JUDGED: 2, BAD: 1},
-            "1 with an input missing, 2 failed (RateLimited), 2 without a result, 1 bad.",
+            "1 with an input missing, 2 failed (RateLimited), 2 without a result, 1 unreadable.",
         ),
     ],
 )

@@ -1394,12 +1394,12 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
     assert "The judge is uncertain of 1 of 2 scores of context_utilization." in page
     assert "left out of the means: context_utilization 1. For example: r" in page
     assert (
-        "2 of 4 rows were not scored: 1 bad, 1 the judge failed on. 1 of"
+        "2 of 4 rows were not scored: 1 unreadable, 1 the judge failed on. 1 of"
         " the other 2 rows has a loss: answered without context." in page
     )
     counts = re.findall(r'data-key="group"[^>]*>([\d,]+) ([^<]+)<', page)
     assert counts == [
-        ("1", "bad"),
+        ("1", "unreadable"),
         ("1", "answered without context"),
         ("1", "the judge failed on"),
         ("1", "no loss found"),

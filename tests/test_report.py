@@ -154,7 +154,7 @@ def test_table_fits_and_is_plain() -> None:
     flat = " ".join(text.split())
     assert "judge bias not" in flat
     assert "added at 0" not in flat, "how intervals are made stands in the methods"
-    assert "64 rows, 1 without a result, 1 bad." in flat
+    assert "64 rows, 1 without a result, 1 unreadable." in flat
     assert "left out: undefined on every row" in flat
 
 

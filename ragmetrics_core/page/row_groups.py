@@ -12,7 +12,7 @@ from ragmetrics_core.page.diagnosis import HALF, RULES, diagnose
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 NOT_JUDGED = {
-    "bad_row": "bad",
+    "bad_row": "unreadable",
     "application_failed": "the application failed on",
     "not_judged": "without a result",
 }

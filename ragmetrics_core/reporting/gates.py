@@ -370,5 +370,5 @@ def three_way(low: float, high: float, wanted: float) -> Outcome:
 
 def _missing(numbers: MetricSummary, summary: Summary) -> str:
     """Why rows have no score, with counts."""
-    bad = f"{summary.bad_rows} bad" if summary.bad_rows else ""
+    bad = f"{summary.bad_rows} unreadable" if summary.bad_rows else ""
     return ", ".join(filter(None, (numbers.unscored_in_words, bad)))

@@ -135,7 +135,7 @@ def _notes_on_rows(summary: Summary) -> Iterator[str]:
     """What became of the rows, and where samples came from."""
     exceptions = {
         "without a result": summary.not_judged,
-        "bad": summary.bad_rows,
+        "unreadable": summary.bad_rows,
     }
     parts = [f", {count:,} {what}" for what, count in exceptions.items() if count]
     yield f"{_counted(summary.rows, 'row')}{''.join(parts)}."
