@@ -1570,6 +1570,7 @@ class ByClaims(Judge):
     """Judges claims by themselves with noise, as an encoder does."""
 
     name = "by claims"
+    takes_correction = True
 
     async def answer(self, question: Any) -> Any:
         """The weakest of the claims."""
@@ -1631,6 +1632,14 @@ def test_a_card_fits_the_correction_for_the_number_of_claims(tmp_path: Path) -> 
         f"and of unsupported answers from {of_false[0]:.2f} to {of_false[1]:.2f}"
         in note
     )
+    # a judge that takes none is promised none
+    without = ByClaims()
+    without.takes_correction = False
+    promised = measured(without, labelled, asking(without), draws=2)
+    assert promised.claim_correction is None
+    measures = {row.measure for rows in promised.figures.values() for row in rows}
+    assert not any("weakest claim" in measure for measure in measures)
+    assert not any("number of claims" in note for note in promised.notes)
 
 
 def test_a_card_says_both_sides_of_its_correction(

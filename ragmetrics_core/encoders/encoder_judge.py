@@ -144,6 +144,7 @@ class EncoderJudge(Judge):
         )
         self.name = _name_of(self.model)
         self.free = True
+        self.takes_correction = True
         self.commit = checkpoint.commit
         self._tokenizer = checkpoint.tokenizer
         self._run = checkpoint.logits

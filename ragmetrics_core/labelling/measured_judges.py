@@ -259,7 +259,7 @@ def _measured_adherence(
 ) -> _MeasuredQuestion:
     """The same, with what sways the judge, and what its weakest claims reject."""
     plain = _measured_question(ask, metric, rows, draws=draws)
-    answers = _weakest_claims(rows)
+    answers = _weakest_claims(rows) if judge.takes_correction else []
     rejections = tuple(_rejected_by_claims(answers))
     swayed = _shares(_swayed(ask, metric, rows))
     return replace(
