@@ -63,6 +63,26 @@ def test_a_bare_number_a_bullet_and_a_word_are_no_labels(label: str) -> None:
     assert unknown_passages([prompt], [PORTO], [PORTO]) == 0
 
 
+@pytest.mark.parametrize("label", ['Source {}: "', "Page {}: '"])
+def test_a_quotation_mark_ends_a_label_too(label: str) -> None:
+    prompt = numbered(label, PORTO, FARO)
+    assert unknown_passages([prompt], [PORTO], [PORTO]) == 1
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        '{{"documents": [{{"year": {}, "content": "',
+        '"id": "d{}", "content": "',
+        "Document(id=d{}, content='",
+    ],
+)
+def test_what_stands_before_a_value_of_a_structure_is_no_label(beginning: str) -> None:
+    """The output of a tool, as a trace holds it, names the text itself after others."""
+    prompt = numbered(beginning, PORTO, FARO)
+    assert unknown_passages([prompt], [PORTO], [PORTO]) == 0
+
+
 @given(
     st.sampled_from(LABELS),
     st.lists(st.sampled_from((PORTO, FARO, EVORA)), min_size=1, unique=True),

@@ -14,6 +14,8 @@ _LONGEST_LABEL = 80
 _PASSAGE = 48  # letters of a passage, as it is compared with what is known
 _SHORTEST = 32
 _NUMBER = re.compile(r"\d+")
+# What stands before a text that is a value of JSON or of a repr: no label.
+_VALUE_BEGINS = re.compile(r"""\{|["']\s*:\s*["']$|=\s*["']$""")
 
 
 def unknown_passages(
@@ -63,7 +65,7 @@ def _shape(label: str) -> str:
 
 
 def _is_numbered(label: str) -> bool:
-    if len(label) > _LONGEST_LABEL:
+    if len(label) > _LONGEST_LABEL or _VALUE_BEGINS.search(label):
         return False
     letters = sum(character.isalpha() for character in label)
     return letters >= _FEWEST_LETTERS and "#" in _shape(label)
