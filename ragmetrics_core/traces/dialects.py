@@ -53,6 +53,8 @@ class Reading:
     tool: str | None = None
     # of the tool call that a tool answers
     call_id: str | None = None
+    # that a tool hands the run over to another agent, and brings no evidence
+    hands_over: bool = False
     model: str | None = None
     # what the application said for us: ``metadata={"ragmetrics": …}``
     user_fields: Mapping[str, Any] = field(default_factory=dict)

@@ -69,6 +69,8 @@ _METHODS_BY_KEYS = {
 }
 # it tells the prompt where a model's own call was not recorded
 _PREPARED = "_prepare_chat_with_tools"
+# what the framework's own tool tells the next agent of a workflow
+_HANDED_OVER = " is now handling the request due to the following reason: "
 _QUERY_KEYS = (
     "message",
     "user_msg",
@@ -305,6 +307,7 @@ class _Trace:
         text = "".join(str(block.get("text") or "") for block in blocks)
         result = output.get("raw_output")
         nodes = self._nodes(result) if isinstance(result, tuple) else ()
+        reading.hands_over = reading.tool == "handoff" and _HANDED_OVER in text
         tool_call = ToolCall(reading.tool)
         reading.output = ToolMessage("tool", text, (tool_call,), nodes)
 

@@ -579,6 +579,7 @@ def _fill_tool(node: Node, reading: Reading) -> None:
     node.query = _argument(reading.input)
     node.text = _result(reading.output)
     node.call = reading.call_id
+    node.control = reading.hands_over
     result = reading.output
     if message is not None:
         node.call = node.call or message.calls[0].id
