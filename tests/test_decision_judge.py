@@ -19,6 +19,7 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
+    LexicalJudge,
     Limits,
     LLMJudge,
     Metric,
@@ -501,6 +502,8 @@ def test_law_rounded_probabilities_are_accepted(
     "change",
     [
         lambda answer: {**answer, "name": "other"},
+        lambda answer: {**answer, "name": [answer["name"]]},
+        lambda answer: {**answer, "name": None},
         lambda answer: {**answer, "type": "choice"},
         lambda answer: {"type": answer["type"], "name": answer["name"]},
         lambda answer: "yes",
@@ -519,6 +522,31 @@ def test_an_answer_to_another_question_is_none(change: Callable[[Body], Any]) ->
             .results["retrieval_accuracy"]
         )
     assert result.error.type == "MalformedReply"
+
+
+def test_two_answers_to_one_question_are_none() -> None:
+    class Doubling(DecisionServer):
+        def completion(self, body: Body) -> Body:
+            reply = super().completion(body)
+            return {**reply, "answers": [*reply["answers"], *reply["answers"]]}
+
+    with Doubling() as server:
+        report = judged(judge_at(server), [RetrievalAccuracy()])
+    result = report.results[0].results["retrieval_accuracy"]
+    assert result.error.type == "MalformedReply"
+
+
+def test_methods_speak_of_typed_questions_and_of_no_vote() -> None:
+    with DecisionServer() as server:
+        judge = judge_at(server)
+        strong = CascadeJudge(LexicalJudge(), judge, band=(0.0, 1.0))
+        for asked, others in ((judge, ()), (strong, ("By words, Context Adherence",))):
+            methods = judged(asked, [ContextAdherence()]).methods()
+            expected = ("By a judge of typed questions, Context Adherence is", *others)
+            for words in expected:
+                assert words in methods
+            assert "share of polls" not in methods
+            assert "ChainPoll" not in methods
 
 
 @pytest.mark.parametrize(

@@ -99,15 +99,21 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
     """The answers of a reply in OpenAI's form, one for each question.
 
     Raises:
-        MalformedReply: If it holds no list of answers.
+        MalformedReply: If it holds no list of answers, each of which has a name of its
+            own or none.
     """
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, list):
         raise _no_answers(model, "/v1/decisions")
     answer_by_name: dict[object, Any] = {}
     for place, answer in enumerate(answers):
-        if isinstance(answer, dict):
-            answer_by_name.setdefault(answer.get("name") or _name(place), answer)
+        if not isinstance(answer, dict):
+            continue
+        name = answer.get("name", _name(place))
+        if not isinstance(name, str) or name in answer_by_name:
+            # which of two answers is meant cannot be told
+            raise _no_answers(model, "/v1/decisions")
+        answer_by_name[name] = answer
     return _choices(request, body, answer_by_name, _openai_numbers)
 
 

@@ -79,7 +79,7 @@ def _measured(
     others = [name for name in names if name not in _METRICS]
     if others:
         yield f"Also measured: {', '.join(others)}."
-    if "model" in kinds:
+    if not {"model", "typed"}.isdisjoint(kinds):
         yield from _origins(rows, run)
 
 
@@ -130,7 +130,8 @@ def _origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
             counter.update(result.evidence.probabilities_from())
     for (metric, judge), counter in counts.items():
         settings = run.metrics[metric].settings if metric in run.metrics else {}
-        if metric == "context_adherence" and "verdict_tokens" not in settings:
+        is_polled = not counter["typed questions"] and "verdict_tokens" not in settings
+        if metric == "context_adherence" and is_polled:
             continue
         parts = [
             f"{counter[origin]} from {words}"
@@ -153,13 +154,28 @@ def _kinds_of_judge(judge: str, details: Mapping[str, str]) -> tuple[str, ...]:
     if judge in EMBEDDED:
         return ("words",)
     if not judge.startswith("cascade("):
-        return ("encoder",) if "weights" in details else ("model",)
-    # The settings of a cascade's cheap judge begin with its role.
+        return (_kind_by_settings(details),)
+    # The settings of a cascade's judges begin with their roles.
     first = judge.removeprefix("cascade(").partition(",")[0]
-    cheap = {
-        setting.removeprefix("cheap "): value for setting, value in details.items()
+    cheap = _of_role("cheap", details)
+    strong = _of_role("strong", details)
+    return ("cascade", *_kinds_of_judge(first, cheap), _kind_by_settings(strong))
+
+
+def _of_role(role: str, details: Mapping[str, str]) -> dict[str, str]:
+    """The settings of one judge of a cascade."""
+    return {
+        setting.removeprefix(f"{role} "): value
+        for setting, value in details.items()
+        if setting.startswith(f"{role} ")
     }
-    return ("cascade", *_kinds_of_judge(first, cheap), "model")
+
+
+def _kind_by_settings(details: Mapping[str, str]) -> str:
+    """How a judge that is not embedded comes to a verdict: what its settings tell."""
+    if "weights" in details:
+        return "encoder"
+    return "typed" if "typed" in details else "model"
 
 
 def _intervals(summary: Summary) -> str:
