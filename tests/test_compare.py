@@ -443,6 +443,18 @@ def test_rows_that_are_read_anew_each_time_are_compared_like_others() -> None:
     assert folded.table() == first.compare(second).table()
 
 
+@pytest.mark.parametrize("n_rows", [3, 60])
+def test_the_page_says_the_rule_of_the_verdict_where_something_was_tested(
+    n_rows: int, tmp_path: Path
+) -> None:
+    found = run_of(*[0.2] * n_rows).compare(run_of(*[0.9, 0.7, 0.8] * (n_rows // 3)))
+    found.to_html(tmp_path / "c.html")
+    page = " ".join((tmp_path / "c.html").read_text("utf-8").split())
+    assert found["m"].interval is not None
+    assert "p after Holm's correction is at most 0.05" in page
+    assert "count as the same" not in page
+
+
 def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
     found = run_of(0.5, 0.5, 0.9).compare(run_of(0.5, 1.0, 0.1))
     assert [

@@ -258,8 +258,20 @@ def model() -> Iterator[LoopbackServer]:
         yield server
 
 
+# Pages whose commands measure a judge again and again: they take twenty seconds.
+LONG_PAGES = {"judges.md"}
+
+
 @pytest.mark.parametrize(
-    "page", [page for page, found in RUN.items() if found], ids=lambda page: page.name
+    "page",
+    [
+        pytest.param(
+            page, marks=[pytest.mark.nightly] if page.name in LONG_PAGES else []
+        )
+        for page, found in RUN.items()
+        if found
+    ],
+    ids=lambda page: page.name,
 )
 def test_commands_run(
     page: Path,
