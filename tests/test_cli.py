@@ -68,7 +68,10 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
     assert "context_utilization  1.000" in shown.out
     assert "context_recall left out: undefined on every row (no reference)" in shown.out
     assert "1 row: 1 no loss found." in shown.out
-    assert "Judge: lexical (compares words; catches gross failures)." in shown.out
+    assert (
+        "Judge: lexical (compares words; misses subtle failures, and some gross ones)."
+        in shown.out
+    )
     assert "context_utilization" not in shown.err
 
 
@@ -1014,7 +1017,10 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(
         " misses 0.5" in told
     )
     assert "| context_adherence | 0." in told
-    assert "Judge: lexical (compares words; catches gross failures)." in told
+    assert (
+        "Judge: lexical (compares words; misses subtle failures, and some gross ones)."
+        in told
+    )
     assert "Bert" not in told
     job = Path("job.md")
     job.write_text("before\n")

@@ -1414,7 +1414,9 @@ def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
     page = " ".join(page_of(Report(rows, RUN), tmp_path).split())
     assert "0.67" in page
     assert "<td>2 of 3 answers rest on the retrieved text.</td>" in page
-    assert "lexical (compares words; catches gross failures)" in page
+    assert (
+        "lexical (compares words; misses subtle failures, and some gross ones)" in page
+    )
     assert "1 row:" in page_of(Report(rows[:1], RUN), tmp_path)
 
 

@@ -44,7 +44,10 @@ def test_a_result_tells_value_reason_verdicts_and_judge() -> None:
     assert shown[0] == "context_utilization 0.500: 1 of 2 chunks useful, at rank 2."
     assert shown[1].startswith("  chunk 1: not useful, 0.")
     assert shown[2].startswith("  chunk 2: useful, 0.")
-    assert shown[3] == "  judge: lexical (compares words; catches gross failures)"
+    assert (
+        shown[3]
+        == "  judge: lexical (compares words; misses subtle failures, and some gross ones)"
+    )
     assert len(shown) == 4
     adherent = repr(ContextAdherence().score(SAMPLE, judge="lexical"))
     assert "supported, score of words 0.9" in adherent
@@ -112,7 +115,9 @@ def test_a_long_text_is_cut_in_html() -> None:
 
 @pytest.mark.parametrize("name", ["lexical", "lexical+vectors"])
 def test_the_embedded_judge_is_told_in_words_wherever_scores_are(name: str) -> None:
-    told = f"Judge: {name} (compares words; catches gross failures)."
+    told = (
+        f"Judge: {name} (compares words; misses subtle failures, and some gross ones)."
+    )
     report = evaluate([SAMPLE], ["adherence"], judge="lexical")
     report = Report(report.results, report.run.model_copy(update={"judges": (name,)}))
     for shown in (report.table(), report._repr_html_()):

@@ -23,6 +23,7 @@ from ragmetrics_core.data.cells import plain_data as plain_data
 from ragmetrics_core.data.column_arguments import Columns as Columns
 from ragmetrics_core.data.column_arguments import Fields as Fields
 from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
+from ragmetrics_core.data.display import caution_about as caution_about
 from ragmetrics_core.data.display import element as element
 from ragmetrics_core.data.display import judge_in_words as judge_in_words
 from ragmetrics_core.data.display import judges_in_words as judges_in_words

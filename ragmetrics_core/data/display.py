@@ -12,14 +12,31 @@ from ragmetrics_core.data.frozen import clean
 _LONGEST = 2000
 _LEFT = 'style="text-align:left"'
 
+_WORTH_OF_WORDS = "misses subtle failures, and some gross ones"
+_CHANCE_ONLY = (
+    "This covers chance, not a judge that is wrong in the same way each time."
+)
+_WORDS_ONLY = f"The judge only compares words: it {_WORTH_OF_WORDS}."
+
 Shown = str | Sequence[str]
 
 
 def judge_in_words(name: str) -> str:
     """The name of a judge, and of the embedded one what it is worth."""
-    return (
-        f"{name} (compares words; catches gross failures)" if name in EMBEDDED else name
-    )
+    if name not in EMBEDDED:
+        return name
+    return f"{name} (compares words; {_WORTH_OF_WORDS})"
+
+
+def caution_about(judges: Iterable[str], *, has_range: bool = True) -> str:
+    """What no interval and no test covers: mistakes that a judge repeats.
+
+    It is "" where no range is given, and the judge is not the embedded one.
+    """
+    sentences = [_CHANCE_ONLY] if has_range else []
+    if not set(judges).isdisjoint(EMBEDDED):
+        sentences.append(_WORDS_ONLY)
+    return " ".join(sentences)
 
 
 def judges_in_words(

@@ -58,8 +58,9 @@ class LexicalJudge(Judge):
 
     It is free, instant, deterministic, and blind to meaning.
 
-    It wires and tests pipelines without a key and catches gross failures; it is not for
-    decisions. It sees half of the negations put in and a tenth of the names swapped.
+    It wires and tests pipelines without a key; it is not for decisions. It misses
+    subtle failures and some gross ones: it sees half of the negations put in, and a
+    tenth of the names swapped.
     Facts of a reference are its sentences and clauses. An answer that only declines
     abstains. Its numbers are scores of words, and no probabilities: logistic regressions
     fitted on human labels, which fall on kinds of text that the fit never saw.

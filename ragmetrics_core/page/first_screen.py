@@ -12,10 +12,10 @@ from heapq import nsmallest
 from math import inf
 
 from ragmetrics_core.data import (
-    EMBEDDED,
     Sample,
     SampleResult,
     Scored,
+    caution_about,
     clean,
     judges_in_words,
 )
@@ -255,25 +255,23 @@ class ScreenTally:
         n_silent = self._n_not_scored
         if n_silent == self._n_rows:
             return ""
-        words = "How sure: "
         any_loss = self._range_of([group.code for group in losses])
-        if any_loss and not run.decisions:
+        if not any_loss or run.decisions:
+            words = "a judge that is wrong in the same way each time is not covered."
+            caution = caution_about(run.judges, has_range=False)
+        else:
             is_of_all = n_silent == self._count_of(JUDGE_FAILED)
             these = "rows like these" if is_of_all else "rows like the scored ones"
-            words += f"with 95 % confidence, {any_loss} of {these} have a loss"
+            words = f"with 95 % confidence, {any_loss} of {these} went wrong"
             if len(losses) > 1:
-                is_alone = len(_equal_largest(losses)) == 1
-                which = "the largest" if is_alone else "the first one named"
-                words += f", {self._range_of([losses[0].code])} {which}"
-            words += (
-                ". This covers chance, not a judge that is wrong in the same way each"
-                " time."
-            )
-        else:
-            words += "a judge that is wrong in the same way each time is not covered."
-        if any(judge in EMBEDDED for judge in run.judges):
-            words += " The judge only compares words: it sees gross failures only."
-        return words
+                ranges = [
+                    f"{group.title}: {self._range_of([group.code])}"
+                    for group in _equal_largest(losses)
+                ]
+                words += f" ({'; '.join(ranges)})"
+            words += "."
+            caution = caution_about(run.judges)
+        return f"How sure: {words} {caution}".rstrip()
 
     def _copies(self) -> Iterable[str]:
         """That rows repeat others, if any do."""
