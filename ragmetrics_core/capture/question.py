@@ -73,8 +73,14 @@ class Turn:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Texts that stand in prompts for another reason than being found."""
-        asked = [text for text in (self.question, self.standalone) if text]
+        """Texts that stand in prompts for another reason than being found.
+
+        A query that is the text of a document stands there as the document.
+        """
+        asked = [self.question] if self.question else []
+        texts = {document.text for found in self.calls.lists() for document in found}
+        if self.standalone and self.standalone not in texts:
+            asked.append(self.standalone)
         return (
             *asked,
             *(said.content for said in self.tree.history),

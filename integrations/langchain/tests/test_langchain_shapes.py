@@ -447,7 +447,8 @@ def documents_of_a_lambda_with_scores_in_metadata() -> None:
         contexts=[
             (PARIS, "Pari", pytest.approx(1.0)),
             (LYON, "Lyon", pytest.approx(0.54, abs=0.01)),
-        ]
+        ],
+        standalone=PARIS,
     )
 )
 def documents_with_scores_as_tuples() -> None:
@@ -694,7 +695,7 @@ class WithContext(AgentState[Any]):
     context: list[Document]
 
 
-@shape(Turn(contexts=[(PARIS, "Pari", None)]))
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS))
 def agent_middleware_with_context() -> None:
     @before_model(state_schema=WithContext)
     def paste(state: Any, runtime: Any) -> dict[str, Any]:
@@ -719,7 +720,7 @@ def agent_middleware_observed() -> None:
     ask(agent([], ANSWER, middleware=[prompt]))
 
 
-@shape(Turn(contexts=[(PARIS, "Pari", None)]))
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS))
 def agent_middleware_named_by_hand() -> None:
     @dynamic_prompt
     def prompt(request: ModelRequest) -> str:
@@ -831,7 +832,7 @@ def graph_nodes() -> None:
     graph(fetch, write).invoke({"question": QUESTION})
 
 
-@shape(Turn(contexts=[(PARIS, "Pari", None)]))
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS))
 def graph_node_without_retriever() -> None:
     graph(fetch_directly, write).invoke({"question": QUESTION})
 

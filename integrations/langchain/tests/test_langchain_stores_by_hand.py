@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, TypedDict
 
 import pytest
 from langchain_core.documents import Document
@@ -13,10 +13,12 @@ from langchain_core.example_selectors import SemanticSimilarityExampleSelector
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, document
-from langchain_ragmetrics import capture, observe
+from langchain_ragmetrics import add_documents, capture, observe
 from langchain_ragmetrics.recording import recorder
+from langgraph.graph import START, StateGraph
 
 ROME = "Rome is the capital of Italy, and lies on the river Tiber."
+LYON = "Lyon lies where the Saône meets the Rhône."
 
 
 def store(text: str = ROME) -> InMemoryVectorStore:
@@ -151,3 +153,99 @@ def test_what_cannot_be_recorded_of_a_search_is_counted_and_the_search_goes_on(
         found = RunnableLambda(store().similarity_search).invoke(QUESTION)
     assert [one.page_content for one in found] == [ROME]
     assert any("searched_by_hand" in words for words in captured.problems.counts)
+
+
+class Shelves(InMemoryVectorStore):
+    """Finds, for each of two queries, its own two of three texts."""
+
+    found: ClassVar = {
+        "When was the ferry built?": [ROME, PARIS],
+        "ferry year": [PARIS, LYON],
+    }
+
+    def similarity_search(self, query: str, k: int = 4, **_: Any) -> list[Document]:
+        return [Document(text) for text in self.found[query]][:k]
+
+
+class State(TypedDict, total=False):
+    """The state of LangGraph's tutorials on retrieval."""
+
+    question: str
+    query: str
+    context: list[Document]
+    answer: str
+
+
+def graph_that_searches_again(report: Callable[[list[Document]], object]) -> Any:
+    """A graph whose node searches by hand, puts what it found into the state, and searches again."""
+    texts = Shelves(DeterministicFakeEmbedding(size=8))
+
+    def search(state: State) -> State:
+        found = texts.similarity_search(state.get("query", state["question"]))
+        report(found)
+        return {"context": found}
+
+    def rewrite(_: State) -> State:
+        return {"query": str(Speaker(lines=["ferry year"]).invoke("Rewrite").text)}
+
+    def write(state: State) -> State:
+        found = [one.page_content for one in state["context"]]
+        return {"answer": answer(state["question"], *found)}
+
+    graph = StateGraph(State)
+    graph.add_sequence([("search", search), ("rewrite", rewrite)])
+    graph.add_sequence([("search again", search), ("write", write)])
+    graph.add_edge(START, "search")
+    graph.add_edge("rewrite", "search again")
+    return graph.compile()
+
+
+def reported_with_scores(found: list[Document]) -> None:
+    add_documents([(one, 0.5) for one in found])
+
+
+@pytest.mark.parametrize("report", [len, add_documents])
+def test_each_search_of_a_graph_is_a_call_with_its_query_and_all_it_found(
+    report: Callable[[list[Document]], object],
+) -> None:
+    with capture() as captured:
+        graph_that_searches_again(report).invoke(
+            {"question": "When was the ferry built?"}
+        )
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    assert [
+        (call.query, [item.text for item in call.items], call.shown)
+        for call in sample.ledger.calls
+    ] == [
+        ("When was the ferry built?", [ROME, PARIS], (1,)),
+        ("ferry year", [PARIS, LYON], (0, 1)),
+    ]
+    assert [context.text for context in sample.retrieved or ()] == [ROME, PARIS, LYON]
+    assert sample.capture.grade == "exact"
+
+
+def test_what_the_application_tells_of_its_search_by_hand_goes_first() -> None:
+    with capture() as captured:
+        graph_that_searches_again(reported_with_scores).invoke(
+            {"question": "When was the ferry built?"}
+        )
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    scores = [[item.score for item in call.items] for call in sample.ledger.calls]
+    assert scores == [[0.5, 0.5], [0.5, 0.5]]
+
+
+def test_a_document_that_was_searched_for_by_its_own_text_is_a_context() -> None:
+    texts = store()
+
+    def step(question: str) -> str:
+        found = texts.similarity_search(ROME)
+        return answer(question, *(one.page_content for one in found))
+
+    with capture() as captured:
+        RunnableLambda(step).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.standalone_question == ROME
+    assert [context.text for context in sample.contexts] == [ROME]
+    assert sample.capture.grade == "exact"

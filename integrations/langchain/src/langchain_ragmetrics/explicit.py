@@ -13,6 +13,7 @@ from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.stores import SEARCHES, documents_of
+from langchain_ragmetrics.recording.tree import REPORTED
 
 Store = TypeVar("Store", bound=VectorStore)
 
@@ -37,7 +38,7 @@ def add_documents(
         >>> captured.samples[0].contexts[0].score
         0.9
     """
-    _reporting("add_documents", query)(list(documents))
+    _reporting(REPORTED, query)(list(documents))
 
 
 def observe(vectorstore: Store) -> Store:

@@ -38,6 +38,8 @@ CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
 # of a search that the application made by hand
 BY_HAND = "ragmetrics_by_hand"
+# the name of a run that the application reports by itself
+REPORTED = "add_documents"
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ABANDONED = "the stream was abandoned before its end"
 
@@ -97,7 +99,6 @@ def _strand(run: AnyRun) -> str:
 def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     """One root with all below it, and what LangChain says of question, history and answer."""
     root = _node(run)
-    _take_out_seen_searches(root)
     calls_models = any(node.kind == "model" for node in root.walk())
     inputs, output = plain(run.inputs), plain(run.outputs or {})
     if root.kind == "step" and not capture.has_written(inputs):
@@ -138,29 +139,6 @@ def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
         tree.thread = f"{run.name}/{thread}"
         tree.conversation = str(thread)
         tree.paused = run.error is None and _waits_for_a_person(tree.root.walk())
-
-
-def _take_out_seen_searches(root: Node) -> None:
-    """Take out searches by hand whose documents a step or tool handed on where LangChain reports it."""
-    nodes = list(root.walk())
-    by_hand = [node for node in nodes if node.branch == BY_HAND]
-    if not by_hand:
-        return
-    seen = {
-        document.text
-        for node in nodes
-        if node not in by_hand
-        for document in (*node.taken, *(node.documents or ()))
-    }
-    taken_out = [
-        node
-        for node in by_hand
-        if seen.issuperset(document.text for document in node.documents or ())
-    ]
-    for node in nodes:
-        node.children = [child for child in node.children if child not in taken_out]
-    for node in by_hand:
-        node.branch = ""
 
 
 def _given_in_metadata(run: AnyRun) -> Mapping[str, Any]:
@@ -304,7 +282,11 @@ def metadata_of(run: AnyRun) -> Mapping[str, Any]:
 
 
 def children(run: AnyRun) -> list[AnyRun]:
-    """Child runs in start order, without attempts that a later sibling replaced: of the same name and arguments."""
+    """Child runs in start order.
+
+    Without attempts that a later sibling of the same name and arguments replaced, and
+    each search by hand once.
+    """
     if not isinstance(run, (Run, schemas.Run, RunTree)):
         return []
     in_order: list[AnyRun] = sorted(
@@ -319,7 +301,35 @@ def children(run: AnyRun) -> list[AnyRun]:
             counting.append(child)
         attempts_behind.add(attempt)
     counting.reverse()
-    return counting
+    return _each_search_once(counting)
+
+
+def _each_search_once(runs: list[AnyRun]) -> list[AnyRun]:
+    """Runs without searches that the application tells of again: by ``add_documents``, beside the search.
+
+    What it tells goes first where it says more, such as scores or a query.
+    """
+    by_hand = [run for run in runs if (run.extra or {}).get(BY_HAND)]
+    reports = [run for run in runs if run.name == REPORTED and by_hand]
+    left_out: list[AnyRun] = []
+    for report in reports:
+        told = _found(report)
+        found = [document for search in by_hand for document in _found(search)]
+        if not report.inputs.get("query") and all(one in found for one in told):
+            left_out.append(report)
+            continue
+        texts = {document.text for document in told}
+        left_out += [
+            search
+            for search in by_hand
+            if texts.issuperset(document.text for document in _found(search))
+        ]
+    return [run for run in runs if run not in left_out]
+
+
+def _found(search: AnyRun) -> list[Document]:
+    """The documents of a search, in their order."""
+    return list(documents_in(plain((search.outputs or {}).get("documents"))))
 
 
 def walk(run: AnyRun) -> Iterator[AnyRun]:
@@ -336,8 +346,6 @@ def _node(run: AnyRun) -> Node:
     """One run as a call, with those inside it."""
     metadata = metadata_of(run)
     branches = [tag for tag in run.tags or () if tag.startswith("map:key:")]
-    if (run.extra or {}).get(BY_HAND):
-        branches = [BY_HAND]
     node = Node(
         "step",
         run.name,
