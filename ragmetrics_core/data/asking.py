@@ -268,6 +268,11 @@ class Question(Private, Generic[R]):
         """The text of a part, or its texts if it is a group."""
         return self.parts[name].text
 
+    @property
+    def n_characters(self) -> int:
+        """How long the texts of all parts are together."""
+        return sum(len(text) for part in self.parts.values() for text in part.texts)
+
     def read(self, value: object) -> R:
         """Read a reply.
 

@@ -8,8 +8,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -28,10 +27,9 @@ from ragmetrics_core.data import (
     Typed,
     Usage,
 )
-from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.judging import windows
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.models.chat import Choice, check_model
+from ragmetrics_core.judging.model_judge import ModelJudge
+from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.decision_forms import (
     chances_of,
     json_text,
@@ -39,14 +37,12 @@ from ragmetrics_core.models.decision_forms import (
 )
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.fitting import gathered
-from ragmetrics_core.models.limits import Budget
-from ragmetrics_core.models.reply_store import ReplyStore
 from ragmetrics_core.models.session import Decision, Session
 from ragmetrics_core.models.threads import computed
 
 
 @dataclass(eq=False, repr=False)
-class DecisionJudge(Judge):
+class DecisionJudge(ModelJudge):
     """A judge that asks a decision model typed questions.
 
     It answers the questions of the four metrics, except which facts a text states: give
@@ -73,10 +69,6 @@ class DecisionJudge(Judge):
     asks_together = True
 
     model: DecisionModel
-    _: KW_ONLY
-    attempts: int = 8
-    timeout: float | None = 300.0
-    replicate: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, DecisionModel):
@@ -84,50 +76,12 @@ class DecisionJudge(Judge):
                 f"DecisionJudge asks models of typed questions, and got a"
                 f" {type(self.model).__name__}; give a DecisionModel, or take LLMJudge"
             )
-        check_model(self.model)
-        check_number("DecisionJudge(attempts=)", self.attempts, least=1)
-        check_number("DecisionJudge(replicate=)", self.replicate, least=0)
-        if self.timeout is not None:
-            check_number(
-                "DecisionJudge(timeout=)",
-                self.timeout,
-                least=0,
-                whole=False,
-                above=True,
-            )
-        self.name = self.model.name
-        self.models = (self.model,)
-        self._session = Session(
-            self.model,
-            attempts=self.attempts,
-            timeout=self.timeout,
-            replicate=self.replicate,
-        )
-        self._run: Session | None = None
+        super().__post_init__()
 
     @property
     def details(self) -> dict[str, str]:
         """The version of the wordings, which changes answers."""
         return {"typed": WORDING}
-
-    def session(
-        self,
-        *,
-        concurrency: int,
-        store: ReplyStore | None,
-        budget: Budget | None = None,
-    ) -> DecisionJudge:
-        """Return a judge for one run.
-
-        Calls in flight, and what is learned, are shared by all runs of this object.
-        """
-        judge = copy(self)
-        vars(judge).update(
-            _run=self._session.during(
-                store=store, concurrency=concurrency, budget=budget
-            )
-        )
-        return judge
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
@@ -150,8 +104,7 @@ class DecisionJudge(Judge):
             SettingError: In a run in batches, which take no typed questions.
         """
         if self._run is None:
-            run = self.session(concurrency=32, store=None)
-            return await run.answer_all(questions)
+            return await self._for_one_call().answer_all(questions)
         asked = [await _rendered(question) for question in questions]
         decisions = await self._decided(self._run, asked)
         answers = _answers(asked, decisions)
@@ -219,10 +172,7 @@ class TypedForm:
 
 async def _rendered(question: Question[Any]) -> TypedForm:
     """The typed form of a question; an empty one where it has none."""
-    n_characters = sum(
-        len(text) for part in question.parts.values() for text in part.texts
-    )
-    return await computed(partial(typed_form, question), size=n_characters)
+    return await computed(partial(typed_form, question), size=question.n_characters)
 
 
 def typed_form(question: Question[Any]) -> TypedForm:

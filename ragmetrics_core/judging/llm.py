@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -28,18 +27,15 @@ from ragmetrics_core.data.errors import (
     SettingError,
     TooFewPolls,
 )
-from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.judging import windows
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.parsing import Found
 from ragmetrics_core.judging.probabilities import mode_of, weights
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import described, read, schema_of
-from ragmetrics_core.models.chat import ChatModel, ChatRequest, check_model
+from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.fitting import gathered
-from ragmetrics_core.models.limits import Budget
-from ragmetrics_core.models.reply_store import ReplyStore
 from ragmetrics_core.models.session import Session
 from ragmetrics_core.models.threads import computed
 
@@ -48,7 +44,7 @@ _OURS = "ragmetrics_core."
 
 
 @dataclass(eq=False, repr=False)
-class LLMJudge(Judge):
+class LLMJudge(ModelJudge):
     """A judge that asks a chat model.
 
     Args:
@@ -72,60 +68,19 @@ class LLMJudge(Judge):
         'openai/gpt-4o-mini'
     """
 
-    model: ChatModel
     _: KW_ONLY
     max_tokens: int = 1024
     top_logprobs: int = 5
-    attempts: int = 8
-    timeout: float | None = 300.0
-    replicate: int = 0
 
     def __post_init__(self) -> None:
-        check_model(self.model)
         if isinstance(self.model, DecisionModel):
             raise SettingError(
                 f"{self.model.name} answers typed questions and writes nothing: take"
                 " DecisionJudge(model), or its name as the judge"
             )
-        for name, least in (
-            ("max_tokens", 1),
-            ("top_logprobs", 0),
-            ("attempts", 1),
-            ("replicate", 0),
-        ):
-            check_number(f"LLMJudge({name}=)", getattr(self, name), least=least)
-        if self.timeout is not None:
-            check_number(
-                "LLMJudge(timeout=)", self.timeout, least=0, whole=False, above=True
-            )
-        self.name = self.model.name
-        self.models = (self.model,)
-        self._session = Session(
-            self.model,
-            attempts=self.attempts,
-            timeout=self.timeout,
-            replicate=self.replicate,
-        )
-        self._run: Session | None = None
-
-    def session(
-        self,
-        *,
-        concurrency: int,
-        store: ReplyStore | None,
-        budget: Budget | None = None,
-    ) -> LLMJudge:
-        """Return a judge for one run.
-
-        Calls in flight, and what is learned, are shared by all runs of this object.
-        """
-        judge = copy(self)
-        vars(judge).update(
-            _run=self._session.during(
-                store=store, concurrency=concurrency, budget=budget
-            )
-        )
-        return judge
+        self._check_number("max_tokens", least=1)
+        self._check_number("top_logprobs", least=0)
+        super().__post_init__()
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
@@ -142,23 +97,19 @@ class LLMJudge(Judge):
             SettingError: If the template shows a part that the question does not have.
         """
         if self._run is None:
-            return await self.session(concurrency=32, store=None).answer(question)
+            return await self._for_one_call().answer(question)
         answer = await self._answer_whole(self._run, question)
-        if parts := windows.smaller(question, answer):
-            return windows.joined(
-                question, answer, await gathered(map(self.answer, parts))
-            )
-        return answer
+        parts = windows.smaller(question, answer)
+        if not parts:
+            return answer
+        return windows.joined(question, answer, await gathered(map(self.answer, parts)))
 
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
         await session.prepare()
-        n_characters = sum(
-            len(text) for part in question.parts.values() for text in part.texts
-        )
         render_question = partial(
             _Asking, self, session, cast("Question[BaseModel]", question)
         )
-        asking = await computed(render_question, size=n_characters)
+        asking = await computed(render_question, size=question.n_characters)
         reply: Asked[R] | NotAnswered
         try:
             if question.weigh is None:
