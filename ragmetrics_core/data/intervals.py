@@ -29,13 +29,21 @@ def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, fl
     """
     if count <= 0:
         raise ValueError(f"a share needs at least one trial, got {count}")
-    z, share = NormalDist().inv_cdf(0.5 + level / 2), successes / count
-    centre = share + z * z / (2 * count)
-    half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    low, high = ((centre + side) / (1 + z * z / count) for side in (-half, half))
-    return 0.0 if successes == 0 else max(0.0, low), (
-        1.0 if successes == count else min(1.0, high)
-    )
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    z_squared = z * z
+    share = successes / count
+    variance = share * (1 - share) / count
+    centre = share + z_squared / (2 * count)
+    half_width = z * sqrt(variance + z_squared / (4 * count * count))
+    divisor = 1 + z_squared / count
+    low = max(0.0, (centre - half_width) / divisor)
+    high = min(1.0, (centre + half_width) / divisor)
+    # Rounding must not leave a sliver beside a share of 0 or 1.
+    if successes == 0:
+        low = 0.0
+    if successes == count:
+        high = 1.0
+    return low, high
 
 
 def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
@@ -58,9 +66,13 @@ def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
         >>> stopped_estimate([True, False, True, True], 5)
         0.6666666666666666
     """
-    yes, count = sum(verdicts), len(verdicts)
-    if yes >= polls // 2 + 1:
-        return (yes - 1) / (count - 1)
-    if count - yes >= (polls + 1) // 2:
-        return yes / (count - 1)
-    return yes / count
+    n_yes = sum(verdicts)
+    n_polls = len(verdicts)
+    n_no = n_polls - n_yes
+    yes_decides_from = polls // 2 + 1
+    no_decides_from = (polls + 1) // 2
+    if n_yes >= yes_decides_from:
+        return (n_yes - 1) / (n_polls - 1)
+    if n_no >= no_decides_from:
+        return n_yes / (n_polls - 1)
+    return n_yes / n_polls

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.intervals import wilson
@@ -35,6 +35,14 @@ class Bin:
     low: float
     high: float
     count: int
+
+
+class _Row(NamedTuple):
+    """A score with its label and the number of its cluster."""
+
+    score: float
+    label: bool
+    key: int
 
 
 @lru_cache(maxsize=1)  # both numbers are asked for, one after the other
@@ -74,16 +82,20 @@ def _logistic_weights(
     """
     weights = numpy.zeros(2)
     for _ in range(_MAX_STEPS):
-        probabilities = (1 + numpy.tanh(design @ weights / 2)) / 2
-        hessian = (design.T * (probabilities * (1 - probabilities))) @ design
+        log_odds = design @ weights
+        probabilities = (1 + numpy.tanh(log_odds / 2)) / 2
+        variances = probabilities * (1 - probabilities)
+        hessian = (design.T * variances) @ design
         is_solvable = numpy.linalg.cond(hessian) < 1 / _TOLERANCE
         if not is_solvable:
             return None
         gradient = design.T @ (labels - probabilities)
         step = numpy.linalg.solve(hessian, gradient)
         weights += step
-        if abs(step).max() < _TOLERANCE:
-            return float(weights[0]), float(weights[1])
+        is_done = abs(step).max() < _TOLERANCE
+        if is_done:
+            slope, intercept = weights
+            return float(slope), float(intercept)
     return None
 
 
@@ -93,7 +105,9 @@ def _are_separated(pairs: Pairs) -> bool:
     negative = [score for score, label in pairs if not label]
     if not positive or not negative:
         return True
-    return max(negative) <= min(positive) or max(positive) <= min(negative)
+    are_positive_above = max(negative) <= min(positive)
+    are_positive_below = max(positive) <= min(negative)
+    return are_positive_above or are_positive_below
 
 
 def curve(
@@ -110,29 +124,34 @@ def curve(
             each row stands alone.
     """
     keys = [-1] * len(pairs) if clusters is None else clusters
-    rows = [
-        (float(score), bool(label), key)
-        for (score, label), key in zip(pairs, keys, strict=True)
-    ]
-    rows.sort(key=lambda row: row[0])
-    rows_by_bin: list[list[tuple[float, bool, int]]] = []
+    rows: list[_Row] = []
+    for (score, label), key in zip(pairs, keys, strict=True):
+        rows.append(_Row(float(score), bool(label), key))
+    rows.sort(key=lambda row: row.score)
+    rows_per_bin = len(rows) / bins
+    rows_by_bin: list[list[_Row]] = []
+    previous_score: float | None = None
     for place, row in enumerate(rows):
-        is_tied = bool(rows_by_bin) and rows_by_bin[-1][-1][0] == row[0]
-        is_bin_full = place >= len(rows) / bins * len(rows_by_bin)
+        is_tied = row.score == previous_score
+        is_bin_full = place >= rows_per_bin * len(rows_by_bin)
         if is_bin_full and not is_tied:
             rows_by_bin.append([])
         rows_by_bin[-1].append(row)
+        previous_score = row.score
     return [_bin(bin_rows) for bin_rows in rows_by_bin]
 
 
-def _bin(rows: Sequence[tuple[float, bool, int]]) -> Bin:
-    n_rows = len(rows)
-    mean_score = fmean(score for score, _, _ in rows)
-    share = sum(label for _, label, _ in rows) / n_rows
-    low, high = _bounds_of_share(
-        [label for _, label, _ in rows], [key for _, _, key in rows]
+def _bin(rows: Sequence[_Row]) -> Bin:
+    labels = [row.label for row in rows]
+    keys = [row.key for row in rows]
+    low, high = _bounds_of_share(labels, keys)
+    return Bin(
+        score=fmean(row.score for row in rows),
+        share=sum(labels) / len(rows),
+        low=low,
+        high=high,
+        count=len(rows),
     )
-    return Bin(mean_score, share, low, high, n_rows)
 
 
 def _bounds_of_share(
@@ -167,4 +186,5 @@ def calibration_error(pairs: Pairs) -> float | None:
             variance = each_bin.share * (1 - each_bin.share)
             noise = variance / (each_bin.count - 1)
             total += each_bin.count * (squared_error - noise)
-    return sqrt(max(0.0, total / len(pairs)))
+    mean_square = max(0.0, total / len(pairs))
+    return sqrt(mean_square)

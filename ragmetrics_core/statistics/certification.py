@@ -107,7 +107,9 @@ def fewest(target: float, wrong: int = 0) -> int:
     counts = range(wrong + 1, _MAX_LABELS)
     n_right_less_one = [count - wrong - 1 for count in counts]
     p_values = _stats().binom.sf(n_right_less_one, counts, target)
-    return counts[int((p_values <= _ALPHA).argmax())]
+    is_enough = p_values <= _ALPHA
+    first_enough = int(is_enough.argmax())
+    return counts[first_enough]
 
 
 def certify(
@@ -149,21 +151,27 @@ def certify(
         raise InputError("a threshold needs labels to be certified")
     pairs = [(float(score), bool(label)) for score, label in labelled]
     steps = _steps(pairs, [float(score) for score in scores])
-    tested = steps[_start(steps, len(labelled), target) :]
-    # sf(−1, 0, target) is 1: a threshold without labels fails.
-    p_values = _stats().binom.sf(
-        [step.yes - 1 for step in tested], [step.count for step in tested], target
-    )
-    certified = None
-    for step, p_value in zip(tested, p_values, strict=True):
-        is_certified = p_value <= _ALPHA
-        if not is_certified:
-            break
-        certified = step
+    first_tested = _start(steps, len(labelled), target)
+    certified = _lowest_certified(steps[first_tested:], target)
     if certified is not None:
         return Certified(target=target, samples=len(scores), step=certified)
     best, needed = _plan(steps, len(labelled), target)
     return Certified(target=target, samples=len(scores), best=best, needed=needed)
+
+
+def _lowest_certified(steps: Sequence[Step], target: float) -> Step | None:
+    """The last step before the first that fails its test; None if the first fails."""
+    # sf(−1, 0, target) is 1: a threshold without labels fails.
+    n_right_less_one = [step.yes - 1 for step in steps]
+    counts = [step.count for step in steps]
+    p_values = _stats().binom.sf(n_right_less_one, counts, target)
+    certified = None
+    for step, p_value in zip(steps, p_values, strict=True):
+        is_certified = p_value <= _ALPHA
+        if not is_certified:
+            break
+        certified = step
+    return certified
 
 
 def _steps(
@@ -180,7 +188,8 @@ def _steps(
             _, label = labels_below.pop()
             n_yes += label
         n_labels = len(labelled) - len(labels_below)
-        steps.append(Step(threshold, n_yes, n_labels, n_reached / len(scores)))
+        share = n_reached / len(scores)
+        steps.append(Step(threshold, n_yes, n_labels, share))
     return steps
 
 
@@ -208,17 +217,20 @@ def _plan(
     The labels are drawn from the whole run; with so many it is certified with 80 %. The
     threshold is None if none is promising. The number is None if it is not known.
     """
-    promising = [
-        step
-        for step in steps
-        if step.count >= _MIN_LABELS_TO_PLAN and step.yes > target * step.count
-    ]
+    promising = [step for step in steps if _is_promising(step, target)]
     if promising:
         best = min(promising, key=lambda step: _labels_needed(step, target))
-        return best, max(_labels_needed(best, target), labels + 1)
+        needed = _labels_needed(best, target)
+        return best, max(needed, labels + 1)
     if labels < fewest(target):
         return None, fewest(target)
     return None, None
+
+
+def _is_promising(step: Step, target: float) -> bool:
+    """Whether enough labels reach the threshold, and more are right than the target."""
+    has_enough = step.count >= _MIN_LABELS_TO_PLAN
+    return has_enough and step.yes > target * step.count
 
 
 def _labels_needed(step: Step, target: float) -> int:
@@ -231,5 +243,7 @@ def _labels_needed(step: Step, target: float) -> int:
     deviation_at_target = _Z_ALPHA * sqrt(target * (1 - target))
     deviation_at_share = _Z_POWER * sqrt(share * (1 - share))
     spread = deviation_at_target + deviation_at_share
-    enough = max((spread / (share - target)) ** 2, fewest(target))
+    excess = share - target
+    enough_for_power = (spread / excess) ** 2
+    enough = max(enough_for_power, fewest(target))
     return ceil(enough / step.share)

@@ -52,14 +52,15 @@ class CorrectedMean(Frozen):
     @property
     def sentence(self) -> str:
         """The estimate in words."""
-        low, high = self.interval.low, self.interval.high
-        weight = (
-            "" if self.weight is None else f", weight of the judge {self.weight:.2f}"
-        )
+        low = self.interval.low
+        high = self.interval.high
+        n_samples = self.labelled + self.unlabelled
+        basis = f"{self.interval.method}; {self.labelled} labels"
+        if self.weight is not None:
+            basis += f", weight of the judge {self.weight:.2f}"
         return (
             f"People would say yes to {self.mean:.3f} [{low:.3f}, {high:.3f}] of the"
-            f" {self.labelled + self.unlabelled} scored samples"
-            f" ({self.interval.method}; {self.labelled} labels{weight})"
+            f" {n_samples} scored samples ({basis})"
         )
 
 
@@ -72,9 +73,9 @@ class Scores(NamedTuple):
 
 def _as_floats(scores: Scores) -> Scores:
     """The scores as Python's numbers, whose precision is that of the formulas."""
-    return Scores(
-        [float(value) for value in scores.values], [int(key) for key in scores.keys]
-    )
+    values = [float(value) for value in scores.values]
+    keys = [int(key) for key in scores.keys]
+    return Scores(values, keys)
 
 
 def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> CorrectedMean:
@@ -109,45 +110,48 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
         raise InputError("a calibrated mean needs labels")
     scores = _as_floats(scores)
     unlabelled = _as_floats(unlabelled)
+    n_unlabelled = len(unlabelled.values)
     n_positive = sum(bool(label) for label in labels)
     n_rarer = min(n_positive, len(labels) - n_positive)
-    unlabelled_sums, unlabelled_sizes = grouped(*unlabelled)
-    if n_rarer < FEWEST or len(unlabelled_sums) < 2:
-        return _labels_alone(labels, scores.keys, n_unlabelled=len(unlabelled.values))
+    unlabelled_clusters = grouped(*unlabelled)
+    n_unlabelled_clusters = len(unlabelled_clusters[0])
+    if n_rarer < FEWEST or n_unlabelled_clusters < 2:
+        return _labels_alone(labels, scores.keys, n_unlabelled=n_unlabelled)
 
     truth = [float(label) for label in labels]
     weights = _weights(truth, scores, unlabelled)
+    mean_weight = fmean(weights)
     corrected = _corrected_labels(
         truth, scores.values, weights, fmean(unlabelled.values)
     )
+    unpadded_mean = fmean(corrected)
+    mean = min(1.0, max(0.0, unpadded_mean))
     padded_mean, labelled_error, labelled_freedom = ratio_mean(
         *grouped(corrected, scores.keys), added=(0.0, 1.0)
     )
-    _, unlabelled_error, unlabelled_freedom = ratio_mean(
-        unlabelled_sums, unlabelled_sizes
-    )
-    mean_weight = fmean(weights)
+    _, unlabelled_error, unlabelled_freedom = ratio_mean(*unlabelled_clusters)
     half_width = _half_width(
         (labelled_error, labelled_freedom),
         (mean_weight * unlabelled_error, unlabelled_freedom),
     )
-    mean = min(1.0, max(0.0, fmean(corrected)))
-    # The added labels pull the interval inwards; it still holds the mean itself.
-    interval = Interval(
-        low=max(0.0, min(mean, padded_mean - half_width)),
-        high=min(1.0, max(mean, padded_mean + half_width)),
-        method=(
-            "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one"
-            " at 1"
-        ),
-    )
     return CorrectedMean(
         mean=mean,
-        interval=interval,
+        interval=_interval_holding(mean, padded_mean, half_width),
         weight=mean_weight,
         labelled=len(labels),
-        unlabelled=len(unlabelled.values),
+        unlabelled=n_unlabelled,
     )
+
+
+def _interval_holding(mean: float, padded_mean: float, half_width: float) -> Interval:
+    """The interval around the padded mean, cut to [0, 1].
+
+    The added labels pull it inwards; it still holds the mean itself.
+    """
+    low = min(mean, padded_mean - half_width)
+    high = max(mean, padded_mean + half_width)
+    method = "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one at 1"
+    return Interval(max(0.0, low), min(1.0, high), method)
 
 
 def _corrected_labels(
@@ -157,10 +161,11 @@ def _corrected_labels(
     unlabelled_mean: float,
 ) -> list[float]:
     """Each label less what its score exceeds the other samples' mean score by, weighted."""
-    return [
-        label - weight * (score - unlabelled_mean)
-        for label, weight, score in zip(truth, weights, scores, strict=True)
-    ]
+    corrected = []
+    for label, weight, score in zip(truth, weights, scores, strict=True):
+        excess = score - unlabelled_mean
+        corrected.append(label - weight * excess)
+    return corrected
 
 
 def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> float:
@@ -174,10 +179,9 @@ def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> f
     labelled_variance = labelled_error**2
     unlabelled_variance = unlabelled_error**2
     variance = labelled_variance + unlabelled_variance
-    welch = variance**2 / (
-        labelled_variance**2 / labelled_freedom
-        + unlabelled_variance**2 / unlabelled_freedom
-    )
+    labelled_term = labelled_variance**2 / labelled_freedom
+    unlabelled_term = unlabelled_variance**2 / unlabelled_freedom
+    welch = variance**2 / (labelled_term + unlabelled_term)
     freedom = min(labelled_freedom, int(welch + _ROUNDING))
     return t_quantile(0.975, freedom) * sqrt(variance)
 
@@ -212,20 +216,29 @@ def _weights(truth: Sequence[float], scores: Scores, unlabelled: Scores) -> list
     variance = pvariance([*scores.values, *unlabelled.values])
     if variance < _CONSTANT:
         return [0.0] * len(truth)
-    # A sample of its own gets a number that no cluster has.
-    clusters = [
-        key if key >= 0 else -1 - place for place, key in enumerate(scores.keys)
-    ]
-    dealt = sorted(set(clusters))
-    random.Random(0).shuffle(dealt)  # noqa: S311  # a split is no cryptography
-    fold_of_cluster = {cluster: place % _FOLDS for place, cluster in enumerate(dealt)}
-    folds = [fold_of_cluster[cluster] for cluster in clusters]
-    scale = (1 + len(truth) / len(unlabelled.values)) * variance
+    folds = _folds(scores.keys)
+    n_per_unlabelled = len(truth) / len(unlabelled.values)
+    scale = (1 + n_per_unlabelled) * variance
     weight_of_fold = [
         _weight_without(fold, folds, truth, scores.values, scale)
         for fold in range(_FOLDS)
     ]
     return [weight_of_fold[fold] for fold in folds]
+
+
+def _folds(keys: Sequence[int]) -> list[int]:
+    """The fold of each sample; the samples of a cluster are in one fold."""
+    clusters = []
+    for place, key in enumerate(keys):
+        # A sample of its own gets a number that no cluster has.
+        own_number = -1 - place
+        clusters.append(key if key >= 0 else own_number)
+    shuffled = sorted(set(clusters))
+    random.Random(0).shuffle(shuffled)  # noqa: S311  # a split is no cryptography
+    fold_of_cluster = {}
+    for place, cluster in enumerate(shuffled):
+        fold_of_cluster[cluster] = place % _FOLDS
+    return [fold_of_cluster[cluster] for cluster in clusters]
 
 
 def _weight_without(
@@ -242,6 +255,7 @@ def _weight_without(
     places = [place for place, fold in enumerate(folds) if fold != left_out]
     if len(places) < 2:
         return 0.0
-    labels_kept = [truth[place] for place in places]
-    scores_kept = [scores[place] for place in places]
-    return min(1.0, max(0.0, covariance(labels_kept, scores_kept) / scale))
+    labels_in = [truth[place] for place in places]
+    scores_in = [scores[place] for place in places]
+    weight = covariance(labels_in, scores_in) / scale
+    return min(1.0, max(0.0, weight))

@@ -76,11 +76,19 @@ class _Source:
     """The scores of one source, sorted, so that each band is looked up fast."""
 
     def __init__(self, rows: Sequence[Labelled]) -> None:
-        # A cascade passes on a verdict that contradicts its probability.
-        sure = [row for row in rows if row.says() == (row.score >= 0.5)]
+        scores = []
+        wrong_scores = []
+        for row in rows:
+            verdict = row.says()
+            # A cascade passes on a verdict that contradicts its probability.
+            if verdict != (row.score >= 0.5):
+                continue
+            scores.append(row.score)
+            if verdict != row.yes:
+                wrong_scores.append(row.score)
         self._n_rows = len(rows)
-        self._scores = sorted(row.score for row in sure)
-        self._wrong_scores = sorted(row.score for row in sure if row.says() != row.yes)
+        self._scores = sorted(scores)
+        self._wrong_scores = sorted(wrong_scores)
 
     def outside(self, low: float, high: float) -> Outside:
         """What is decided of this source outside a band."""
@@ -101,7 +109,8 @@ def _n_outside(sorted_scores: Sequence[float], low: float, high: float) -> int:
 
 def outside(rows: Sequence[Labelled], low: float, high: float) -> Outside:
     """What a judge decides outside a band, as the mean over the sources of rows."""
-    return _mean([source.outside(low, high) for source in _sources(rows).values()])
+    sources = _sources(rows).values()
+    return _mean([source.outside(low, high) for source in sources])
 
 
 def band(rows: Sequence[Labelled], goal: Goal, limit: float) -> tuple[float, float]:
@@ -147,7 +156,9 @@ def fewest_rows(loss: float) -> int:
     """
     if loss >= 1 - _CHANCE:
         return 1
-    return ceil(log(_CHANCE) / log(1 - loss))
+    # All of n rows hide the loss with the probability (1 − loss)ⁿ.
+    n_rows = log(_CHANCE) / log(1 - loss)
+    return ceil(n_rows)
 
 
 def decided(rows: Sequence[Labelled]) -> tuple[Decided, ...]:
@@ -156,8 +167,11 @@ def decided(rows: Sequence[Labelled]) -> tuple[Decided, ...]:
     Each limit has one value over all sources. Where there are several sources, it also
     has one for each source, whose band is chosen on the others.
     """
-    limits: list[tuple[Goal, float]] = [("wrong", risk) for risk in RISKS]
-    limits += [("lost", loss) for loss in LOSSES]
+    limits: list[tuple[Goal, float]] = []
+    for risk in RISKS:
+        limits.append(("wrong", risk))
+    for loss in LOSSES:
+        limits.append(("lost", loss))
     values: list[Decided] = []
     for goal, limit in limits:
         values.append(reached(rows, rows, goal, limit, source=None))

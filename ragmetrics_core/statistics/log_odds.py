@@ -15,4 +15,5 @@ def log_odds(probability: float) -> float:
 
 def probability(log_odds: float) -> float:
     """The probability with these log-odds, in [0, 1]."""
-    return 1 / (1 + exp(-max(-_LARGEST, min(_LARGEST, log_odds))))
+    bounded = max(-_LARGEST, min(_LARGEST, log_odds))
+    return 1 / (1 + exp(-bounded))

@@ -65,10 +65,10 @@ def median(values: Sequence[float]) -> float | None:
     """
     if len(values) == 0:
         return None
-    sorted_blocks = [
-        array("d", sorted(values[start : start + _BLOCK]))
-        for start in range(0, len(values), _BLOCK)
-    ]
+    sorted_blocks = []
+    for start in range(0, len(values), _BLOCK):
+        block = values[start : start + _BLOCK]
+        sorted_blocks.append(array("d", sorted(block)))
     lower = (len(values) - 1) // 2
     upper = len(values) // 2  # the same place for an odd number
     middle = list(islice(merge(*sorted_blocks), lower, upper + 1))
@@ -84,7 +84,8 @@ def sd(values: Sequence[float]) -> float | None:
     if centre is None or len(values) < 2:
         return None
     squares = fsum((float(value) - centre) ** 2 for value in values)
-    return sqrt(squares / (len(values) - 1))
+    variance = squares / (len(values) - 1)
+    return sqrt(variance)
 
 
 def mean_interval(
@@ -131,10 +132,15 @@ def mean_interval(
     if all(value in (0, 1) for value in values):
         low, high = wilson(fsum(values), len(values))
         return Interval(low, high, "Wilson")
-    can_be_resampled = len(values) >= FEWEST_FOR_BOOTSTRAP and min(values) < max(values)
-    if bootstrap and can_be_resampled:
+    if bootstrap and _can_be_resampled(values):
         return _bca(tuple(sorted(values)))
     return padded_t(values, (), ends=(0.0, 1.0), added=2)
+
+
+def _can_be_resampled(values: Sequence[float]) -> bool:
+    """Whether the bootstrap covers what it states, and its resamples can differ."""
+    are_enough = len(values) >= FEWEST_FOR_BOOTSTRAP
+    return are_enough and min(values) < max(values)
 
 
 @lru_cache(maxsize=64)
@@ -186,30 +192,39 @@ def padded_t(
         Linearised variance of a ratio mean: Cochran (1977), Sampling Techniques, 3rd
         ed., section 9A.2.
     """
-    sums, sizes = grouped(values, keys)
     lowest, highest = ends
+    sums, sizes = grouped(values, keys)
     centre, error, _ = ratio_mean(sums, sizes)
     values_added = [lowest] * added + [highest] * added
     padded_centre, padded_error, freedom = ratio_mean(sums, sizes, values_added)
     half_width = t_quantile(0.5 + level / 2, freedom) * padded_error
     # Padding pulls the centre inwards; the interval still holds the mean itself.
-    low = max(lowest, min(centre, padded_centre - half_width))
-    high = min(highest, max(centre, padded_centre + half_width))
+    low = min(centre, padded_centre - half_width)
+    high = max(centre, padded_centre + half_width)
+    low_within_scale = max(lowest, low)
+    high_within_scale = min(highest, high)
 
     padding = f"{added} added at {lowest:g} and {added} at {highest:g}"
     padding = padding.replace("-", "−")
     if max(sizes) == 1:
-        return Interval(low, high, f"t with {padding}")
-    method = f"t over {len(sums)} clusters, {padding}"
-    return Interval(low, high, method, len(sums), _design_effect(values, error))
+        method = f"t with {padding}"
+        return Interval(low_within_scale, high_within_scale, method)
+    return Interval(
+        low_within_scale,
+        high_within_scale,
+        method=f"t over {len(sums)} clusters, {padding}",
+        clusters=len(sums),
+        design_effect=_design_effect(values, error),
+    )
 
 
 def _design_effect(values: Sequence[float], error: float) -> float | None:
     """How much the variance of the mean grows by clusters; None if values are equal."""
-    error_unclustered = (sd(values) or 0.0) / sqrt(len(values))
-    if error_unclustered > 0:
-        return (error / error_unclustered) ** 2
-    return None
+    spread = sd(values) or 0.0
+    error_unclustered = spread / sqrt(len(values))
+    if error_unclustered == 0:
+        return None
+    return (error / error_unclustered) ** 2
 
 
 def grouped(
@@ -221,20 +236,29 @@ def grouped(
     value: the values are grouped in parts, by the remainder of their key.
     """
     if max(keys, default=-1) < 0:
-        return array("d", values), array("d", [1.0]) * len(values)
+        return array("d", values), _ones(len(values))
     sums = array("d")
     sizes = array("d")
     unclustered = array("d")
     for part_values, part_keys in _parts_by_key(values, keys):
-        clusters: dict[int, array[float]] = defaultdict(lambda: array("d"))
+        clusters: dict[int, array[float]] = defaultdict(_no_values)
         for value, key in zip(part_values, part_keys, strict=True):
-            if key < 0:
-                unclustered.append(value)
-            else:
-                clusters[key].append(value)
-        sums.extend(fsum(cluster) for cluster in clusters.values())
-        sizes.extend(len(cluster) for cluster in clusters.values())
-    return sums + unclustered, sizes + array("d", [1.0]) * len(unclustered)
+            cluster = unclustered if key < 0 else clusters[key]
+            cluster.append(value)
+        for cluster in clusters.values():
+            sums.append(fsum(cluster))
+            sizes.append(len(cluster))
+    sums.extend(unclustered)
+    sizes.extend(_ones(len(unclustered)))
+    return sums, sizes
+
+
+def _no_values() -> "array[float]":
+    return array("d")
+
+
+def _ones(count: int) -> "array[float]":
+    return array("d", [1.0]) * count
 
 
 def _parts_by_key(
@@ -264,20 +288,23 @@ def ratio_mean(
     """
     average_size = fsum(sizes) / len(sizes)
     all_sums = array("d", sums)
-    all_sums.extend(value * average_size for value in added)
     all_sizes = array("d", sizes)
-    all_sizes.extend([average_size] * len(added))
+    for value in added:
+        all_sums.append(value * average_size)
+        all_sizes.append(average_size)
     n_values = fsum(all_sizes)
     centre = fsum(all_sums) / n_values
+    n_clusters = len(all_sums)
+    if n_clusters == 1:
+        return centre, 0.0, 1
     squares = fsum(
         (cluster_sum - centre * size) ** 2
         for cluster_sum, size in zip(all_sums, all_sizes, strict=True)
     )
-    n_clusters = len(all_sums)
-    if n_clusters == 1:
-        return centre, 0.0, 1
-    error = sqrt(squares * n_clusters / (n_clusters - 1)) / n_values
-    return centre, error, n_clusters - 1
+    freedom = n_clusters - 1
+    variance_of_total = squares * n_clusters / freedom
+    error = sqrt(variance_of_total) / n_values
+    return centre, error, freedom
 
 
 @lru_cache(maxsize=1024)
@@ -298,26 +325,37 @@ def t_quantile(share: float, freedom: int) -> float:
         >>> round(t_quantile(0.975, 8), 6)
         2.306004
     """
-    peak = exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(freedom * pi)
-    within = 2 * share - 1
+    # f(t) = f(0) · (1 + t²/ν)^(−(ν + 1)/2), with ν degrees of freedom
+    log_gamma_ratio = lgamma((freedom + 1) / 2) - lgamma(freedom / 2)
+    density_at_0 = exp(log_gamma_ratio) / sqrt(freedom * pi)
+    exponent = -(freedom + 1) / 2
+    share_within = 2 * share - 1
     previous = 0.0
-    quantile = NormalDist().inv_cdf(share)
-    while quantile - previous > 1e-12 * quantile:
-        density = peak * (1 + quantile * quantile / freedom) ** (-(freedom + 1) / 2)
-        previous = quantile
-        quantile += (within - _within(quantile, freedom)) / (2 * density)
-    return quantile
+    t = NormalDist().inv_cdf(share)
+    while t - previous > 1e-12 * t:
+        density = density_at_0 * (1 + t * t / freedom) ** exponent
+        share_missing = share_within - _within(t, freedom)
+        previous = t
+        t += share_missing / (2 * density)
+    return t
 
 
 def _within(t: float, freedom: int) -> float:
-    """P(|T| < t) of Student's t distribution."""
-    angle = atan2(t, sqrt(freedom))
+    """P(|T| < t) of Student's t distribution, with θ of the source as ``theta``."""
+    theta = atan2(t, sqrt(freedom))
+    cos_theta = cos(theta)
     is_odd = freedom % 2 == 1
-    term = cos(angle) if is_odd else 1.0
-    total = 0.0
-    for power in range(3 if is_odd else 2, freedom + 1, 2):
-        total += term
-        term *= (power - 1) / power * cos(angle) ** 2
     if is_odd:
-        return (2 / pi) * (angle + sin(angle) * total)
-    return sin(angle) * total
+        term = cos_theta
+        first_power = 3
+    else:
+        term = 1.0
+        first_power = 2
+    total = 0.0
+    for power in range(first_power, freedom + 1, 2):
+        total += term
+        ratio = (power - 1) / power * cos_theta**2
+        term *= ratio
+    if is_odd:
+        return (2 / pi) * (theta + sin(theta) * total)
+    return sin(theta) * total

@@ -22,7 +22,9 @@ _DRAWS = 9999
 # one of them.
 _BLOCK = 8
 _ROUNDING = 1e-9
-_POWER = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
+_Z_OF_TEST = NormalDist().inv_cdf(0.975)
+_Z_OF_POWER = NormalDist().inv_cdf(0.8)
+_POWER = _Z_OF_TEST + _Z_OF_POWER
 
 
 class Permuted(NamedTuple):
@@ -89,23 +91,38 @@ def permutation(
     if not changes:
         return Permuted(1.0, exact=True)
     observed = abs(fsum(changes)) - _ROUNDING * len(changes)
-    tables = [
-        _signed_sums(changes[start : start + _BLOCK])
-        for start in range(0, len(changes), _BLOCK)
-    ]
+    tables = []
+    for start in range(0, len(changes), _BLOCK):
+        block = changes[start : start + _BLOCK]
+        tables.append(_signed_sums(block))
     if len(changes) <= EXACT:
-        totals = [sum(parts) for parts in product(*tables)]
-        n_reached = sum(abs(total) >= observed for total in totals)
-        return Permuted(n_reached / len(totals), exact=True)
-
+        p = _share_of_patterns(tables, observed)
+        return Permuted(p, exact=True)
     draw = random.Random(f"{seed} {changes}")  # noqa: S311  # no cryptography
+    n_reached = _n_draws_that_reach(tables, observed, draw)
+    return Permuted((n_reached + 1) / (_DRAWS + 1), exact=False)
+
+
+def _share_of_patterns(tables: Sequence[Sequence[float]], observed: float) -> float:
+    """The share of all sign patterns whose sum is at least as far from zero."""
+    totals = [sum(parts) for parts in product(*tables)]
+    n_reached = sum(abs(total) >= observed for total in totals)
+    return n_reached / len(totals)
+
+
+def _n_draws_that_reach(
+    tables: Sequence[list[float]], observed: float, draw: random.Random
+) -> int:
+    """How many random sign patterns have a sum at least as far from zero."""
     # A byte picks from each table: the last one may be shorter, and is repeated.
-    tables = [table * (256 // len(table)) for table in tables]
+    full_tables = [table * (256 // len(table)) for table in tables]
     n_reached = 0
     for _ in range(_DRAWS):
-        total = sum(map(getitem, tables, draw.randbytes(len(tables))))
-        n_reached += abs(total) >= observed
-    return Permuted((n_reached + 1) / (_DRAWS + 1), exact=False)
+        picks = draw.randbytes(len(full_tables))
+        total = sum(map(getitem, full_tables, picks))
+        if abs(total) >= observed:
+            n_reached += 1
+    return n_reached
 
 
 def _signed_sums(changes: Sequence[float]) -> list[float]:
@@ -122,8 +139,9 @@ def mcnemar(first_only: int, second_only: int) -> float:
     """
     n_pairs = first_only + second_only
     rarer = min(first_only, second_only)
-    ways = sum(comb(n_pairs, k) for k in range(rarer + 1))
-    return min(1.0, 2 * ways / (1 << n_pairs))
+    n_patterns = 1 << n_pairs
+    n_as_lopsided = sum(comb(n_pairs, k) for k in range(rarer + 1))
+    return min(1.0, 2 * n_as_lopsided / n_patterns)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -137,7 +155,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     largest_yet = 0.0
     for n_done, index in enumerate(smallest_first):
         n_open = len(p_values) - n_done
-        largest_yet = max(largest_yet, min(1.0, n_open * float(p_values[index])))
+        p_of_open = min(1.0, n_open * float(p_values[index]))
+        largest_yet = max(largest_yet, p_of_open)
         adjusted[index] = largest_yet
     return adjusted
 
@@ -148,7 +167,8 @@ def standard_error(differences: Sequence[float], keys: Sequence[int]) -> float:
     Without them mostly tied pairs would promise to detect anything.
     """
     low, high = one_sided(differences, keys)
-    return (high - low) / (2 * NormalDist().inv_cdf(0.95))
+    z = NormalDist().inv_cdf(0.95)
+    return (high - low) / (2 * z)
 
 
 def detectable(error: float) -> float:
@@ -167,5 +187,6 @@ def pairs_needed(error: float, pairs: int, difference: float) -> int:
         pairs: Their number.
         difference: Above 0; one that the user names, never the observed one.
     """
-    needed = pairs * (detectable(error) / difference) ** 2
+    times_too_rough = detectable(error) / difference
+    needed = pairs * times_too_rough**2
     return max(2, ceil(needed - _ROUNDING))

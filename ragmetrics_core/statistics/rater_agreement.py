@@ -7,10 +7,10 @@ where it is undefined. Intervals are those of the bootstrap.
 import random
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations
 from statistics import fmean
 from typing import TypeVar
 
@@ -32,29 +32,40 @@ def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
 
     None without both classes.
     """
-    n_positive = sum(bool(label) for _, label in pairs)
-    n_negative = len(pairs) - n_positive
-    if not n_positive or not n_negative:
+    labels = [bool(label) for _, label in pairs]
+    n_positive = labels.count(True)
+    n_negative = labels.count(False)
+    if n_positive == 0 or n_negative == 0:
         return None
     ranks = _ranks([score for score, _ in pairs])
-    rank_sum = sum(rank for rank, (_, label) in zip(ranks, pairs, strict=True) if label)
-    # Pairs of a positive and a negative row in which the positive one scores higher.
-    n_in_order = rank_sum - n_positive * (n_positive - 1) / 2
-    return n_in_order / (n_positive * n_negative)
+    rank_sum = 0.0
+    for rank, label in zip(ranks, labels, strict=True):
+        if label:
+            rank_sum += rank
+    least_rank_sum = n_positive * (n_positive - 1) / 2
+    # Pairs of a positive and a negative row in which the positive one scores higher:
+    # U of Mann and Whitney.
+    n_in_order = rank_sum - least_rank_sum
+    n_pairs = n_positive * n_negative
+    return n_in_order / n_pairs
 
 
 def mean_error(pairs: Numbers) -> float | None:
     """Mean absolute difference of two numbers per row; None without rows."""
     if len(pairs) == 0:
         return None
-    return fmean(abs(float(number) - float(label)) for number, label in pairs)
+    return fmean(abs(difference) for difference in _differences(pairs))
 
 
 def brier(pairs: Numbers) -> float | None:
     """Mean squared difference of score and label, 0 is best; None without rows."""
     if len(pairs) == 0:
         return None
-    return fmean((float(score) - float(label)) ** 2 for score, label in pairs)
+    return fmean(difference**2 for difference in _differences(pairs))
+
+
+def _differences(pairs: Numbers) -> list[float]:
+    return [float(number) - float(label) for number, label in pairs]
 
 
 def correlation(pairs: Numbers) -> float | None:
@@ -74,7 +85,8 @@ def spearman(pairs: Numbers) -> float | None:
     None if one side does not vary.
     """
     ranked_sides = [_ranks(side) for side in zip(*pairs, strict=True)]
-    return correlation(list(zip(*ranked_sides, strict=True)))
+    ranked_pairs = list(zip(*ranked_sides, strict=True))
+    return correlation(ranked_pairs)
 
 
 def line(pairs: Numbers) -> tuple[float, float] | None:
@@ -111,11 +123,11 @@ def accuracy(pairs: Verdicts) -> float | None:
 
 def balanced_accuracy(pairs: Verdicts) -> float | None:
     """Mean of the accuracies on both classes; None without both."""
-    agrees_on_positive = [verdict == label for verdict, label in pairs if label]
-    agrees_on_negative = [verdict == label for verdict, label in pairs if not label]
-    if not agrees_on_positive or not agrees_on_negative:
+    on_positive = accuracy([pair for pair in pairs if pair[1]])
+    on_negative = accuracy([pair for pair in pairs if not pair[1]])
+    if on_positive is None or on_negative is None:
         return None
-    return fmean([fmean(agrees_on_positive), fmean(agrees_on_negative)])
+    return fmean([on_positive, on_negative])
 
 
 def f1(pairs: Verdicts) -> float | None:
@@ -127,9 +139,10 @@ def f1(pairs: Verdicts) -> float | None:
     n_verdicts = sum(bool(verdict) for verdict, _ in pairs)
     n_labels = sum(bool(label) for _, label in pairs)
     n_both = sum(bool(verdict and label) for verdict, label in pairs)
-    if not n_verdicts and not n_labels:
+    n_positive = n_verdicts + n_labels
+    if n_positive == 0:
         return None
-    return 2 * n_both / (n_verdicts + n_labels)
+    return 2 * n_both / n_positive
 
 
 def matthews(pairs: Verdicts) -> float | None:
@@ -145,11 +158,11 @@ def gwet(pairs: Verdicts) -> float | None:
     Source:
         Gwet (2008), British Journal of Mathematical and Statistical Psychology 61(1).
     """
-    if len(pairs) == 0:
+    agreement = accuracy(pairs)
+    if agreement is None:
         return None
     share_of_yes = fmean(float(value) for pair in pairs for value in pair)
     chance = 2 * share_of_yes * (1 - share_of_yes)
-    agreement = fmean(verdict == label for verdict, label in pairs)
     return (agreement - chance) / (1 - chance)
 
 
@@ -164,10 +177,11 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     if len(pairs) == 0:
         return None
     first_rater, second_rater = zip(*pairs, strict=True)
-    n_pairs_by_chance = sum(
-        first_rater.count(category) * second_rater.count(category)
-        for category in set(first_rater)
-    )
+    n_pairs_by_chance = 0
+    for category in set(first_rater):
+        n_of_first = first_rater.count(category)
+        n_of_second = second_rater.count(category)
+        n_pairs_by_chance += n_of_first * n_of_second
     chance = n_pairs_by_chance / len(pairs) ** 2
     if chance >= 1:
         return None
@@ -183,14 +197,18 @@ def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
     Source:
         Krippendorff (2011), Computing Krippendorff's alpha-reliability.
     """
-    units = [[bool(label) for label in row] for row in rows if len(row) > 1]
+    units = []
+    for row in rows:
+        if len(row) > 1:
+            units.append([bool(label) for label in row])
     n_labels = sum(len(unit) for unit in units)
     n_yes = sum(sum(unit) for unit in units)
     n_no = n_labels - n_yes
-    if not n_yes or not n_no:
+    if n_yes == 0 or n_no == 0:
         return None
     observed_disagreement = sum(map(_disagreement, units)) / n_labels
-    expected_disagreement = 2 * n_yes * n_no / (n_labels * (n_labels - 1))
+    n_ordered_pairs = n_labels * (n_labels - 1)
+    expected_disagreement = 2 * n_yes * n_no / n_ordered_pairs
     return 1 - observed_disagreement / expected_disagreement
 
 
@@ -198,7 +216,8 @@ def _disagreement(unit: Sequence[bool]) -> float:
     """Ordered pairs of labels of one unit that differ, per label it could be paired with."""
     n_yes = sum(unit)
     n_no = len(unit) - n_yes
-    return 2 * n_yes * n_no / (len(unit) - 1)
+    n_others = len(unit) - 1
+    return 2 * n_yes * n_no / n_others
 
 
 def bootstrap(
@@ -223,10 +242,10 @@ def bootstrap(
         that never differ cannot show how much others would, and an interval without
         width would say that they never do.
     """
-    values_by_source = [
-        _resampled(rows, {"": statistic}, draws, source_seed)[""]
-        for source_seed, rows in enumerate(sources, seed)
-    ]
+    values_by_source = []
+    for source_seed, rows in enumerate(sources, seed):
+        resampled = _resampled(rows, {"": statistic}, draws, source_seed)
+        values_by_source.append(resampled[""])
     return _bounds(values_by_source)
 
 
@@ -241,7 +260,9 @@ def _resampled(
     The resamples are the same for all statistics. Where a statistic is None, its value
     is left out.
     """
-    values: dict[str, list[float]] = {name: [] for name in statistics}
+    values: dict[str, list[float]] = {}
+    for name in statistics:
+        values[name] = []
     if not rows:
         return values
     draw = random.Random(seed)  # noqa: S311  # resampling is no cryptography
@@ -260,9 +281,12 @@ def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
     if not defined or any(_agree(values) for values in defined):
         return None
     means = sorted(fmean(values) for values in zip(*defined, strict=False))
-    low = means[round(0.025 * (len(means) - 1))]
-    high = means[round(0.975 * (len(means) - 1))]
-    return None if _agree([low, high]) else (low, high)
+    last = len(means) - 1
+    low = means[round(0.025 * last)]
+    high = means[round(0.975 * last)]
+    if _agree([low, high]):
+        return None
+    return low, high
 
 
 def _agree(values: Sequence[float]) -> bool:
@@ -298,7 +322,9 @@ class Labelled:
 
     def __post_init__(self) -> None:
         """Count the votes once, because each row is drawn thousands of times."""
-        object.__setattr__(self, "yes", 2 * sum(self.votes) > len(self.votes))
+        n_yes = sum(self.votes)
+        n_no = len(self.votes) - n_yes
+        object.__setattr__(self, "yes", n_yes > n_no)
 
     def says(self, threshold: float = 0.5) -> bool:
         """The judge's own verdict, else whether its score reaches the threshold."""
@@ -314,6 +340,7 @@ class Labelled:
 
 
 Statistic = Callable[[Sequence[Labelled]], float | None]
+_OfGroups = Callable[[Sequence[Sequence[Labelled]]], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,12 +367,18 @@ def _has_both_labels(rows: Sequence[Labelled]) -> bool:
 
 def _slope(rows: Sequence[Labelled]) -> float | None:
     fitted = slope_and_intercept(tuple(_scores(rows)))
-    return None if fitted is None else fitted[0]
+    if fitted is None:
+        return None
+    slope, _ = fitted
+    return slope
 
 
 def _intercept(rows: Sequence[Labelled]) -> float | None:
     fitted = slope_and_intercept(tuple(_scores(rows)))
-    return None if fitted is None else fitted[1]
+    if fitted is None:
+        return None
+    _, intercept = fitted
+    return intercept
 
 
 def measures(threshold: float) -> dict[str, Statistic]:
@@ -358,7 +391,9 @@ def measures(threshold: float) -> dict[str, Statistic]:
         return [(row.says(threshold), row.yes) for row in rows]
 
     def judge_kappa(rows: Sequence[Labelled]) -> float | None:
-        return kappa(verdicts(rows)) if _has_both_labels(rows) else None
+        if not _has_both_labels(rows):
+            return None
+        return kappa(verdicts(rows))
 
     def judge_matthews(rows: Sequence[Labelled]) -> float | None:
         is_constant = len({row.says(threshold) for row in rows}) == 1
@@ -395,10 +430,11 @@ def rival_measures(threshold: float) -> dict[str, Statistic]:
         return of_judge - of_rival
 
     known_measures = measures(threshold)
-    return {
-        f"{name}, difference": partial(difference, measure=known_measures[name])
-        for name in ("AUROC", "balanced accuracy", "Brier")
-    }
+    differences: dict[str, Statistic] = {}
+    for name in ("AUROC", "balanced accuracy", "Brier"):
+        of_measure = partial(difference, measure=known_measures[name])
+        differences[f"{name}, difference"] = of_measure
+    return differences
 
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
@@ -409,11 +445,8 @@ def human_kappa(rows: Sequence[Labelled]) -> float | None:
     n_annotators = max(len(row.votes) for row in rows)
     kappas = []
     for first, second in combinations(range(n_annotators), 2):
-        pairs = [
-            (row.votes[first], row.votes[second])
-            for row in rows
-            if len(row.votes) > second
-        ]
+        labelled_by_both = [row for row in rows if len(row.votes) > second]
+        pairs = [(row.votes[first], row.votes[second]) for row in labelled_by_both]
         agreement = kappa(pairs)
         if agreement is not None:
             kappas.append(agreement)
@@ -438,36 +471,38 @@ def measure_all(
     """
     groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
     for group in groups:
-        groups_by_source.setdefault(group[0].source, []).append(group)
-    of_groups = {
-        name: partial(_of_groups, statistic) for name, statistic in statistics.items()
-    }
+        source = group[0].source
+        groups_by_source.setdefault(source, []).append(group)
+    of_groups: dict[str, _OfGroups] = {}
+    for name, statistic in statistics.items():
+        of_groups[name] = partial(_of_groups, statistic)
     resampled = {
         source: _resampled(source_groups, of_groups, draws)
         for source, source_groups in groups_by_source.items()
     }
     measured: list[Measured] = []
-    for name, statistic in of_groups.items():
+    for name, statistic_of_groups in of_groups.items():
         by_source: list[Measured] = []
         for source, source_groups in groups_by_source.items():
-            value = statistic(source_groups)
-            interval = None if value is None else _bounds([resampled[source][name]])
-            count = len(source_groups)
-            by_source.append(Measured(name, source, count, value, interval))
-        measured += by_source
-        measured.append(
-            _over_sources(
-                name, statistic, by_source, groups_by_source.values(), draws=draws
-            )
+            value = statistic_of_groups(source_groups)
+            interval = None
+            if value is not None:
+                interval = _bounds([resampled[source][name]])
+            row = Measured(name, source, len(source_groups), value, interval)
+            by_source.append(row)
+        all_groups = list(groups_by_source.values())
+        over_sources = _over_sources(
+            name, statistic_of_groups, by_source, all_groups, draws=draws
         )
+        measured += [*by_source, over_sources]
     return measured
 
 
 def _over_sources(
     name: str,
-    statistic: Callable[[Sequence[Sequence[Labelled]]], float | None],
+    statistic: _OfGroups,
     by_source: Sequence[Measured],
-    groups: Iterable[Sequence[Sequence[Labelled]]],
+    groups: Sequence[Sequence[Sequence[Labelled]]],
     *,
     draws: int,
 ) -> Measured:
@@ -479,19 +514,19 @@ def _over_sources(
         only = by_source[0]
         count = 0 if only.value is None else 1
         return Measured(name, None, count, only.value, only.interval)
-    values = [row.value for row in by_source if row.value is not None]
-    defined = [
-        source_groups
-        for row, source_groups in zip(by_source, groups, strict=True)
-        if row.value is not None
-    ]
-    interval = bootstrap(defined, statistic, draws=draws)
-    return Measured(
-        name, None, len(values), fmean(values) if values else None, interval
-    )
+    values = []
+    groups_where_defined = []
+    for row, source_groups in zip(by_source, groups, strict=True):
+        if row.value is not None:
+            values.append(row.value)
+            groups_where_defined.append(source_groups)
+    interval = bootstrap(groups_where_defined, statistic, draws=draws)
+    mean_value = fmean(values) if values else None
+    return Measured(name, None, len(values), mean_value, interval)
 
 
 def _of_groups(
     statistic: Statistic, groups: Sequence[Sequence[Labelled]]
 ) -> float | None:
-    return statistic([row for group in groups for row in group])
+    rows = list(chain.from_iterable(groups))
+    return statistic(rows)

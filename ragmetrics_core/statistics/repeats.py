@@ -12,5 +12,6 @@ def n_repeats(numbers: Sequence[int]) -> int:
     """
     n_different = 0
     for part in range(_PARTS):
-        n_different += len({number for number in numbers if number % _PARTS == part})
+        different = {number for number in numbers if number % _PARTS == part}
+        n_different += len(different)
     return len(numbers) - n_different

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.statistics.means import Interval
@@ -69,33 +69,62 @@ class _Evidence:
 
         A unit without scores has x = m.
         """
-        n_left = self._population - self._n_units if self._population else 0
         excess = (total - self._m * count) / self._largest_unit
-        # If the mean of all is m, that of the units left is at most this.
-        mean_left = self._m - self._excess / n_left if n_left else self._m
+        mean_left = self._m
+        units_per_unit_left = 1.0
+        if self._population is not None:
+            n_left = self._population - self._n_units
+            # If the mean of all is m, that of the units left is at most this.
+            mean_left = self._m - self._excess / n_left
+            units_per_unit_left = self._population / n_left
         if 0 < mean_left < 1:
             gain = (self._m + excess) / mean_left - 1
-            units_per_unit_left = self._population / n_left if self._population else 1.0
             odds = units_per_unit_left / (1 - mean_left)
-            for place, bet in enumerate(_BETS):
-                stake = bet * odds
-                # Faster than min(), in the innermost loop.
-                stake = stake if stake < _HIGHEST_STAKE else _HIGHEST_STAKE
-                self._wealth[place] *= 1 + stake * gain
+            self._multiply_wealth(gain, odds)
         self._n_units += 1
         self._excess += excess
-        is_impossible = n_left and self._excess > (n_left - 1) * self._m
-        if is_impossible:  # the sum exceeds N·m, whatever the units left are
-            self.highest = inf
+        if self._population is not None:
+            # The sum may exceed N·m already, whatever the units left are.
+            n_left = self._population - self._n_units
+            if self._excess > n_left * self._m:
+                self.highest = inf
         mean_wealth = sum(self._wealth) / len(_BETS)
         self.highest = max(self.highest, mean_wealth)
         return self.highest
+
+    def _multiply_wealth(self, gain: float, odds: float) -> None:
+        """Let each of the five gain on its stake."""
+        wealth = self._wealth
+        for place, bet in enumerate(_BETS):
+            stake = bet * odds
+            if stake > _HIGHEST_STAKE:  # faster than min(), in the innermost loop
+                stake = _HIGHEST_STAKE
+            wealth[place] *= 1 + stake * gain
 
 
 def check_share(name: str, value: float) -> None:
     """Raise ``SettingError`` unless the setting of this name lies in [0, 1]."""
     if not 0 <= value <= 1:
         raise SettingError(f"{name} is a share from 0 to 1; got {value}")
+
+
+def _check_count(name: str, value: int | None) -> None:
+    """Raise ``SettingError`` unless the setting of this name is None or at least 1."""
+    if value is not None and value < 1:
+        raise SettingError(f"{name} is a number of at least 1; got {value}")
+
+
+class _Unit(NamedTuple):
+    """A unit of the random order: its lowest and highest sum, and how many scores."""
+
+    lowest_sum: float
+    highest_sum: float
+    n_scores: int
+
+    @property
+    def lowest_mirrored_sum(self) -> float:
+        """The lowest sum of 1 − score."""
+        return self.n_scores - self.highest_sum
 
 
 class SequentialGate:
@@ -151,14 +180,9 @@ class SequentialGate:
         check_share("threshold", threshold)
         check_share("margin", margin)
         check_share("min_scored", min_scored)
-        numbers = {
-            "population": population,
-            "largest_cluster": largest_cluster,
-            "gates": gates,
-        }
-        for name, value in numbers.items():
-            if value is not None and value < 1:
-                raise SettingError(f"{name} is a number of at least 1; got {value}")
+        _check_count("population", population)
+        _check_count("largest_cluster", largest_cluster)
+        _check_count("gates", gates)
         if not 0 < alpha < 0.5:
             raise SettingError(f"alpha lies between 0 and 0.5, e.g. 0.05; got {alpha}")
         if population is not None and largest_cluster > 1:
@@ -175,12 +199,11 @@ class SequentialGate:
         self._min_scored = min_scored
         # Evidence that the mean is not below the threshold, and that it is: the second
         # bets on 1 − score.
-        self._passing = _Evidence(
-            threshold - margin - ROUNDING, population, largest_cluster
-        )
-        self._failing = _Evidence(1 - threshold + ROUNDING, population, largest_cluster)
-        # Of each unit its lowest sum, its highest sum and how many scores it has.
-        self._units: list[tuple[float, float, int]] = []
+        lowest_passing = threshold - margin - ROUNDING
+        lowest_failing = 1 - threshold + ROUNDING
+        self._passing = _Evidence(lowest_passing, population, largest_cluster)
+        self._failing = _Evidence(lowest_failing, population, largest_cluster)
+        self._units: list[_Unit] = []
         self.decision: Outcome = "undecided"
         self.decided_at: int | None = None
         self.rows = 0
@@ -200,17 +223,21 @@ class SequentialGate:
                 largest cluster, or there are more units than the population has.
         """
         ends = [_ends(score) for score in scores]
-        n_scores = len(ends)
-        n_rows = max(1, n_scores + undefined)
+        n_rows = max(1, len(ends) + undefined)
         self._check_unit(ends, n_rows)
+        unit = _Unit(
+            lowest_sum=sum(low for low, _ in ends),
+            highest_sum=sum(high for _, high in ends),
+            n_scores=len(ends),
+        )
+        self._units.append(unit)
         self.rows += n_rows
-        self.scored += sum(low == high for low, high in ends)
-        lowest_sum = sum(low for low, _ in ends)
-        highest_sum = sum(high for _, high in ends)
-        self._units.append((lowest_sum, highest_sum, n_scores))
+        for low, high in ends:
+            if low == high:
+                self.scored += 1
 
-        evidence_for = self._passing.bet_on(lowest_sum, n_scores)
-        evidence_against = self._failing.bet_on(n_scores - highest_sum, n_scores)
+        evidence_for = self._passing.bet_on(unit.lowest_sum, unit.n_scores)
+        evidence_against = self._failing.bet_on(unit.lowest_mirrored_sum, unit.n_scores)
         if self.decision == "undecided" and self._may_decide():
             if evidence_for >= self._needed_to_pass:
                 self._decide("passed", evidence_for)
@@ -235,7 +262,8 @@ class SequentialGate:
         """Whether enough samples are scored, by number and by share."""
         is_population_done = len(self._units) == self.population
         enough_samples = self.scored >= self._min_samples or is_population_done
-        enough_scored = self.scored >= self._min_scored * self.rows - ROUNDING
+        n_needed = self._min_scored * self.rows
+        enough_scored = self.scored >= n_needed - ROUNDING
         return enough_samples and enough_scored
 
     def _decide(self, decision: Outcome, evidence: float) -> None:
@@ -259,11 +287,10 @@ class SequentialGate:
 
         A gate outside them is decided.
         """
-        lowest_units = [(lowest, count) for lowest, _, count in self._units]
-        low = self._highest_refuted(lowest_units, self._needed_to_pass)
-        # Of 1 − score the highest sums are the lowest.
-        mirrored_units = [(count - highest, count) for _, highest, count in self._units]
-        high = 1 - self._highest_refuted(mirrored_units, self._needed_to_fail)
+        units = [(unit.lowest_sum, unit.n_scores) for unit in self._units]
+        low = self._highest_refuted(units, self._needed_to_pass)
+        mirrored = [(unit.lowest_mirrored_sum, unit.n_scores) for unit in self._units]
+        high = 1 - self._highest_refuted(mirrored, self._needed_to_fail)
         return Interval(low, high, "betting, valid whenever one stops")
 
     def _highest_refuted(
@@ -273,7 +300,8 @@ class SequentialGate:
 
         Evidence falls in m, so the mean is found by halving.
         """
-        refuted, possible = 0.0, 1.0
+        refuted = 0.0
+        possible = 1.0
         for _ in range(_HALVINGS):
             middle = (refuted + possible) / 2
             evidence = _Evidence(middle, self.population, self._largest_cluster)
@@ -289,7 +317,9 @@ def together(outcomes: Iterable[Outcome]) -> Outcome:
     different = set(outcomes)
     if "failed" in different:
         return "failed"
-    return "passed" if different == {"passed"} else "undecided"
+    if different == {"passed"}:
+        return "passed"
+    return "undecided"
 
 
 def difference(after: Score, before: Score) -> tuple[float, float]:
@@ -299,9 +329,9 @@ def difference(after: Score, before: Score) -> tuple[float, float]:
     """
     lowest_after, highest_after = _ends(after)
     lowest_before, highest_before = _ends(before)
-    lowest = (lowest_after - highest_before + 1) / 2
-    highest = (highest_after - lowest_before + 1) / 2
-    return lowest, highest
+    smallest_change = lowest_after - highest_before
+    largest_change = highest_after - lowest_before
+    return (smallest_change + 1) / 2, (largest_change + 1) / 2
 
 
 def drawn_order(
@@ -329,7 +359,8 @@ def drawn_order(
             n_equal_before[content] += 1
         else:
             name = f"cluster\0{key!s}"
-        digest = sha256(f"{seed}\0{name}".encode(errors="surrogatepass")).digest()
+        seeded_name = f"{seed}\0{name}"
+        digest = sha256(seeded_name.encode(errors="surrogatepass")).digest()
         places_by_digest.setdefault(digest, []).append(place)
     return [places_by_digest[digest] for digest in sorted(places_by_digest)]
 
@@ -352,13 +383,22 @@ def samples_needed(
     draw = random.Random(0)  # noqa: S311  # a simulation is no cryptography
     n_samples = 0
     for _ in range(runs):
-        simulated_gate = gate()
-        ones_left = round(mean * rows)
-        for rows_left in range(rows, 0, -1):
-            chance = ones_left / rows_left if simulated_gate.population else mean
-            score = draw.random() < chance
-            ones_left -= score
-            n_samples += 1
-            if simulated_gate.update(float(score)) != "undecided":
-                break
+        n_samples += _n_until_decided(gate(), mean, rows, draw)
     return n_samples / runs
+
+
+def _n_until_decided(
+    gate: SequentialGate, mean: float, rows: int, draw: random.Random
+) -> int:
+    """How many scores of 0 and 1 with this mean are drawn until the gate is decided."""
+    n_ones_left = round(mean * rows)
+    for n_drawn in range(rows):
+        chance = mean
+        if gate.population is not None:
+            chance = n_ones_left / (rows - n_drawn)
+        is_one = draw.random() < chance
+        if is_one:
+            n_ones_left -= 1
+        if gate.update(float(is_one)) != "undecided":
+            return n_drawn + 1
+    return rows

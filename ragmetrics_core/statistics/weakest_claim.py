@@ -6,9 +6,11 @@ claims are true. A correction that is fitted on labelled answers takes that back
     logit(score) = intercept + slope · logit(weakest) + per_claim · ln(number of claims)
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
+from operator import mul
 
 from ragmetrics_core.statistics.log_odds import log_odds, probability
 
@@ -53,11 +55,9 @@ class ClaimCorrection:
 
     def score(self, weakest: float, n_claims: int) -> float:
         """The corrected probability that all claims are supported, in [0, 1]."""
-        return probability(
-            self.intercept
-            + self.slope * log_odds(weakest)
-            + self.per_claim * log(max(1, n_claims))
-        )
+        from_weakest = self.slope * log_odds(weakest)
+        from_number = self.per_claim * log(max(1, n_claims))
+        return probability(self.intercept + from_weakest + from_number)
 
 
 def fitted_for(judge: str, settings: Mapping[str, str]) -> str:
@@ -65,10 +65,13 @@ def fitted_for(judge: str, settings: Mapping[str, str]) -> str:
 
     The correction itself is left out: it changes no claim's probability.
     """
-    in_words = [
-        f"{name} {settings[name]}" for name in sorted(settings) if name != "correction"
-    ]
-    return f"{judge} ({', '.join(in_words)})" if in_words else judge
+    in_words = []
+    for name in sorted(settings):
+        if name != "correction":
+            in_words.append(f"{name} {settings[name]}")
+    if not in_words:
+        return judge
+    return f"{judge} ({', '.join(in_words)})"
 
 
 def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
@@ -80,33 +83,38 @@ def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
         The correction; None with fewer than five answers of either label.
     """
     n_supported = sum(answer.supported for answer in answers)
-    if min(n_supported, len(answers) - n_supported) < _FEWEST_OF_A_CLASS:
+    n_unsupported = len(answers) - n_supported
+    if min(n_supported, n_unsupported) < _FEWEST_OF_A_CLASS:
         return None
-    counts: dict[str, int] = {}
-    for answer in answers:
-        counts[answer.source] = counts.get(answer.source, 0) + 1
-    masses = [1 / counts[answer.source] / len(counts) for answer in answers]
+    labels = [answer.supported for answer in answers]
+    masses = _masses(answers)
+    # One column for each weight: intercept, slope, per claim.
     columns = [
         [1.0] * len(answers),
         [log_odds(answer.probability) for answer in answers],
         [log(max(1, answer.n_claims)) for answer in answers],
     ]
-    labels = [answer.supported for answer in answers]
     weights = [0.0, 1.0, 0.0]
     for _ in range(_STEPS):
-        for place, column in enumerate(columns):
-            weights[place] += _step(columns, labels, masses, column, weights, place)
+        for place in range(len(weights)):
+            weights[place] += _step(columns, labels, masses, weights, place)
             if place > 0:
                 weights[place] = max(0.0, weights[place])
     intercept, slope, per_claim = (round(weight, 4) for weight in weights)
     return ClaimCorrection(intercept, slope, per_claim)
 
 
+def _masses(answers: Sequence[WeakestClaim]) -> list[float]:
+    """What each answer counts: sources weigh the same, and all together 1."""
+    n_of_source = Counter(answer.source for answer in answers)
+    n_sources = len(n_of_source)
+    return [1 / n_of_source[answer.source] / n_sources for answer in answers]
+
+
 def _step(
     columns: Sequence[Sequence[float]],
     labels: Sequence[bool],
     masses: Sequence[float],
-    column: Sequence[float],
     weights: Sequence[float],
     place: int,
 ) -> float:
@@ -114,17 +122,15 @@ def _step(
     target = 1.0 if place == 1 else 0.0
     gradient = _RIDGE * (weights[place] - target)
     curvature = _RIDGE
-    for row, (label, mass, value) in enumerate(
-        zip(labels, masses, column, strict=True)
-    ):
-        logit = sum(
-            weight * values[row]
-            for weight, values in zip(weights, columns, strict=True)
-        )
+    rows = zip(*columns, strict=True)
+    for row, label, mass in zip(rows, labels, masses, strict=True):
+        logit = sum(map(mul, weights, row))
         guess = probability(logit)
+        value = row[place]
         gradient += mass * value * (guess - label)
         curvature += mass * value * value * guess * (1 - guess)
-    return max(-2.0, min(2.0, -gradient / curvature))
+    step = -gradient / curvature
+    return max(-2.0, min(2.0, step))
 
 
 def rejected(
@@ -139,16 +145,24 @@ def rejected(
     Returns:
         The shares below one half; None where there is no such answer.
     """
-    shares: list[float | None] = []
-    for label in (True, False):
-        scores = [
-            answer.probability
-            if correction is None
-            else correction.score(answer.probability, answer.n_claims)
-            for answer in answers
-            if answer.supported is label
-        ]
-        n_rejected = sum(score < 0.5 for score in scores)
-        shares.append(n_rejected / len(scores) if scores else None)
-    of_supported, of_unsupported = shares
+    supported = [answer for answer in answers if answer.supported]
+    unsupported = [answer for answer in answers if not answer.supported]
+    of_supported = _share_rejected(supported, correction)
+    of_unsupported = _share_rejected(unsupported, correction)
     return of_supported, of_unsupported
+
+
+def _share_rejected(
+    answers: Sequence[WeakestClaim], correction: ClaimCorrection | None
+) -> float | None:
+    """The share of answers whose score lies below one half; None without answers."""
+    if not answers:
+        return None
+    n_rejected = 0
+    for answer in answers:
+        score = answer.probability
+        if correction is not None:
+            score = correction.score(answer.probability, answer.n_claims)
+        if score < 0.5:
+            n_rejected += 1
+    return n_rejected / len(answers)
