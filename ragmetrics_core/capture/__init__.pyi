@@ -30,12 +30,14 @@ from ragmetrics_core.capture.plain_values import one_line as one_line
 from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import question_in_state as question_in_state
 from ragmetrics_core.capture.plain_values import spoken as spoken
+from ragmetrics_core.capture.plain_values import talk_in as talk_in
 from ragmetrics_core.capture.plain_values import texts_in as texts_in
 from ragmetrics_core.capture.searches import (
     name_empty_searches as name_empty_searches,
 )
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
+from ragmetrics_core.capture.transcripts import Talk as Talk
 from ragmetrics_core.capture.tree import SCORE_KEYS as SCORE_KEYS
 from ragmetrics_core.capture.tree import Answer as Answer
 from ragmetrics_core.capture.tree import Document as Document

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Any
 
+from ragmetrics_core.capture.transcripts import Talk, talk_of, turns_of_fields
 from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow
 
@@ -227,12 +228,19 @@ def has_written(value: object) -> bool:
 
 
 def history_in(
+    value: object, question: str | None = None, *, needs_question: bool = False
+) -> tuple[Turn, ...]:
+    """Earlier turns of a conversation, by ``talk_in``."""
+    return talk_in(value, question, needs_question=needs_question).turns
+
+
+def talk_in(
     value: object,
     question: str | None = None,
     *,
     depth: int = 3,
     needs_question: bool = False,
-) -> tuple[Turn, ...]:
+) -> Talk:
     """Earlier turns of a conversation: what stands before the question, else before the user's last message.
 
     Args:
@@ -252,19 +260,31 @@ def history_in(
             if one_line(messages[place].text) == one_line(question)
         ]
         before = same if needs_question else same or asked
-        return spoken(messages[: max(before, default=0)])
+        return Talk(spoken(messages[: max(before, default=0)]))
     if not depth or not isinstance(value, Mapping):
-        return ()
-    named = (
-        spoken(conversation(earlier) or ()) or _pairs(earlier)
-        for earlier in map(value.get, HISTORY_KEYS)
-    )
-    places = map(value.get, ("input", "messages", *(value if len(value) == 1 else ())))
-    inside = (
-        history_in(place, question, depth=depth - 1, needs_question=needs_question)
-        for place in places
-    )
-    return next(filter(None, chain(named, inside)), ())
+        return Talk()
+    for key in HISTORY_KEYS:
+        talk = _named_talk(value.get(key))
+        if talk.turns:
+            return talk
+    for key in ("input", "messages", *(value if len(value) == 1 else ())):
+        talk = talk_in(
+            value.get(key), question, depth=depth - 1, needs_question=needs_question
+        )
+        if talk.turns:
+            return talk
+    return Talk()
+
+
+def _named_talk(value: object) -> Talk:
+    """The turns of what an application names its history: messages, texts or pairs of texts."""
+    listed = value if isinstance(value, (list, tuple)) else ()
+    if listed and all(isinstance(element, str) for element in listed):
+        return talk_of(listed)
+    if listed and all(isinstance(element, Mapping) for element in listed):
+        each_pair = map(turns_of_fields, listed)
+        return Talk(tuple(turn for pair in each_pair for turn in pair))
+    return Talk(spoken(conversation(value) or ()) or _pairs(value))
 
 
 def _pairs(value: object) -> tuple[Turn, ...]:

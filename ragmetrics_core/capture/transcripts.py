@@ -8,10 +8,12 @@ who is named behind it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ragmetrics_core.capture.letters import Text, stream
+from ragmetrics_core.data import Turn
 
 # - said: it is an earlier turn; it is the assistant's word, and somebody speaks after it
 # - perhaps said: it is the assistant's word, and nobody is named behind it
@@ -39,6 +41,8 @@ _USERS = frozenset(
         "you",
     ]
 )
+# names before what was said in a history; before a draft some of them stand, too
+_REPLIES = _ASSISTANTS | {"answer", "reply", "response"}
 # the name of who speaks, right before a text: "User: ", "AIMessage(content='"
 _NAME = re.compile(
     r"([^\W\d_]+)(\W{1,12}(?:(?:content|end_header_id)\W{1,8})?)\Z", re.DOTALL
@@ -49,9 +53,98 @@ _OF_A_MESSAGE = re.compile(r"content|[(,|>]")
 _SPEAKER = re.compile(
     r"(?:^|[>|#*\[('\"{])[^\S\n]*([^\W\d_]+)(?:[^\w\s]|[^\S\n]*\n)", re.MULTILINE
 )
+# a name before what was said: "User: ", "[ai]:, ", "**Assistant**: "
+_LABEL = re.compile(
+    rf"^\W{{0,3}}(?:(?P<assistant>{'|'.join(sorted(_REPLIES))})"
+    rf"|(?:{'|'.join(sorted(_USERS))}))[^\w\s:]{{0,3}}:[^\w\s]{{0,3}}\s*",
+    re.MULTILINE | re.IGNORECASE,
+)
 _LONGEST_NAME = 80
 _MOST_PLACES = 20
 _MOST_LETTERS_BETWEEN = 24
+
+
+_NAMELESS = (
+    "the history is a list of texts that do not say who speaks; they are taken in turn"
+    " as the user's and the assistant's"
+)
+
+
+@dataclass(frozen=True)
+class Talk:
+    """Earlier turns of a conversation, and what is uncertain about them."""
+
+    turns: tuple[Turn, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def talk_of(texts: Sequence[str]) -> Talk:
+    r"""The turns of a history that is a list of texts.
+
+    Args:
+        texts: What was said, the earliest first. A text may name who speaks, and may
+            hold several turns.
+
+    Returns:
+        The turns, without the names. Where a text names nobody, all texts are taken in
+        turn as the user's and the assistant's, whose is the last one.
+
+    Examples:
+        >>> talk = talk_of(["Question: Open?\nAnswer: Yes.", "Question: When?\nAnswer: At ten."])
+        >>> [f"{turn.role}: {turn.content}" for turn in talk.turns]
+        ['user: Open?', 'assistant: Yes.', 'user: When?', 'assistant: At ten.']
+        >>> len(talk_of(["Open?", "Yes."]).doubts)
+        1
+    """
+    texts = [text for text in texts if text.strip()]
+    labelled = [list(_labelled_turns(text)) for text in texts]
+    if all(labelled):
+        return Talk(tuple(turn for turns in labelled for turn in turns))
+    roles = ["assistant" if place % 2 else "user" for place in range(len(texts) + 1)]
+    roles = roles[len(texts) % 2 :]
+    turns = [
+        Turn(role=role, content=text.strip())
+        for role, text in zip(roles, texts, strict=False)
+    ]
+    return Talk(tuple(turns), (_NAMELESS,))
+
+
+def turns_of_fields(said: Mapping[str, object]) -> tuple[Turn, ...]:
+    """The turns of a mapping from who speaks to what was said; none of another mapping.
+
+    Examples:
+        >>> turns_of_fields({"question": "Open?", "answer": "Yes."})
+        (Turn(role='user'), Turn(role='assistant'))
+    """
+    turns = []
+    for roles, role in ((_USERS, "user"), (_REPLIES, "assistant")):
+        texts = [
+            text
+            for name, text in said.items()
+            if name.lower() in roles and isinstance(text, str) and text.strip()
+        ]
+        turns += [Turn(role=role, content=text) for text in texts[:1]]
+    return tuple(turns) if len(turns) == 2 else ()
+
+
+def _labelled_turns(text: str) -> Iterator[Turn]:
+    """The turns of a text that begins with who speaks; none of another text."""
+    labels = []
+    role = ""
+    for label in _LABEL.finditer(text):
+        speaker = "assistant" if label["assistant"] else "user"
+        # a heading inside of an answer is no other turn
+        if speaker != role:
+            labels.append(label)
+            role = speaker
+    if not labels or labels[0].start() > 0:
+        return
+    ends = [*(label.start() for label in labels[1:]), len(text)]
+    for label, end in zip(labels, ends, strict=True):
+        said = text[label.end() : end].strip()
+        if said:
+            role = "assistant" if label["assistant"] else "user"
+            yield Turn(role=role, content=said)
 
 
 def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:

@@ -14,6 +14,7 @@ from ragmetrics_core.capture import (
     documents_in,
     has_written,
     history_in,
+    talk_in,
 )
 from ragmetrics_core.capture.joining import joined
 from ragmetrics_core.capture.plain_values import (
@@ -306,7 +307,9 @@ def _tell_question(tree: Tree, reading: Reading) -> None:
     tree.asked_at = place
     if not is_run:
         return
-    tree.history = history_in(reading.input) or history_in(reading.output, question)
+    handed_in = talk_in(reading.input)
+    tree.history = handed_in.turns or history_in(reading.output, question)
+    tree.doubts += handed_in.doubts
     if not root.taken and not has_written(reading.input):
         root.taken = tuple(documents_in(reading.input))
 

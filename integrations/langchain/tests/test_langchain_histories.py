@@ -118,3 +118,121 @@ def test_a_trimmed_history_is_the_history_handed_in(
     assert sample.ledger is not None
     assert sample.ledger.turn == 2
     assert [context.text for context in sample.contexts] == [FERRY]
+
+
+# A variable of a prompt that holds the talk so far, in the application's own words
+
+Pair = tuple[str, str]
+
+
+def labelled(pairs: list[Pair]) -> list[str]:
+    return [
+        text
+        for asked, answered in pairs
+        for text in (f"[human]:, {asked}\n", f"[ai]:, {answered}\n")
+    ]
+
+
+def named(pairs: list[Pair]) -> list[str]:
+    return [
+        text
+        for asked, answered in pairs
+        for text in (f"User: {asked}", f"**Assistant**: {answered}")
+    ]
+
+
+def in_one_text_each(pairs: list[Pair]) -> list[str]:
+    return [f"Question: {asked}\nAnswer: {answered}" for asked, answered in pairs]
+
+
+def with_fields(pairs: list[Pair]) -> list[dict[str, str]]:
+    return [{"question": asked, "answer": answered} for asked, answered in pairs]
+
+
+def nameless(pairs: list[Pair]) -> list[str]:
+    return [text for pair in pairs for text in pair]
+
+
+WAYS = [labelled, named, in_one_text_each, with_fields, nameless]
+TALK = {
+    "When was the bridge opened?": "In 1874.\nNote: the ferry is older.",
+    QUESTION: "Every hour, in summer.",
+    "Who owns it?": "The town of Osta.",
+}
+
+
+def samples_of_a_talk(written: Callable[[list[Pair]], Any]) -> Any:
+    """The samples of three questions, each asked with the talk so far as the history."""
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+    prompt = ChatPromptTemplate.from_template("{history}\n{context}\nQ: {question}")
+    pairs: list[Pair] = []
+    with capture() as captured:
+        for question, answered in TALK.items():
+            chain = (
+                RunnablePassthrough.assign(
+                    context=lambda given: joined(shelf.invoke(given["question"]))
+                )
+                | prompt
+                | Speaker(lines=answered)
+                | StrOutputParser()
+            )
+            chain.invoke({"history": written(pairs), "question": question})
+            pairs.append((question, answered))
+    assert not captured.problems
+    return captured.samples
+
+
+@pytest.mark.parametrize("written", WAYS)
+def test_a_history_of_texts_is_the_talk_so_far(
+    written: Callable[[list[Pair]], Any],
+) -> None:
+    first, second, third = samples_of_a_talk(written)
+    talk = [text for pair in TALK.items() for text in pair]
+    assert first.capture.grade == "exact"
+    for place, sample in enumerate((first, second, third)):
+        assert [turn.content for turn in sample.history] == talk[: 2 * place]
+        assert [turn.role for turn in sample.history] == ["user", "assistant"] * place
+        assert sample.ledger.turn == place + 1
+        assert sample.ledger.conversation == first.ledger.conversation
+        assert [call.turn for call in sample.ledger.calls] == [*range(1, place + 2)]
+
+
+@pytest.mark.parametrize("written", WAYS)
+def test_a_history_whose_texts_name_no_speaker_is_in_doubt(
+    written: Callable[[list[Pair]], Any],
+) -> None:
+    with capture() as captured:
+        chain = RunnableLambda(
+            lambda given: str(answer([HumanMessage(given["question"])]).text)
+        )
+        chain.invoke(
+            {
+                "history": written([("Is there a bridge?", "There is.")]),
+                "question": QUESTION,
+            }
+        )
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    assert sample.ledger.turn == 2
+    assert [turn.role for turn in sample.history] == ["user", "assistant"]
+    said = any("do not say who speaks" in words for words in sample.capture.warnings)
+    assert said == (written is nameless)
+    assert sample.capture.grade == ("inferred" if said else "exact")
+
+
+def test_texts_of_a_history_that_begin_in_its_middle_end_with_the_assistants() -> None:
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+    with capture() as captured:
+        RunnableLambda(
+            lambda given: str(
+                Speaker(lines="Every hour.")
+                .invoke(joined(shelf.invoke(given["question"])) + given["question"])
+                .text
+            )
+        ).invoke(
+            {"history": ["There is.", "And a mill?", "Yes."], "question": QUESTION}
+        )
+    (sample,) = captured.samples
+    roles = [turn.role for turn in sample.history]
+    assert roles == ["assistant", "user", "assistant"]
+    assert sample.capture.grade == "inferred"

@@ -18,7 +18,7 @@ from langchain_ragmetrics.values import (
     plain,
     text_of,
 )
-from ragmetrics_core import Turn, capture
+from ragmetrics_core import capture
 from ragmetrics_core.capture import (
     Answer,
     Document,
@@ -106,11 +106,14 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     given_metadata = _given_in_metadata(run)
     continues = _continues(run)
     question, asked_at = _question(run, inputs, output, given_metadata, continues)
+    talk = capture.Talk()
+    if root.kind == "step":
+        talk = _earlier_talk(run, inputs, output, question)
     tree = Tree(
         root,
         question=question,
         asked_at=asked_at,
-        history=_history(run, inputs, output, question) if root.kind == "step" else (),
+        history=talk.turns,
         answers=_answers(root, output),
         output=output,
         is_query=every_turn and calls_models,
@@ -118,6 +121,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         strand=_strand(run),
         continues=continues,
         given=_fields_of_the_sample(given_metadata),
+        doubts=talk.doubts,
         run=run,
         places=(run.inputs,),
         results=(run.outputs or {},),
@@ -171,17 +175,19 @@ def _question(
     return question, f"outputs of {run.name}" if question is not None else ""
 
 
-def _history(
+def _earlier_talk(
     run: AnyRun, inputs: object, output: object, question: str | None
-) -> tuple[Turn, ...]:
+) -> capture.Talk:
     """Earlier turns: in the inputs, in the state of a graph, or loaded by ``RunnableWithMessageHistory``."""
-    history = capture.history_in(inputs) or capture.history_in(
-        output, question, needs_question=question is not None
-    )
-    if history:
-        return history
-    earlier = capture.spoken(_loaded_messages(run))
-    return earlier[:-1] if earlier and earlier[-1].content == question else earlier
+    handed_in = capture.talk_in(inputs)
+    if handed_in.turns:
+        return handed_in
+    in_state = capture.talk_in(output, question, needs_question=question is not None)
+    if in_state.turns:
+        return in_state
+    loaded = capture.spoken(_loaded_messages(run))
+    ends_with_the_question = bool(loaded) and loaded[-1].content == question
+    return capture.Talk(loaded[:-1] if ends_with_the_question else loaded)
 
 
 def _loaded_messages(run: AnyRun) -> tuple[Message, ...]:
