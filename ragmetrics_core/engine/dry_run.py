@@ -3,6 +3,7 @@
 The metrics' own plans are carried out with a judge that counts instead of calling.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +23,13 @@ from ragmetrics_core.data import (
     verdicts_of,
 )
 from ragmetrics_core.data.asking import check_template
-from ragmetrics_core.data.errors import QuestionNotSupported, RowError
+from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported, RowError
+from ragmetrics_core.encoders.guard_judge import (
+    GuardJudge,
+    GuardVerdict,
+    control_requests,
+    guard_questions,
+)
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
@@ -33,6 +40,7 @@ from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.chat import Capabilities, ChatModel
 from ragmetrics_core.models.decision_model import DecisionModel
+from ragmetrics_core.models.guard_forms import GuardRequest
 from ragmetrics_core.reporting.gates import Gate, UntilDecided
 from ragmetrics_core.statistics.stopping import samples_needed
 
@@ -55,6 +63,8 @@ _LONG_TOKEN = 4
 _SHORT_TOKEN = 3
 # Tokens of the name and the type of a typed question.
 _TOKENS_AROUND_QUESTION = 10
+# Tokens of a guard's reply.
+_TOKENS_OF_WORD = 8
 # Tokens of a reply of which the question gives no example.
 _SHORT_REPLY = 20
 _LONG_REPLY = 200
@@ -403,6 +413,51 @@ class CountingDecisions(CountingJudge):
         )
 
 
+class CountingGuards(CountingJudge):
+    """Counts what a guard would be sent: a request for each claim, fact or chunk.
+
+    Args:
+        judge: The judge that asks the guard.
+        high: Whether the most that is usual is counted, instead of the least.
+    """
+
+    def __init__(self, judge: GuardJudge, *, high: bool) -> None:
+        super().__init__((), high=high)
+        self._model = judge.model
+        self._requests: set[GuardRequest] = set()
+        if judge.control:
+            for request in control_requests():
+                self._add(request)
+
+    def count(self, question: Question[R]) -> Answer[R]:
+        """Count a question, and answer it as a guard to which everything holds."""
+        try:
+            asked = guard_questions(self._model.form, question)
+        except JudgeError as error:
+            return Answer(NotAnswered(error))
+        for request in asked.requests:
+            self._add(request)
+        holds = not self._high  # where nothing holds, a cause is asked for
+        chance = 1.0 if holds else 0.0
+        return Answer(asked.reads([GuardVerdict(holds, chance)] * len(asked.requests)))
+
+    def _add(self, request: GuardRequest) -> None:
+        """Count a request that was not counted before."""
+        if request in self._requests:
+            return
+        self._requests.add(request)
+        characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
+        sent = len(json.dumps(self._model.form.fields(request))) // characters_per_token
+        prices = self._model.prices()
+        cost = None
+        if prices is not None:
+            price_sent, price_received = prices
+            cost = sent * price_sent + _TOKENS_OF_WORD * price_received
+        self._total += Usage(
+            calls=1, prompt_tokens=sent, completion_tokens=_TOKENS_OF_WORD, cost=cost
+        )
+
+
 class CountingBoth(CountingJudge):
     """Counts a cascade at its most: both judges are asked every question."""
 
@@ -581,6 +636,8 @@ def _counting(judge: Judge, *, high: bool) -> CountingJudge:
         )
     if isinstance(judge, DecisionJudge):
         return CountingDecisions(judge.model, high=high)
+    if isinstance(judge, GuardJudge):
+        return CountingGuards(judge, high=high)
     return CountingJudge(judge.models, high=high)
 
 

@@ -17,11 +17,11 @@ from ragmetrics_core.models.addresses import Endpoint, named_endpoint, refuse_em
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.decision_model import (
-    DECISIONS,
-    SYSTEM_ONE,
     DecisionModel,
-    decision_model,
+    OpenAIDecisionModel,
+    SystemOneModel,
 )
+from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.models.litellm_model import LiteLLMModel, provides
 from ragmetrics_core.models.openai_form import listed, listed_names
 
@@ -32,6 +32,8 @@ _logger = logging.getLogger("ragmetrics_core")
 _judges: dict[tuple[object, ...], Judge] = {}
 _MOST = 32  # judges known by name
 _COMPATIBLE = "openai-compatible/"
+_DECISIONS, _SYSTEM_ONE = "decisions/", "systemone/"
+_GUARD = "guard/"
 _OWN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
 
@@ -48,8 +50,9 @@ def resolve_judge(
     Args:
         judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``),
             a decision model's (``"decisions/gpt-6-luna"``,
-            ``"systemone/typesafe/jev-1.13.0"``), ``"lexical"`` for the embedded judge,
-            ``module:name`` of a judge or chat model of your own, or None.
+            ``"systemone/typesafe/jev-1.13"``), a guard's behind ``api_base``
+            (``"guard/minicheck/bespoke-minicheck"``), ``"lexical"`` for the embedded
+            judge, ``module:name`` of a judge or chat model of your own, or None.
         metric_model: The metric's own ``model``, used where ``judge`` is None; after it
             ``RAGMETRICS_JUDGE``.
         api_base: Address of an endpoint of your own; None takes
@@ -140,10 +143,18 @@ def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
                 address, name.removeprefix(_COMPATIBLE), api_key_env=key_variable
             )
         )
-    typed = decision_model(name, api_base=address, api_key_env=key_variable)
-    if typed is not None:
+    if name.startswith(_DECISIONS):
         _warn_of_moving_name(name)
-        return DecisionJudge(typed)
+        return DecisionJudge(
+            OpenAIDecisionModel(name, api_base=address, api_key_env=key_variable)
+        )
+    if name.startswith(_SYSTEM_ONE):
+        _warn_of_moving_name(name)
+        return DecisionJudge(
+            SystemOneModel(name, api_base=address, api_key_env=key_variable)
+        )
+    if name.startswith(_GUARD):
+        return _guard(name, endpoint)
     if name.startswith("openai/") or listed(name) is not None:
         return LLMJudge(
             OpenAICompatibleModel.openai(
@@ -154,6 +165,21 @@ def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
         return _own(name, named_here)
     _refuse_misspelt(name, address)
     return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
+
+
+def _guard(name: str, endpoint: Endpoint) -> Judge:
+    """The guard of a name such as ``guard/granite-3.3/MODEL``."""
+    from ragmetrics_core.encoders.guard_judge import GuardJudge
+
+    form, _, model = name.removeprefix(_GUARD).partition("/")
+    address, key_variable = endpoint
+    if not model or not address:
+        raise SettingError(
+            f"{name} needs a form, a model and the address of its endpoint, e.g."
+            " guard/minicheck/bespoke-minicheck with api_base= (--api-base)"
+            " http://127.0.0.1:8000/v1"
+        )
+    return GuardJudge(GuardModel(address, model, form=form, api_key_env=key_variable))
 
 
 def _warn_of_moving_name(name: str) -> None:
@@ -171,24 +197,12 @@ def _refuse_misspelt(name: str, address: str | None) -> None:
 
     LiteLLM, which takes seconds to load, is asked about such a name only.
     """
-    hint = _hint_of_misspelt(name)
-    if hint and not provides(name, address):
+    near = did_you_mean(name, ["lexical", "lexical+vectors", *listed_names()])
+    if near and "/" not in name and not provides(name, address):
         raise SettingError(
-            f"no judge is named {name!r}{hint}; give 'lexical', or a model with its"
+            f"no judge is named {name!r}{near}; give 'lexical', or a model with its"
             " provider, e.g. openai/gpt-4o-mini or ollama/llama3.1"
         )
-
-
-def _hint_of_misspelt(name: str) -> str:
-    """The question whether one of our names was meant; "" where none is near."""
-    beginning, slash, rest = name.partition("/")
-    if not slash:
-        return did_you_mean(name, ["lexical", "lexical+vectors", *listed_names()])
-    meant = {
-        known.strip("/"): f"{known}{rest}"
-        for known in (_COMPATIBLE, DECISIONS, SYSTEM_ONE)
-    }
-    return did_you_mean(beginning, meant, stands_for=meant)
 
 
 def _own(place: str, addressed: bool) -> Judge:

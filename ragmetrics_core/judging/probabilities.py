@@ -101,6 +101,18 @@ def label_weights(
     weights are in order of appearance; None where the tokens do not settle it. There
     are none if the reply has no log-probabilities, or they are not of this text.
     """
+    offsets = list(value_offsets(choice.text, weigh.field, start, end))
+    return weights_at(choice, offsets, weigh, mode)
+
+
+def weights_at(
+    choice: Choice, offsets: Sequence[int], weigh: Weigh, mode: Mode
+) -> tuple[Weight | None, ...]:
+    """Return the weights of the labels that begin at some places of a reply's text.
+
+    None where the tokens do not settle one. There are none if the reply has no
+    log-probabilities, or they are not of this text.
+    """
     text = choice.text
     if not choice.tokens or not text.strip():
         return ()
@@ -113,7 +125,7 @@ def label_weights(
     token_ends = list(accumulate(len(token.token) for token in choice.tokens))
     return tuple(
         _weight_at(choice.tokens, token_ends, offset + shift, weigh, mode)
-        for offset in value_offsets(text, weigh.field, start, end)
+        for offset in offsets
     )
 
 

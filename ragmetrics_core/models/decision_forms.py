@@ -104,7 +104,7 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
     """
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, list):
-        raise no_answers(model, "decisions")
+        raise _no_answers(model, "/v1/decisions")
     answer_by_name: dict[object, Any] = {}
     for place, answer in enumerate(answers):
         if not isinstance(answer, dict):
@@ -112,7 +112,7 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
         name = answer.get("name", _name(place))
         if not isinstance(name, str) or name in answer_by_name:
             # which of two answers is meant cannot be told
-            raise no_answers(model, "decisions")
+            raise _no_answers(model, "/v1/decisions")
         answer_by_name[name] = answer
     return _choices(request, body, answer_by_name, _openai_numbers)
 
@@ -125,14 +125,13 @@ def systemone_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]
     """
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, dict):
-        raise no_answers(model, "systemone")
+        raise _no_answers(model, "/v1/systemone")
     return _choices(request, body, answers, _systemone_numbers)
 
 
-def no_answers(model: str, form: str) -> MalformedReply:
-    """The error for a reply that holds no answers in a form."""
+def _no_answers(model: str, path: str) -> MalformedReply:
     return MalformedReply(
-        f"{model} sent a body without the answers of /v1/{form}: check that the endpoint"
+        f"{model} sent a body without the answers of {path}: check that the endpoint"
         " speaks that form"
     )
 
@@ -149,7 +148,7 @@ def _choices(
     for place, (kind, _, options) in enumerate(json.loads(request)["questions"]):
         answer = answers.get(_name(place))
         labels = [label for label, _ in options]
-        if is_truncated or _is_truncated(answer):
+        if is_truncated:
             choices.append(Choice("the request was truncated", "length"))
         elif isinstance(answer, dict) and answer.get("type") == "refusal":
             choices.append(Choice("refused", "refused"))
@@ -207,14 +206,12 @@ def _in_order(
     return [by_value[value] for value in values]
 
 
-def _is_truncated(said: Any) -> bool:
-    """Whether a reply or an answer, or what is told of it, says that not all was read."""
-    if not isinstance(said, Mapping):
-        return False
-    holders = [said, said.get("usage"), said.get("metadata")]
+def _is_truncated(body: Any) -> bool:
+    """Whether a reply, or its usage, says that not all was read."""
+    usage = body.get("usage")
     return any(
         bool(holder.get(field))
-        for holder in holders
+        for holder in (body, usage)
         if isinstance(holder, Mapping)
         for field in _TRUNCATED
     )

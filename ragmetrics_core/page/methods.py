@@ -79,7 +79,7 @@ def _measured(
     others = [name for name in names if name not in _METRICS]
     if others:
         yield f"Also measured: {', '.join(others)}."
-    if not {"model", "typed"}.isdisjoint(kinds):
+    if not {"model", "typed", "guard"}.isdisjoint(kinds):
         yield from _origins(rows, run)
 
 
@@ -175,6 +175,8 @@ def _kind_by_settings(details: Mapping[str, str]) -> str:
     """How a judge that is not embedded comes to a verdict: what its settings tell."""
     if "weights" in details:
         return "encoder"
+    if "guard" in details:
+        return "guard"
     return "typed" if "typed" in details else "model"
 
 

@@ -1,0 +1,449 @@
+"""The judge that asks a guard: one text and one word for each claim.
+
+It stands here because it takes answers apart into claims, as encoders do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any
+
+from ragmetrics_core.data import (
+    Answer,
+    Asked,
+    JudgeError,
+    NotAnswered,
+    Question,
+    QuestionNotSupported,
+    R,
+    SettingError,
+    Usage,
+    Weigh,
+    Weight,
+    divided,
+)
+from ragmetrics_core.data.errors import (
+    ContextWindowExceeded,
+    CutOffReply,
+    JudgeUnavailable,
+)
+from ragmetrics_core.encoders.claims import AnswerParts, parts_of
+from ragmetrics_core.judging.model_judge import ModelJudge
+from ragmetrics_core.judging.probabilities import weights_at
+from ragmetrics_core.lexical.declining import asked_question
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
+from ragmetrics_core.metrics.typed_states import order_of_digest
+from ragmetrics_core.models.chat import ChatRequest, Choice, Message
+from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.guard_forms import GuardForm, GuardRequest, word_of
+from ragmetrics_core.models.guard_model import GuardModel
+from ragmetrics_core.models.session import Session
+
+_VERSION = "1"
+"""Version of what guards are shown, in the signature of results."""
+_WORDS = ("yes", "no")
+_CONTROL_DOCUMENT = "The lamp on the old tower is red."
+_CONTROL_HELD = "The lamp on the tower is red."
+_CONTROL_FOREIGN = "Three boats were sold in Lisbon in 1998."
+
+
+@dataclass(frozen=True, slots=True)
+class GuardVerdict:
+    """What a guard said of a claim, or of a chunk.
+
+    Args:
+        holds: Whether the claim is held, or the chunk relevant.
+        probability: Of that; None where the endpoint gives no usable log-probabilities.
+        windows: In how many windows of the documents it was asked.
+    """
+
+    holds: bool
+    probability: float | None
+    windows: int = 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GuardQuestions:
+    """What a question is to a guard.
+
+    Args:
+        requests: What is asked; none where nothing needs to be.
+        reads: The reply that the verdicts make, in the order of the requests.
+    """
+
+    requests: tuple[GuardRequest, ...]
+    reads: Callable[[Sequence[GuardVerdict]], Asked[Any]]
+
+
+@dataclass(eq=False, repr=False)
+class GuardJudge(ModelJudge):
+    """A judge that asks a guard, such as Granite Guardian or Bespoke-MiniCheck.
+
+    It says whether contexts hold each claim of an answer (Context Adherence; the
+    weakest claim decides) and each given fact (Retrieval Accuracy). Granite Guardian
+    also says whether a chunk is relevant to the question (Context Utilization), without
+    a look at the answer. Other questions fail, typed. A claim, fact or chunk holds above
+    one half, by the probability of the word, where the endpoint gives log-probabilities;
+    else by the bare word, and no probability is made up. Texts that are too long are
+    asked about in windows, of which the best one counts.
+
+    A server that does not apply the guard's own chat template judges something else
+    and says so nowhere. So two control claims are asked first, once for a store: one
+    that its document holds, and a foreign one.
+
+    Args:
+        model: The guard.
+        top_logprobs: Alternatives of each token that are asked for.
+        max_tokens: Limit of a reply's length, in tokens.
+        control: Whether the control claims are asked.
+        attempts: Most calls for one request that fails for a passing reason.
+        timeout: Seconds for one call, beside the model's own timeout; None for no
+            limit.
+        replicate: Number of an independent repetition: stored replies of one are not
+            used for another.
+
+    Raises:
+        SettingError: If the model is no guard, or a number is out of range.
+
+    Examples:
+        >>> model = GuardModel("http://127.0.0.1:8000/v1", "granite", form="granite-3.3")
+        >>> GuardJudge(model).name
+        'guard/granite-3.3/granite'
+    """
+
+    model: GuardModel
+    _: KW_ONLY
+    top_logprobs: int = 5
+    max_tokens: int = 64
+    control: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, GuardModel):
+            raise SettingError(
+                f"GuardJudge asks a GuardModel, and got a {type(self.model).__name__};"
+                " of another model take LLMJudge or DecisionJudge"
+            )
+        self._check_number("top_logprobs", least=0)
+        self._check_number("max_tokens", least=1)
+        super().__post_init__()
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The version of what is shown, which changes replies."""
+        return {"guard": _VERSION}
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Answer one question.
+
+        Raises:
+            JudgeUnavailable: If the model cannot be prepared; nothing was sent.
+        """
+        if self._run is None:
+            return await self._for_one_call().answer(question)
+        try:
+            asked = guard_questions(self.model.form, question)
+        except JudgeError as error:
+            return Answer(NotAnswered(error.with_traceback(None)))
+        if not asked.requests:
+            return Answer(asked.reads(()))
+        failed, usage = await self._control_failure(self._run)
+        if failed is not None:
+            return Answer(NotAnswered(failed), usage)
+        outcomes = await gathered(
+            self._asked(self._run, request) for request in asked.requests
+        )
+        verdicts: list[GuardVerdict] = []
+        errors: list[JudgeError] = []
+        for outcome, spent in outcomes:
+            usage += spent
+            if isinstance(outcome, JudgeError):
+                errors.append(outcome)
+            else:
+                verdicts.append(outcome)
+        if errors:
+            ending = [error for error in errors if isinstance(error, JudgeUnavailable)]
+            return Answer(NotAnswered((ending or errors)[0]), usage)
+        return Answer(asked.reads(verdicts), usage)
+
+    async def _control_failure(
+        self, session: Session
+    ) -> tuple[JudgeError | None, Usage]:
+        """Why the guard cannot be asked, if the control shows it, and what it cost.
+
+        Whoever takes the replies from the store pays nothing and counts nothing.
+        """
+        if not self.control:
+            return None, Usage()
+        outcomes = await gathered(
+            self._whole(session, request) for request in control_requests()
+        )
+        usage = Usage()
+        verdicts: list[bool] = []
+        for outcome, spent in outcomes:
+            if spent.calls:
+                usage += spent
+            if isinstance(outcome, JudgeError):
+                return outcome, usage
+            verdicts.append(outcome.holds)
+        if verdicts == [True, False]:
+            return None, usage
+        return _failed_control(self.model, verdicts), usage
+
+    async def _asked(
+        self, session: Session, request: GuardRequest
+    ) -> tuple[GuardVerdict | JudgeError, Usage]:
+        """The verdict on one text; of documents that are too long that of the best half."""
+        outcome, usage = await self._whole(session, request)
+        if not isinstance(outcome, ContextWindowExceeded):
+            return outcome, usage
+        halves = divided(request.documents)
+        if not halves:
+            return outcome, usage
+        outcomes = await gathered(
+            self._asked(
+                session, GuardRequest(request.criterion, documents, request.text)
+            )
+            for documents in halves
+        )
+        usage += Usage(fallbacks=("windows",))
+        for _, spent in outcomes:
+            usage += spent
+        return _best([half for half, _ in outcomes]), usage
+
+    async def _whole(
+        self, session: Session, request: GuardRequest
+    ) -> tuple[GuardVerdict | JudgeError, Usage]:
+        """The verdict on one text, asked in one request."""
+        await session.prepare()
+        lacks_logprobs = "logprobs" in session.lacking()
+        sent = ChatRequest(
+            (Message("user", request.to_json()),),
+            top_logprobs=0 if lacks_logprobs else self.top_logprobs,
+            max_tokens=self.max_tokens,
+        )
+        answers = await session.ask(sent, partial(read_verdict, self.model.form))
+        (outcome,) = answers.outcomes
+        if isinstance(outcome, CutOffReply):
+            outcome = CutOffReply(
+                f"the reply of {self.name} ends before its verdict, also with"
+                " four times the tokens: start the server with the guard's own chat"
+                " template, or raise GuardJudge(model, max_tokens=)",
+                raw=outcome.raw,
+            )
+        if isinstance(outcome, JudgeError):
+            return outcome.with_traceback(None), answers.usage
+        return outcome, answers.usage
+
+
+def control_requests() -> tuple[GuardRequest, GuardRequest]:
+    """A claim that its document holds, and a foreign one."""
+    documents = (_CONTROL_DOCUMENT,)
+    return (
+        GuardRequest("groundedness", documents, _CONTROL_HELD),
+        GuardRequest("groundedness", documents, _CONTROL_FOREIGN),
+    )
+
+
+def _failed_control(model: GuardModel, verdicts: Sequence[bool]) -> JudgeUnavailable:
+    held, foreign = verdicts
+    said = f"it says {_in_words(held)} of a claim that the document holds, and "
+    said += f"{_in_words(foreign)} of a foreign one"
+    return JudgeUnavailable(
+        f"{model.name} at {model.address} does not judge what it is asked: {said}."
+        " Start its server with the chat template that comes with the model, and name"
+        " the form of its version (guard/granite-3.2, guard/granite-3.3 or"
+        " guard/minicheck); GuardJudge(model, control=False) asks without this check"
+    )
+
+
+def _in_words(holds: bool) -> str:
+    return '"held"' if holds else '"not held"'
+
+
+def _best(halves: Sequence[GuardVerdict | JudgeError]) -> GuardVerdict | JudgeError:
+    """What was said of several windows: one that holds is enough.
+
+    A window that was not answered cannot turn a yes into a no.
+    """
+    verdicts = [half for half in halves if isinstance(half, GuardVerdict)]
+    errors = [half for half in halves if isinstance(half, JudgeError)]
+    holds = any(verdict.holds for verdict in verdicts)
+    if errors and not holds:
+        return errors[0]
+    probabilities = [verdict.probability for verdict in verdicts]
+    known = [chance for chance in probabilities if chance is not None]
+    is_known = len(known) == len(verdicts)
+    n_windows = sum(verdict.windows for verdict in verdicts) + len(errors)
+    return GuardVerdict(holds, max(known) if is_known else None, n_windows)
+
+
+# What is read
+
+
+def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
+    """What a reply says, with the probability of its word where the tokens tell it.
+
+    Behind a reasoning the word follows from that, so that its probability tells nothing.
+
+    Raises:
+        UnusableReply: As ``word_of`` says.
+    """
+    found = word_of(form, choice)
+    holds = found.word == form.favourable
+    if found.after_thinking:
+        return GuardVerdict(holds, None)
+    weigh = Weigh("word", positive=form.favourable, labels=_WORDS)
+    (weight,) = weights_at(choice, [found.start], weigh, "logprobs") or (None,)
+    if weight is None:
+        return GuardVerdict(holds, None)
+    return GuardVerdict(weight.p > 0.5, weight.p)
+
+
+# What is asked
+
+
+def guard_questions(form: GuardForm, question: Question[Any]) -> GuardQuestions:
+    """What a question is to guards of a form.
+
+    Raises:
+        QuestionNotSupported: If they cannot be asked it, with what to do.
+    """
+    kind = type(question)
+    own_template = question.decided is None
+    if kind is Adherent and not own_template:
+        return _about_answer(question)
+    if kind is FactInContext and not own_template:
+        return _about_facts(question)
+    if kind is Useful and not own_template and form.judges_relevance:
+        return _about_chunks(question)
+    raise _not_supported(form, question)
+
+
+def _not_supported(form: GuardForm, question: Question[Any]) -> QuestionNotSupported:
+    kind = type(question).__name__
+    advice = "ask a language model or a decision model, alone or in a CascadeJudge"
+    if type(question) is Useful and not form.judges_relevance:
+        advice = "take Granite Guardian, which judges relevance, or a language model"
+    elif type(question) in (Adherent, FactInContext, Useful):
+        advice = "leave out the metric's own template, which no guard reads"
+    return QuestionNotSupported(
+        f"a guard of the form {form.name} says whether documents hold a claim"
+        f"{' or are relevant' if form.judges_relevance else ''}, and cannot answer"
+        f" questions of type {kind}: {advice}"
+    )
+
+
+def _about_answer(question: Question[Any]) -> GuardQuestions:
+    """Each claim of an answer beside all contexts, in an order without rank."""
+    parts = parts_of(question["answer"], asked_question(question))
+    documents = order_of_digest(question["answer"], question["contexts"])
+    requests = tuple(
+        GuardRequest("groundedness", documents, claim) for claim in parts.claims
+    )
+    return GuardQuestions(requests, partial(_poll, parts))
+
+
+def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
+    """The poll of the weakest claim; it abstains where nothing is claimed."""
+    if not parts.claims:
+        return Asked((Poll(verdict="abstains", reason="The answer makes no claim."),))
+    by_claim = list(zip(parts.claims, verdicts, strict=True))
+    unsupported = tuple(claim for claim, verdict in by_claim if not verdict.holds)
+    n_held = len(by_claim) - len(unsupported)
+    probabilities = _probabilities(verdicts)
+    reason = f"{n_held} of {len(by_claim)} claims are held by the contexts"
+    claims: tuple[ClaimSupport, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    if probabilities:
+        weakest = min(probabilities)
+        reason += f"; the weakest has p = {weakest:.2f}"
+        claims = tuple(
+            ClaimSupport(text=claim, probability=chance)
+            for claim, chance in zip(parts.claims, probabilities, strict=True)
+        )
+        claims += tuple(ClaimSupport(text=text) for text in parts.others)
+        weights = (Weight(weakest, "logprobs"),)
+    else:
+        reason += "; bare verdicts, without probabilities"
+    poll = Poll(
+        verdict="no" if unsupported else "yes",
+        reason=reason,
+        unsupported=unsupported,
+        encoder_claims=claims,
+    )
+    n_windows = max(verdict.windows for verdict in verdicts)
+    return Asked(
+        (poll,), weights=weights, windows=(n_windows,) if n_windows > 1 else ()
+    )
+
+
+def _about_facts(question: Question[Any]) -> GuardQuestions:
+    """Each fact beside the context."""
+    name = "facts" if "facts" in question.parts else "fact"
+    documents = (question["context"],)
+    requests = tuple(
+        GuardRequest("groundedness", documents, fact)
+        for fact in question.parts[name].texts
+    )
+    return GuardQuestions(requests, partial(_cells, question, name, "covered"))
+
+
+def _about_chunks(question: Question[Any]) -> GuardQuestions:
+    """Each chunk beside the user's question, in the application's own rewrite."""
+    asked = asked_question(question)
+    if asked is None or "grade" in _fields_of_verdicts(question):
+        raise QuestionNotSupported(
+            "a guard says whether a chunk is relevant to a question, and gives no"
+            " grades: take relevance='binary', or a language model"
+        )
+    name = "chunks" if "chunks" in question.parts else "chunk"
+    requests = tuple(
+        GuardRequest("context_relevance", (chunk,), asked)
+        for chunk in question.parts[name].texts
+    )
+    return GuardQuestions(requests, partial(_cells, question, name, "useful"))
+
+
+def _fields_of_verdicts(question: Question[Any]) -> frozenset[str]:
+    """The fields of the verdicts that a question wants."""
+    schema = question.Reply.model_json_schema()
+    kinds = [schema, *schema.get("$defs", {}).values()]
+    return frozenset(name for kind in kinds for name in kind.get("properties", {}))
+
+
+def _cells(
+    question: Question[Any], name: str, field: str, verdicts: Sequence[GuardVerdict]
+) -> Asked[Any]:
+    """One reply that holds a verdict for each text of a part."""
+    labels = question.parts[name].labels
+    cells = [
+        {"label": label, field: int(verdict.holds), "reason": _reason(verdict)}
+        for label, verdict in zip(labels, verdicts, strict=True)
+    ]
+    reply = question.read({**cells[0], name: cells})
+    counts = tuple(verdict.windows for verdict in verdicts)
+    return Asked(
+        (reply,),
+        weights=tuple(
+            Weight(chance, "logprobs") for chance in _probabilities(verdicts)
+        ),
+        windows=counts if max(counts) > 1 else (),
+    )
+
+
+def _reason(verdict: GuardVerdict) -> str:
+    if verdict.probability is None:
+        return "a bare verdict, without a probability"
+    return f"p = {verdict.probability:.2f}"
+
+
+def _probabilities(verdicts: Sequence[GuardVerdict]) -> list[float]:
+    """The probabilities of all verdicts; none if one of them has none."""
+    known = [verdict.probability for verdict in verdicts]
+    if None in known:
+        return []
+    return [chance for chance in known if chance is not None]

@@ -1,0 +1,60 @@
+"""Guards behind a chat endpoint: models that give one word about one text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ragmetrics_core.data import SettingError, did_you_mean
+from ragmetrics_core.models.chat import ChatRequest
+from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.models.guard_forms import FORMS, GuardRequest
+from ragmetrics_core.models.openai_form import parameters
+
+
+class GuardModel(OpenAICompatibleModel):
+    """A guard behind an endpoint of OpenAI's chat protocol, asked by ``GuardJudge`` alone.
+
+    It is a chat model to the session, whose message says what is asked. What is sent is
+    made of that by the guard's form. The endpoint has to apply the chat template that
+    comes with the model, as vLLM does.
+
+    Args:
+        base_url: Address of the endpoint, up to and with ``/v1``.
+        model: Its name there.
+        form: How its family is asked: ``granite-3.2`` (Granite Guardian 3.0 to 3.2),
+            ``granite-3.3``, or ``minicheck`` (Bespoke-MiniCheck).
+        settings: All others are those of ``OpenAICompatibleModel``.
+
+    Raises:
+        SettingError: If there is no such form.
+
+    Examples:
+        >>> GuardModel("http://127.0.0.1:8000/v1", "bespoke", form="minicheck").name
+        'guard/minicheck/bespoke'
+    """
+
+    def __init__(
+        self, base_url: str, model: str, *, form: str, **settings: Any
+    ) -> None:
+        if form not in FORMS:
+            raise SettingError(
+                f"no guard has the form {form!r}{did_you_mean(str(form), FORMS)}; there"
+                f" are: {', '.join(FORMS)}"
+            )
+        named = {"name": f"guard/{form}/{model}", **settings}
+        super().__init__(base_url, model, **named)
+        self.form = FORMS[form]
+        self.cache_key = f"guard|{form}|{self.cache_key}"
+
+    def body(self, request: ChatRequest) -> dict[str, Any]:
+        """The body of a request, in the form of the guard.
+
+        Of several messages the first counts: a guard is asked again with equal words.
+        """
+        asked = GuardRequest.from_json(request.messages[0].content)
+        return {
+            "model": self.model,
+            **self.form.fields(asked),
+            **parameters(request),
+            **self._extra,
+        }
