@@ -21,7 +21,11 @@ from one_loop import OneLoop
 from ragmetrics_core import LiteLLMModel, LLMJudge, OpenAICompatibleModel
 from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, SettingError
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.models.addresses import OPENAI, openai_endpoint, variable_naming
+from ragmetrics_core.models.addresses import (
+    OPENAI,
+    provider_endpoint,
+    variable_naming,
+)
 from ragmetrics_core.models.chat import ChatModel, ChatRequest, Message
 
 RUNNER = OneLoop()
@@ -237,7 +241,7 @@ def test_without_an_address_a_named_key_goes_to_the_provider(
     asked(model)
     assert ["the-key-that-was-named" in one for one in given] == [True]
     assert MARK not in given[0]
-    assert model.address in ("", OPENAI)
+    assert model.address in ("", OPENAI.address)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +307,7 @@ NOT_OWN = (
 
 @pytest.mark.parametrize("address", [*OWN, *NOT_OWN])
 def test_only_openai_is_openai(address: str) -> None:
-    assert openai_endpoint(address, key_named=False).key_variable == (
+    assert provider_endpoint(OPENAI, address, key_named=False).key_variable == (
         "OPENAI_API_KEY" if address in OWN else None
     )
 

@@ -6,6 +6,10 @@ from ragmetrics_core.capture.background import WatchSettings as WatchSettings
 from ragmetrics_core.capture.captured import Captured as Captured
 from ragmetrics_core.capture.captured import Given as Given
 from ragmetrics_core.capture.captured import Redact as Redact
+from ragmetrics_core.capture.cited_sources import CitedSource as CitedSource
+from ragmetrics_core.capture.cited_sources import (
+    citations_of_sources as citations_of_sources,
+)
 from ragmetrics_core.capture.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capture.hooks import Listener as Listener
 from ragmetrics_core.capture.hooks import Listeners as Listeners
@@ -47,6 +51,8 @@ from ragmetrics_core.capture.tree import ToolCall as ToolCall
 from ragmetrics_core.capture.tree import Tree as Tree
 from ragmetrics_core.capture.turns import Turns as Turns
 from ragmetrics_core.capture.written import name_authors as name_authors
+from ragmetrics_core.data.citations import Citation as Citation
+from ragmetrics_core.data.citations import citations_of_marks as citations_of_marks
 from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.errors import InputError as InputError
 from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable

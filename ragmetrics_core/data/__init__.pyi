@@ -20,6 +20,7 @@ from ragmetrics_core.data.asking import shares as shares
 from ragmetrics_core.data.cells import follow as follow
 from ragmetrics_core.data.cells import number_as_text as number_as_text
 from ragmetrics_core.data.cells import plain_data as plain_data
+from ragmetrics_core.data.citations import Citation as Citation
 from ragmetrics_core.data.column_arguments import Columns as Columns
 from ragmetrics_core.data.column_arguments import Fields as Fields
 from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES

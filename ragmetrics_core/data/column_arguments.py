@@ -23,6 +23,7 @@ class Fields(TypedDict, total=False):
     id: Column | None
     ledger: Column | None
     capture: Column | None
+    citations: Column | None
     metadata: Column | None
 
 
@@ -46,4 +47,5 @@ class Columns(TypedDict, total=False):
     id_column: Column | None
     ledger_column: Column | None
     capture_column: Column | None
+    citations_column: Column | None
     metadata_column: Column | None

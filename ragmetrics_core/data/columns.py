@@ -24,6 +24,7 @@ from ragmetrics_core.data.cells import (
     plain_data,
     structured,
 )
+from ragmetrics_core.data.citations import is_citations, is_numbering
 from ragmetrics_core.data.errors import (
     AmbiguousColumns,
     NoSuchColumn,
@@ -391,6 +392,10 @@ def _place_in(value: Any, field: str, column: str) -> Place | None:
     The place is the column's value or, if that is an object, the value in it.
     """
     name = plain_name(column)
+    if field == "citations":  # a column of that name may hold addresses, or texts
+        data = structured(value)
+        is_known = is_citations(data) or is_numbering(data)
+        return Place(data, column) if is_known else None
     if field in _OWN:  # a column of that name may hold anything else
         data = structured(value)
         return (

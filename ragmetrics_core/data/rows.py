@@ -18,12 +18,20 @@ from ragmetrics_core.data.cells import (
     present,
     structured,
 )
+from ragmetrics_core.data.citations import (
+    citations_of_marks,
+    is_citations,
+    is_numbering,
+    numbering_of,
+    numbering_of_ids,
+    numbering_of_metadata,
+)
 from ragmetrics_core.data.column_arguments import Columns
 from ragmetrics_core.data.columns import SEVERAL_ANSWERS, Place, Row, find
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.nearest import did_you_mean, plain_name
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample import Context, Sample
 
 _NO_ERROR = ("false", "none", "null", "nan", "0")
 _NEEDED = {
@@ -63,6 +71,8 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
     answers = _answers(places.get("answer", _NO_PLACE))
     if len(answers) < 2:
         return [_sample(row, places, {"answer": answers[0]} if answers else {})]
+    if isinstance(structured(places.get("citations", _NO_PLACE).value), (list, tuple)):
+        raise RowError("citations: spans of one answer, and the row holds several")
     name = places.get("id", _NO_PLACE).value
     ids = [
         f"{name}#{number}" if present(name) else None for number in range(len(answers))
@@ -147,12 +157,36 @@ def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
         if name not in used and present(value)
     }
     metadata = {**rest, **values.get("metadata", {})}
+    citations = values.pop("citations", None)
+    if isinstance(citations, (list, tuple)):
+        values["citations"] = citations
     if conversation_in(metadata) is None:
         metadata |= _conversation_beside_texts(row, places)
     try:
-        return Sample(**{**values, "metadata": metadata})
+        sample = Sample(**{**values, "metadata": metadata})
     except ValidationError as error:
         raise RowError(_explain(error, places)) from None
+    if sample.citations is not None:
+        return sample
+    numbering = _numbering(sample.contexts, citations)
+    if sample.answer is None or numbering is None:
+        return sample
+    read = citations_of_marks(sample.answer, numbering)
+    return sample.model_copy(update={"citations": read})
+
+
+def _numbering(contexts: Sequence[Context], cell: Any) -> Mapping[str, int] | None:
+    """Which context each number means, where the row says it; else None.
+
+    The column ``citations`` says it, else the texts of the contexts or their metadata.
+    """
+    if isinstance(cell, Mapping):
+        return numbering_of_ids(cell, [context.id for context in contexts])
+    if not contexts:
+        return None
+    return numbering_of([context.text for context in contexts]) or (
+        numbering_of_metadata([context.metadata for context in contexts])
+    )
 
 
 def _column_of(row: Row, place: str) -> str:
@@ -199,6 +233,20 @@ def _problem(value: Any) -> str | None:
     return json.dumps(value, default=str, ensure_ascii=False) if value else None
 
 
+def _citations_or_numbering(value: Any) -> Any:
+    """A list of citations as data, or the id of a context for each number.
+
+    Raises ``RowError`` for anything else.
+    """
+    data = structured(value)
+    if is_citations(data) or is_numbering(data):
+        return data
+    raise RowError(
+        "citations: needs {number: id of the context}, or a list of objects with start,"
+        f" end and contexts; found {type(data).__name__}"
+    )
+
+
 # How fields are read from what a column holds; the others are taken as they are.
 _READERS: dict[str, Callable[[Any], Any]] = {
     "contexts": lambda value: cells.contexts(value, "contexts"),
@@ -210,6 +258,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "id": lambda value: str(number_as_text(value)),
     "error": _problem,
     "metadata": cells.metadata,
+    "citations": _citations_or_numbering,
 }
 
 

@@ -6,8 +6,15 @@ A sample holds the question, what was retrieved, the answer, and what was expect
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Unpack
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
+from ragmetrics_core.data.citations import Citation, why_unknown
 from ragmetrics_core.data.column_arguments import Fields
 from ragmetrics_core.data.display import table
 from ragmetrics_core.data.errors import RowError
@@ -272,12 +279,42 @@ class Sample(Frozen):
         None,
         description="Calls that brought evidence, also earlier; None if unrecorded.",
     )
+    citations: tuple[Citation, ...] | None = Field(
+        None,
+        description=(
+            "What the answer cites; None: not known, or nobody looked; (): nothing."
+        ),
+    )
     row_key: str | None = Field(
         None,
         description=(
             "What the samples of one row with several answers share; None for others."
         ),
     )
+
+    @field_validator("citations")
+    @classmethod
+    def _citations_point_into_the_sample(
+        cls, citations: tuple[Citation, ...] | None, fields: ValidationInfo
+    ) -> tuple[Citation, ...] | None:
+        """Refuse citations that name no context, or no part of the answer."""
+        n_signs = len(fields.data.get("answer") or "")
+        n_contexts = len(fields.data.get("contexts") or ())
+        for citation in citations or ():
+            end = max(citation.end, *(citation.mark or (0,)))
+            if end > n_signs:
+                raise ValueError(f"a citation ends at {end}, the answer at {n_signs}")
+            if max(citation.contexts, default=-1) >= n_contexts:
+                raise ValueError(
+                    f"a citation names place {max(citation.contexts)}, counted from 0,"
+                    f" of {n_contexts} contexts"
+                )
+        return citations
+
+    @property
+    def citations_unknown(self) -> str:
+        """Why it is not known what the answer cites, in words; "" if it is known."""
+        return "" if self.citations is not None else why_unknown(self.answer)
 
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.

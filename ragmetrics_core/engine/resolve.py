@@ -17,9 +17,10 @@ from ragmetrics_core.models.addresses import Endpoint, named_endpoint, refuse_em
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.decision_model import (
+    DECISIONS,
+    SYSTEM_ONE,
     DecisionModel,
-    OpenAIDecisionModel,
-    SystemOneModel,
+    decision_model,
 )
 from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.models.litellm_model import LiteLLMModel, provides
@@ -32,7 +33,6 @@ _logger = logging.getLogger("ragmetrics_core")
 _judges: dict[tuple[object, ...], Judge] = {}
 _MOST = 32  # judges known by name
 _COMPATIBLE = "openai-compatible/"
-_DECISIONS, _SYSTEM_ONE = "decisions/", "systemone/"
 _GUARD = "guard/"
 _OWN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
@@ -50,7 +50,7 @@ def resolve_judge(
     Args:
         judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``),
             a decision model's (``"decisions/gpt-6-luna"``,
-            ``"systemone/typesafe/jev-1.13"``), a guard's behind ``api_base``
+            ``"systemone/typesafe/jev-1.13.0"``), a guard's behind ``api_base``
             (``"guard/minicheck/bespoke-minicheck"``), ``"lexical"`` for the embedded
             judge, ``module:name`` of a judge or chat model of your own, or None.
         metric_model: The metric's own ``model``, used where ``judge`` is None; after it
@@ -143,16 +143,10 @@ def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
                 address, name.removeprefix(_COMPATIBLE), api_key_env=key_variable
             )
         )
-    if name.startswith(_DECISIONS):
+    typed = decision_model(name, api_base=address, api_key_env=key_variable)
+    if typed is not None:
         _warn_of_moving_name(name)
-        return DecisionJudge(
-            OpenAIDecisionModel(name, api_base=address, api_key_env=key_variable)
-        )
-    if name.startswith(_SYSTEM_ONE):
-        _warn_of_moving_name(name)
-        return DecisionJudge(
-            SystemOneModel(name, api_base=address, api_key_env=key_variable)
-        )
+        return DecisionJudge(typed)
     if name.startswith(_GUARD):
         return _guard(name, endpoint)
     if name.startswith("openai/") or listed(name) is not None:
@@ -197,12 +191,24 @@ def _refuse_misspelt(name: str, address: str | None) -> None:
 
     LiteLLM, which takes seconds to load, is asked about such a name only.
     """
-    near = did_you_mean(name, ["lexical", "lexical+vectors", *listed_names()])
-    if near and "/" not in name and not provides(name, address):
+    hint = _hint_of_misspelt(name)
+    if hint and not provides(name, address):
         raise SettingError(
-            f"no judge is named {name!r}{near}; give 'lexical', or a model with its"
+            f"no judge is named {name!r}{hint}; give 'lexical', or a model with its"
             " provider, e.g. openai/gpt-4o-mini or ollama/llama3.1"
         )
+
+
+def _hint_of_misspelt(name: str) -> str:
+    """The question whether one of our names was meant; "" where none is near."""
+    beginning, slash, rest = name.partition("/")
+    if not slash:
+        return did_you_mean(name, ["lexical", "lexical+vectors", *listed_names()])
+    meant = {
+        known.strip("/"): f"{known}{rest}"
+        for known in (_COMPATIBLE, DECISIONS, SYSTEM_ONE)
+    }
+    return did_you_mean(beginning, meant, stands_for=meant)
 
 
 def _own(place: str, addressed: bool) -> Judge:

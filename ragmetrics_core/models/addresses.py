@@ -16,7 +16,6 @@ from ragmetrics_core.data import SettingError
 ADDRESS_VARIABLE = "RAGMETRICS_API_BASE"
 KEY_VARIABLE = "RAGMETRICS_API_KEY"
 """The key of the address that the environment names."""
-OPENAI = "https://api.openai.com/v1"
 NAME_A_KEY = (
     "a provider's usual key goes to the provider's own address only, so name the key"
     f" of this one beside it: --api-key-env with --api-base, {KEY_VARIABLE} with"
@@ -41,6 +40,7 @@ _PROVIDERS = (
         "codestral.mistral.ai",
         "api.groq.com",
         "api.x.ai",
+        "api.typesafe.ai",
     ),
     *(
         "api.cohere.ai",
@@ -72,6 +72,32 @@ _PROVIDERS = (
         ".huggingface.cloud",
     ),
 )
+
+
+class Provider(NamedTuple):
+    """A provider whose models our own client reaches.
+
+    Args:
+        address: The provider's own.
+        key_variable: The variable of the environment that usually holds its key.
+        address_variables: Those that name another address in place of its own; the
+            first that is set decides.
+    """
+
+    address: str
+    key_variable: str
+    address_variables: tuple[str, ...]
+
+
+OPENAI = Provider("https://api.openai.com/v1", "OPENAI_API_KEY", ("OPENAI_BASE_URL",))
+# its own SDK reads the first variable, LiteLLM the second
+TYPESAFE = Provider(
+    "https://api.typesafe.ai/v1",
+    "TYPESAFE_API_KEY",
+    ("TYPESAFE_BASE_URL", "TYPESAFE_API_BASE"),
+)
+WANTING_A_KEY = frozenset({OPENAI.address, TYPESAFE.address})
+"""The addresses that answer nobody without a key."""
 
 
 class Endpoint(NamedTuple):
@@ -119,20 +145,26 @@ def named_endpoint(api_base: str | None, api_key_env: str | None) -> Endpoint:
     return Endpoint(None, api_key_env)
 
 
-def openai_endpoint(api_base: str | None, *, key_named: bool) -> Endpoint:
-    """Return the address of an OpenAI model and the variable of its key.
+def provider_endpoint(
+    provider: Provider, api_base: str | None, *, key_named: bool
+) -> Endpoint:
+    """Return the address of a provider's model and the variable of its key.
 
-    The address is the one given, else ``OPENAI_BASE_URL``, else OpenAI's own.
+    The address is the one given, else that of the provider's variables, else its own.
 
     The variable is None where no key goes to the address unless the caller names it.
     """
     if api_base is not None:
-        return Endpoint(api_base, "OPENAI_API_KEY" if _is_openai(api_base) else None)
-    address = os.environ.get("OPENAI_BASE_URL") or OPENAI
-    if _is_openai(address):
-        return Endpoint(address, "OPENAI_API_KEY")
+        is_own = same_host(api_base, provider.address)
+        return Endpoint(api_base, provider.key_variable if is_own else None)
+    named_by = next(filter(os.environ.get, provider.address_variables), None)
+    if named_by is None:
+        return Endpoint(provider.address, provider.key_variable)
+    address = os.environ[named_by]
+    if same_host(address, provider.address):
+        return Endpoint(address, provider.key_variable)
     if key_named:
-        raise SettingError(_two_places("OPENAI_BASE_URL"))
+        raise SettingError(_two_places(named_by))
     # Where both addresses are set, our key belongs to ours.
     is_for_another = os.environ.get(ADDRESS_VARIABLE, address) != address
     return Endpoint(
@@ -199,10 +231,6 @@ def _two_places(variable: str) -> str:
         f" place, --api-base and --api-key-env, or {ADDRESS_VARIABLE} and"
         f" {KEY_VARIABLE}, or api_base= and api_key= in Python"
     )
-
-
-def _is_openai(address: str) -> bool:
-    return _host(address) == _host(OPENAI)
 
 
 def _host(address: str) -> tuple[str, str, int] | None:

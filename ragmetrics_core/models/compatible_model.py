@@ -19,7 +19,12 @@ from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import did_you_mean, errors
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.models.addresses import NAME_A_KEY, OPENAI, openai_endpoint
+from ragmetrics_core.models.addresses import (
+    NAME_A_KEY,
+    OPENAI,
+    WANTING_A_KEY,
+    provider_endpoint,
+)
 from ragmetrics_core.models.cache_keys import endpoint_key
 from ragmetrics_core.models.chat import (
     CONNECTING_SECONDS,
@@ -65,6 +70,7 @@ _OF_FILES = 600.0, 2**30  # seconds and bytes
 
 
 _CHAT = "chat/completions"
+_ASKING = frozenset({_CHAT, "decisions", "systemone"})  # the paths of questions
 
 
 class OpenAICompatibleModel(ChatModel):
@@ -167,17 +173,17 @@ class OpenAICompatibleModel(ChatModel):
         """
         model = name.removeprefix("openai/")
         listed_model = listed(model)
-        endpoint = openai_endpoint(
-            api_base, key_named=api_key is not None or api_key_env is not None
+        endpoint = provider_endpoint(
+            OPENAI, api_base, key_named=api_key is not None or api_key_env is not None
         )
-        address = endpoint.address or OPENAI
+        address = endpoint.address or OPENAI.address
         return cls(
             address,
             model,
             api_key=api_key,
             api_key_env=api_key_env or endpoint.key_variable,
             capabilities=listed_model.capabilities
-            if listed_model and address == OPENAI
+            if listed_model and address == OPENAI.address
             else None,
             prices=listed_model.prices if listed_model else None,
             name=name,
@@ -247,7 +253,7 @@ class OpenAICompatibleModel(ChatModel):
             raise errors.JudgeServerError(
                 f"{self.name} sent a body that is no JSON; check the endpoint"
             ) from None
-        meant = status_of_body(body) if path == _CHAT else None
+        meant = status_of_body(body) if path in _ASKING else None
         if meant is not None:
             wait = seconds(headers.get("Retry-After"))
             fault = Fault.from_reply(meant, content.decode(errors="replace"), wait)
@@ -316,7 +322,7 @@ class OpenAICompatibleModel(ChatModel):
                 f"the key for {self.name} holds a character that no key has, e.g. a"
                 " line break: copy it again"
             )
-        if not key and not self._user and self.base_url == OPENAI:
+        if not key and not self._user and self.base_url in WANTING_A_KEY:
             raise self._error(errors.AuthenticationFailed, Fault())
         if key:
             return {"Authorization": f"Bearer {key}"}
@@ -339,7 +345,7 @@ class OpenAICompatibleModel(ChatModel):
     def _advice_on_the_name(self) -> str:
         """What to do where the endpoint does not know the model."""
         names = f"the names that it knows stand at {self.base_url}/models"
-        if self.base_url == OPENAI:
+        if self.base_url == OPENAI.address:
             return f"check its name{did_you_mean(self.model, listed_names())}; {names}"
         return f"check its name and the address, up to and with /v1; {names}"
 

@@ -104,7 +104,7 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
     """
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, list):
-        raise _no_answers(model, "/v1/decisions")
+        raise no_answers(model, "decisions")
     answer_by_name: dict[object, Any] = {}
     for place, answer in enumerate(answers):
         if not isinstance(answer, dict):
@@ -112,7 +112,7 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
         name = answer.get("name", _name(place))
         if not isinstance(name, str) or name in answer_by_name:
             # which of two answers is meant cannot be told
-            raise _no_answers(model, "/v1/decisions")
+            raise no_answers(model, "decisions")
         answer_by_name[name] = answer
     return _choices(request, body, answer_by_name, _openai_numbers)
 
@@ -125,13 +125,14 @@ def systemone_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]
     """
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, dict):
-        raise _no_answers(model, "/v1/systemone")
+        raise no_answers(model, "systemone")
     return _choices(request, body, answers, _systemone_numbers)
 
 
-def _no_answers(model: str, path: str) -> MalformedReply:
+def no_answers(model: str, form: str) -> MalformedReply:
+    """The error for a reply that holds no answers in a form."""
     return MalformedReply(
-        f"{model} sent a body without the answers of {path}: check that the endpoint"
+        f"{model} sent a body without the answers of /v1/{form}: check that the endpoint"
         " speaks that form"
     )
 
@@ -148,7 +149,7 @@ def _choices(
     for place, (kind, _, options) in enumerate(json.loads(request)["questions"]):
         answer = answers.get(_name(place))
         labels = [label for label, _ in options]
-        if is_truncated:
+        if is_truncated or _is_truncated(answer):
             choices.append(Choice("the request was truncated", "length"))
         elif isinstance(answer, dict) and answer.get("type") == "refusal":
             choices.append(Choice("refused", "refused"))
@@ -206,12 +207,14 @@ def _in_order(
     return [by_value[value] for value in values]
 
 
-def _is_truncated(body: Any) -> bool:
-    """Whether a reply, or its usage, says that not all was read."""
-    usage = body.get("usage")
+def _is_truncated(said: Any) -> bool:
+    """Whether a reply or an answer, or what is told of it, says that not all was read."""
+    if not isinstance(said, Mapping):
+        return False
+    holders = [said, said.get("usage"), said.get("metadata")]
     return any(
         bool(holder.get(field))
-        for holder in (body, usage)
+        for holder in holders
         if isinstance(holder, Mapping)
         for field in _TRUNCATED
     )

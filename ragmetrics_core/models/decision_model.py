@@ -8,15 +8,23 @@ is the answer to one of them.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.models.addresses import OPENAI, openai_endpoint
-from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.models.addresses import (
+    OPENAI,
+    TYPESAFE,
+    Provider,
+    provider_endpoint,
+)
+from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.decision_forms import (
+    Body,
+    no_answers,
     openai_body,
     openai_choices,
     systemone_choices,
@@ -28,7 +36,23 @@ from ragmetrics_core.models.litellm_model import LiteLLMModel
 from ragmetrics_core.models.openai_form import decision_prices, priced, reply_of
 from ragmetrics_core.models.threads import computed
 
-_PATH = "decisions"
+DECISIONS, SYSTEM_ONE = "decisions/", "systemone/"
+"""How the names of models of typed questions begin, by the form of their endpoint."""
+
+_TYPESAFE = "typesafe/"
+# Providers that LiteLLM reaches, at an address of the user's, too: not by POST to
+# /v1/systemone, or not with a plain key.
+_THROUGH_LITELLM = frozenset(
+    {
+        "azure_ai",
+        "cloudflare",
+        "databricks",
+        "hosted_vllm",
+        "openrouter",
+        "perplexity",
+        "strands_decider",
+    }
+)
 _NOT_IMPLEMENTED = 501
 
 
@@ -42,32 +66,35 @@ class DecisionModel(ChatModel):
     most_questions: int = 128
 
 
-class OpenAIDecisionModel(DecisionModel):
-    """A model behind an endpoint that speaks OpenAI's ``POST /v1/decisions``.
+class ServedDecisionModel(DecisionModel):
+    """A model behind an endpoint of typed questions, reached by our own client.
+
+    ``OpenAIDecisionModel`` and ``SystemOneModel`` say in which form it is asked.
 
     Args:
-        model: Its name there, with or without ``decisions/``.
-        api_base: Address of the endpoint, up to and with ``/v1``; None takes
-            ``OPENAI_BASE_URL``, else OpenAI's own.
+        model: Its name there, with or without the beginning of its form.
+        api_base: Address of the endpoint, up to and with ``/v1``; None takes that of
+            the provider's variable, else the provider's own.
         api_key: The key.
-        api_key_env: The environment variable that holds it. With neither, OpenAI's own
-            address gets ``OPENAI_API_KEY``, and ``api_base`` gets none.
+        api_key_env: The environment variable that holds it. With neither, the
+            provider's own address gets the key in the provider's usual variable, and
+            ``api_base`` gets none.
         timeout: Seconds for one call.
-        prices: US dollars per token read and given; by default those of our dated file.
+        prices: US dollars per token read and given; by default those of our dated file,
+            at the provider's own address.
         most_questions: Most questions in one request.
         extra: Further fields of the request's body.
 
     Raises:
-        SettingError: If a number is out of range, or address and key are named in
-            different places.
-
-    Examples:
-        >>> OpenAIDecisionModel("gpt-6-luna", api_key="secret").name
-        'decisions/gpt-6-luna'
+        SettingError: If no model is named, a number is out of range, or address and key
+            are named in different places.
     """
 
     name = ""
     cache_key: str | None = ""
+    # how its name begins, and, without the slash, the end of the endpoint's path
+    form: ClassVar[str]
+    provider: ClassVar[Provider]
 
     def __init__(
         self,
@@ -78,19 +105,26 @@ class OpenAIDecisionModel(DecisionModel):
         api_key_env: str | None = None,
         timeout: float = 60.0,
         prices: tuple[float, float] | None = None,
-        most_questions: int = 400,
+        most_questions: int | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        check_number("OpenAIDecisionModel(most_questions=)", most_questions, least=1)
-        self.model = model.removeprefix("decisions/")
-        self.name = f"decisions/{self.model}"
-        self.most_questions = most_questions
-        endpoint = openai_endpoint(
-            api_base, key_named=api_key is not None or api_key_env is not None
+        kind = type(self).__name__
+        if most_questions is not None:
+            check_number(f"{kind}(most_questions=)", most_questions, least=1)
+            self.most_questions = most_questions
+        named = model.removeprefix(self.form)
+        self.name = f"{self.form}{named}"
+        endpoint = provider_endpoint(
+            self.provider,
+            api_base,
+            key_named=api_key is not None or api_key_env is not None,
         )
-        address = endpoint.address or OPENAI
-        if prices is None and address == OPENAI:
-            prices = decision_prices(self.model)
+        address = self._complete(endpoint.address or self.provider.address)
+        self.model = self._name_there(named, is_named_address=api_base is not None)
+        if not self.model.strip("/"):
+            raise no_model(self.form)
+        if prices is None and address == self.provider.address:
+            prices = decision_prices(named)
         self._extra = dict(extra or {})
         self._client = _DecisionClient(
             address,
@@ -102,10 +136,10 @@ class OpenAIDecisionModel(DecisionModel):
             extra=extra,
             name=self.name,
         )
-        self.cache_key = f"decisions|{self._client.cache_key}"
+        self.cache_key = f"{self.form}|{self._client.cache_key}"
 
     def __repr__(self) -> str:
-        return f"OpenAIDecisionModel({self.model!r}, api_base={self.address!r})"
+        return f"{type(self).__name__}({self.model!r}, api_base={self.address!r})"
 
     @property
     def address(self) -> str:
@@ -132,18 +166,99 @@ class OpenAIDecisionModel(DecisionModel):
         """
         text = request.messages[0].content
         body = await computed(
-            lambda: {**openai_body(self.model, text), **self._extra}, size=len(text)
+            lambda: {**self._body(text), **self._extra}, size=len(text)
         )
         data = json.dumps(body).encode()
-        answered = await self._client.call("POST", _PATH, data)
+        answered = await self._client.call("POST", self.form.strip("/"), data)
         reply = reply_of(
             self.name,
-            openai_choices(self.name, text, answered),
+            self._choices(text, answered),
             usage=tokens_by_name(answered),
             models=[answered.get("model")],
             key=self._client.key(),
         )
         return priced(reply, self.prices())
+
+    def _complete(self, address: str) -> str:
+        """The address up to and with the version of the form."""
+        return address
+
+    def _name_there(self, model: str, *, is_named_address: bool) -> str:
+        """The model's name at its endpoint."""
+        del is_named_address  # the same at all addresses
+        return model
+
+    @abstractmethod
+    def _body(self, request: str) -> Body:
+        """The body of a request in this form."""
+
+    @abstractmethod
+    def _choices(self, request: str, answered: Any) -> tuple[Choice, ...]:
+        """The answers of a reply in this form; ``MalformedReply`` if it holds none."""
+
+
+class OpenAIDecisionModel(ServedDecisionModel):
+    """A model behind an endpoint that speaks OpenAI's ``POST /v1/decisions``.
+
+    Without ``api_base`` it is OpenAI's own, or that of ``OPENAI_BASE_URL``.
+    ``ServedDecisionModel`` says what it takes.
+
+    Examples:
+        >>> OpenAIDecisionModel("gpt-6-luna", api_key="secret").name
+        'decisions/gpt-6-luna'
+    """
+
+    form = DECISIONS
+    provider = OPENAI
+    most_questions = 400
+
+    def _body(self, request: str) -> Body:
+        return openai_body(self.model, request)
+
+    def _choices(self, request: str, answered: Any) -> tuple[Choice, ...]:
+        return openai_choices(self.name, request, answered)
+
+
+class SystemOneModel(ServedDecisionModel):
+    """A model behind an endpoint that speaks System One's ``POST /v1/systemone``.
+
+    Examples are llama.cpp, SGLang, Ollama and ``transformers serve``, named as they
+    know it, with ``api_base``. Without it ``typesafe/MODEL`` is TypeSafe's own.
+    ``ServedDecisionModel`` says what it takes.
+
+    Examples:
+        >>> SystemOneModel("typesafe/jev-1.13.0", api_key="secret")
+        SystemOneModel('jev-1.13.0', api_base='https://api.typesafe.ai/v1')
+    """
+
+    form = SYSTEM_ONE
+    provider = TYPESAFE
+    most_questions = 64  # of transformers serve, the least that is known
+
+    def _complete(self, address: str) -> str:
+        # TypeSafe's SDK and LiteLLM name addresses without it
+        if "?" in address or address.rstrip("/").endswith("/v1"):
+            return address
+        return f"{address.rstrip('/')}/v1"
+
+    def _name_there(self, model: str, *, is_named_address: bool) -> str:
+        if is_named_address:
+            return model
+        if not model:
+            raise no_model(self.form)
+        if not model.startswith(_TYPESAFE):
+            raise errors.SettingError(
+                f"{self.name} needs the address of its endpoint: api_base= (--api-base)"
+                " or RAGMETRICS_API_BASE, e.g. http://127.0.0.1:8000/v1; a provider"
+                " stands before the model, e.g. systemone/typesafe/jev-1.13.0"
+            )
+        return model.removeprefix(_TYPESAFE)
+
+    def _body(self, request: str) -> Body:
+        return {"model": self.model, **systemone_fields(request)}
+
+    def _choices(self, request: str, answered: Any) -> tuple[Choice, ...]:
+        return systemone_choices(self.name, request, answered)
 
 
 class _DecisionClient(OpenAICompatibleModel):
@@ -154,21 +269,19 @@ class _DecisionClient(OpenAICompatibleModel):
         return self._key()
 
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
-        if fault.status != _NOT_IMPLEMENTED:
-            return super()._error(kind, fault)
-        return errors.ModelNotFound(
-            f"{self.name} at {self.address} answers no typed questions (HTTP 501): start"
-            " that server with a decision model"
-        )
+        if fault.status == _NOT_IMPLEMENTED:
+            return _no_decision_model(f"{self.name} at {self.address}")
+        return super()._error(kind, fault)
 
 
-class SystemOneModel(DecisionModel, LiteLLMModel):
-    """A model that answers System One's typed questions, reached through LiteLLM.
+class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
+    """A model of typed questions of a provider that LiteLLM reaches.
+
+    LiteLLM reads answers before we do: a number that is sent as a text counts as one.
 
     Args:
         model: LiteLLM's name of it, provider first, with or without ``systemone/``,
-            e.g. ``"typesafe/jev-latest"``. A name without a provider, with ``api_base``,
-            is a server of one's own: llama.cpp, SGLang, Ollama, ``transformers serve``.
+            e.g. ``"perplexity/pplx-decide"``.
         most_questions: Most questions in one request.
         settings: All others are those of ``LiteLLMModel``; prices are those of what is
             read and given.
@@ -177,29 +290,27 @@ class SystemOneModel(DecisionModel, LiteLLMModel):
         MissingDependency: If LiteLLM is not installed.
 
     Examples:
-        >>> SystemOneModel("typesafe/jev-1.13").name
-        'systemone/typesafe/jev-1.13'
+        >>> LiteLLMDecisionModel("databricks/decide").name
+        'systemone/databricks/decide'
     """
 
     def __init__(
         self, model: str, *, most_questions: int = 128, **settings: Any
     ) -> None:
-        check_number("SystemOneModel(most_questions=)", most_questions, least=1)
-        provided = model.removeprefix("systemone/")
-        if "/" not in provided and settings.get("api_base") is not None:
-            provided = f"hosted_vllm/{provided}"
+        check_number("LiteLLMDecisionModel(most_questions=)", most_questions, least=1)
+        provided = model.removeprefix(SYSTEM_ONE)
         super().__init__(provided, **settings)
-        self.name = f"systemone/{model.removeprefix('systemone/')}"
+        self.name = f"{SYSTEM_ONE}{provided}"
         self.most_questions = most_questions
 
     def __repr__(self) -> str:
-        return f"SystemOneModel({self.model!r})"
+        return f"LiteLLMDecisionModel({self.model!r})"
 
     @property
     def cache_key(self) -> str | None:
         """Address, model and settings, apart from those of the same model as a chat."""
         key = super().cache_key
-        return None if key is None else f"systemone|{key}"
+        return None if key is None else f"{SYSTEM_ONE}|{key}"
 
     async def _called(self, litellm: Any, request: ChatRequest) -> Any:
         text = request.messages[0].content
@@ -216,3 +327,62 @@ class SystemOneModel(DecisionModel, LiteLLMModel):
             key=self._key(),
         )
         return self._priced(reply, response)
+
+    def _translated(self, error: Exception) -> errors.JudgeError:
+        fault = Fault.of(error)
+        if fault.status == _NOT_IMPLEMENTED:
+            return _no_decision_model(self.name)
+        if _UNREAD_BY_LITELLM in fault.text:
+            # that body came with a success, whatever status LiteLLM gives it
+            return no_answers(self.name, "systemone")
+        return super()._translated(error)
+
+
+_UNREAD_BY_LITELLM = "returned an unexpected response"
+
+
+def decision_model(
+    name: str, *, api_base: str | None = None, api_key_env: str | None = None
+) -> DecisionModel | None:
+    """The model of typed questions that a name means; None if it means no such model.
+
+    Args:
+        name: ``decisions/MODEL``, ``systemone/MODEL`` with an address of its own,
+            ``systemone/typesafe/MODEL``, or ``systemone/PROVIDER/MODEL`` of a provider
+            that LiteLLM reaches.
+        api_base: Address of the endpoint; None for the provider's own.
+        api_key_env: The environment variable that holds its key.
+
+    Raises:
+        SettingError: If no model is named, or its address is missing.
+        MissingDependency: If LiteLLM is needed and not installed.
+    """
+    if name.startswith(DECISIONS):
+        return OpenAIDecisionModel(name, api_base=api_base, api_key_env=api_key_env)
+    if not name.startswith(SYSTEM_ONE):
+        return None
+    provider, slash, model = name.removeprefix(SYSTEM_ONE).partition("/")
+    is_of_litellm = provider in _THROUGH_LITELLM
+    if api_base is None and slash and f"{provider}/" != _TYPESAFE:
+        is_of_litellm = True
+    if not is_of_litellm:
+        return SystemOneModel(name, api_base=api_base, api_key_env=api_key_env)
+    if not model:
+        raise no_model(SYSTEM_ONE)
+    return LiteLLMDecisionModel(name, api_base=api_base, api_key_env=api_key_env)
+
+
+def no_model(form: str) -> errors.SettingError:
+    """The error for a name that is only the beginning of one."""
+    example = "gpt-6-luna" if form == DECISIONS else "typesafe/jev-1.13.0"
+    return errors.SettingError(
+        f"{form} names no model: give {form}MODEL, e.g. {form}{example}"
+    )
+
+
+def _no_decision_model(where: str) -> errors.ModelNotFound:
+    """The error of a server whose model answers no typed questions."""
+    return errors.ModelNotFound(
+        f"{where} answers no typed questions (HTTP 501): start that server with a"
+        " decision model"
+    )

@@ -79,7 +79,9 @@ _UNSUPPORTED = re.compile(
 _INVALID = re.compile(
     r"literal_error|extra_forbidden|Input should be|Extra inputs are not permitted"
 )
-_NOT_JSON = re.compile(r"Unable to get json response|JSONDecodeError|Expecting value")
+_NOT_JSON = re.compile(
+    r"Unable to get json response|JSONDecodeError|Expecting value|json_invalid"
+)
 _FILTERED = re.compile(
     r"content_filter|content_policy|content management policy|ResponsibleAI",
     re.IGNORECASE,

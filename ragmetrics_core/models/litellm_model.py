@@ -304,7 +304,7 @@ class LiteLLMModel(ChatModel):
         except TimeoutError:
             refusals.append(
                 errors.JudgeTimeout(
-                    f"{self.model} sent no reply within {self._timeout:g} s"
+                    f"{self.name} sent no reply within {self._timeout:g} s"
                 )
             )
         except self._theirs as error:
@@ -326,7 +326,7 @@ class LiteLLMModel(ChatModel):
             if isinstance(headers, Mapping):
                 named_headers.update(map(str, headers.values()))
         return LiteLLMCall(
-            self.model, self._key(), self.api_base or "", frozenset(named_headers)
+            self.name, self._key(), self.api_base or "", frozenset(named_headers)
         )
 
     async def _called(self, litellm: Any, request: ChatRequest) -> Any:
@@ -343,7 +343,7 @@ class LiteLLMModel(ChatModel):
             map(_choice, response.choices or ()),
         )
         reply = reply_of(
-            self.model, choices, usage=usage, models=[response.model], key=self._key()
+            self.name, choices, usage=usage, models=[response.model], key=self._key()
         )
         return self._priced(reply, response)
 
@@ -372,7 +372,7 @@ class LiteLLMModel(ChatModel):
             next(filter(None, bases), errors.JudgeServerError),
             Fault.of(error),
         )
-        return judge_error(kind, fault, self.model, self.api_base, self._advice(fault))
+        return judge_error(kind, fault, self.name, self.api_base, self._advice(fault))
 
     def _advice(self, fault: Fault) -> str:
         """What to do about a key that is missing; "" if there was one, or nothing was said of keys."""

@@ -1,0 +1,404 @@
+"""Models of typed questions behind endpoints: addresses, keys, names, and replies that are none."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import ContextRecall, ContextUtilization, evaluate
+from ragmetrics_core.data import (
+    Asked,
+    Instructions,
+    NotAnswered,
+    Part,
+    Question,
+    SettingError,
+    errors,
+)
+from ragmetrics_core.data.typed import Decided, Option, Typed
+from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.judging.decision_judge import DecisionJudge
+from ragmetrics_core.metrics.polls import Poll
+from ragmetrics_core.models.addresses import TYPESAFE, provider_endpoint
+from ragmetrics_core.models.decision_model import (
+    DecisionModel,
+    LiteLLMDecisionModel,
+    OpenAIDecisionModel,
+    SystemOneModel,
+)
+from ragmetrics_core.testing.decision_loopback import DecisionServer
+from ragmetrics_core.testing.loopback import Fault
+
+Body = dict[str, Any]
+GOLDEN = Path(__file__).parent / "golden" / "typed"
+FORMS: dict[str, Callable[[str], DecisionModel]] = {
+    "decisions": lambda address: OpenAIDecisionModel("tiny", api_base=address),
+    "systemone": lambda address: SystemOneModel("tiny", api_base=address),
+}
+OF_LITELLM = "systemone/hosted_vllm/tiny"
+needs_litellm = pytest.mark.skipif(
+    find_spec("litellm") is None, reason="without the extra litellm"
+)
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server() -> Iterator[DecisionServer]:
+    with DecisionServer(lambda *_: 0.9) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for provider in ("OPENAI", "TYPESAFE", "HOSTED_VLLM", "RAGMETRICS"):
+        for ending in ("API_KEY", "API_BASE", "BASE_URL"):
+            monkeypatch.delenv(f"{provider}_{ending}", raising=False)
+
+
+class Tone(Question[Poll]):
+    """Is an answer polite?"""
+
+
+def tone(*typed: Typed) -> Tone:
+    return Tone(
+        parts={"answer": Part("Answer", "Thanks.")},
+        instructions=Instructions("Is it polite?\n{answer}"),
+        Reply=Poll,
+        decided=Decided(
+            lambda question: {"answer": question["answer"]},
+            lambda _: typed or [Typed("predicate", "`answer` is polite.")],
+            lambda question, answers: Asked(
+                (question.read({"verdict": "yes", "reason": str(answers)}),)
+            ),
+        ),
+    )
+
+
+def error_of(model: DecisionModel, *typed: Typed) -> errors.JudgeError:
+    """The error with which a question fails."""
+    reply = run(DecisionJudge(model).answer(tone(*typed))).reply
+    assert isinstance(reply, NotAnswered)
+    return reply.error
+
+
+# Replies that are none
+
+
+@pytest.mark.parametrize(
+    "number",
+    [None, "0.9", True, [0.9], {}, 10**400, math.nan, math.inf, -0.1, 1.2],
+    ids=str,
+)
+def test_a_number_that_is_none_fails_at_once(form: str, number: Any) -> None:
+    class Wrong(DecisionServer):
+        def completion(self, body: Body) -> Body:
+            reply = super().completion(body)
+            answers = reply["answers"]
+            answer = answers[0] if isinstance(answers, list) else answers["q1"]
+            answer["probability" if "probability" in answer else "noul"] = number
+            return reply
+
+    with Wrong(lambda *_: 0.9) as server:
+        error = error_of(FORMS[form](server.base_url))
+        assert isinstance(error, errors.MalformedReply)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("number", [None, "0.5", True], ids=str)
+def test_a_number_among_those_of_options_that_is_none_fails_at_once(
+    form: str, number: Any
+) -> None:
+    typed = Typed("choice", "Which?", (Option("A", "one"), Option("B", "another")))
+
+    class Wrong(DecisionServer):
+        def completion(self, body: Body) -> Body:
+            reply = super().completion(body)
+            answers = reply["answers"]
+            if isinstance(answers, list):
+                answers[0]["probabilities"][0]["probability"] = number
+            else:
+                answers["q1"]["probabilities"]["A"] = number
+            return reply
+
+    with Wrong(lambda *_: [0.5, 0.5]) as server:
+        error = error_of(FORMS[form](server.base_url), typed)
+        assert isinstance(error, errors.MalformedReply)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("answers", [None, "q1", 3, [], {}], ids=str)
+def test_answers_that_are_none_fail_at_once(form: str, answers: Any) -> None:
+    with DecisionServer(lambda *_: 0.9, extra={"answers": answers}) as server:
+        error = error_of(FORMS[form](server.base_url))
+        assert isinstance(error, errors.MalformedReply)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "body", ["<html>a proxy</html>", "", "[" * 9_000, '{"answers": ']
+)
+def test_a_body_that_cannot_be_read_was_a_reply_all_the_same(
+    form: str, server: DecisionServer, body: str
+) -> None:
+    server.faults = lambda _: Fault(200, body=body)
+    judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
+    reply = run(judge.answer(tone())).reply
+    assert isinstance(reply, NotAnswered)
+    assert isinstance(reply.error, errors.JudgeServerError)
+    assert "could not be reached" not in str(reply.error)
+    assert "HTTP 500" not in str(reply.error)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ({"error": {"code": 429, "message": "slow"}}, errors.RateLimited),
+        ({"error": {"code": "invalid_api_key"}}, errors.AuthenticationFailed),
+    ],
+)
+def test_an_error_that_comes_as_a_success_is_that_error(
+    form: str, server: DecisionServer, said: Body, kind: type[errors.JudgeError]
+) -> None:
+    server.faults = lambda _: Fault(200, body=json.dumps(said))
+    judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
+    reply = run(judge.answer(tone())).reply
+    assert isinstance(reply, NotAnswered)
+    assert isinstance(reply.error, kind)
+
+
+def test_a_server_without_a_decision_model_ends_the_run_after_one_request(
+    form: str, server: DecisionServer
+) -> None:
+    server.faults = lambda _: Fault(501, body='{"error": {"message": "no"}}')
+    rows = [{"contexts": ["A."], "answer": f"{n}.", "question": "?"} for n in range(9)]
+    judge = DecisionJudge(FORMS[form](server.base_url))
+    with pytest.raises(errors.ModelNotFound, match="start that server with a decision"):
+        evaluate(rows, [ContextUtilization()], judge=judge, store=False, progress=False)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("told", ["usage", "metadata", "answer"])
+def test_texts_that_were_cut_are_too_long_wherever_that_is_told(
+    form: str, told: str
+) -> None:
+    class Cutting(DecisionServer):
+        def completion(self, body: Body) -> Body:
+            reply = super().completion(body)
+            cut = {"state_tokens_dropped": 3, "truncated": True}
+            if told != "answer":
+                return {**reply, told: cut}
+            answers = reply["answers"]
+            answer = answers[0] if isinstance(answers, list) else answers["q1"]
+            answer["truncated"] = {"state_tokens_dropped": 3}
+            return reply
+
+    with Cutting(lambda *_: 0.9) as server:
+        error = error_of(FORMS[form](server.base_url))
+    assert isinstance(error, errors.ContextWindowExceeded)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 529])
+def test_errors_name_the_model_as_the_user_does(
+    form: str, server: DecisionServer, status: int
+) -> None:
+    server.faults = lambda _: Fault(status)
+    judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
+    reply = run(judge.answer(tone())).reply
+    assert isinstance(reply, NotAnswered)
+    assert f"{form}/tiny" in str(reply.error)
+
+
+# Addresses and keys
+
+
+def test_an_address_may_leave_out_the_version_of_system_one(
+    server: DecisionServer,
+) -> None:
+    bare = server.base_url.removesuffix("/v1")
+    for address in (bare, f"{bare}/", server.base_url, f"{server.base_url}/"):
+        model = SystemOneModel("tiny", api_base=address)
+        assert isinstance(run(DecisionJudge(model).answer(tone())).reply, Asked)
+    assert {request.path for request in server.requests} == {"/v1/systemone"}
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("decisions/gpt-6-luna", "OPENAI_API_KEY"),
+        ("systemone/typesafe/jev-1.13.0", "TYPESAFE_API_KEY"),
+    ],
+)
+def test_a_missing_key_names_its_variable_before_any_call(
+    name: str, variable: str
+) -> None:
+    judge = resolve_judge(name)
+    with pytest.raises(errors.AuthenticationFailed, match=f"no key .* {variable}"):
+        evaluate(
+            [{"answer": "A.", "reference": "B.", "contexts": ["C."]}],
+            [ContextRecall()],
+            judge=judge,
+            store=False,
+            progress=False,
+        )
+
+
+def test_typesafes_key_goes_to_its_own_address_only(
+    server: DecisionServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TYPESAFE_API_KEY", "ts-secret")
+    own = provider_endpoint(TYPESAFE, None, key_named=False)
+    assert own == ("https://api.typesafe.ai/v1", "TYPESAFE_API_KEY")
+    monkeypatch.setenv("TYPESAFE_BASE_URL", server.base_url)
+    model = SystemOneModel("typesafe/jev-1.13.0")
+    assert isinstance(run(DecisionJudge(model).answer(tone())).reply, Asked)
+    (request,) = server.requests
+    assert "ts-secret" not in json.dumps(dict(request.headers))
+    assert request.body["model"] == "jev-1.13.0"
+    with pytest.raises(SettingError, match="TYPESAFE_BASE_URL"):
+        SystemOneModel("typesafe/jev-1.13.0", api_key="secret")
+
+
+def test_a_key_named_beside_its_address_is_sent(
+    form: str, server: DecisionServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINE", "my-secret")
+    judge = resolve_judge(f"{form}/tiny", api_base=server.base_url, api_key_env="MINE")
+    assert isinstance(run(judge.answer(tone())).reply, Asked)
+    (request,) = server.requests
+    assert request.headers["authorization"] == "Bearer my-secret"
+
+
+def test_typesafes_models_have_the_prices_of_our_dated_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = SystemOneModel("typesafe/jev-1.13.0")
+    assert model.prices() == (pytest.approx(4.2e-8), 0.0)
+    at_another = SystemOneModel("typesafe/jev-1.13.0", api_base=HERE)
+    assert at_another.prices() is None
+
+
+# Names
+
+
+HERE = "http://127.0.0.1:9/v1"
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("decisions/", None),
+        ("decisions/", HERE),
+        ("systemone/", None),
+        ("systemone/", HERE),
+        ("systemone/typesafe/", None),
+        ("systemone/openrouter/", None),
+        ("systemone/openrouter/", HERE),
+    ],
+)
+def test_a_name_without_a_model_says_so(name: str, address: str | None) -> None:
+    with pytest.raises(SettingError, match=r"names no model: give .*MODEL"):
+        resolve_judge(name, api_base=address)
+
+
+def test_a_model_without_an_address_says_what_to_do() -> None:
+    with pytest.raises(SettingError, match=r"--api-base.*8000/v1"):
+        resolve_judge("systemone/tiny")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("decision/tiny", "decisions/tiny"),
+        ("system-one/tiny", "systemone/tiny"),
+        ("systemon/a/b", "systemone/a/b"),
+    ],
+)
+def test_a_misspelt_form_is_asked_about(name: str, meant: str) -> None:
+    with pytest.raises(SettingError, match=f"did you mean '{meant}'"):
+        resolve_judge(name, api_base=HERE)
+
+
+def test_a_name_with_slashes_is_sent_as_it_stands_to_ones_own_address(
+    server: DecisionServer,
+) -> None:
+    judge = resolve_judge("systemone/openai/oss", api_base=server.base_url)
+    assert isinstance(run(judge.answer(tone())).reply, Asked)
+    assert server.requests[0].body["model"] == "openai/oss"
+
+
+# Providers that LiteLLM reaches
+
+
+@needs_litellm
+@pytest.mark.parametrize(
+    "name",
+    [
+        "systemone/perplexity/pplx-decide",
+        "systemone/databricks/decide",
+        "systemone/cloudflare/clef",
+    ],
+)
+def test_other_providers_are_reached_through_litellm(name: str) -> None:
+    for address in (None, HERE):
+        judge = resolve_judge(name, api_base=address)
+        assert isinstance(judge, DecisionJudge)
+        assert isinstance(judge.model, LiteLLMDecisionModel)
+        assert judge.name == name
+
+
+def litellm_error(server: DecisionServer, *typed: Typed) -> errors.JudgeError:
+    model = LiteLLMDecisionModel(OF_LITELLM, api_base=server.base_url)
+    return error_of(model, *typed)
+
+
+@needs_litellm
+def test_litellm_sends_what_our_own_client_sends(server: DecisionServer) -> None:
+    options = (Option("A", "one"), Option("B", "another"))
+    typed = [
+        Typed("predicate", "`answer` is polite."),
+        Typed("choice", "Which?", options),
+        Typed("score", "How much?", options),
+    ]
+    server.answer = lambda _, question: (
+        0.9 if question["type"] == "noul" else [0.5, 0.5]
+    )
+    for model in (
+        LiteLLMDecisionModel(OF_LITELLM, api_base=server.base_url),
+        SystemOneModel("tiny", api_base=server.base_url),
+    ):
+        assert isinstance(run(DecisionJudge(model).answer(tone(*typed))).reply, Asked)
+    through_litellm, by_ourselves = (request.body for request in server.requests)
+    assert through_litellm == by_ourselves
+
+
+@needs_litellm
+def test_what_litellm_cannot_read_fails_at_once_and_is_no_outage(
+    server: DecisionServer,
+) -> None:
+    server.extra = {"answers": {"q1": {"type": "noul", "noul": None}}}
+    error = litellm_error(server)
+    assert isinstance(error, errors.MalformedReply)
+    assert "HTTP 500" not in str(error)
+    assert len(server.requests) == 1
+
+
+@needs_litellm
+def test_a_server_without_a_decision_model_is_told_through_litellm_too(
+    server: DecisionServer,
+) -> None:
+    server.faults = lambda _: Fault(501)
+    error = litellm_error(server)
+    assert isinstance(error, errors.ModelNotFound)
+    assert str(error).startswith(f"{OF_LITELLM} answers no typed questions (HTTP 501)")
+    assert len(server.requests) == 1
