@@ -1,10 +1,11 @@
 """Features of the embedded judge: pure functions of texts taken apart."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, islice
 from math import log1p
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,9 @@ class Match:
 
 def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
     """Share of what is sought that is found; 0.0 if nothing is sought."""
-    return len(sought & found) / len(sought) if sought else 0.0
+    if not sought:
+        return 0.0
+    return len(sought & found) / len(sought)
 
 
 def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
@@ -77,10 +80,8 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
                 # bounds the work for texts of a megabyte
                 if len(places[term]) < _MOST_PLACES:
                     places[term].append((index, position))
-    return tuple(
-        _match(sentence, contexts, places)
-        for sentence in answer.sentences[:MOST_SENTENCES]
-    )
+    aligned_sentences = answer.sentences[:MOST_SENTENCES]
+    return tuple(_match(sentence, contexts, places) for sentence in aligned_sentences)
 
 
 def _match(
@@ -95,15 +96,11 @@ def _match(
     if not n_shared:
         return Match()
     best_place = min(n_shared, key=lambda place: (-n_shared[place], place))
-    most_shared = n_shared[best_place]
-    threshold = max(_ALIGNED * len(terms), _NEAR_BEST * most_shared)
-    alike = [
-        contexts[context].sentences[position]
-        for (context, position), shared in n_shared.items()
-        if shared >= threshold
-    ]
-    remaining, apart = _name_apart(sentence, n_shared, places)
     context, position = best_place
+    most_shared = n_shared[best_place]
+    remaining, apart = _name_apart(sentence, n_shared, places)
+    threshold = max(_ALIGNED * len(terms), _NEAR_BEST * most_shared)
+    alike = _sentences_that_share(threshold, n_shared, contexts)
     return Match(
         context=context,
         sentence=position,
@@ -112,6 +109,17 @@ def _match(
         apart=apart,
         denied=_denied(sentence, alike),
     )
+
+
+def _sentences_that_share(
+    threshold: float, n_shared: Counter[Place], contexts: Sequence[Passage]
+) -> list[Sentence]:
+    """The context sentences that share at least so many terms."""
+    sentences = []
+    for (context, position), shared in n_shared.items():
+        if shared >= threshold:
+            sentences.append(contexts[context].sentences[position])
+    return sentences
 
 
 def _shared_terms(
@@ -135,17 +143,23 @@ def _name_apart(
         Share of the best overlap of the other terms that remains where the name stands,
         and the name's terms; 1.0 and no terms if all names stand where the rest does.
     """
-    remaining, apart = 1.0, frozenset[str]()
+    remaining = 1.0
+    apart = frozenset[str]()
     for name in names(sentence.text)[:_MOST_NAMES]:
         n_of_name = _shared_terms(name, places)
-        best_rest = max(shared - n_of_name[place] for place, shared in n_shared.items())
-        rests_beside_name = [
-            n_shared[place] - len(name)
-            for place, shared in n_of_name.items()
-            if shared == len(name)
-        ]
-        if rests_beside_name and max(rests_beside_name) < remaining * best_rest:
-            remaining, apart = max(rests_beside_name) / best_rest, name
+        best_rest = 0
+        best_rest_beside_name = None
+        for place, shared in n_shared.items():
+            rest = shared - n_of_name[place]
+            best_rest = max(best_rest, rest)
+            is_name_here = n_of_name[place] == len(name)
+            if is_name_here:
+                best_rest_beside_name = max(best_rest_beside_name or 0, rest)
+        if best_rest_beside_name is None:
+            continue
+        if best_rest_beside_name < remaining * best_rest:
+            remaining = best_rest_beside_name / best_rest
+            apart = name
     return remaining, apart
 
 
@@ -173,13 +187,8 @@ def adherence(
         the contexts. An answer without bigrams takes the first for the second.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
-    bigrams = frozenset[tuple[str, str]]().union(
-        *(context.bigrams for context in contexts)
-    )
     term_share = _share(answer.terms, terms)
-    bigram_share = term_share
-    if answer.bigrams:
-        bigram_share = _share(answer.bigrams, bigrams)
+    bigram_share = _bigram_share(answer, contexts) if answer.bigrams else term_share
     sentence_share = _mean([match.share for match in matches], default=0.0)
     least_remaining = min((match.remaining for match in matches), default=1.0)
     is_name_found: list[bool] = []
@@ -189,8 +198,18 @@ def adherence(
     return term_share, bigram_share, sentence_share, least_remaining, name_share
 
 
+def _bigram_share(answer: Passage, contexts: Sequence[Passage]) -> float:
+    """Share of the answer's bigrams that any of the contexts holds."""
+    bigrams = set[tuple[str, str]]()
+    for context in contexts:
+        bigrams |= context.bigrams
+    return _share(answer.bigrams, bigrams)
+
+
 def _mean(values: Sequence[float], *, default: float) -> float:
-    return sum(values) / len(values) if values else default
+    if not values:
+        return default
+    return sum(values) / len(values)
 
 
 def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
@@ -205,11 +224,13 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
         because texts tend to open with their subject.
     """
     sought = answer.terms - question.terms or question.terms
+    sought_share = _share(sought, chunk.terms)
     terms = question.terms | answer.terms
-    n_bigrams = len((question.bigrams | answer.bigrams) & chunk.bigrams)
+    bigrams = question.bigrams | answer.bigrams
+    n_shared_bigrams = len(bigrams & chunk.bigrams)
     opening = chunk.sentences[0].terms[:_OPENING] if chunk.sentences else ()
     opening_share = _mean([term in terms for term in opening], default=0.0)
-    return _share(sought, chunk.terms), log1p(n_bigrams) / 3, opening_share
+    return sought_share, log1p(n_shared_bigrams) / 3, opening_share
 
 
 def presence(fact: Passage, context: Passage) -> Features:
@@ -220,22 +241,24 @@ def presence(fact: Passage, context: Passage) -> Features:
         begins with the same four letters; share in the best sentence; share in the
         context, the terms themselves only.
     """
-    if not fact.terms:
+    n_terms = len(fact.terms)
+    if n_terms == 0:
         return 0.0, 0.0, 0.0
-    n_in_sentences = [
-        len(fact.terms.intersection(sentence.terms)) for sentence in context.sentences
-    ]
-    best = max(n_in_sentences, default=0)
-    share_alike = 1 - len(absent(fact, context)) / len(fact.terms)
-    return share_alike, best / len(fact.terms), _share(fact.terms, context.terms)
+    n_absent = len(absent(fact, context))
+    share_alike = 1 - n_absent / n_terms
+    most_in_sentence = 0
+    for sentence in context.sentences:
+        n_in_sentence = len(fact.terms.intersection(sentence.terms))
+        most_in_sentence = max(most_in_sentence, n_in_sentence)
+    share_in_sentence = most_in_sentence / n_terms
+    return share_alike, share_in_sentence, _share(fact.terms, context.terms)
 
 
 def absent(fact: Passage, context: Passage) -> frozenset[str]:
     """Terms of a fact that a context does not hold, nor any word that begins alike."""
+    missing = fact.terms - context.terms
     return frozenset(
-        term
-        for term in fact.terms - context.terms
-        if beginning(term) not in context.beginnings
+        term for term in missing if beginning(term) not in context.beginnings
     )
 
 
@@ -244,20 +267,22 @@ def likeness(answer: Passage, reference: Passage) -> float:
 
     It is blended with the F1 of both term sets. It is 1.0 if these are equal.
     """
-    shared = len(answer.terms & reference.terms)
-    if not shared:
+    n_shared = len(answer.terms & reference.terms)
+    if n_shared == 0:
         return 0.0
-    f1 = 2 * shared / (len(answer.terms) + len(reference.terms))
-    return _COVERAGE * shared / len(reference.terms) + (1 - _COVERAGE) * f1
+    n_answer = len(answer.terms)
+    n_reference = len(reference.terms)
+    f1 = 2 * n_shared / (n_answer + n_reference)
+    weighted_recall = _COVERAGE * n_shared / n_reference
+    return weighted_recall + (1 - _COVERAGE) * f1
 
 
 @cache
 def model() -> Any:
     """The vectors, loaded once per process; ``MissingDependency`` without the extra."""
     package = extra("wordllama", "vectors", "The embedded judge with sentence vectors")
-    return package.WordLlama.load(
-        cache_dir=Path(package.__file__).parent, disable_download=True
-    )
+    folder = Path(package.__file__).parent
+    return package.WordLlama.load(cache_dir=folder, disable_download=True)
 
 
 def nearness(answer: Passage, contexts: Sequence[Passage]) -> float:
@@ -266,18 +291,19 @@ def nearness(answer: Passage, contexts: Sequence[Passage]) -> float:
     The nearness of a sentence is the cosine with the nearest context sentence. The mean
     is 0.0 if the answer or the contexts have no sentence.
     """
-    answer_texts = [sentence.text for sentence in answer.sentences[:MOST_SENTENCES]]
-    context_texts = [
-        sentence.text for context in contexts for sentence in context.sentences
-    ][:_MOST_COMPARED]
+    answer_texts = _encodable(answer.sentences[:MOST_SENTENCES])
+    context_sentences = chain.from_iterable(context.sentences for context in contexts)
+    context_texts = _encodable(islice(context_sentences, _MOST_COMPARED))
     if not answer_texts or not context_texts:
         return 0.0
-    encodable = [
-        text.encode("utf-8", "replace").decode()
-        for text in answer_texts + context_texts
-    ]
-    vectors = model().embed(encodable, norm=True)
+    vectors = model().embed(answer_texts + context_texts, norm=True)
     answer_vectors = vectors[: len(answer_texts)]
     context_vectors = vectors[len(answer_texts) :]
-    nearest = (answer_vectors @ context_vectors.T).max(axis=1)
-    return min(1.0, max(0.0, float(nearest.mean())))
+    cosines = answer_vectors @ context_vectors.T
+    mean_of_nearest = float(cosines.max(axis=1).mean())
+    return min(1.0, max(0.0, mean_of_nearest))
+
+
+def _encodable(sentences: Iterable[Sentence]) -> list[str]:
+    """The texts of sentences, without surrogates that UTF-8 cannot hold."""
+    return [sentence.text.encode("utf-8", "replace").decode() for sentence in sentences]

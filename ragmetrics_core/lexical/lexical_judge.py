@@ -112,7 +112,8 @@ class LexicalJudge(Judge):
             return Answer(NotAnswered(QuestionNotSupported(message)))
         if self._vectors and isinstance(question, Adherent):
             answer_to = partial(_adherent, vectors=True)
-        return Answer(await computed(partial(answer_to, question), lane="judge"))
+        asked = await computed(partial(answer_to, question), lane="judge")
+        return Answer(asked)
 
 
 def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
@@ -128,24 +129,25 @@ def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
         return _adherent_by_wording(question)
     contexts = [parse(context) for context in question["contexts"]]
     context_numbers = _union(context.numbers for context in contexts)
+    strange_numbers = strange(text, context_numbers)
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
     if vectors:
-        probability = WITH_VECTORS.probability((*values, nearness(answer, contexts)))
+        values_with_vectors = (*values, nearness(answer, contexts))
+        probability = WITH_VECTORS.probability(values_with_vectors)
     else:
         probability = ADHERENT.probability(values)
-    strange_numbers = strange(text, context_numbers)
     if strange_numbers:
         probability *= VETO
     elif any(match.denied for match in matches):
         probability = min(probability, VETO)
+
     sentences = _support(answer, contexts, matches, context_numbers)
     if strange_numbers:
         reason = _on_strange_numbers(strange_numbers)
     else:
-        n_covered = round(values[0] * len(answer.terms))
-        covered = f"{n_covered} of {len(answer.terms)}"
-        reason = _on_adherence(text, covered, sentences, matches)
+        term_share = values[0]
+        reason = _on_adherence(answer, text, term_share, sentences, matches)
     low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
@@ -164,14 +166,15 @@ def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
             rank = place
             break
     if rank is None:
-        coverage, verb = 0.0, "does not stand"
+        coverage = 0.0
+        evidence = ""
+        verb = "does not stand"
     else:
-        coverage, verb = 1.0, "stands"
+        coverage = 1.0
+        evidence = wording
+        verb = "stands"
     sentence = SentenceSupport(
-        sentence=wording,
-        rank=rank,
-        evidence="" if rank is None else wording,
-        coverage=coverage,
+        sentence=wording, rank=rank, evidence=evidence, coverage=coverage
     )
     probability = ADHERENT.probability((coverage,) * 5)
     reason = f"no content terms; the answer {verb} in the contexts word for word"
@@ -189,11 +192,10 @@ def _polled(
     Of a negative verdict at least the weakest.
     """
     verdict: PollVerdict = "yes" if probability >= 0.5 else "no"
-    unsupported = [
-        sentence.sentence
-        for sentence, match in zip(sentences, matches, strict=True)
-        if _is_unsupported(sentence, match)
-    ]
+    unsupported = []
+    for sentence, match in zip(sentences, matches, strict=True):
+        if _is_unsupported(sentence, match):
+            unsupported.append(sentence.sentence)
     if verdict == "no" and not unsupported:
         weakest = min(sentences, key=lambda sentence: sentence.coverage)
         unsupported = [weakest.sentence]
@@ -203,7 +205,8 @@ def _polled(
         unsupported=tuple(unsupported),
         sentences=sentences,
     )
-    return Asked((poll,), weights=(Weight(probability, "lexical"),))
+    weight = Weight(probability, "lexical")
+    return Asked((poll,), weights=(weight,))
 
 
 def _is_unsupported(sentence: SentenceSupport, match: Match) -> bool:
@@ -212,11 +215,12 @@ def _is_unsupported(sentence: SentenceSupport, match: Match) -> bool:
 
 
 def _useful(question: Useful) -> Asked[Any]:
+    wording_of_answer = question["answer"]
+    answer = parse(wording_of_answer)
     user_question = parse(asked_question(question) or "")
-    answer = parse(question["answer"])
 
     def look(text: str) -> tuple[Features, str]:
-        return _chunk(user_question, answer, question["answer"], text)
+        return _chunk(user_question, answer, wording_of_answer, text)
 
     return _on_each_text(question, "chunk", USEFUL, look)
 
@@ -242,27 +246,29 @@ def _on_each_text(
     features into a probability.
     """
     part = question.parts.get(f"{kind}s") or question.parts[kind]
-    probabilities: list[float] = []
     verdicts: list[dict[str, object]] = []
+    weight_of_each: list[Weight] = []
     for label, text in zip(part.labels, part.texts, strict=True):
         check_wanted()
         values, reason = look(text)
         probability = weights.probability(values)
-        probabilities.append(probability)
-        # the fields of every reply that these questions have
-        verdict = {
-            "label": label,
-            "useful": probability >= 0.5,
-            "covered": probability >= 0.5,
-            "grade": min(3, int(4 * probability)),
-            "reason": _hedged(probability, reason),
-        }
-        verdicts.append(verdict)
-    reply = question.read({**verdicts[0], f"{kind}s": verdicts})
-    return Asked(
-        (reply,),
-        weights=tuple(Weight(probability, "lexical") for probability in probabilities),
-    )
+        verdicts.append(_verdict(label, probability, reason))
+        weight_of_each.append(Weight(probability, "lexical"))
+    first_verdict = verdicts[0]
+    reply = question.read({**first_verdict, f"{kind}s": verdicts})
+    return Asked((reply,), weights=tuple(weight_of_each))
+
+
+def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
+    """The fields of every reply that questions about chunks and facts have."""
+    is_positive = probability >= 0.5
+    return {
+        "label": label,
+        "useful": is_positive,
+        "covered": is_positive,
+        "grade": min(3, int(4 * probability)),
+        "reason": _hedged(probability, reason),
+    }
 
 
 def _chunk(
@@ -272,13 +278,16 @@ def _chunk(
 
     Judged against its neighbours, some chunk would always be crowned.
     """
-    if not (answer.terms or question.terms):
+    if not answer.terms and not question.terms:
         return _by_wording("answer", wording, "chunk", text)
     chunk = parse(text)
-    sought, whose = answer.terms - question.terms, "terms that only the answer has"
+    sought = answer.terms - question.terms
+    whose = "terms that only the answer has"
     if not sought:
-        sought, whose = question.terms, "terms of the question"
-    reason = f"{len(sought & chunk.terms)} of {len(sought)} {whose} found in the chunk"
+        sought = question.terms
+        whose = "terms of the question"
+    n_found = len(sought & chunk.terms)
+    reason = f"{n_found} of {len(sought)} {whose} found in the chunk"
     return features.usefulness(question, answer, chunk), reason
 
 
@@ -300,46 +309,48 @@ def _by_wording(
     A wording without content terms can only be looked for word for word.
     """
     if holds(text, wording):
-        value, verb = 1.0, "stands"
+        value = 1.0
+        verb = "stands"
     else:
-        value, verb = 0.0, "does not stand"
+        value = 0.0
+        verb = "does not stand"
     return (value,) * 3, f"no content terms; the {whose} {verb} in the {where}"
 
 
 def _rate_recall(question: RateRecall) -> Asked[Rating]:
-    answer, reference = parse(question["answer"]), parse(question["reference"])
+    text = question["answer"]
+    wording = question["reference"]
+    answer = parse(text)
+    reference = parse(wording)
     if reference.terms:
         score = features.likeness(answer, reference)
-        reason = _on_coverage(
-            "reference",
-            question["reference"],
-            reference,
-            reference.terms - answer.terms,
-        )
-        reason += f"; the answer has {len(answer.terms - reference.terms)} others"
+        missing = reference.terms - answer.terms
+        n_others = len(answer.terms - reference.terms)
+        reason = _on_coverage("reference", wording, reference, missing)
+        reason += f"; the answer has {n_others} others"
     else:
-        (score, *_), reason = _by_wording(
-            "reference", question["reference"], "answer", question["answer"]
-        )
-    return Asked((Rating(score=score, reason=reason, band=band_of(score)),))
+        values, reason = _by_wording("reference", wording, "answer", text)
+        score = values[0]
+    rating = Rating(score=score, reason=reason, band=band_of(score))
+    return Asked((rating,))
 
 
 def _extract_facts(question: ExtractFacts) -> Asked[Any]:
     """Sentences and clauses; they are not made self-contained."""
-    clauses = [
-        clause
-        for sentence in split_sentences(question["reference"])
-        for clause in split_clauses(sentence)
-    ]
-    return Asked((question.read({"facts": clauses}),))
+    clauses: list[str] = []
+    for sentence in split_sentences(question["reference"]):
+        clauses += split_clauses(sentence)
+    facts = question.read({"facts": clauses})
+    return Asked((facts,))
 
 
 def _listed(terms: Collection[str]) -> str:
     """The first few terms, and how many more there are."""
     first_terms = list(terms)[:_MOST_LISTED]
     listed = ", ".join(term[:_LONGEST_LISTED] for term in first_terms)
-    if len(terms) > _MOST_LISTED:
-        listed += f" and {len(terms) - _MOST_LISTED} more"
+    n_more = len(terms) - len(first_terms)
+    if n_more > 0:
+        listed += f" and {n_more} more"
     return listed
 
 
@@ -366,16 +377,19 @@ def _support(
     support: list[SentenceSupport] = []
     aligned_sentences = answer.sentences[:MOST_SENTENCES]
     for sentence, match in zip(aligned_sentences, matches, strict=True):
-        rank, evidence = None, ""
+        rank = None
+        evidence = ""
         if match.context is not None:
             rank = match.context + 1
-            evidence = contexts[match.context].sentences[match.sentence].text
+            context = contexts[match.context]
+            evidence = context.sentences[match.sentence].text
         terms = frozenset(sentence.terms)
+        n_covered = len(terms & shared_terms)
         sentence_support = SentenceSupport(
             sentence=sentence.text,
             rank=rank,
             evidence=evidence,
-            coverage=len(shared_terms & terms) / len(terms),
+            coverage=n_covered / len(terms),
             uncovered=words(sentence.text, terms - shared_terms),
             numbers=tuple(strange(sentence.text, context_numbers)),
         )
@@ -390,26 +404,31 @@ def _on_strange_numbers(numbers: Collection[str]) -> str:
 
 
 def _on_adherence(
-    answer: str,
-    covered: str,
+    answer: Passage,
+    text: str,
+    term_share: float,
     sentences: Sequence[SentenceSupport],
     matches: Sequence[Match],
 ) -> str:
     """Return the reason of an adherence verdict.
 
     It names what is denied. Else it says how much is found and what is not.
+    ``term_share`` is the share of the answer's terms that the contexts hold.
     """
     denied_terms = _union(match.denied for match in matches)
     if denied_terms:
-        denied = _listed(words(answer, denied_terms))
-        return f"negated in the answer, not in the contexts: {denied}"
-    reason = f"{covered} terms found in the contexts"
-    missing = dict.fromkeys(
-        word for sentence in sentences for word in sentence.uncovered
-    )
+        denied = words(text, denied_terms)
+        return f"negated in the answer, not in the contexts: {_listed(denied)}"
+    n_terms = len(answer.terms)
+    n_found = round(term_share * n_terms)
+    reason = f"{n_found} of {n_terms} terms found in the contexts"
+    missing: dict[str, None] = {}
+    for sentence in sentences:
+        missing.update(dict.fromkeys(sentence.uncovered))
     if missing:
         reason += f"; not found: {_listed(missing)}"
-    apart = words(answer, _union(match.apart for match in matches))
+    terms_apart = _union(match.apart for match in matches)
+    apart = words(text, terms_apart)
     if apart:
         reason += f"; not where the rest of its sentence stands: {_listed(apart)}"
     return reason
@@ -423,9 +442,11 @@ def _on_coverage(
     The terms are those of a text such as the ``reference``.
     """
     n_terms = len(passage.terms)
-    reason = f"{n_terms - len(missing)} of {n_terms} terms of the {whose} found"
+    n_found = n_terms - len(missing)
+    reason = f"{n_found} of {n_terms} terms of the {whose} found"
     if missing:
-        reason += f"; not found: {_listed(words(text, missing))}"
+        missing_words = words(text, missing)
+        reason += f"; not found: {_listed(missing_words)}"
     return reason
 
 

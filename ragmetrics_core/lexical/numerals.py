@@ -49,15 +49,22 @@ def number(token: str) -> str:
     if not token.isascii():
         token = "".join(_ascii(sign) for sign in token)
     token = _GROUP.sub("", token).replace(",", ".")
-    if token.count(".") == 1:
+    has_fraction = token.count(".") == 1
+    if has_fraction:
         token = token.rstrip("0").rstrip(".")
-    has_idle_zeros = token[:2].isdecimal() and token.strip("0")
-    return token.lstrip("0") if has_idle_zeros else token
+    is_zero = token.strip("0") == ""
+    starts_with_two_digits = token[:2].isdecimal()
+    if starts_with_two_digits and not is_zero:
+        token = token.lstrip("0")
+    return token
 
 
 def _ascii(sign: str) -> str:
     """A digit of any script in ASCII; other signs as they are."""
-    return str(unicodedata.decimal(sign, "")) if sign.isdecimal() else sign
+    if not sign.isdecimal():
+        return sign
+    digit = unicodedata.decimal(sign, "")
+    return str(digit)
 
 
 def numbers(text: str) -> frozenset[str]:
@@ -75,11 +82,13 @@ def numbers(text: str) -> frozenset[str]:
 
 def _spellings(written: re.Match[str]) -> list[set[str]]:
     """Numbers that may stand for one that is written so; one set of them suffices."""
-    digits, scale = written[1], written[2]
+    digits = written[1]
+    scale = written[2]
     as_one = number(_GAP.sub("", digits))
     part_by_part = {number(part) for part in _NUMBER.findall(digits)}
     spellings = [{as_one}, part_by_part]
-    if scale and len(as_one) <= _LONGEST and as_one.count(".") < 2:
+    is_decimal = len(as_one) <= _LONGEST and as_one.count(".") < 2
+    if scale and is_decimal:
         scaled = Decimal(as_one).scaleb(_SCALES[scale])
         spellings.append({number(f"{scaled:f}")})
     return spellings
@@ -87,13 +96,19 @@ def _spellings(written: re.Match[str]) -> list[set[str]]:
 
 def _decade(written: re.Match[str]) -> list[set[str]]:
     """A decade is borne out by each of its years, and by its short name."""
-    century, tens = written[1][:-2], written[1][-2:]
+    digits = written[1]
+    century = digits[:-2]
+    tens = digits[-2:]
     is_plural = written[3] is not None
-    if not is_plural or not tens.endswith("0") or len(century) not in (0, 2):
+    is_decade = tens.endswith("0") and len(century) in (0, 2)
+    if not is_plural or not is_decade:
         return []
-    decades = [f"{before}{tens[0]}" for before in _centuries(century)]
-    years = [f"{decade}{year}" for decade in decades for year in range(10)]
-    return [{tens}, *({year} for year in years)]
+    spellings = [{tens}]
+    for before in _centuries(century):
+        decade = f"{before}{tens[0]}"
+        for year in range(10):
+            spellings.append({f"{decade}{year}"})
+    return spellings
 
 
 def _centuries(century: str) -> tuple[str, ...]:
@@ -108,9 +123,10 @@ def spelt(terms: Iterable[str]) -> Iterator[str]:
     """
     value = 0
     for term in terms:
+        is_small_number = term.isdecimal() and len(term) < 3
         if term in _SCALES:
             value = max(value, 1) * 10 ** _SCALES[term]
-        elif term.isdecimal() and len(term) < 3:
+        elif is_small_number:
             addend = int(term)
             value = value + addend if _continues(value, addend) else addend
         else:
@@ -151,11 +167,11 @@ def strange(text: str, known_numbers: AbstractSet[str]) -> dict[str, None]:
     """
     without_pointers = _POINTER.sub(" ", unmarked(text))
     with_years_written_out = _YEARS.sub(_years, without_pointers)
-    return {
-        written[1]: None
-        for written in _WRITTEN.finditer(with_years_written_out)
-        if not _is_known(written, known_numbers)
-    }
+    unknown: dict[str, None] = {}
+    for written in _WRITTEN.finditer(with_years_written_out):
+        if not _is_known(written, known_numbers):
+            unknown[written[1]] = None
+    return unknown
 
 
 def _is_known(written: re.Match[str], known_numbers: AbstractSet[str]) -> bool:

@@ -9,7 +9,6 @@ surrogates, texts without spaces or without a single word.
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -59,11 +58,13 @@ _TEENS = (
 )
 _TENS = "ten twenty thirty forty fifty sixty seventy eighty ninety"
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth"
-_NUMERALS = {word: str(10 * value) for value, word in enumerate(_TENS.split(), 1)}
-_NUMERALS |= {
-    word: str(value) for value, word in enumerate(f"{_UNITS} {_TEENS}".split())
-}
-_NUMERALS |= {word: str(value) for value, word in enumerate(_ORDINALS.split(), 1)}
+_NUMERALS: dict[str, str] = {}
+for _tens, _numeral in enumerate(_TENS.split(), 1):
+    _NUMERALS[_numeral] = str(10 * _tens)
+for _value, _numeral in enumerate(f"{_UNITS} {_TEENS}".split()):
+    _NUMERALS[_numeral] = str(_value)
+for _value, _numeral in enumerate(_ORDINALS.split(), 1):
+    _NUMERALS[_numeral] = str(_value)
 
 _VERB = "is|are|was|were|has|have|had|can|could|will|would|did|does"
 _SHORTEST_CLAUSE = 3  # words
@@ -106,26 +107,25 @@ def parse(text: str) -> Passage:
     Returns:
         Its sentences, terms, bigrams and numbers.
     """
-    return (
-        _parse(text) if len(text) <= _LONGEST_CACHED_TEXT else _parse.__wrapped__(text)
-    )
+    if len(text) > _LONGEST_CACHED_TEXT:
+        return _parse.__wrapped__(text)
+    return _parse(text)
 
 
 @lru_cache(maxsize=256)
 def _parse(text: str) -> Passage:
     sentences: list[Sentence] = []
+    all_terms: set[str] = set()
+    bigrams: set[tuple[str, str]] = set()
+    every_number = set(numbers(text))
     for sentence in split_sentences(text):
         check_wanted()
         terms = content(sentence)
         if terms:
             sentences.append(Sentence(sentence, terms))
-    all_terms: set[str] = set()
-    bigrams: set[tuple[str, str]] = set()
-    every_number = set(numbers(text))
-    for taken_apart in sentences:
-        all_terms.update(taken_apart.terms)
-        bigrams.update(pairwise(taken_apart.terms))
-        every_number.update(spelt(taken_apart.terms))
+            all_terms.update(terms)
+            bigrams.update(pairwise(terms))
+            every_number.update(spelt(terms))
     words_alone = [term for term in all_terms if not term[0].isdecimal()]
     return Passage(
         sentences=tuple(sentences),
@@ -156,7 +156,8 @@ def content(text: str) -> tuple[str, ...]:
         >>> content("The cities of France, in 1,998")
         ('city', 'franc', '1998')
     """
-    return tuple(chain.from_iterable(map(_terms_of, _TOKEN.findall(unmarked(text)))))
+    tokens = _TOKEN.findall(unmarked(text))
+    return tuple(chain.from_iterable(map(_terms_of, tokens)))
 
 
 def _terms_of(token: str) -> tuple[str, ...]:
@@ -177,22 +178,26 @@ def _terms_of_word(token: str) -> tuple[str, ...]:
     for ending in ("'s", "’s"):
         word = word.removesuffix(ending)
     word = word.strip("_")
-    if not word or word in _STOP_WORDS or (len(word) == 1 and word.isascii()):
+    if not word or word in _STOP_WORDS:
         return ()
     if word.isascii():
-        return (_stem_english(word),)
-    return tuple(
-        term for piece in _PIECE.findall(word) for term in _pairs_or_stem(piece)
-    )
+        is_letter = len(word) == 1
+        return () if is_letter else (_stem_english(word),)
+    terms: list[str] = []
+    for piece in _PIECE.findall(word):
+        terms += _pairs_or_stem(piece)
+    return tuple(terms)
 
 
-def _pairs_or_stem(piece: str) -> Iterator[str]:
-    if not re.match(f"[{_DENSE}]", piece):
-        yield _stem_english(piece) if piece.isascii() else _stem_other(piece)
-    elif len(piece) == 1:
-        yield piece
-    else:
-        yield from map("".join, pairwise(piece))
+def _pairs_or_stem(piece: str) -> list[str]:
+    is_dense = re.match(f"[{_DENSE}]", piece) is not None
+    if is_dense and len(piece) > 1:
+        return ["".join(pair) for pair in pairwise(piece)]
+    if is_dense:
+        return [piece]
+    if piece.isascii():
+        return [_stem_english(piece)]
+    return [_stem_other(piece)]
 
 
 def names(text: str) -> list[frozenset[str]]:
@@ -201,14 +206,21 @@ def names(text: str) -> list[frozenset[str]]:
     A name is words with capitals; at the start of the sentence only if there are
     several.
     """
-    terms_by_name = [frozenset(content(name)) for name in _NAME.findall(text)]
-    return [terms for terms in terms_by_name if terms]
+    terms_by_name: list[frozenset[str]] = []
+    for name in _NAME.findall(text):
+        terms = frozenset(content(name))
+        if terms:
+            terms_by_name.append(terms)
+    return terms_by_name
 
 
 def negated(text: str) -> frozenset[str]:
     """The first content term after each English negation of a sentence."""
-    terms_behind = [content(behind) for behind in _NEGATION.findall(text)]
-    return frozenset(terms[0] for terms in terms_behind if terms)
+    negated_terms: set[str] = set()
+    for words_behind in _NEGATION.findall(text):
+        terms = content(words_behind)
+        negated_terms.update(terms[:1])
+    return frozenset(negated_terms)
 
 
 def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
@@ -234,19 +246,27 @@ def holds(text: str, wording: str) -> bool:
     """
     folded_wording = _fold(wording)
     if not folded_wording.strip():  # nothing but marks that folding drops
-        return bool(wording.strip()) and wording.strip() in text
+        marks = wording.strip()
+        return marks != "" and marks in text
     folded_text = _fold(text)
-    tokens = _TOKEN.findall(folded_wording)
-    if tokens:
+    wording_tokens = _TOKEN.findall(folded_wording)
+    if wording_tokens:
         text_tokens = _TOKEN.findall(folded_text)
-        return f" {' '.join(tokens)} " in f" {' '.join(text_tokens)} "
-    return " ".join(folded_wording.split()) in " ".join(folded_text.split())
+        wording_in_tokens = " ".join(wording_tokens)
+        text_in_tokens = " ".join(text_tokens)
+        return f" {wording_in_tokens} " in f" {text_in_tokens} "
+    return _with_single_spaces(folded_wording) in _with_single_spaces(folded_text)
+
+
+def _with_single_spaces(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _fold(text: str) -> str:
     """Text without case, compatibility forms and accents."""
-    parts = unicodedata.normalize("NFKD", text.casefold())
-    return unicodedata.normalize("NFKC", re.sub("[\u0300-\u036f]", "", parts))
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    without_accents = re.sub("[\u0300-\u036f]", "", decomposed)
+    return unicodedata.normalize("NFKC", without_accents)
 
 
 def _stem_english(word: str) -> str:
@@ -259,12 +279,16 @@ def _stem_english(word: str) -> str:
     if len(word) < 4 or not word.isalpha():
         return word
     if word.endswith("ies"):
-        singular = word[:-3] + "y" if len(word) > 4 else word[:-1]
+        is_short = len(word) == 4  # such as "ties"
+        singular = word[:-1] if is_short else word[:-3] + "y"
         return _NUMERALS.get(singular, singular)
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+    is_plural = word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    if is_plural:
         word = word[:-1]
     word = _without_verb_ending(word)
-    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+    if len(word) > 4:
+        word = word.removesuffix("e")
+    return word
 
 
 def _without_verb_ending(word: str) -> str:
@@ -288,7 +312,8 @@ def _stem_other(word: str) -> str:
     if len(word) < 5 or word.isdecimal():
         return word
     stem = re.sub("[аеиоуыэюяьйіїє]{1,3}$|[αεηιουω]{1,3}[σν]?$", "", word)
-    return stem if len(stem) >= 3 else word
+    is_too_short = len(stem) < 3
+    return word if is_too_short else stem
 
 
 def split_clauses(sentence: str) -> list[str]:
@@ -299,9 +324,14 @@ def split_clauses(sentence: str) -> list[str]:
     clauses: list[str] = []
     for piece in _CLAUSE.split(sentence):
         clause = piece.strip()
-        if clauses and (_is_short(clause) or _is_short(clauses[-1])):
-            clauses[-1] = f"{clauses[-1]} {clause}"
-        elif clause:
+        if not clauses:
+            if clause:
+                clauses.append(clause)
+            continue
+        previous = clauses[-1]
+        if _is_short(clause) or _is_short(previous):
+            clauses[-1] = f"{previous} {clause}"
+        else:
             clauses.append(clause)
     return clauses
 
