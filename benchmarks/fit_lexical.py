@@ -27,7 +27,7 @@ from perturbations import perturbed
 from ragmetrics_core.lexical import constants, features
 from ragmetrics_core.lexical.constants import VETO, Features, Weights
 from ragmetrics_core.lexical.features import nearness
-from ragmetrics_core.lexical.numerals import strange
+from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import Passage, parse
 from ragmetrics_core.metrics.average_precision import average_precision
 from ragmetrics_core.statistics.rater_agreement import (
@@ -104,7 +104,7 @@ def adherence_item(row: Row, answer: str | None = None) -> Item:
     matches = features.align(passage, contexts)
     values = features.adherence(passage, contexts, matches)
     vetoed = bool(
-        strange(
+        find_unknown_numbers(
             written, frozenset[str]().union(*(context.numbers for context in contexts))
         )
     )

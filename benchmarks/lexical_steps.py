@@ -71,12 +71,13 @@ class Judged:
 def long_numbers(answer: str, known: frozenset[str]) -> dict[str, None]:
     """The rule before the step: numbers of two or more digits in one spelling."""
     found = _LONG.findall(
-        numerals._YEARS.sub(numerals._years, numerals.unmarked(answer))  # noqa: SLF001
+        numerals._YEARS.sub(numerals._write_years_out, numerals.strip_marks(answer))  # noqa: SLF001
     )
     return {
         one: None
         for one in found
-        if len(re.sub(r"\D", "", one)) > 1 and numerals.number(one) not in known
+        if len(re.sub(r"\D", "", one)) > 1
+        and numerals.normalise_number(one) not in known
     }
 
 

@@ -69,11 +69,11 @@ from ragmetrics_core.statistics.deciding import (
     LOSSES,
     RISKS,
     Outside,
-    band,
+    choose_band,
     fewest_rows,
-    left_out,
-    outside,
-    reached,
+    mean_outside,
+    reach_of_chosen_band,
+    reach_on_sources_left_out,
 )
 from ragmetrics_core.statistics.rater_agreement import Labelled, Measured
 
@@ -579,7 +579,7 @@ def test_correlation_with_length_is_taken_within_each_label(tmp_path: Path) -> N
 def test_a_band_is_reported_on_the_rows_that_did_not_choose_it() -> None:
     chosen_on = [Labelled(0.9, (True,)), Labelled(0.1, (False,))]
     told_of = [Labelled(0.9, (False,)), Labelled(0.5, (True,))]
-    found = reached(chosen_on, told_of, "lost", 0.0, source="s")
+    found = reach_of_chosen_band(chosen_on, told_of, "lost", 0.0, source="s")
     assert (found.decided, found.lost, found.source) == (0.5, 0.5, "s")
 
 
@@ -702,13 +702,13 @@ def test_the_band_by_hand() -> None:
         for score, label in ((0.1, False), (0.3, True), (0.6, False), (0.9, True))
     ]
     # .3 and .6 are wrong; of bands that decide as much the widest counts
-    assert band(rows, "lost", 0.0) == (0.11, 0.89)
-    assert band(rows, "lost", 0.25) == (0.31, 0.89)
-    assert band(rows, "lost", 0.5) == (0.31, 0.59)
-    assert outside(rows, 0.31, 0.89) == Outside(0.75, 0.25, 1 / 3)
-    assert band(rows, "wrong", 0.3) == (0.11, 0.89)
-    assert band(rows, "wrong", 0.34) == (0.31, 0.89)
-    assert outside(rows, 0.0, 1.0) == Outside(0.0, 0.0, None)
+    assert choose_band(rows, "lost", 0.0) == (0.11, 0.89)
+    assert choose_band(rows, "lost", 0.25) == (0.31, 0.89)
+    assert choose_band(rows, "lost", 0.5) == (0.31, 0.59)
+    assert mean_outside(rows, 0.31, 0.89) == Outside(0.75, 0.25, 1 / 3)
+    assert choose_band(rows, "wrong", 0.3) == (0.11, 0.89)
+    assert choose_band(rows, "wrong", 0.34) == (0.31, 0.89)
+    assert mean_outside(rows, 0.0, 1.0) == Outside(0.0, 0.0, None)
 
 
 @given(
@@ -722,11 +722,11 @@ def test_a_band_keeps_its_limit(
     rows: list[tuple[float, bool, str]], limit: float
 ) -> None:
     labelled = [Labelled(score, (label,), source) for score, label, source in rows]
-    low, high = band(labelled, "lost", limit)
+    low, high = choose_band(labelled, "lost", limit)
     for source in {row.source for row in labelled}:
         of_source = [row for row in labelled if row.source == source]
-        assert outside(of_source, low, high).lost <= limit
-    wrong = outside(labelled, *band(labelled, "wrong", limit)).wrong
+        assert mean_outside(of_source, low, high).lost <= limit
+    wrong = mean_outside(labelled, *choose_band(labelled, "wrong", limit)).wrong
     assert wrong is None or wrong <= limit
 
 
@@ -737,7 +737,7 @@ def test_fewer_rows_may_hide_a_loss_by_chance(loss: float) -> None:
     assert (1 - loss) ** n_rows <= 0.05
     assert (1 - loss) ** (n_rows - 1) > 0.05
     # the same number as the exact binomial bound asks for
-    assert certification.fewest(1 - loss) == n_rows
+    assert certification.fewest_labels(1 - loss) == n_rows
 
 
 def test_the_page_says_how_many_rows_a_band_needs() -> None:
@@ -1285,7 +1285,7 @@ def test_a_card_takes_the_judges_own_verdict(tmp_path: Path) -> None:
         Labelled(0.99, (True,), verdict=True),
     ]
     # a cascade passes on a verdict that contradicts its probability
-    assert outside(rows, *band(rows, "lost", 0.0)) == Outside(0.5, 0.0, 0.0)
+    assert mean_outside(rows, *choose_band(rows, "lost", 0.0)) == Outside(0.5, 0.0, 0.0)
 
 
 def test_a_card_of_other_settings_or_of_another_metric_is_not_quoted_and_hides_none(
@@ -1397,10 +1397,14 @@ def test_no_source_loses_more_than_the_band_may() -> None:
     # pooled, 20 of 220 are wrong
     rows = [Labelled(0.9, (number > 19,), "large") for number in range(200)]
     rows += [Labelled(0.9, (True,), "small") for _ in range(10)]
-    assert outside(rows, *band(rows, "lost", 0.09)).decided == 0.0
-    assert outside(rows, *band(rows, "lost", 0.1)) == Outside(1.0, 0.05, 0.05)
-    assert outside(rows, *band(rows, "wrong", 0.05)).decided == 1.0
-    by_source = {one.source: one for one in left_out(rows, "lost", 0.05)}
+    assert mean_outside(rows, *choose_band(rows, "lost", 0.09)).decided == 0.0
+    assert mean_outside(rows, *choose_band(rows, "lost", 0.1)) == Outside(
+        1.0, 0.05, 0.05
+    )
+    assert mean_outside(rows, *choose_band(rows, "wrong", 0.05)).decided == 1.0
+    by_source = {
+        one.source: one for one in reach_on_sources_left_out(rows, "lost", 0.05)
+    }
     # the small source knows nothing of what the large one loses
     assert by_source["large"].lost == 0.1
     assert by_source["small"].decided == 0.0

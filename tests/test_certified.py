@@ -13,16 +13,16 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.certification import certify, fewest
+from ragmetrics_core.statistics.certification import certify, fewest_labels
 
 
 def test_fewest_labels() -> None:
-    assert fewest(0.05) == 1  # a right one has a chance of exactly 5 %
+    assert fewest_labels(0.05) == 1  # a right one has a chance of exactly 5 %
     # .9 ** 29 = .047 and .9 ** 28 = .052; the others from scipy.stats.binom.sf(n −
     # wrong − 1, n, target) <= .05
-    assert [fewest(0.9, wrong) for wrong in (0, 1, 2)] == [29, 46, 61]
-    assert fewest(0.5) == 5
-    assert fewest(0.95) == 59
+    assert [fewest_labels(0.9, wrong) for wrong in (0, 1, 2)] == [29, 46, 61]
+    assert fewest_labels(0.5) == 5
+    assert fewest_labels(0.95) == 59
 
 
 def test_the_sequence_stops_where_the_labels_stop_certifying() -> None:

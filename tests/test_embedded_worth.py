@@ -20,7 +20,7 @@ from ragmetrics_core.data.embedded_judge import DEVELOPER, UNSEEN
 from ragmetrics_core.lexical.constants import UNCERTAIN, UNCERTAIN_WITH_VECTORS
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.statistics.deciding import Decided
+from ragmetrics_core.statistics.deciding import Reach
 from ragmetrics_core.statistics.rater_agreement import Measured
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +48,7 @@ def figure(of: Card, question: str, measure: str) -> Measured:
     return found
 
 
-def point(of: Card, goal: str, limit: float) -> Decided:
+def point(of: Card, goal: str, limit: float) -> Reach:
     (found,) = [
         one
         for one in of.decided["adherent"]

@@ -16,7 +16,7 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.reporting.pairing import group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.stopping import drawn_order
+from ragmetrics_core.statistics.stopping import draw_order
 
 KEYS = st.one_of(
     st.integers(-3, 3),
@@ -77,7 +77,7 @@ def test_unlike_keys_are_two_clusters_slices_and_units(
     summary = report.summary(slices=["conversation"])
     assert [own.rows for own in summary.slices["conversation"].values()] == [2, 2]
     groups = [group_of(row.sample, by) for row in report.results]
-    assert sorted(map(len, drawn_order(["row"] * 4, clusters=groups))) == [2, 2]
+    assert sorted(map(len, draw_order(["row"] * 4, clusters=groups))) == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_numbers_of_many_scores_are_those_of_few_at_a_time() -> None:
     keys = chance.choices(range(-1, 1000), k=len(scores))
     assert means.median(scores) == statistics.median(scores)
     assert means.median(scores[:200_000]) == statistics.median(scores[:200_000])
-    sums, sizes = means.grouped(scores, keys)
+    sums, sizes = means.sum_clusters(scores, keys)
     counted = Counter(keys)
     alone = counted.pop(-1)
     assert sorted(sizes) == sorted([*map(float, counted.values()), *[1.0] * alone])
@@ -235,7 +235,7 @@ def test_an_exact_permutation_test_is_brute_force_over_clusters(
     differences: list[float], keys: list[int]
 ) -> None:
     keys = keys[: len(differences)]
-    sums = [own for own in means.grouped(differences, keys)[0] if abs(own) > 1e-9]
+    sums = [own for own in means.sum_clusters(differences, keys)[0] if abs(own) > 1e-9]
     found = paired.permutation(differences, keys)
     assert found == (pytest.approx(_permuted_by_force(sums)), True)
     assert paired.permutation([-own for own in differences], keys) == found
@@ -252,7 +252,7 @@ def test_the_interval_of_a_difference_is_mirrored_where_the_runs_change_places(
     )
     assert (back.low, back.high) == pytest.approx((-forth.high, -forth.low), abs=1e-9)
     assert -1 <= forth.low <= forth.high <= 1
-    low, high = paired.one_sided(differences, [])
+    low, high = paired.one_sided_bounds(differences, [])
     assert forth.low - 1e-12 <= low <= high <= forth.high + 1e-12
     assert paired.standard_error(differences, []) > 0
 
@@ -541,7 +541,7 @@ def test_what_is_certified_is_surely_precise_and_stricter_targets_certify_no_mor
 def test_the_fewest_labels_certify_and_one_fewer_does_not(
     target: float, wrong: int
 ) -> None:
-    count = certification.fewest(target, wrong)
+    count = certification.fewest_labels(target, wrong)
     enough, fewer = (
         stats.binomtest(own - wrong, own, target, alternative="greater").pvalue
         for own in (count, count - 1)

@@ -16,7 +16,11 @@ from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.lexical import features
-from ragmetrics_core.lexical.numerals import number, numbers, strange
+from ragmetrics_core.lexical.numerals import (
+    find_unknown_numbers,
+    normalise_number,
+    numbers_of,
+)
 from ragmetrics_core.lexical.text import parse
 from ragmetrics_core.metrics.context_adherence import Sufficient
 from ragmetrics_core.metrics.context_recall import Rating
@@ -161,7 +165,7 @@ class TestNumbers:
     def test_other_spellings(self, answer: str, context: str) -> None:
         assert (
             list(
-                strange(
+                find_unknown_numbers(
                     f"It was {answer} there.",
                     parse(f"They say {context} stood.").numbers,
                 )
@@ -184,7 +188,7 @@ class TestNumbers:
     def test_other_numbers(self, answer: str, context: str, numbers: list[str]) -> None:
         assert (
             list(
-                strange(
+                find_unknown_numbers(
                     f"It was {answer} there.",
                     parse(f"They say {context} stood.").numbers,
                 )
@@ -217,7 +221,7 @@ class TestNumbers:
         ],
     )
     def test_numbers_that_point_or_count_claim_nothing(self, answer: str) -> None:
-        assert list(strange(answer, frozenset())) == []
+        assert list(find_unknown_numbers(answer, frozenset())) == []
 
     def test_number_of_another_context_counts(self) -> None:
         assert (
@@ -241,10 +245,10 @@ class TestNumbers:
         ],
     )
     def test_one_spelling(self, written: str, one: str) -> None:
-        assert number(written) == one
+        assert normalise_number(written) == one
 
     def test_dates_are_no_spans_of_years(self) -> None:
-        assert numbers("2018-11-05") == {"2018", "11", "5"}
+        assert numbers_of("2018-11-05") == {"2018", "11", "5"}
 
 
 class TestBlindSpots:

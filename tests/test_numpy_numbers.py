@@ -167,7 +167,7 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "gate": lambda scores, _: _decided(scores),
     "gate of verdicts": lambda _, labels: _decided(labels),
     "paired verdicts": lambda _, labels: [
-        stopping.difference(one, labels[0]) for one in labels
+        stopping.score_of_pair(one, labels[0]) for one in labels
     ],
     "ppi": lambda scores, labels: _ppi(labels, scores),
     "certified": lambda scores, labels: certification.certify(

@@ -15,13 +15,13 @@ from scipy import stats
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.reporting.pairing import group_of
-from ragmetrics_core.statistics.means import grouped, mean_interval, ratio_mean
+from ragmetrics_core.statistics.means import mean_interval, ratio_mean, sum_clusters
 from ragmetrics_core.statistics.paired import (
     detectable,
     difference_interval,
     holm,
     mcnemar,
-    one_sided,
+    one_sided_bounds,
     pairs_needed,
     permutation,
     standard_error,
@@ -34,7 +34,9 @@ KEYS = [0, 0, 0, 1, 1, 2, 2, -1, -1, 3]
 def test_the_error_over_clusters_against_statsmodels() -> None:
     # sm.OLS(VALUES, np.ones(10)).fit(cov_type="cluster", cov_kwds={"groups": …}).bse,
     # statsmodels 0.15.0
-    assert ratio_mean(*grouped(VALUES, KEYS))[1] == pytest.approx(0.07116178749862877)
+    assert ratio_mean(*sum_clusters(VALUES, KEYS))[1] == pytest.approx(
+        0.07116178749862877
+    )
     found = mean_interval(VALUES, KEYS)
     assert found is not None
     assert found.clusters == 6
@@ -116,11 +118,13 @@ def test_one_sided_bounds_and_their_standard_error_by_hand() -> None:
     # Eight ties, −1 and 1: squares of 2 over ten pairs, so the error is √(2 · 10/9) /
     # 10 = .149071; scipy.stats.t.ppf(.95, 9) = 1.833113 of it are .273264, and the
     # normal quantile of .95 is 1.644854.
-    assert one_sided([0.0] * 8, []) == pytest.approx((-0.273264, 0.273264), abs=1e-6)
+    assert one_sided_bounds([0.0] * 8, []) == pytest.approx(
+        (-0.273264, 0.273264), abs=1e-6
+    )
     assert standard_error([0.0] * 8, []) == pytest.approx(0.273264 / 1.644854, abs=1e-6)
     # As four pairs of twins: √(2 · 4 · 6/5) / 12 = .258199, t with 5 degrees of freedom
     # 2.015048
-    assert one_sided([0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3]) == pytest.approx(
+    assert one_sided_bounds([0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3]) == pytest.approx(
         (-0.520283, 0.520283), abs=1e-6
     )
 

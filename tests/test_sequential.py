@@ -23,10 +23,10 @@ from ragmetrics_core.statistics.stopping import (
     Outcome,
     Score,
     SequentialGate,
-    difference,
-    drawn_order,
+    draw_order,
+    join_outcomes,
     samples_needed,
-    together,
+    score_of_pair,
 )
 
 Unit = tuple[Score, ...]
@@ -261,7 +261,7 @@ def test_optionsof_a_run() -> None:
     ],
 )
 def test_differences(after: Score, before: Score, score: tuple[float, float]) -> None:
-    assert difference(after, before) == pytest.approx(score)
+    assert score_of_pair(after, before) == pytest.approx(score)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_run_against_an_earlier_one(worse_by: float, outcome: Outcome) -> None
     gate = UntilDecided(margin=0.06).gate(None)
     for place in range(400):
         before = 0.3 + 0.5 * (place % 2)
-        gate.update(difference(before - worse_by, before))
+        gate.update(score_of_pair(before - worse_by, before))
     assert (gate.decision, gate.scored) == (outcome, 400)
 
 
@@ -288,7 +288,7 @@ def test_a_run_against_an_earlier_one(worse_by: float, outcome: Outcome) -> None
     ],
 )
 def test_gates_together(outcomes: list[Outcome], outcome: Outcome) -> None:
-    assert together(outcomes) == outcome
+    assert join_outcomes(outcomes) == outcome
 
 
 # The laws.
@@ -518,7 +518,7 @@ def test_the_risk_over_seeds() -> None:
     contents = [f"row {number}" for number in range(120)]
     wrong = {"passed": 0, "failed": 0}
     for seed in range(400):
-        order = drawn_order(contents, seed=seed)
+        order = draw_order(contents, seed=seed)
         for outcome, threshold in (
             ("passed", fmean(scores) + 1e-6),
             ("failed", fmean(scores)),
@@ -544,7 +544,7 @@ def test_the_order_of_the_file_makes_no_difference(
     rows: list[tuple[str, str | None]], draw: Random, seed: int
 ) -> None:
     def said(own: list[tuple[str, str | None]]) -> list[list[tuple[str, str | None]]]:
-        order = drawn_order(
+        order = draw_order(
             [content for content, _ in own], seed=seed, clusters=[key for _, key in own]
         )
         assert sorted(place for unit in order for place in unit) == list(
@@ -559,7 +559,7 @@ def test_the_order_of_the_file_makes_no_difference(
 
 def test_equal_rows_are_no_neighbours() -> None:
     contents = ["same"] * 50 + [f"other {number}" for number in range(50)]
-    taken = [place < 50 for (place,) in drawn_order(contents)]
+    taken = [place < 50 for (place,) in draw_order(contents)]
     assert 5 < sum(taken[:20]) < 15
     changes = sum(one != other for one, other in pairwise(taken))
     assert 35 < changes < 65
@@ -567,15 +567,15 @@ def test_equal_rows_are_no_neighbours() -> None:
 
 def test_a_seed_is_an_order() -> None:
     contents = [f"row {number}" for number in range(200)]
-    first = [drawn_order(contents, seed=seed)[0] for seed in range(40)]
+    first = [draw_order(contents, seed=seed)[0] for seed in range(40)]
     assert len({place for (place,) in first}) > 30
-    assert drawn_order(contents, seed=1) == drawn_order(contents, seed=1)
+    assert draw_order(contents, seed=1) == draw_order(contents, seed=1)
 
 
 def test_clusters_are_units() -> None:
-    order = drawn_order(["a", "b", "c", "d", "a"], clusters=["x", None, "x", "y", None])
+    order = draw_order(["a", "b", "c", "d", "a"], clusters=["x", None, "x", "y", None])
     assert sorted(order) == [[0, 2], [1], [3], [4]]
-    assert drawn_order(["a"], clusters=["a"]) == [[0]]
+    assert draw_order(["a"], clusters=["a"]) == [[0]]
 
 
 # Planning.

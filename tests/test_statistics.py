@@ -14,7 +14,7 @@ from ragmetrics_core.statistics.means import (
     mean,
     mean_interval,
     median,
-    padded_t,
+    padded_t_interval,
     sd,
     t_quantile,
 )
@@ -139,7 +139,7 @@ def test_extreme_skewness_stays_in_range() -> None:
         interval = interval_of(values)
         assert 0 <= interval.low < interval.high <= 1
         assert (
-            padded_t(values, (), ends=(0.0, 1.0), added=2, level=0.9999).high
+            padded_t_interval(values, (), ends=(0.0, 1.0), added=2, level=0.9999).high
             >= interval.high
         )
 
@@ -172,7 +172,7 @@ def test_order_does_not_matter(values: list[float], order: object) -> None:
 @given(SCORES)
 def test_a_higher_level_is_wider(values: list[float]) -> None:
     narrow, middle, wide = (
-        padded_t(values, (), ends=(0.0, 1.0), added=2, level=own)
+        padded_t_interval(values, (), ends=(0.0, 1.0), added=2, level=own)
         for own in (0.8, 0.95, 0.9999)
     )
     assert (

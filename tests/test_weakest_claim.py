@@ -19,7 +19,7 @@ from ragmetrics_core.statistics.weakest_claim import (
     ClaimCorrection,
     WeakestClaim,
     fit_correction,
-    rejected,
+    shares_rejected,
 )
 
 CLAIMS_LIKE_PHRASES = (
@@ -195,8 +195,8 @@ def test_the_correction_gives_long_true_answers_back() -> None:
     assert correction is not None
     assert correction.per_claim > 0
     long_answers = oracle(3, 1000, (12,))
-    plain, _ = rejected(long_answers, None)
-    corrected, _ = rejected(long_answers, correction)
+    plain, _ = shares_rejected(long_answers, None)
+    corrected, _ = shares_rejected(long_answers, correction)
     assert plain is not None
     assert corrected is not None
     assert plain > 0.8  # 1 - Φ(1)¹² = .87
@@ -206,8 +206,8 @@ def test_the_correction_gives_long_true_answers_back() -> None:
 def test_the_page_says_both_sides_of_the_correction_as_they_are_computed() -> None:
     correction = fit_correction(oracle(2, 900, (1, 2, 4, 8, 12, 16)))
     answers = oracle(3, 1000, (12,))
-    plain = rejected(answers, None)
-    corrected = rejected(answers, correction)
+    plain = shares_rejected(answers, None)
+    corrected = shares_rejected(answers, correction)
     of_true, of_false = (
         f"from {before or 0:.3f} to {after or 0:.3f}".replace("0.", ".")
         for before, after in zip(plain, corrected, strict=True)
@@ -226,7 +226,7 @@ def test_the_page_says_both_sides_of_the_correction_as_they_are_computed() -> No
 def test_too_few_answers_make_no_correction() -> None:
     assert fit_correction(oracle(4, 8, (3,))) is None
     assert fit_correction([]) is None
-    assert rejected([], None) == (None, None)
+    assert shares_rejected([], None) == (None, None)
 
 
 def test_the_correction_by_hand() -> None:

@@ -40,7 +40,12 @@ from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.models.urls import public
 from ragmetrics_core.page.render import check_page, write_html
 from ragmetrics_core.reporting.judge_card import CASCADED, cell, reach, too_few_rows
-from ragmetrics_core.statistics.deciding import Decided, fewest_rows, left_out, reached
+from ragmetrics_core.statistics.deciding import (
+    Reach,
+    fewest_rows,
+    reach_of_chosen_band,
+    reach_on_sources_left_out,
+)
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
 _LONGEST_SETTING = 60
@@ -299,14 +304,14 @@ def _bands(
     rows = [row for item in scored for row in item.verdicts]
     if not options.dry_run:
         _check_number_of_rows(len(scored), loss)
-    chosen = reached(rows, rows, "lost", loss, source=None)
+    chosen = reach_of_chosen_band(rows, rows, "lost", loss, source=None)
     question_type = CASCADED[items[0].question]
     lines = [
         f"band={{{question_type!r}: ({chosen.low:g}, {chosen.high:g})}}",
         f"It {_in_words(chosen)}, means over sources. Chosen on {len(rows)} verdicts;"
         " the strong judge is taken to be always right.",
     ]
-    others = left_out(rows, "lost", loss)
+    others = reach_on_sources_left_out(rows, "lost", loss)
     lines += [
         f"  {choice.source}, with the band of the other sources"
         f" ({choice.low:g}, {choice.high:g}): {_in_words(choice)}"
@@ -356,7 +361,7 @@ def _check_number_of_rows(n_rows: int, loss: float) -> None:
 
 
 def _doubts(
-    rows: Sequence[Labelled], chosen: Decided, n_scored: Mapping[str, int]
+    rows: Sequence[Labelled], chosen: Reach, n_scored: Mapping[str, int]
 ) -> list[str]:
     """Why a band may lose more on other rows than on those that it was chosen on.
 
@@ -389,7 +394,7 @@ def _doubts(
     return lines
 
 
-def _in_words(choice: Decided) -> str:
+def _in_words(choice: Reach) -> str:
     """What a band asks the strong judge for, and what it loses."""
     return (
         f"asks for {1 - choice.decided:.0%} of the verdicts and loses {choice.lost:.3f}"

@@ -10,7 +10,7 @@ from ragmetrics_core.data import Context, InputError, Sample
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
-from ragmetrics_core.lexical.text import content
+from ragmetrics_core.lexical.text import content_terms
 from ragmetrics_core.reporting.report import Report
 
 _PAGES = ("how_it_works.md", "metrics.md")
@@ -139,9 +139,9 @@ def corpus() -> list[Context]:
 
 def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
     """The chunks that share most with the question; rare words weigh more."""
-    terms = [set(content(chunk.text)) for chunk in chunks]
+    terms = [set(content_terms(chunk.text)) for chunk in chunks]
     frequency = Counter(term for terms_of_chunk in terms for term in terms_of_chunk)
-    terms_of_question = set(content(question))
+    terms_of_question = set(content_terms(question))
     weights = [
         sum(
             math.log(len(chunks) / frequency[term])
@@ -160,11 +160,11 @@ def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
 
 def answer(question: str, texts: Iterable[str]) -> str:
     """The sentence that shares most with the question, quoted."""
-    terms_of_question = set(content(question))
+    terms_of_question = set(content_terms(question))
     sentences = [sentence for text in texts for sentence in split_sentences(text)]
     return max(
         sentences,
-        key=lambda sentence: len(terms_of_question & set(content(sentence))),
+        key=lambda sentence: len(terms_of_question & set(content_terms(sentence))),
         default="I don't know.",
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.lexical.declining import declines
-from ragmetrics_core.lexical.text import content
+from ragmetrics_core.lexical.text import content_terms
 
 # With what a phrase may go on, in any order: nothing of this claims a fact.
 _OFFER_WORDS = """
@@ -143,9 +143,9 @@ def _without_lead_in(sentence: str, question: str | None) -> tuple[str, str]:
 
 def _was_asked(task: str, question: str | None) -> bool:
     """Whether a task, as "reset the password", is in the words of the question."""
-    asked_terms = frozenset(content(question or ""))
+    asked_terms = frozenset(content_terms(question or ""))
     for word in task.split():
-        terms = content(word)
+        terms = content_terms(word)
         is_known = bool(terms) and asked_terms.issuperset(terms)
         if not is_known and word not in _TASK_WORDS:
             return False

@@ -30,11 +30,11 @@ from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.encoders.checkpoints import KINDS, Kind, Labels, folder_of, load
 from ragmetrics_core.encoders.claims import parts_of
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.lexical.declining import asked_question
+from ragmetrics_core.lexical.declining import user_question_of
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
 from ragmetrics_core.models.threads import in_thread
-from ragmetrics_core.statistics.weakest_claim import ClaimCorrection, fitted_for
+from ragmetrics_core.statistics.weakest_claim import ClaimCorrection, describe_judge
 
 _SLACK = 8  # tokens that a window may have more than its part of the whole text
 _LARGEST_EXPONENT = 700.0  # exp() overflows a little above
@@ -157,7 +157,7 @@ class EncoderJudge(Judge):
         self._running = Lock()
         self._waiting: list[_Waiting] = []
         if self.correction is not None:
-            judge = fitted_for(self.name, self._details_of_claims())
+            judge = describe_judge(self.name, self._details_of_claims())
             _check_correction(self.correction, judge)
 
     def __reduce__(self) -> Any:
@@ -232,7 +232,7 @@ class EncoderJudge(Judge):
     def _adherent(self, question: Adherent) -> Asked[Poll]:
         """Each claim of the answer against the contexts; the weakest counts."""
         answer = question["answer"]
-        parts = parts_of(answer, asked_question(question))
+        parts = parts_of(answer, user_question_of(question))
         unjudged = tuple(ClaimSupport(text=text) for text in parts.others)
         if not parts.claims:
             poll = Poll(

@@ -40,7 +40,7 @@ from ragmetrics_core.labelling.making import (
     header,
 )
 from ragmetrics_core.labelling.sets import DiscretePoint, DiscreteSet, Label, digest_of
-from ragmetrics_core.lexical.text import content
+from ragmetrics_core.lexical.text import content_terms
 
 Retriever = Callable[[str, int], Iterable[Any]]
 """From a question and the number wanted to documents in the order of their rank: texts, ``Context``, mappings, or
@@ -231,7 +231,7 @@ class BM25:
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         self._chunks = chunks
         self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-        words_by_chunk = [list(content(chunk.text)) for chunk in chunks]
+        words_by_chunk = [list(content_terms(chunk.text)) for chunk in chunks]
         self._vocabulary: set[str] = set()
         for words in words_by_chunk:
             self._vocabulary.update(words)
@@ -240,7 +240,7 @@ class BM25:
 
     def __call__(self, question: str, count: int) -> list[Context]:
         """The best chunks for a question, best first, with their scores."""
-        words = [word for word in content(question) if word in self._vocabulary]
+        words = [word for word in content_terms(question) if word in self._vocabulary]
         scores = [0.0] * len(self._chunks)
         if words:
             scores = self._index.get_scores(words).tolist()

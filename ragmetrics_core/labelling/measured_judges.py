@@ -31,7 +31,7 @@ from ragmetrics_core.metrics.registry import METRICS
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore, StoreLike
 from ragmetrics_core.reporting.judge_card import CASCADED, Card
-from ragmetrics_core.statistics.deciding import Decided, decided
+from ragmetrics_core.statistics.deciding import Reach, measure_reach
 from ragmetrics_core.statistics.rater_agreement import (
     Labelled,
     Measured,
@@ -44,9 +44,9 @@ from ragmetrics_core.statistics.rater_agreement import (
 from ragmetrics_core.statistics.weakest_claim import (
     ClaimCorrection,
     WeakestClaim,
+    describe_judge,
     fit_correction,
-    fitted_for,
-    rejected,
+    shares_rejected,
 )
 
 ASKING = dict(
@@ -271,13 +271,13 @@ def _measured_adherence(
 
 def _decided_alone(
     by_question: Mapping[str, _MeasuredQuestion],
-) -> dict[str, tuple[Decided, ...]]:
+) -> dict[str, tuple[Reach, ...]]:
     """What the judge may decide alone, of the questions that a cascade asks."""
-    decided_alone: dict[str, tuple[Decided, ...]] = {}
+    decided_alone: dict[str, tuple[Reach, ...]] = {}
     for question, own in by_question.items():
         verdicts = _with_chances(own.rows)
         if question in CASCADED and verdicts:
-            decided_alone[question] = decided(verdicts)
+            decided_alone[question] = measure_reach(verdicts)
     return decided_alone
 
 
@@ -486,7 +486,7 @@ def _correction_of(
     correction = fit_correction(answers)
     if correction is None:
         return None
-    return replace(correction, fitted_for=fitted_for(judge.name, judge.details))
+    return replace(correction, fitted_for=describe_judge(judge.name, judge.details))
 
 
 def _rejected_by_claims(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
@@ -504,7 +504,7 @@ def _rejected_by_claims(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
         for rule, applied in rules.items():
             if rule == _CORRECTED_RULE and correction is None:
                 continue
-            shares = rejected(own, applied)
+            shares = shares_rejected(own, applied)
             for label, share in zip(("supported", "unsupported"), shares, strict=True):
                 if share is not None:
                     measure = _rejected_measure(label, rule)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ragmetrics_core.data import Question
 from ragmetrics_core.data.sentences import split_sentences
-from ragmetrics_core.lexical.text import content
+from ragmetrics_core.lexical.text import content_terms
 
 _LONGEST = 600  # characters; an answer that only declines is short
 
@@ -77,7 +77,7 @@ _PARTS = re.compile(
 
 # What a declining part may speak of besides what was asked.
 _GENERIC = frozenset(
-    content(
+    content_terms(
         "answer question know sure certain information detail context document text"
         " passage source article data material result knowledge idea clue mention"
         " enough sufficient insufficient relevant specific further provide given"
@@ -114,11 +114,11 @@ def declines(answer: str, question: str | None = None) -> bool:
     parts = [part for sentence in split_sentences(answer) for part in _parts(sentence)]
     if not any(_is_declining(part) for part in parts):
         return False
-    speakable = _GENERIC.union(content(question or ""))
+    speakable = _GENERIC.union(content_terms(question or ""))
     return all(_makes_no_claim(part, speakable) for part in parts)
 
 
-def asked_question(question: Question[Any]) -> str | None:
+def user_question_of(question: Question[Any]) -> str | None:
     """The user's question behind a question to a judge; None where it is not shown.
 
     It is the application's own rewrite where there is one.
@@ -137,7 +137,7 @@ def _makes_no_claim(part: str, speakable: frozenset[str]) -> bool:
     """True if a part is polite, or declines and speaks of nothing but these terms."""
     if part in _ELSEWHERE or _POLITE.fullmatch(part):
         return True
-    return _is_declining(part) and speakable.issuperset(content(part))
+    return _is_declining(part) and speakable.issuperset(content_terms(part))
 
 
 def _parts(sentence: str) -> list[str]:

@@ -12,7 +12,13 @@ from typing import Any
 
 from ragmetrics_core.data import extra
 from ragmetrics_core.lexical.constants import Features
-from ragmetrics_core.lexical.text import Passage, Sentence, beginning, names, negated
+from ragmetrics_core.lexical.text import (
+    Passage,
+    Sentence,
+    beginning,
+    negated_terms,
+    terms_of_names,
+)
 from ragmetrics_core.models.threads import check_wanted
 
 MOST_SENTENCES = 200
@@ -81,10 +87,12 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
                 if len(places[term]) < _MOST_PLACES:
                     places[term].append((index, position))
     aligned_sentences = answer.sentences[:MOST_SENTENCES]
-    return tuple(_match(sentence, contexts, places) for sentence in aligned_sentences)
+    return tuple(
+        _find_match(sentence, contexts, places) for sentence in aligned_sentences
+    )
 
 
-def _match(
+def _find_match(
     sentence: Sentence,
     contexts: Sequence[Passage],
     places: Mapping[str, Sequence[Place]],
@@ -92,13 +100,13 @@ def _match(
     """The best context sentence, and what the others say of names and negations."""
     check_wanted()
     terms = frozenset(sentence.terms)
-    n_shared = _shared_terms(terms, places)
+    n_shared = _count_shared_terms(terms, places)
     if not n_shared:
         return Match()
     best_place = min(n_shared, key=lambda place: (-n_shared[place], place))
     context, position = best_place
     most_shared = n_shared[best_place]
-    remaining, apart = _name_apart(sentence, n_shared, places)
+    remaining, apart = _find_name_apart(sentence, n_shared, places)
     threshold = max(_ALIGNED * len(terms), _NEAR_BEST * most_shared)
     alike = _sentences_that_share(threshold, n_shared, contexts)
     return Match(
@@ -107,7 +115,7 @@ def _match(
         share=most_shared / len(terms),
         remaining=remaining,
         apart=apart,
-        denied=_denied(sentence, alike),
+        denied=_find_denied_terms(sentence, alike),
     )
 
 
@@ -122,7 +130,7 @@ def _sentences_that_share(
     return sentences
 
 
-def _shared_terms(
+def _count_shared_terms(
     terms: AbstractSet[str], places: Mapping[str, Sequence[Place]]
 ) -> Counter[Place]:
     """How many of the terms stand at each place."""
@@ -132,7 +140,7 @@ def _shared_terms(
     return n_shared
 
 
-def _name_apart(
+def _find_name_apart(
     sentence: Sentence,
     n_shared: Counter[Place],
     places: Mapping[str, Sequence[Place]],
@@ -145,8 +153,8 @@ def _name_apart(
     """
     remaining = 1.0
     apart = frozenset[str]()
-    for name in names(sentence.text)[:_MOST_NAMES]:
-        n_of_name = _shared_terms(name, places)
+    for name in terms_of_names(sentence.text)[:_MOST_NAMES]:
+        n_of_name = _count_shared_terms(name, places)
         best_rest = 0
         best_rest_beside_name = None
         for place, shared in n_shared.items():
@@ -163,16 +171,16 @@ def _name_apart(
     return remaining, apart
 
 
-def _denied(sentence: Sentence, alike: Sequence[Sentence]) -> frozenset[str]:
+def _find_denied_terms(sentence: Sentence, alike: Sequence[Sentence]) -> frozenset[str]:
     """Terms that a sentence negates.
 
     There are none unless sentences say nearly the same, and none of these negates
     anything.
     """
-    if not alike or any(negated(context.text) for context in alike):
+    if not alike or any(negated_terms(context.text) for context in alike):
         return frozenset()
     # "May, not June" affirms
-    return negated(sentence.text.replace(", not ", ", "))
+    return negated_terms(sentence.text.replace(", not ", ", "))
 
 
 def adherence(
@@ -193,7 +201,7 @@ def adherence(
     least_remaining = min((match.remaining for match in matches), default=1.0)
     is_name_found: list[bool] = []
     for sentence in answer.sentences[:MOST_SENTENCES]:
-        is_name_found += [name <= terms for name in names(sentence.text)]
+        is_name_found += [name <= terms for name in terms_of_names(sentence.text)]
     name_share = _mean(is_name_found, default=1.0)
     return term_share, bigram_share, sentence_share, least_remaining, name_share
 
@@ -244,7 +252,7 @@ def presence(fact: Passage, context: Passage) -> Features:
     n_terms = len(fact.terms)
     if n_terms == 0:
         return 0.0, 0.0, 0.0
-    n_absent = len(absent(fact, context))
+    n_absent = len(absent_terms(fact, context))
     share_alike = 1 - n_absent / n_terms
     most_in_sentence = 0
     for sentence in context.sentences:
@@ -254,7 +262,7 @@ def presence(fact: Passage, context: Passage) -> Features:
     return share_alike, share_in_sentence, _share(fact.terms, context.terms)
 
 
-def absent(fact: Passage, context: Passage) -> frozenset[str]:
+def absent_terms(fact: Passage, context: Passage) -> frozenset[str]:
     """Terms of a fact that a context does not hold, nor any word that begins alike."""
     missing = fact.terms - context.terms
     return frozenset(

@@ -32,15 +32,15 @@ from ragmetrics_core.lexical.constants import (
     Features,
     Weights,
 )
-from ragmetrics_core.lexical.declining import asked_question, declines
+from ragmetrics_core.lexical.declining import declines, user_question_of
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match, model, nearness
-from ragmetrics_core.lexical.numerals import strange
+from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import (
     Passage,
-    holds,
+    holds_wording,
     parse,
     split_clauses,
-    words,
+    words_with_terms,
 )
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -111,14 +111,14 @@ class LexicalJudge(Judge):
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
         if self._vectors and isinstance(question, Adherent):
-            answer_to = partial(_adherent, vectors=True)
+            answer_to = partial(_judge_adherence, vectors=True)
         asked = await computed(partial(answer_to, question), lane="judge")
         return Answer(asked)
 
 
-def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
+def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
     text = question["answer"]
-    if declines(text, asked_question(question)):
+    if declines(text, user_question_of(question)):
         poll = Poll(
             verdict="abstains",
             reason="The answer only declines to answer; it makes no claim.",
@@ -126,10 +126,10 @@ def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
         return Asked((poll,))
     answer = parse(text)
     if not answer.terms:
-        return _adherent_by_wording(question)
+        return _judge_adherence_by_wording(question)
     contexts = [parse(context) for context in question["contexts"]]
     context_numbers = _union(context.numbers for context in contexts)
-    strange_numbers = strange(text, context_numbers)
+    strange_numbers = find_unknown_numbers(text, context_numbers)
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
     if vectors:
@@ -142,19 +142,19 @@ def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
     elif any(match.denied for match in matches):
         probability = min(probability, VETO)
 
-    sentences = _support(answer, contexts, matches, context_numbers)
+    sentences = _support_of_sentences(answer, contexts, matches, context_numbers)
     if strange_numbers:
-        reason = _on_strange_numbers(strange_numbers)
+        reason = _explain_unknown_numbers(strange_numbers)
     else:
         term_share = values[0]
-        reason = _on_adherence(answer, text, term_share, sentences, matches)
+        reason = _explain_adherence(answer, text, term_share, sentences, matches)
     low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
-    return _polled(probability, reason, sentences, matches)
+    return _make_poll(probability, reason, sentences, matches)
 
 
-def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
+def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
     """Judge an answer without a content term.
 
     It is adherent if a context holds it word for word.
@@ -162,7 +162,7 @@ def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
     wording = question["answer"].strip()
     rank = None
     for place, context in enumerate(question["contexts"], start=1):
-        if holds(context, question["answer"]):
+        if holds_wording(context, question["answer"]):
             rank = place
             break
     if rank is None:
@@ -178,10 +178,10 @@ def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
     )
     probability = ADHERENT.probability((coverage,) * 5)
     reason = f"no content terms; the answer {verb} in the contexts word for word"
-    return _polled(probability, reason, (sentence,), (Match(),))
+    return _make_poll(probability, reason, (sentence,), (Match(),))
 
 
-def _polled(
+def _make_poll(
     probability: float,
     reason: str,
     sentences: tuple[SentenceSupport, ...],
@@ -214,27 +214,27 @@ def _is_unsupported(sentence: SentenceSupport, match: Match) -> bool:
     return is_weak or bool(sentence.numbers) or bool(match.denied)
 
 
-def _useful(question: Useful) -> Asked[Any]:
+def _judge_usefulness(question: Useful) -> Asked[Any]:
     wording_of_answer = question["answer"]
     answer = parse(wording_of_answer)
-    user_question = parse(asked_question(question) or "")
+    user_question = parse(user_question_of(question) or "")
 
     def look(text: str) -> tuple[Features, str]:
-        return _chunk(user_question, answer, wording_of_answer, text)
+        return _look_at_chunk(user_question, answer, wording_of_answer, text)
 
-    return _on_each_text(question, "chunk", USEFUL, look)
+    return _judge_each_text(question, "chunk", USEFUL, look)
 
 
-def _facts_in_context(question: FactInContext) -> Asked[Any]:
+def _judge_facts_in_context(question: FactInContext) -> Asked[Any]:
     context = parse(question["context"])
 
     def look(wording: str) -> tuple[Features, str]:
-        return _fact(question["context"], context, wording)
+        return _look_at_fact(question["context"], context, wording)
 
-    return _on_each_text(question, "fact", FACT, look)
+    return _judge_each_text(question, "fact", FACT, look)
 
 
-def _on_each_text(
+def _judge_each_text(
     question: Question[Any],
     kind: str,
     weights: Weights,
@@ -267,11 +267,11 @@ def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
         "useful": is_positive,
         "covered": is_positive,
         "grade": min(3, int(4 * probability)),
-        "reason": _hedged(probability, reason),
+        "reason": _hedge_reason(probability, reason),
     }
 
 
-def _chunk(
+def _look_at_chunk(
     question: Passage, answer: Passage, wording: str, text: str
 ) -> tuple[Features, str]:
     """Return the features of a chunk with a reason; each is judged by itself.
@@ -279,7 +279,7 @@ def _chunk(
     Judged against its neighbours, some chunk would always be crowned.
     """
     if not answer.terms and not question.terms:
-        return _by_wording("answer", wording, "chunk", text)
+        return _look_for_wording("answer", wording, "chunk", text)
     chunk = parse(text)
     sought = answer.terms - question.terms
     whose = "terms that only the answer has"
@@ -291,24 +291,24 @@ def _chunk(
     return features.usefulness(question, answer, chunk), reason
 
 
-def _fact(text: str, context: Passage, wording: str) -> tuple[Features, str]:
+def _look_at_fact(text: str, context: Passage, wording: str) -> tuple[Features, str]:
     """Return the features of a fact against a context, with a reason."""
     fact = parse(wording)
     if not fact.terms:
-        return _by_wording("fact", wording, "context", text)
-    missing = features.absent(fact, context)
-    reason = _on_coverage("fact", wording, fact, missing)
+        return _look_for_wording("fact", wording, "context", text)
+    missing = features.absent_terms(fact, context)
+    reason = _explain_coverage("fact", wording, fact, missing)
     return features.presence(fact, context), reason
 
 
-def _by_wording(
+def _look_for_wording(
     whose: str, wording: str, where: str, text: str
 ) -> tuple[Features, str]:
     """Return features that are all 1 or all 0, with a reason.
 
     A wording without content terms can only be looked for word for word.
     """
-    if holds(text, wording):
+    if holds_wording(text, wording):
         value = 1.0
         verb = "stands"
     else:
@@ -326,10 +326,10 @@ def _rate_recall(question: RateRecall) -> Asked[Rating]:
         score = features.likeness(answer, reference)
         missing = reference.terms - answer.terms
         n_others = len(answer.terms - reference.terms)
-        reason = _on_coverage("reference", wording, reference, missing)
+        reason = _explain_coverage("reference", wording, reference, missing)
         reason += f"; the answer has {n_others} others"
     else:
-        values, reason = _by_wording("reference", wording, "answer", text)
+        values, reason = _look_for_wording("reference", wording, "answer", text)
         score = values[0]
     rating = Rating(score=score, reason=reason, band=band_of(score))
     return Asked((rating,))
@@ -344,7 +344,7 @@ def _extract_facts(question: ExtractFacts) -> Asked[Any]:
     return Asked((facts,))
 
 
-def _listed(terms: Collection[str]) -> str:
+def _list_terms(terms: Collection[str]) -> str:
     """The first few terms, and how many more there are."""
     first_terms = list(terms)[:_MOST_LISTED]
     listed = ", ".join(term[:_LONGEST_LISTED] for term in first_terms)
@@ -354,7 +354,7 @@ def _listed(terms: Collection[str]) -> str:
     return listed
 
 
-def _hedged(probability: float, reason: str) -> str:
+def _hedge_reason(probability: float, reason: str) -> str:
     """Return a reason for a verdict on a chunk or a fact.
 
     Near the threshold it says *uncertain*.
@@ -363,7 +363,7 @@ def _hedged(probability: float, reason: str) -> str:
     return f"uncertain: {reason}" if is_near else reason
 
 
-def _support(
+def _support_of_sentences(
     answer: Passage,
     contexts: Sequence[Passage],
     matches: Sequence[Match],
@@ -390,20 +390,20 @@ def _support(
             rank=rank,
             evidence=evidence,
             coverage=n_covered / len(terms),
-            uncovered=words(sentence.text, terms - shared_terms),
-            numbers=tuple(strange(sentence.text, context_numbers)),
+            uncovered=words_with_terms(sentence.text, terms - shared_terms),
+            numbers=tuple(find_unknown_numbers(sentence.text, context_numbers)),
         )
         support.append(sentence_support)
     return tuple(support)
 
 
-def _on_strange_numbers(numbers: Collection[str]) -> str:
+def _explain_unknown_numbers(numbers: Collection[str]) -> str:
     """The reason of a verdict on an answer with numbers that stand in no context."""
     noun = "number" if len(numbers) == 1 else "numbers"
-    return f"{noun} in no context: {_listed(numbers)}"
+    return f"{noun} in no context: {_list_terms(numbers)}"
 
 
-def _on_adherence(
+def _explain_adherence(
     answer: Passage,
     text: str,
     term_share: float,
@@ -417,8 +417,8 @@ def _on_adherence(
     """
     denied_terms = _union(match.denied for match in matches)
     if denied_terms:
-        denied = words(text, denied_terms)
-        return f"negated in the answer, not in the contexts: {_listed(denied)}"
+        denied = words_with_terms(text, denied_terms)
+        return f"negated in the answer, not in the contexts: {_list_terms(denied)}"
     n_terms = len(answer.terms)
     n_found = round(term_share * n_terms)
     reason = f"{n_found} of {n_terms} terms found in the contexts"
@@ -426,15 +426,15 @@ def _on_adherence(
     for sentence in sentences:
         missing.update(dict.fromkeys(sentence.uncovered))
     if missing:
-        reason += f"; not found: {_listed(missing)}"
+        reason += f"; not found: {_list_terms(missing)}"
     terms_apart = _union(match.apart for match in matches)
-    apart = words(text, terms_apart)
+    apart = words_with_terms(text, terms_apart)
     if apart:
-        reason += f"; not where the rest of its sentence stands: {_listed(apart)}"
+        reason += f"; not where the rest of its sentence stands: {_list_terms(apart)}"
     return reason
 
 
-def _on_coverage(
+def _explain_coverage(
     whose: str, text: str, passage: Passage, missing: frozenset[str]
 ) -> str:
     """Return a reason that counts the terms found and lists those that are not.
@@ -445,8 +445,8 @@ def _on_coverage(
     n_found = n_terms - len(missing)
     reason = f"{n_found} of {n_terms} terms of the {whose} found"
     if missing:
-        missing_words = words(text, missing)
-        reason += f"; not found: {_listed(missing_words)}"
+        missing_words = words_with_terms(text, missing)
+        reason += f"; not found: {_list_terms(missing_words)}"
     return reason
 
 
@@ -455,9 +455,9 @@ def _union(sets: Iterable[AbstractSet[str]]) -> frozenset[str]:
 
 
 _ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {
-    Adherent: _adherent,
-    Useful: _useful,
-    FactInContext: _facts_in_context,
+    Adherent: _judge_adherence,
+    Useful: _judge_usefulness,
+    FactInContext: _judge_facts_in_context,
     RateRecall: _rate_recall,
     ExtractFacts: _extract_facts,
 }

@@ -37,7 +37,7 @@ _WRITTEN = re.compile(
 _YEARS = re.compile(r"(?<![\d–—/-])(\d\d)(\d\d)([–—/-])(\d\d)(?![\d–—/-])")
 
 
-def number(token: str) -> str:
+def normalise_number(token: str) -> str:
     """One spelling for equal numbers: ASCII digits, no group separators, no idle zeros.
 
     Args:
@@ -67,12 +67,12 @@ def _ascii(sign: str) -> str:
     return str(digit)
 
 
-def numbers(text: str) -> frozenset[str]:
-    """Return the numbers of a text, as ``number`` writes them.
+def numbers_of(text: str) -> frozenset[str]:
+    """Return the numbers of a text, as ``normalise_number`` writes them.
 
     Every spelling counts: ``2018–19``, ``1 149``, ``53 million``.
     """
-    spans = " ".join(_years(span) for span in _YEARS.finditer(text))
+    spans = " ".join(_write_years_out(span) for span in _YEARS.finditer(text))
     every_number: set[str] = set()
     for part in (text, spans):
         for written in _WRITTEN.finditer(part):
@@ -84,17 +84,17 @@ def _spellings(written: re.Match[str]) -> list[set[str]]:
     """Numbers that may stand for one that is written so; one set of them suffices."""
     digits = written[1]
     scale = written[2]
-    as_one = number(_GAP.sub("", digits))
-    part_by_part = {number(part) for part in _NUMBER.findall(digits)}
+    as_one = normalise_number(_GAP.sub("", digits))
+    part_by_part = {normalise_number(part) for part in _NUMBER.findall(digits)}
     spellings = [{as_one}, part_by_part]
     is_decimal = len(as_one) <= _LONGEST and as_one.count(".") < 2
     if scale and is_decimal:
         scaled = Decimal(as_one).scaleb(_SCALES[scale])
-        spellings.append({number(f"{scaled:f}")})
+        spellings.append({normalise_number(f"{scaled:f}")})
     return spellings
 
 
-def _decade(written: re.Match[str]) -> list[set[str]]:
+def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
     """A decade is borne out by each of its years, and by its short name."""
     digits = written[1]
     century = digits[:-2]
@@ -116,7 +116,7 @@ def _centuries(century: str) -> tuple[str, ...]:
     return (century,) if century else ("18", "19", "20")
 
 
-def spelt(terms: Iterable[str]) -> Iterator[str]:
+def numbers_in_words(terms: Iterable[str]) -> Iterator[str]:
     """Numbers that terms of a sentence make together.
 
     Examples are ``20 1`` (*twenty-one*) and ``2 hundr 50``.
@@ -143,7 +143,7 @@ def _continues(value: int, addend: int) -> bool:
     return is_tens and addend < 10
 
 
-def _years(span: re.Match[str]) -> str:
+def _write_years_out(span: re.Match[str]) -> str:
     """Both years of a span, the second one written out."""
     century, begin, dash, end = span.groups()
     if end > begin:
@@ -151,7 +151,7 @@ def _years(span: re.Match[str]) -> str:
     return f"{century}{begin}{dash}{end}"
 
 
-def unmarked(text: str) -> str:
+def strip_marks(text: str) -> str:
     """Return the text without citation marks and the numbering of lists.
 
     Marks such as ``[12]`` and the numbering are no part of what a text says.
@@ -160,13 +160,13 @@ def unmarked(text: str) -> str:
     return _NUMBERING.sub(" ", text)
 
 
-def strange(text: str, known_numbers: AbstractSet[str]) -> dict[str, None]:
+def find_unknown_numbers(text: str, known_numbers: AbstractSet[str]) -> dict[str, None]:
     """Numbers of a text not known in any spelling, as they are written.
 
     None that point (*passage 2*) or list.
     """
-    without_pointers = _POINTER.sub(" ", unmarked(text))
-    with_years_written_out = _YEARS.sub(_years, without_pointers)
+    without_pointers = _POINTER.sub(" ", strip_marks(text))
+    with_years_written_out = _YEARS.sub(_write_years_out, without_pointers)
     unknown: dict[str, None] = {}
     for written in _WRITTEN.finditer(with_years_written_out):
         if not _is_known(written, known_numbers):
@@ -175,5 +175,5 @@ def strange(text: str, known_numbers: AbstractSet[str]) -> dict[str, None]:
 
 
 def _is_known(written: re.Match[str], known_numbers: AbstractSet[str]) -> bool:
-    spellings = [*_spellings(written), *_decade(written)]
+    spellings = [*_spellings(written), *_spellings_of_decade(written)]
     return any(spelling <= known_numbers for spelling in spellings)

@@ -14,7 +14,12 @@ from functools import lru_cache
 from itertools import chain, pairwise
 
 from ragmetrics_core.data.sentences import split_sentences
-from ragmetrics_core.lexical.numerals import number, numbers, spelt, unmarked
+from ragmetrics_core.lexical.numerals import (
+    normalise_number,
+    numbers_in_words,
+    numbers_of,
+    strip_marks,
+)
 from ragmetrics_core.models.threads import check_wanted
 
 _STOP_WORD_LIST = """
@@ -90,7 +95,7 @@ class Passage:
         terms: Every content term.
         bigrams: Every pair of neighbouring content terms of a sentence.
         beginnings: The first four letters of every term that is no number.
-        numbers: Every number, written as ``number`` returns it, those in English words
+        numbers: Every number, written as ``normalise_number`` returns it, those in English words
             included.
     """
 
@@ -117,15 +122,15 @@ def _parse(text: str) -> Passage:
     sentences: list[Sentence] = []
     all_terms: set[str] = set()
     bigrams: set[tuple[str, str]] = set()
-    every_number = set(numbers(text))
+    every_number = set(numbers_of(text))
     for sentence in split_sentences(text):
         check_wanted()
-        terms = content(sentence)
+        terms = content_terms(sentence)
         if terms:
             sentences.append(Sentence(sentence, terms))
             all_terms.update(terms)
             bigrams.update(pairwise(terms))
-            every_number.update(spelt(terms))
+            every_number.update(numbers_in_words(terms))
     words_alone = [term for term in all_terms if not term[0].isdecimal()]
     return Passage(
         sentences=tuple(sentences),
@@ -144,7 +149,7 @@ def beginning(term: str) -> str:
     return term[:4]
 
 
-def content(text: str) -> tuple[str, ...]:
+def content_terms(text: str) -> tuple[str, ...]:
     """Return the content terms of a text in order.
 
     Function words are left out, and so are inflection, case and accents.
@@ -156,7 +161,7 @@ def content(text: str) -> tuple[str, ...]:
         >>> content("The cities of France, in 1,998")
         ('city', 'franc', '1998')
     """
-    tokens = _TOKEN.findall(unmarked(text))
+    tokens = _TOKEN.findall(strip_marks(text))
     return tuple(chain.from_iterable(map(_terms_of, tokens)))
 
 
@@ -166,7 +171,7 @@ def _terms_of(token: str) -> tuple[str, ...]:
     A function word has none. A token of a script without spaces has several.
     """
     if token[0].isdecimal():  # numbers seldom come again, and need no memory
-        return (number(token),)
+        return (normalise_number(token),)
     if len(token) > _LONGEST_CACHED_WORD:
         return _terms_of_word.__wrapped__(token)
     return _terms_of_word(token)
@@ -200,7 +205,7 @@ def _pairs_or_stem(piece: str) -> list[str]:
     return [_stem_other(piece)]
 
 
-def names(text: str) -> list[frozenset[str]]:
+def terms_of_names(text: str) -> list[frozenset[str]]:
     """Return the terms of each name of a sentence.
 
     A name is words with capitals; at the start of the sentence only if there are
@@ -208,22 +213,22 @@ def names(text: str) -> list[frozenset[str]]:
     """
     terms_by_name: list[frozenset[str]] = []
     for name in _NAME.findall(text):
-        terms = frozenset(content(name))
+        terms = frozenset(content_terms(name))
         if terms:
             terms_by_name.append(terms)
     return terms_by_name
 
 
-def negated(text: str) -> frozenset[str]:
+def negated_terms(text: str) -> frozenset[str]:
     """The first content term after each English negation of a sentence."""
     negated_terms: set[str] = set()
     for words_behind in _NEGATION.findall(text):
-        terms = content(words_behind)
+        terms = content_terms(words_behind)
         negated_terms.update(terms[:1])
     return frozenset(negated_terms)
 
 
-def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
+def words_with_terms(text: str, terms: frozenset[str]) -> tuple[str, ...]:
     """Words of a text with one of these terms, each once and in order.
 
     For scripts without spaces the terms.
@@ -239,7 +244,7 @@ def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
     return tuple(words_with_terms)
 
 
-def holds(text: str, wording: str) -> bool:
+def holds_wording(text: str, wording: str) -> bool:
     """Does a text hold a wording without content terms word for word?
 
     A blank one is found nowhere.
@@ -285,13 +290,13 @@ def _stem_english(word: str) -> str:
     is_plural = word.endswith("s") and not word.endswith(("ss", "us", "is"))
     if is_plural:
         word = word[:-1]
-    word = _without_verb_ending(word)
+    word = _strip_verb_ending(word)
     if len(word) > 4:
         word = word.removesuffix("e")
     return word
 
 
-def _without_verb_ending(word: str) -> str:
+def _strip_verb_ending(word: str) -> str:
     """Strip *ing*, *ed* or *ly*, and the doubled consonant before it."""
     for ending, shortest in (("ing", 6), ("ed", 5), ("ly", 6)):
         if not word.endswith(ending) or len(word) < shortest:

@@ -739,9 +739,9 @@ def _tested_change(
 
 def _one_sided(scored: Differences, worst: Differences, best: Differences) -> Bounds:
     """One-sided 95 % bounds, with failures at the worst and at the best."""
-    low, high = paired.one_sided(*scored)
-    worst_low, _ = paired.one_sided(*worst)
-    _, best_high = paired.one_sided(*best)
+    low, high = paired.one_sided_bounds(*scored)
+    worst_low, _ = paired.one_sided_bounds(*worst)
+    _, best_high = paired.one_sided_bounds(*best)
     return min(low, worst_low), max(high, best_high)
 
 

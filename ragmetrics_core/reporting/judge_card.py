@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from ragmetrics_core.data import Frozen, SettingError, Signature, read_text
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
-from ragmetrics_core.statistics.deciding import LOSSES, Decided, fewest_rows
+from ragmetrics_core.statistics.deciding import LOSSES, Reach, fewest_rows
 from ragmetrics_core.statistics.rater_agreement import Measured
 from ragmetrics_core.statistics.weakest_claim import ClaimCorrection
 
@@ -54,7 +54,7 @@ class Card(Frozen):
             " over all answers"
         )
     )
-    decided: dict[str, tuple[Decided, ...]] = Field(
+    decided: dict[str, tuple[Reach, ...]] = Field(
         {},
         description=(
             "by question, what the judge may decide alone within limits of what may be"
@@ -161,7 +161,7 @@ def cell(figure: Measured) -> str:
     return f"{figure.value:.2f}{interval} n={figure.count}"
 
 
-def reach(one: Decided) -> str:
+def reach(one: Reach) -> str:
     """What a judge decides alone, and what of that is wrong."""
     wrong = "" if one.wrong is None else f", wrong {one.wrong:.2f}"
     return f"{one.decided:.2f}{wrong}"

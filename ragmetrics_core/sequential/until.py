@@ -35,9 +35,9 @@ from ragmetrics_core.statistics.stopping import (
     Outcome,
     Score,
     SequentialGate,
-    difference,
-    drawn_order,
-    together,
+    draw_order,
+    join_outcomes,
+    score_of_pair,
 )
 
 Row = Sample | RowError
@@ -188,7 +188,7 @@ class Decider:
         if self._stop_reason:
             return True
         outcomes = [self._outcome(place) for place in range(len(self._claims))]
-        if together(outcomes) != "undecided":
+        if join_outcomes(outcomes) != "undecided":
             return True
         return all(
             outcome != "undecided" or self._cannot_be_scored(place)
@@ -259,7 +259,7 @@ class Decider:
         evidence on one claim, has to know how many rows a unit may have; so the gates
         are made here, too.
         """
-        units = drawn_order(
+        units = draw_order(
             self._texts, seed=self.until.seed, clusters=self._clusters(samples)
         )
         self._unit_sizes = [len(unit) for unit in units]
@@ -357,7 +357,9 @@ class Decider:
         earlier_value, was_defined = _value_of(earlier_row.results.get(claim.metric))
         if value is not None and earlier_value is not None:
             self._n_scored[place] += 1
-        return _RowScore(difference(value, earlier_value), is_defined and was_defined)
+        return _RowScore(
+            score_of_pair(value, earlier_value), is_defined and was_defined
+        )
 
     @property
     def decisions(self) -> tuple[SequentialDecision, ...]:

@@ -102,7 +102,7 @@ def _stats() -> Any:
 
 
 @lru_cache(maxsize=256)
-def fewest(target: float, wrong: int = 0) -> int:
+def fewest_labels(target: float, wrong: int = 0) -> int:
     """Fewest labels that certify a precision although some of them are wrong."""
     counts = range(wrong + 1, _MAX_LABELS)
     n_right_less_one = [count - wrong - 1 for count in counts]
@@ -199,7 +199,7 @@ def _start(steps: Sequence[Step], labels: int, target: float) -> int:
     It is behind the last one if the labels are too few for any.
     """
     for wrong in range(_WRONG_AT_START, -1, -1):
-        needed = fewest(target, wrong)
+        needed = fewest_labels(target, wrong)
         if needed > labels:
             continue
         for place, step in enumerate(steps):
@@ -222,8 +222,8 @@ def _plan(
         best = min(promising, key=lambda step: _labels_needed(step, target))
         needed = _labels_needed(best, target)
         return best, max(needed, labels + 1)
-    if labels < fewest(target):
-        return None, fewest(target)
+    if labels < fewest_labels(target):
+        return None, fewest_labels(target)
     return None, None
 
 
@@ -245,5 +245,5 @@ def _labels_needed(step: Step, target: float) -> int:
     spread = deviation_at_target + deviation_at_share
     excess = share - target
     enough_for_power = (spread / excess) ** 2
-    enough = max(enough_for_power, fewest(target))
+    enough = max(enough_for_power, fewest_labels(target))
     return ceil(enough / step.share)

@@ -18,10 +18,10 @@ from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.statistics.means import (
     Interval,
-    grouped,
     mean_interval,
     ratio_mean,
     share_clusters,
+    sum_clusters,
     t_quantile,
 )
 
@@ -113,7 +113,7 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     n_unlabelled = len(unlabelled.values)
     n_positive = sum(bool(label) for label in labels)
     n_rarer = min(n_positive, len(labels) - n_positive)
-    unlabelled_clusters = grouped(*unlabelled)
+    unlabelled_clusters = sum_clusters(*unlabelled)
     n_unlabelled_clusters = len(unlabelled_clusters[0])
     if n_rarer < FEWEST or n_unlabelled_clusters < 2:
         return _labels_alone(labels, scores.keys, n_unlabelled=n_unlabelled)
@@ -121,13 +121,11 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     truth = [float(label) for label in labels]
     weights = _weights(truth, scores, unlabelled)
     mean_weight = fmean(weights)
-    corrected = _corrected_labels(
-        truth, scores.values, weights, fmean(unlabelled.values)
-    )
+    corrected = _correct_labels(truth, scores.values, weights, fmean(unlabelled.values))
     unpadded_mean = fmean(corrected)
     mean = min(1.0, max(0.0, unpadded_mean))
     padded_mean, labelled_error, labelled_freedom = ratio_mean(
-        *grouped(corrected, scores.keys), added=(0.0, 1.0)
+        *sum_clusters(corrected, scores.keys), added=(0.0, 1.0)
     )
     _, unlabelled_error, unlabelled_freedom = ratio_mean(*unlabelled_clusters)
     half_width = _half_width(
@@ -154,7 +152,7 @@ def _interval_holding(mean: float, padded_mean: float, half_width: float) -> Int
     return Interval(max(0.0, low), min(1.0, high), method)
 
 
-def _corrected_labels(
+def _correct_labels(
     truth: Sequence[float],
     scores: Sequence[float],
     weights: Sequence[float],

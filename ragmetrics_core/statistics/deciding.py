@@ -1,7 +1,8 @@
 """What a judge may decide alone: the rows whose score lies outside a band.
 
-A cascade asks its strong judge inside the band. A judge that says *uncertain* says so
-inside it. All shares are means over sources, which are never pooled.
+A band is a range of scores around one half in which the judge is unsure, such as 0.3 to
+0.6. A cascade asks its strong judge inside the band. A judge that says *uncertain* says
+so inside it. All shares are means over sources, which are never pooled.
 """
 
 from bisect import bisect_left, bisect_right
@@ -46,7 +47,7 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Reach:
     """The widest reach of a judge within a limit of what may be wrong.
 
     Args:
@@ -107,13 +108,15 @@ def _n_outside(sorted_scores: Sequence[float], low: float, high: float) -> int:
     return n_below + n_above
 
 
-def outside(rows: Sequence[Labelled], low: float, high: float) -> Outside:
+def mean_outside(rows: Sequence[Labelled], low: float, high: float) -> Outside:
     """What a judge decides outside a band, as the mean over the sources of rows."""
     sources = _sources(rows).values()
     return _mean([source.outside(low, high) for source in sources])
 
 
-def band(rows: Sequence[Labelled], goal: Goal, limit: float) -> tuple[float, float]:
+def choose_band(
+    rows: Sequence[Labelled], goal: Goal, limit: float
+) -> tuple[float, float]:
     """The band outside which a judge decides most rows within a limit.
 
     Its ends are hundredths at both sides of one half. Of bands that decide as much the
@@ -130,15 +133,20 @@ def band(rows: Sequence[Labelled], goal: Goal, limit: float) -> tuple[float, flo
         Lower and upper end; the judge is unsure at both.
     """
     sources = _sources(rows).values()
-    is_allowed = _ALLOWED[goal]
-    best = (0.0, 1.0)
-    best_reach = (0.0, 1.0)
+    keeps_limit = _LIMIT_TESTS[goal]
+    best_band = (0.0, 1.0)
+    most_decided = 0.0
+    greatest_width = 1.0
     for low, high in _BANDS:
         by_source = [source.outside(low, high) for source in sources]
-        reach = (_mean(by_source).decided, high - low)
-        if reach > best_reach and is_allowed(by_source, limit):
-            best, best_reach = (low, high), reach
-    return best
+        share_decided = _mean(by_source).decided
+        width = high - low
+        is_better = (share_decided, width) > (most_decided, greatest_width)
+        if is_better and keeps_limit(by_source, limit):
+            best_band = (low, high)
+            most_decided = share_decided
+            greatest_width = width
+    return best_band
 
 
 def fewest_rows(loss: float) -> int:
@@ -161,7 +169,7 @@ def fewest_rows(loss: float) -> int:
     return ceil(n_rows)
 
 
-def decided(rows: Sequence[Labelled]) -> tuple[Decided, ...]:
+def measure_reach(rows: Sequence[Labelled]) -> tuple[Reach, ...]:
     """What a judge may decide alone at each limit of ``RISKS`` and ``LOSSES``.
 
     Each limit has one value over all sources. Where there are several sources, it also
@@ -172,38 +180,40 @@ def decided(rows: Sequence[Labelled]) -> tuple[Decided, ...]:
         limits.append(("wrong", risk))
     for loss in LOSSES:
         limits.append(("lost", loss))
-    values: list[Decided] = []
+    values: list[Reach] = []
     for goal, limit in limits:
-        values.append(reached(rows, rows, goal, limit, source=None))
-        values += left_out(rows, goal, limit)
+        values.append(reach_of_chosen_band(rows, rows, goal, limit, source=None))
+        values += reach_on_sources_left_out(rows, goal, limit)
     return tuple(values)
 
 
-def left_out(rows: Sequence[Labelled], goal: Goal, limit: float) -> list[Decided]:
+def reach_on_sources_left_out(
+    rows: Sequence[Labelled], goal: Goal, limit: float
+) -> list[Reach]:
     """For each source what is decided of it with the band of the other sources."""
     names = dict.fromkeys(row.source for row in rows)
     if len(names) < 2:
         return []
-    values: list[Decided] = []
+    values: list[Reach] = []
     for name in names:
         others = [row for row in rows if row.source != name]
         of_source = [row for row in rows if row.source == name]
-        values.append(reached(others, of_source, goal, limit, source=name))
+        values.append(reach_of_chosen_band(others, of_source, goal, limit, source=name))
     return values
 
 
-def reached(
+def reach_of_chosen_band(
     chosen_on: Sequence[Labelled],
     rows: Sequence[Labelled],
     goal: Goal,
     limit: float,
     *,
     source: str | None,
-) -> Decided:
+) -> Reach:
     """What is decided of rows with the band that is chosen on some rows."""
-    low, high = band(chosen_on, goal, limit)
-    reach = outside(rows, low, high)
-    return Decided(
+    low, high = choose_band(chosen_on, goal, limit)
+    reach = mean_outside(rows, low, high)
+    return Reach(
         goal=goal,
         limit=limit,
         source=source,
@@ -240,7 +250,7 @@ def _loses_little(by_source: Sequence[Outside], limit: float) -> bool:
     return all(source.lost <= limit for source in by_source)
 
 
-_ALLOWED: dict[Goal, Callable[[Sequence[Outside], float], bool]] = {
+_LIMIT_TESTS: dict[Goal, Callable[[Sequence[Outside], float], bool]] = {
     "wrong": _is_rarely_wrong,
     "lost": _loses_little,
 }

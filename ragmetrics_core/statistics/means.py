@@ -128,13 +128,13 @@ def mean_interval(
     if len(values) == 0:
         return None
     if share_clusters(keys):
-        return padded_t(values, keys, ends=(0.0, 1.0), added=2)
+        return padded_t_interval(values, keys, ends=(0.0, 1.0), added=2)
     if all(value in (0, 1) for value in values):
         low, high = wilson(fsum(values), len(values))
         return Interval(low, high, "Wilson")
     if bootstrap and _can_be_resampled(values):
         return _bca(tuple(sorted(values)))
-    return padded_t(values, (), ends=(0.0, 1.0), added=2)
+    return padded_t_interval(values, (), ends=(0.0, 1.0), added=2)
 
 
 def _can_be_resampled(values: Sequence[float]) -> bool:
@@ -162,11 +162,11 @@ def _bca(values: tuple[float, ...]) -> Interval:
 
 def share_clusters(keys: Sequence[int]) -> bool:
     """True if any two values belong to one cluster."""
-    _, sizes = grouped(keys, keys)
+    _, sizes = sum_clusters(keys, keys)
     return max(sizes, default=0) > 1
 
 
-def padded_t(
+def padded_t_interval(
     values: Sequence[float],
     keys: Sequence[int],
     *,
@@ -193,7 +193,7 @@ def padded_t(
         ed., section 9A.2.
     """
     lowest, highest = ends
-    sums, sizes = grouped(values, keys)
+    sums, sizes = sum_clusters(values, keys)
     centre, error, _ = ratio_mean(sums, sizes)
     values_added = [lowest] * added + [highest] * added
     padded_centre, padded_error, freedom = ratio_mean(sums, sizes, values_added)
@@ -227,7 +227,7 @@ def _design_effect(values: Sequence[float], error: float) -> float | None:
     return (error / error_unclustered) ** 2
 
 
-def grouped(
+def sum_clusters(
     values: Sequence[float], keys: Sequence[int]
 ) -> tuple["array[float]", "array[float]"]:
     """Sum and size of each cluster.
@@ -282,7 +282,7 @@ def ratio_mean(
     The standard error is 0 for one cluster.
 
     Args:
-        sums: The sum of each cluster; see ``grouped``.
+        sums: The sum of each cluster; see ``sum_clusters``.
         sizes: The size of each.
         added: Values of further clusters, each of average size.
     """

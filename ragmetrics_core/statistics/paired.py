@@ -12,7 +12,7 @@ from operator import getitem
 from statistics import NormalDist
 from typing import NamedTuple
 
-from ragmetrics_core.statistics.means import Interval, grouped, padded_t
+from ragmetrics_core.statistics.means import Interval, padded_t_interval, sum_clusters
 
 EXACT = 16
 """Up to so many clusters that changed, all of their 2¹⁶ sign patterns are tried."""
@@ -53,10 +53,12 @@ def difference_interval(
         >>> round(interval.low, 3), round(interval.high, 3)
         (-0.055, 0.055)
     """
-    return padded_t(differences, keys, level=level, ends=(-1.0, 1.0), added=1)
+    return padded_t_interval(differences, keys, level=level, ends=(-1.0, 1.0), added=1)
 
 
-def one_sided(differences: Sequence[float], keys: Sequence[int]) -> tuple[float, float]:
+def one_sided_bounds(
+    differences: Sequence[float], keys: Sequence[int]
+) -> tuple[float, float]:
     """Lower and upper one-sided 95 % bounds of the mean difference."""
     interval = difference_interval(differences, keys, 0.9)
     return interval.low, interval.high
@@ -86,7 +88,7 @@ def permutation(
         >>> permutation([0.2, 0.4, 0.2, 0.4, 0.2], [-1] * 5)
         Permuted(p=0.0625, exact=True)
     """
-    sums, _ = grouped(differences, keys)
+    sums, _ = sum_clusters(differences, keys)
     changes = [change for change in sums if abs(change) > _ROUNDING]
     if not changes:
         return Permuted(1.0, exact=True)
@@ -166,7 +168,7 @@ def standard_error(differences: Sequence[float], keys: Sequence[int]) -> float:
 
     Without them mostly tied pairs would promise to detect anything.
     """
-    low, high = one_sided(differences, keys)
+    low, high = one_sided_bounds(differences, keys)
     z = NormalDist().inv_cdf(0.95)
     return (high - low) / (2 * z)
 

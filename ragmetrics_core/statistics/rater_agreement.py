@@ -244,12 +244,12 @@ def bootstrap(
     """
     values_by_source = []
     for source_seed, rows in enumerate(sources, seed):
-        resampled = _resampled(rows, {"": statistic}, draws, source_seed)
+        resampled = _values_of_resamples(rows, {"": statistic}, draws, source_seed)
         values_by_source.append(resampled[""])
     return _bounds(values_by_source)
 
 
-def _resampled(
+def _values_of_resamples(
     rows: Sequence[Row],
     statistics: Mapping[str, Callable[[Sequence[Row]], float | None]],
     draws: int,
@@ -477,7 +477,7 @@ def measure_all(
     for name, statistic in statistics.items():
         of_groups[name] = partial(_of_groups, statistic)
     resampled = {
-        source: _resampled(source_groups, of_groups, draws)
+        source: _values_of_resamples(source_groups, of_groups, draws)
         for source, source_groups in groups_by_source.items()
     }
     measured: list[Measured] = []

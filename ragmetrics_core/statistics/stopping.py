@@ -312,7 +312,7 @@ class SequentialGate:
         return refuted
 
 
-def together(outcomes: Iterable[Outcome]) -> Outcome:
+def join_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
     """What several gates decide of one run: failed if any has, passed if all have."""
     different = set(outcomes)
     if "failed" in different:
@@ -322,7 +322,7 @@ def together(outcomes: Iterable[Outcome]) -> Outcome:
     return "undecided"
 
 
-def difference(after: Score, before: Score) -> tuple[float, float]:
+def score_of_pair(after: Score, before: Score) -> tuple[float, float]:
     """Lowest and highest score of a pair, (after − before + 1) / 2.
 
     A pair with an undefined score is left out.
@@ -334,7 +334,7 @@ def difference(after: Score, before: Score) -> tuple[float, float]:
     return (smallest_change + 1) / 2, (largest_change + 1) / 2
 
 
-def drawn_order(
+def draw_order(
     contents: Sequence[str], *, seed: int = 0, clusters: Sequence[object] = ()
 ) -> list[list[int]]:
     """Return a random order of rows that does not depend on their order in the file.

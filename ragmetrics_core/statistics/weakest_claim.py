@@ -44,7 +44,7 @@ class ClaimCorrection:
         intercept: Log-odds of an answer of one claim whose probability is one half.
         slope: How far the log-odds follow those of the weakest claim; not negative.
         per_claim: What they gain with the logarithm of the number of claims.
-        fitted_for: The judge whose claims it was fitted on, from ``fitted_for``; it
+        fitted_for: The judge whose claims it was fitted on, as ``describe_judge`` says. It
             corrects no other. "" if that is not known.
     """
 
@@ -60,7 +60,7 @@ class ClaimCorrection:
         return probability(self.intercept + from_weakest + from_number)
 
 
-def fitted_for(judge: str, settings: Mapping[str, str]) -> str:
+def describe_judge(judge: str, settings: Mapping[str, str]) -> str:
     """A judge by its name and settings, e.g. ``bag (kind nli, window 62)``.
 
     The correction itself is left out: it changes no claim's probability.
@@ -133,7 +133,7 @@ def _step(
     return max(-2.0, min(2.0, step))
 
 
-def rejected(
+def shares_rejected(
     answers: Sequence[WeakestClaim], correction: ClaimCorrection | None
 ) -> tuple[float | None, float | None]:
     """The share of supported answers that is rejected, and of unsupported ones.

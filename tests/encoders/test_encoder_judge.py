@@ -45,7 +45,7 @@ from ragmetrics_core.labelling.measured_judges import asking, measured
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.reporting.judge_card import Card
-from ragmetrics_core.statistics.weakest_claim import ClaimCorrection, fitted_for
+from ragmetrics_core.statistics.weakest_claim import ClaimCorrection, describe_judge
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
 
@@ -661,7 +661,7 @@ def test_a_correction_for_the_number_of_claims(
     folder = tiny.in_onnx_form(tmp_path / "bag")
     plain = EncoderJudge(folder)
     correction = ClaimCorrection(
-        0.0, 1.0, 0.5, fitted_for=fitted_for("bag", plain.details)
+        0.0, 1.0, 0.5, fitted_for=describe_judge("bag", plain.details)
     )
     judge = EncoderJudge(folder, correction=correction)
     monkeypatch.setattr(judge, "_outputs", lambda pairs: [0.45] * len(pairs))
@@ -708,7 +708,7 @@ def test_a_correction_is_taken_from_a_card_of_the_same_judge_only(
             SettingError, match=r"was fitted for bag \(kind nli, .*Make"
         ):
             EncoderJudge(folder, **other)
-    name = re.escape(fitted_for("bag", judge.details))
+    name = re.escape(describe_judge("bag", judge.details))
     unknown = replace(correction, fitted_for="")
     for one in (unknown, {"a": 1}, 0.5):
         unfit: Any = one
@@ -800,7 +800,7 @@ def test_a_sequence_to_sequence_judge_weighs_two_words(tmp_path: Path) -> None:
     assert one + other == pytest.approx(1.0, abs=2e-4)
     assert one != other
     third = EncoderJudge(folder, label="1", other_label="q", **settings)
-    in_words = {fitted_for(it.name, it.details) for it in (judge, turned, third)}
+    in_words = {describe_judge(it.name, it.details) for it in (judge, turned, third)}
     assert len(in_words) == 3
     own_tokenizer = EncoderJudge(
         folder, label="1", other_label="0", tokenizer=folder, **settings
