@@ -108,7 +108,7 @@ def adherence_item(row: Row, answer: str | None = None) -> Item:
             written, frozenset[str]().union(*(context.numbers for context in contexts))
         )
     )
-    denied = any(match.denied for match in matches)
+    denied = any(match.denied_terms for match in matches)
     return Item(
         row["source"], row["id"], values, row["labels"]["adherent"] == 1, vetoed, denied
     )

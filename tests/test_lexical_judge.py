@@ -375,7 +375,7 @@ class TestNames:
         matches = features.align(answer, contexts)
         # Beside "Carl Voss" stands none of mill, bought, Dora; elsewhere two do. Dora
         # stands nowhere.
-        assert (matches[0].remaining, matches[0].apart) == (
+        assert (matches[0].overlap_at_name, matches[0].name_apart) == (
             0.0,
             {"carl", "vos"} if "vos" in answer.terms else {"carl", "voss"},
         )

@@ -33,8 +33,8 @@ _MOST_NAMES = 10
 _MOST_COMPARED = 5_000  # context sentences whose vectors are looked at
 # A context sentence says nearly the same as a sentence of the answer if it shares this
 # part of its terms, and this part of what the best context sentence shares.
-_ALIGNED = 0.6
-_NEAR_BEST = 0.9
+_LEAST_SHARE_OF_TERMS = 0.6
+_LEAST_SHARE_OF_BEST = 0.9
 _OPENING = 3
 # weight of the covered share of the reference in the recall rating; the rest is the F1
 # of the terms
@@ -49,20 +49,21 @@ class Match:
         context: Index of the context; None if no term is found anywhere.
         sentence: Index of the sentence in it.
         share: Share of the answer sentence's terms in that one sentence, in [0, 1].
-        remaining: Share of the best overlap of its other terms that remains where the name
-            ``apart`` stands, in [0, 1]; the least over its names, 1.0 if it has none.
-        apart: The terms of that name; empty if all names stand where the rest of the
-            sentence does.
-        denied: Terms that it negates, while sentences that say nearly the same negate
-            nothing.
+        overlap_at_name: How much of the sentence's other terms stands beside the name
+            ``name_apart``, as a share of the best overlap anywhere, in [0, 1]. It is the
+            least over the names of the sentence, and 1.0 if it has none.
+        name_apart: The terms of that name; empty if all names stand where the rest of
+            the sentence does.
+        denied_terms: Terms that it negates, while context sentences that say nearly the
+            same negate nothing.
     """
 
     context: int | None = None
     sentence: int = 0
     share: float = 0.0
-    remaining: float = 1.0
-    apart: frozenset[str] = frozenset()
-    denied: frozenset[str] = frozenset()
+    overlap_at_name: float = 1.0
+    name_apart: frozenset[str] = frozenset()
+    denied_terms: frozenset[str] = frozenset()
 
 
 def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
@@ -98,7 +99,7 @@ def _find_match(
     places: Mapping[str, Sequence[Place]],
 ) -> Match:
     """The best context sentence, and what the others say of names and negations."""
-    check_wanted()
+    check_wanted()  # raises if nobody waits for the verdict any more
     terms = frozenset(sentence.terms)
     n_shared = _count_shared_terms(terms, places)
     if not n_shared:
@@ -106,26 +107,28 @@ def _find_match(
     best_place = min(n_shared, key=lambda place: (-n_shared[place], place))
     context, position = best_place
     most_shared = n_shared[best_place]
-    remaining, apart = _find_name_apart(sentence, n_shared, places)
-    threshold = max(_ALIGNED * len(terms), _NEAR_BEST * most_shared)
-    alike = _sentences_that_share(threshold, n_shared, contexts)
+    overlap_at_name, name_apart = _find_name_apart(sentence, n_shared, places)
+    least_shared = max(
+        _LEAST_SHARE_OF_TERMS * len(terms), _LEAST_SHARE_OF_BEST * most_shared
+    )
+    alike = _sentences_that_share(least_shared, n_shared, contexts)
     return Match(
         context=context,
         sentence=position,
         share=most_shared / len(terms),
-        remaining=remaining,
-        apart=apart,
-        denied=_find_denied_terms(sentence, alike),
+        overlap_at_name=overlap_at_name,
+        name_apart=name_apart,
+        denied_terms=_find_denied_terms(sentence, alike),
     )
 
 
 def _sentences_that_share(
-    threshold: float, n_shared: Counter[Place], contexts: Sequence[Passage]
+    least_shared: float, n_shared: Counter[Place], contexts: Sequence[Passage]
 ) -> list[Sentence]:
     """The context sentences that share at least so many terms."""
     sentences = []
     for (context, position), shared in n_shared.items():
-        if shared >= threshold:
+        if shared >= least_shared:
             sentences.append(contexts[context].sentences[position])
     return sentences
 
@@ -147,35 +150,40 @@ def _find_name_apart(
 ) -> tuple[float, frozenset[str]]:
     """The name of a sentence that stands furthest from the rest of the sentence.
 
+    For example, the contexts name Carl Voss, but not where they speak of the mill that
+    the sentence says he bought.
+
     Returns:
         Share of the best overlap of the other terms that remains where the name stands,
         and the name's terms; 1.0 and no terms if all names stand where the rest does.
     """
-    remaining = 1.0
-    apart = frozenset[str]()
+    least_overlap = 1.0
+    name_apart = frozenset[str]()
     for name in terms_of_names(sentence.text)[:_MOST_NAMES]:
         n_of_name = _count_shared_terms(name, places)
         best_rest = 0
-        best_rest_beside_name = None
+        rests_beside_name = []
         for place, shared in n_shared.items():
             rest = shared - n_of_name[place]
             best_rest = max(best_rest, rest)
-            is_name_here = n_of_name[place] == len(name)
-            if is_name_here:
-                best_rest_beside_name = max(best_rest_beside_name or 0, rest)
-        if best_rest_beside_name is None:
+            if n_of_name[place] == len(name):
+                rests_beside_name.append(rest)
+        if not rests_beside_name:  # a name that stands nowhere lowers another feature
             continue
-        if best_rest_beside_name < remaining * best_rest:
-            remaining = best_rest_beside_name / best_rest
-            apart = name
-    return remaining, apart
+        best_beside_name = max(rests_beside_name)
+        if best_beside_name < least_overlap * best_rest:
+            least_overlap = best_beside_name / best_rest
+            name_apart = name
+    return least_overlap, name_apart
 
 
 def _find_denied_terms(sentence: Sentence, alike: Sequence[Sentence]) -> frozenset[str]:
-    """Terms that a sentence negates.
+    """Terms that a sentence of the answer negates, though the contexts do not.
 
-    There are none unless sentences say nearly the same, and none of these negates
-    anything.
+    Args:
+        sentence: The sentence of the answer.
+        alike: Context sentences that say nearly the same. Without any, or if one of them
+            negates something, nothing counts as denied.
     """
     if not alike or any(negated_terms(context.text) for context in alike):
         return frozenset()
@@ -190,20 +198,20 @@ def adherence(
 
     Returns:
         Share of the answer's terms found in the contexts, share of its bigrams, mean
-        over its sentences of the share in the best context sentence, least share of
-        such an overlap that remains where a name stands, share of its names found in
-        the contexts. An answer without bigrams takes the first for the second.
+        over its sentences of the share in the best context sentence, least
+        ``overlap_at_name`` of its sentences, share of its names found in the contexts.
+        An answer without bigrams takes the first for the second.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     term_share = _share(answer.terms, terms)
     bigram_share = _bigram_share(answer, contexts) if answer.bigrams else term_share
     sentence_share = _mean([match.share for match in matches], default=0.0)
-    least_remaining = min((match.remaining for match in matches), default=1.0)
+    least_overlap = min((match.overlap_at_name for match in matches), default=1.0)
     is_name_found: list[bool] = []
     for sentence in answer.sentences[:MOST_SENTENCES]:
         is_name_found += [name <= terms for name in terms_of_names(sentence.text)]
     name_share = _mean(is_name_found, default=1.0)
-    return term_share, bigram_share, sentence_share, least_remaining, name_share
+    return term_share, bigram_share, sentence_share, least_overlap, name_share
 
 
 def _bigram_share(answer: Passage, contexts: Sequence[Passage]) -> float:

@@ -139,7 +139,7 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
         probability = ADHERENT.probability(values)
     if strange_numbers:
         probability *= VETO
-    elif any(match.denied for match in matches):
+    elif any(match.denied_terms for match in matches):
         probability = min(probability, VETO)
 
     sentences = _support_of_sentences(answer, contexts, matches, context_numbers)
@@ -211,7 +211,7 @@ def _make_poll(
 
 def _is_unsupported(sentence: SentenceSupport, match: Match) -> bool:
     is_weak = sentence.coverage < _SUPPORTED
-    return is_weak or bool(sentence.numbers) or bool(match.denied)
+    return is_weak or bool(sentence.numbers) or bool(match.denied_terms)
 
 
 def _judge_usefulness(question: Useful) -> Asked[Any]:
@@ -415,7 +415,7 @@ def _explain_adherence(
     It names what is denied. Else it says how much is found and what is not.
     ``term_share`` is the share of the answer's terms that the contexts hold.
     """
-    denied_terms = _union(match.denied for match in matches)
+    denied_terms = _union(match.denied_terms for match in matches)
     if denied_terms:
         denied = words_with_terms(text, denied_terms)
         return f"negated in the answer, not in the contexts: {_list_terms(denied)}"
@@ -427,7 +427,7 @@ def _explain_adherence(
         missing.update(dict.fromkeys(sentence.uncovered))
     if missing:
         reason += f"; not found: {_list_terms(missing)}"
-    terms_apart = _union(match.apart for match in matches)
+    terms_apart = _union(match.name_apart for match in matches)
     apart = words_with_terms(text, terms_apart)
     if apart:
         reason += f"; not where the rest of its sentence stands: {_list_terms(apart)}"
