@@ -32,7 +32,7 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.encoders.claims import AnswerParts, parts_of
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.probabilities import weights_at
-from ragmetrics_core.lexical.declining import asked_question
+from ragmetrics_core.lexical.declining import user_question_of
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
@@ -339,7 +339,7 @@ def _not_supported(form: GuardForm, question: Question[Any]) -> QuestionNotSuppo
 
 def _about_answer(question: Question[Any]) -> GuardQuestions:
     """Each claim of an answer beside all contexts, in an order without rank."""
-    parts = parts_of(question["answer"], asked_question(question))
+    parts = parts_of(question["answer"], user_question_of(question))
     documents = order_of_digest(question["answer"], question["contexts"])
     requests = tuple(
         GuardRequest("groundedness", documents, claim) for claim in parts.claims
@@ -394,7 +394,7 @@ def _about_facts(question: Question[Any]) -> GuardQuestions:
 
 def _about_chunks(question: Question[Any]) -> GuardQuestions:
     """Each chunk beside the user's question, in the application's own rewrite."""
-    asked = asked_question(question)
+    asked = user_question_of(question)
     if asked is None or "grade" in _fields_of_verdicts(question):
         raise QuestionNotSupported(
             "a guard says whether a chunk is relevant to a question, and gives no"
